@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lessons/runner/request.hpp"
+
+namespace lockstep::lessons {
+
+// How the program ends.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailed =
+    1;  ///< a check or a comparison, or a program found at fault
+inline constexpr int kUsage = 2;    ///< wrong usage
+inline constexpr int kLacking = 3;  ///< the machine lacks something
+
+// Each command prints to standard output and returns an exit status. What goes wrong is
+// thrown.
+
+int list_lessons();
+int run_lesson(const LessonRequest& request);
+int compare_runs(const CompareRequest& request);
+
+/// The lesson with this name; UsageError names those there are.
+const LessonEntry& find_lesson(const std::string& slug);
+
+/// What a lesson has run, as one JSON document: what it was asked for, its steps with the
+/// checks of each, and metrics.json. `checks_after` counts the checks after each step.
+std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
+                        const std::vector<Step>& steps,
+                        const std::vector<std::size_t>& checks_after,
+                        const Record& record);
+
+bool all_passed(const Record& record);
+
+/// In a handler: says on standard error what the exception was, in one line or, for a
+/// fault in a distributed program, in the lines of its diagnosis; returns the exit status
+/// it asks for.
+int report_exception();
+
+}  // namespace lockstep::lessons

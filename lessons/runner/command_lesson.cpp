@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/backend.hpp"
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/settings.hpp"
+#include "lessons/runner/stepper.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "lessons/runner/utf8.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) {
+    return {
+        lesson.slug,     options.backend, options.ranks.value_or(lesson.default_ranks),
+        options.dtype,   options.seed,    options.cluster,
+        options.settings};
+}
+
+PageStyle page_style() {
+    return {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO),
+            ::isatty(STDOUT_FILENO) == 1};
+}
+
+/// What is wrong with the folder is said of the option that named it.
+template <typename Action>
+void naming_out(const std::filesystem::path& folder, Action&& action) {
+    try {
+        action(folder);
+    } catch (const UsageError& error) {
+        throw UsageError(std::string("--out ") + error.what());
+    } catch (const std::system_error& error) {
+        throw std::system_error(error.code(), "--out " + printable(folder.string()));
+    }
+}
+
+/// Asked before the run: whether a record could be left there at its end.
+void require_place(const std::filesystem::path& folder) {
+    require_record_folder(folder);
+    std::filesystem::path existing = std::filesystem::absolute(folder).lexically_normal();
+    while (!std::filesystem::exists(existing))
+        existing = existing.parent_path();
+    if (!std::filesystem::is_directory(existing))
+        throw std::system_error(std::make_error_code(std::errc::not_a_directory));
+    if (::access(existing.c_str(), W_OK | X_OK) != 0)
+        throw std::system_error(errno, std::generic_category());
+}
+
+void leave_record(const LessonOptions& options, const Record& record) {
+    if (!options.out) return;
+    naming_out(*options.out, [&](const auto& folder) { write_record(folder, record); });
+}
+
+/// What is left to say when the steps have been run.
+void print_summary(Record& record, const LessonOptions& options) {
+    TextPage page(page_style(), record, print);
+    std::string failed;
+    std::size_t failures = 0;
+    for (const Check& check : record.checks) {
+        if (check.passed) continue;
+        failed += (failures++ > 0 ? ", " : ": ") + check.name;
+    }
+    const std::size_t checks = record.checks.size();
+    if (failures > 0)
+        page.text(fmt::format("{} of {} checks failed{}.", failures, checks, failed));
+    else if (checks > 0)
+        page.text(checks == 1 ? "The check passed."
+                              : fmt::format("All {} checks passed.", checks));
+    if (options.out)
+        page.text(fmt::format("The record of this run is in {}.",
+                              printable(options.out->string())));
+}
+
+void run_silently(const LessonEntry& lesson, const LessonOptions& options,
+                  const std::vector<Step>& steps, Record& record) {
+    SilentPage page(record);
+    std::vector<std::size_t> checks_after;
+    const auto wanted =
+        static_cast<std::size_t>(options.step.value_or(static_cast<int>(steps.size())));
+    for (std::size_t index = 0; index < wanted; ++index) {
+        steps[index].run(page);
+        checks_after.push_back(record.checks.size());
+    }
+    leave_record(options, record);
+    print(lesson_json(lesson, options, steps, checks_after, record));
+}
+
+void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
+                 std::vector<Step> steps, Record& record) {
+    TextPage opening(page_style(), record, print);
+    opening.heading(lesson.title);
+    opening.text(lesson.question);
+
+    const bool waits = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+    Stepper stepper(std::move(steps), page_style(), waits, record);
+    bool complete = true;
+    if (options.step)
+        stepper.run_only(*options.step);
+    else
+        complete = stepper.run();
+    if (!complete) {
+        if (options.out)
+            print("The lesson was left before its end: no record was written.\n");
+        return;
+    }
+    leave_record(options, record);
+    print_summary(record, options);
+}
+
+}  // namespace
+
+bool all_passed(const Record& record) {
+    return std::all_of(record.checks.begin(), record.checks.end(),
+                       [](const Check& check) { return check.passed; });
+}
+
+int run_lesson(const LessonRequest& request) {
+    const LessonEntry& lesson = find_lesson(request.slug);
+    const LessonOptions& options = request.options;
+    require_understood(options, lesson);
+    Record record;
+    record.options = run_options(lesson, options);
+    cluster_options(options, record.options.ranks, false);
+    if (options.out) naming_out(*options.out, require_place);
+
+    const std::unique_ptr<Lesson> made = lesson.make(options, record);
+    std::vector<Step> steps = made->steps();
+    const auto last = static_cast<int>(steps.size());
+    require(options.step.value_or(1) <= last, [&] {
+        return fmt::format("--step {}: the lesson {} has {} steps", *options.step,
+                           lesson.slug, last);
+    });
+    if (options.json)
+        run_silently(lesson, options, steps, record);
+    else
+        run_visibly(lesson, options, std::move(steps), record);
+    return all_passed(record) ? kSuccess : kFailed;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/runner/page.hpp"
+#include "src/comm/rank.hpp"
+#include "src/report/record.hpp"
+
+namespace lockstep::lessons {
+
+/// What a lesson was asked for on the command line.
+struct LessonOptions {
+    std::optional<int> step;  ///< only this step is shown (from 1)
+    std::string backend = "sim";
+    std::optional<int> ranks;
+    DType dtype = DType::f32;
+    std::uint64_t seed = 1;
+    std::string cluster = "classroom";
+    std::optional<std::filesystem::path> text;
+    std::optional<std::filesystem::path> data;
+    std::map<std::string, std::string> settings;  ///< --set KEY=VALUE
+    bool check_full = false;                      ///< --check full
+    std::optional<std::filesystem::path> out;
+    bool json = false;
+
+    /// The value of a setting as a number; UsageError names key, value and range where it is none
+    /// or out of range.
+    std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least,
+                         std::int64_t most) const;
+    double number(const std::string& key, double otherwise, double least, double most) const;
+    std::string word(const std::string& key, const std::string& otherwise,
+                     const std::vector<std::string>& allowed) const;
+};
+
+/// Makes the devices that a lesson's programs run on, as the options ask (backend, cluster,
+/// settings workers, executor, schedule_seed, numerics). `trace` keeps spans for a timeline.
+std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks, bool trace = false);
+
+/// One step: its title, and what it does and shows. Later steps may use what earlier ones left in
+/// the lesson; where a step is asked for alone, those before it run unseen.
+struct Step {
+    std::string title;
+    std::function<void(Page&)> run;
+};
+
+/// A lesson: steps over a state of its own. Whatever it records goes into `record`, whose
+/// options are set already. Both outlive the lesson.
+class Lesson {
+ public:
+    Lesson(const LessonOptions& options, Record& record) : options_(options), record_(record) {}
+    virtual ~Lesson() = default;
+    virtual std::vector<Step> steps() = 0;
+
+ protected:
+    const LessonOptions& options() const { return options_; }
+    Record& record() { return record_; }
+
+ private:
+    const LessonOptions& options_;
+    Record& record_;
+};
+
+/// A setting that a lesson understands, for --set and for help.
+struct Setting {
+    std::string key;
+    std::string meaning;
+};
+
+/// How the catalogue knows a lesson.
+struct LessonEntry {
+    std::string slug;
+    std::string title;
+    std::string question;  ///< what it answers, in one sentence
+    int default_ranks = 4;
+    std::vector<Setting> settings;
+    bool takes_text = false;
+    bool takes_data = false;
+    /// Reads --text, --data and settings, so that what is wrong with them is said before the
+    /// first step is shown; steps read no options. Computes nothing yet.
+    std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
+};
+
+/// All lessons, in the order of the course.
+const std::vector<LessonEntry>& catalogue();
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,36 @@
+#include <csignal>
+
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/terminal.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+struct Dispatch {
+    int operator()(const TextRequest& request) const {
+        print(request.text);
+        return kSuccess;
+    }
+    int operator()(const LessonsRequest&) const { return list_lessons(); }
+    int operator()(const LessonRequest& request) const { return run_lesson(request); }
+    int operator()(const CompareRequest& request) const { return compare_runs(request); }
+};
+
+}  // namespace
+
+}  // namespace lockstep::lessons
+
+int main(int count, char** words) {
+    using namespace lockstep::lessons;
+    guard_standard_streams();
+    std::signal(SIGXFSZ,
+                SIG_IGN);  // a file over its limit is an error of write(), not our end
+    try {
+        const std::vector<std::string> arguments(words + (count > 0 ? 1 : 0),
+                                                 words + count);
+        return std::visit(Dispatch{}, read_request(arguments));
+    } catch (...) {
+        return report_exception();
+    }
+}

@@ -1,0 +1,80 @@
+#include "lessons/runner/number_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "src/core/units.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/// Commas are thousands' where each is followed by three digits and no fourth, and the
+/// first has one to three digits before it.
+bool has_thousands(std::string_view text) {
+    std::size_t digits = 0;
+    bool seen = false;
+    for (std::size_t at = text.find_first_of("0123456789,"); at < text.size(); ++at) {
+        if (is_digit(text[at])) {
+            ++digits;
+            continue;
+        }
+        if (digits == 0 || digits > 3 || (seen && digits != 3)) return false;
+        if (text[at] != ',') return seen;
+        seen = true;
+        digits = 0;
+    }
+    return seen && digits == 3;
+}
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kSpace = " \t\r\n";
+    const std::size_t begin = text.find_first_not_of(kSpace);
+    if (begin == std::string_view::npos) return {};
+    return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+std::optional<double> parse_number(std::string_view text) {
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+    double value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (end != text.data() + text.size() || text.empty()) return std::nullopt;
+    if (error == std::errc::result_out_of_range) {
+        // Too large or too small for a double: from_chars does not say which, the
+        // exponent does.
+        const bool tiny = text.find("e-") != text.npos || text.find("E-") != text.npos;
+        return tiny ? 0 : std::numeric_limits<double>::infinity();
+    }
+    if (error != std::errc{}) return std::nullopt;
+    return value;
+}
+
+std::optional<double> parse_typed_number(std::string_view text) {
+    std::string digits(trimmed(text));
+    if (digits.find(',') != std::string::npos) {
+        if (!has_thousands(digits)) return std::nullopt;
+        std::erase(digits, ',');
+    }
+    const std::optional<double> value = parse_number(digits);
+    return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::string number_text(double value) {
+    constexpr double kLargestExact = 1e15;
+    if (value == std::floor(value) && std::abs(value) < kLargestExact)
+        return count_text(static_cast<std::int64_t>(value));
+    return fmt::format("{:.4g}", value);
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,52 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/number_text.hpp"
+#include "lessons/runner/page_text.hpp"
+#include "lessons/runner/text_layout.hpp"
+#include "lessons/runner/utf8.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+bool is_right(double typed, double answer) {
+    constexpr double kTolerance = 0.01;
+    return std::abs(typed - answer) <= kTolerance * std::abs(answer);
+}
+
+}  // namespace
+
+void TextPage::predict(const std::string& question, double answer,
+                       const std::string& unit, const std::string& working) {
+    show_labelled("Predict:", question, Look::strong);
+    const std::optional<double> typed = ask_ ? ask_number(unit) : std::nullopt;
+    // The learner sees what was typed already; a page shown again has to say it.
+    if (typed) shown_ += fmt::format("Your answer: {} {}\n", number_text(*typed), unit);
+
+    const std::string result = number_text(answer) + " " + unit;
+    if (typed && is_right(*typed, answer))
+        show_labelled("Right:", result, Look::good);
+    else
+        show_labelled(typed ? "Not so:" : "Answer:", result, Look::strong);
+    std::string lines;
+    for (const std::string& line : split_lines(working))
+        for (const std::string& part : fold("    " + line, style_.width))
+            lines += part + "\n";
+    show(lines + "\n");
+}
+
+std::optional<double> TextPage::ask_number(const std::string& unit) {
+    std::string prompt = fmt::format("Your answer in {} (Enter passes): ", unit);
+    constexpr int kAttempts = 2;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        const std::optional<std::string> line = ask_(prompt);
+        if (!line || trimmed(*line).empty()) return std::nullopt;
+        if (const std::optional<double> number = parse_typed_number(*line)) return number;
+        prompt = fmt::format("A number such as 1,500 or 1.5e3, in {}: ", unit);
+    }
+    return std::nullopt;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,154 @@
+#include "lessons/runner/page_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/number_text.hpp"
+#include "lessons/runner/progress.hpp"
+#include "lessons/runner/quote.hpp"
+#include "lessons/runner/table_text.hpp"
+#include "lessons/runner/text_layout.hpp"
+#include "src/report/timeline.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kNarrowestTimeline = 40;
+constexpr int kWidestText = 100;  // longer lines are hard to read
+
+std::vector<std::string> folded(std::string_view text, int width) {
+    std::vector<std::string> lines;
+    for (const std::string& line : split_lines(text))
+        for (std::string& part : fold(line, width))
+            lines.push_back(std::move(part));
+    return lines;
+}
+
+}  // namespace
+
+TextPage::TextPage(PageStyle style, Record& record, TextSink sink, Ask ask)
+    : style_(style), record_(record), sink_(std::move(sink)), ask_(std::move(ask)) {}
+
+void TextPage::heading(const std::string& title) {
+    std::vector<std::string> lines = wrap(title, text_width());
+    int width = 0;
+    for (const std::string& line : lines)
+        width = std::max(width, display_width(line));
+    lines.emplace_back();
+    for (int i = 0; i < width; ++i)
+        lines.back() += "─";
+    show_lines(lines, Look::strong);
+}
+
+void TextPage::text(const std::string& paragraph) {
+    // A blank line within begins another paragraph.
+    std::string rest = paragraph;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find("\n\n"), rest.size());
+        show_lines(wrap(rest.substr(0, end), text_width()));
+        rest.erase(0, end + 2);
+    }
+}
+
+void TextPage::verbatim(const std::string& lines) {
+    show_lines(folded(lines, style_.width));
+}
+
+void TextPage::table(const Table& table) {
+    const TableText text = table_text(table, text_width());
+    std::string lines;
+    for (const std::string& line : text.head)
+        lines += dressed(line, Look::strong) + "\n";
+    for (const std::string& line : text.body)
+        lines += line + "\n";
+    show(lines + "\n");
+}
+
+void TextPage::quote(const std::string& anchor) {
+    const Quote& quote = find_quote(anchor);
+    const std::string place = fmt::format("{}:{}", quote.file, quote.line);
+    constexpr int kIndent = 4;
+    std::string lines;
+    for (const std::string& line : fold(place, style_.width))
+        lines += dressed(line, Look::faint) + "\n";
+    for (const std::string& line : folded(quote.code, style_.width - kIndent))
+        lines += pad_right("", kIndent) + line + "\n";
+    show(lines + "\n");
+}
+
+void TextPage::timeline(const std::string& title, const RunReport& report) {
+    std::string drawing = timeline_text(
+        report, {std::max(style_.width, kNarrowestTimeline), style_.colour, title});
+    drawing.erase(drawing.find_last_not_of('\n') + 1);
+    show(drawing + "\n\n");
+}
+
+void TextPage::check(const Check& check) {
+    record_.checks.push_back(check);
+    in_checks_ = false;  // checks stand without blank lines between them
+    const std::string label = check.passed ? "ok    " : "FAILED";
+    show_labelled(label, check.name + ": " + verdict_text(check, style_.rounding),
+                  check.passed ? Look::good : Look::bad);
+    in_checks_ = true;
+}
+
+std::unique_ptr<Progress> TextPage::progress(const std::string& what,
+                                             std::int64_t total) {
+    return show_progress(what, total);
+}
+
+int TextPage::text_width() const {
+    return std::min(style_.width, kWidestText);
+}
+
+void TextPage::end() {
+    if (in_checks_) show("");
+}
+
+void TextPage::show(const std::string& text) {
+    const std::string all = in_checks_ ? "\n" + text : text;
+    in_checks_ = false;
+    shown_ += all;
+    sink_(all);
+}
+
+void TextPage::show_lines(const std::vector<std::string>& lines, Look look) {
+    std::string all;
+    for (const std::string& line : lines)
+        all += dressed(line, look) + "\n";
+    show(all + "\n");
+}
+
+void TextPage::show_labelled(const std::string& label, const std::string& text,
+                             Look look) {
+    const int indent = display_width(label) + 2;
+    std::string all;
+    for (const std::string& line : wrap(text, text_width() - indent)) {
+        all += all.empty() ? dressed(label, look) + "  " : pad_right("", indent);
+        all += line + "\n";
+    }
+    show(all);
+}
+
+std::string TextPage::dressed(const std::string& text, Look look) const {
+    if (!style_.colour || look == Look::plain || text.empty()) return text;
+    const char* code = look == Look::strong  ? "1"
+                       : look == Look::faint ? "2"
+                       : look == Look::good  ? "32"
+                                             : "1;31";
+    return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::string verdict_text(const Check& check, bool rounding) {
+    const std::string figure = number_text(check.figure);
+    const std::string bound = number_text(check.bound);
+    if (check.equality) return check.passed ? figure : figure + " instead of " + bound;
+    if (!check.passed) return figure + ", but at most " + bound + " is allowed";
+    const bool whole = check.figure == std::floor(check.figure) && check.figure != 0;
+    return rounding || whole ? figure + ", at most " + bound : "at most " + bound;
+}
+
+}  // namespace lockstep::lessons

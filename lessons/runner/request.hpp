@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lessons/runner/lesson.hpp"
+
+namespace lockstep::lessons {
+
+/// Help, or the version.
+struct TextRequest {
+    std::string text;
+};
+
+struct LessonsRequest {};
+
+struct LessonRequest {
+    std::string slug;
+    LessonOptions options;
+};
+
+struct CompareRequest {
+    std::filesystem::path a;
+    std::filesystem::path b;
+    std::optional<double> bound;
+    bool json = false;
+};
+
+using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest>;
+
+/// What a command line asks for. Throws UsageError with one sentence that names the
+/// option and the value. Whether a lesson or a setting exists is asked later.
+Request read_request(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "lessons/runner/arguments.hpp"
+
+namespace lockstep::lessons {
+
+// What the program says about itself, in lines of at most `width` columns.
+
+std::string program_text(int width);
+std::string version_text();
+
+CommandText lessons_command_text();
+CommandText lesson_command_text();
+CommandText compare_command_text();
+
+/// What there is for --set: the settings that every lesson understands, and those of the
+/// lesson called `slug` where there is one.
+std::string settings_text(const std::string& slug, int width);
+
+}  // namespace lockstep::lessons

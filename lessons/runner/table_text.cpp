@@ -1,0 +1,154 @@
+#include "lessons/runner/table_text.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/text_layout.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kGap = 2;
+
+struct Column {
+    int width = 0;  ///< as laid out; at first that of its widest cell
+    int least = 0;  ///< its longest word, or its widest number
+    bool number = true;
+};
+
+int longest_word(const std::string& text) {
+    int longest = 0;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find(' ', begin), text.size());
+        longest = std::max(longest, display_width(text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return longest;
+}
+
+std::vector<Column> measure(const Table& table) {
+    std::vector<Column> columns(table.head.size());
+    for (const auto& row : table.rows) {
+        if (row.size() != columns.size())
+            throw std::logic_error(
+                fmt::format("a table with {} columns has a row with {} cells",
+                            columns.size(), row.size()));
+        for (std::size_t c = 0; c < columns.size(); ++c)
+            columns[c].number = columns[c].number && is_number_cell(row[c]);
+    }
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        const auto grow = [&column = columns[c]](const std::string& cell, bool whole) {
+            const int width = display_width(cell);
+            column.width = std::max(column.width, width);
+            column.least = std::max(column.least, whole ? width : longest_word(cell));
+        };
+        grow(table.head[c], false);
+        for (const auto& row : table.rows)
+            grow(row[c], columns[c].number);
+    }
+    return columns;
+}
+
+int total_width(const std::vector<Column>& columns) {
+    return std::accumulate(
+        columns.begin(), columns.end(), kGap * (static_cast<int>(columns.size()) - 1),
+        [](int sum, const Column& column) { return sum + column.width; });
+}
+
+/// Takes a column from the widest that can give one, until the table fits or none can.
+bool shrink_to(std::vector<Column>& columns, int width) {
+    for (int excess = total_width(columns) - width; excess > 0; --excess) {
+        Column* widest = nullptr;
+        for (Column& column : columns)
+            if (column.width > column.least && (!widest || column.width > widest->width))
+                widest = &column;
+        if (!widest) return false;
+        --widest->width;
+    }
+    return true;
+}
+
+std::string without_trailing_spaces(std::string line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+}
+
+std::vector<std::string> row_lines(const std::vector<std::string>& row,
+                                   const std::vector<Column>& columns) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 1;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        cells.push_back(wrap(row[c], columns[c].width));
+        height = std::max(height, cells.back().size());
+    }
+    std::vector<std::string> lines(height);
+    for (std::size_t l = 0; l < height; ++l) {
+        for (std::size_t c = 0; c < columns.size(); ++c) {
+            const std::string cell = l < cells[c].size() ? cells[c][l] : "";
+            if (c > 0) lines[l].append(kGap, ' ');
+            lines[l] += columns[c].number ? pad_left(cell, columns[c].width)
+                                          : pad_right(cell, columns[c].width);
+        }
+        lines[l] = without_trailing_spaces(lines[l]);
+    }
+    return lines;
+}
+
+std::string rule(const std::vector<Column>& columns) {
+    std::string line;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+        if (c > 0) line.append(kGap, ' ');
+        for (int i = 0; i < columns[c].width; ++i)
+            line += "─";
+    }
+    return line;
+}
+
+/// A row under a row: "name  value" lines, a blank line between rows.
+TableText as_blocks(const Table& table, int width) {
+    int names = 0;
+    for (const std::string& name : table.head)
+        names = std::max(names, display_width(name));
+    names = std::min(names, width / 2 - kGap);
+    const std::vector<Column> columns{{names, 0, false},
+                                      {width - names - kGap, 0, false}};
+    TableText text;
+    for (const auto& row : table.rows) {
+        if (!text.body.empty()) text.body.emplace_back();
+        for (std::size_t c = 0; c < row.size(); ++c)
+            for (std::string& line : row_lines({table.head[c], row[c]}, columns))
+                text.body.push_back(std::move(line));
+    }
+    return text;
+}
+
+}  // namespace
+
+bool is_number_cell(const std::string& cell) {
+    if (cell.empty() || cell == "-" || cell == "–" || cell == "—") return true;
+    std::size_t at = cell[0] == '-' || cell[0] == '+' ? 1 : 0;
+    if (cell.starts_with("−") || cell.starts_with("≤")) at = std::string("−").size();
+    if (at >= cell.size() || cell[at] < '0' || cell[at] > '9') return false;
+    at = std::min(cell.find_first_not_of("0123456789.,e+-", at), cell.size());
+    const std::string unit = cell.substr(at);
+    constexpr std::size_t kLongestUnit = 6;
+    return unit.size() <= kLongestUnit + 1 && unit.find(' ', 1) == std::string::npos;
+}
+
+TableText table_text(const Table& table, int width) {
+    std::vector<Column> columns = measure(table);
+    if (!shrink_to(columns, width)) return as_blocks(table, width);
+    TableText text;
+    text.head = row_lines(table.head, columns);
+    text.head.push_back(rule(columns));
+    for (const auto& row : table.rows)
+        for (std::string& line : row_lines(row, columns))
+            text.body.push_back(std::move(line));
+    return text;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,73 @@
+#include "lessons/runner/utf8.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// What a first byte says: how many bytes follow, its own bits, and the least value that
+/// needs so many.
+struct Lead {
+    std::size_t following;
+    char32_t bits;
+    char32_t least;
+};
+
+Lead lead_of(unsigned char byte) {
+    if (byte < 0x80) return {0, byte, 0};
+    if ((byte & 0xE0) == 0xC0) return {1, static_cast<char32_t>(byte & 0x1F), 0x80};
+    if ((byte & 0xF0) == 0xE0) return {2, static_cast<char32_t>(byte & 0x0F), 0x800};
+    if ((byte & 0xF8) == 0xF0) return {3, static_cast<char32_t>(byte & 0x07), 0x10000};
+    return {0, 0,
+            1};  // a continuation, or no byte of UTF-8: its value lies below the least
+}
+
+}  // namespace
+
+CodePoint decode_utf8(std::string_view text, std::size_t at) {
+    constexpr CodePoint kInvalid{0xFFFD, 1, false};
+    const Lead lead = lead_of(static_cast<unsigned char>(text[at]));
+    if (at + lead.following >= text.size()) return kInvalid;
+
+    char32_t value = lead.bits;
+    for (std::size_t i = 1; i <= lead.following; ++i) {
+        const auto byte = static_cast<unsigned char>(text[at + i]);
+        if ((byte & 0xC0) != 0x80) return kInvalid;
+        value = value << 6 | (byte & 0x3F);
+    }
+    const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+    if (value < lead.least || surrogate || value > 0x10FFFF) return kInvalid;
+    return {value, lead.following + 1, true};
+}
+
+std::string encode_utf8(char32_t value) {
+    const auto tail = [value](int shift) {
+        return static_cast<char>(0x80 | (value >> shift & 0x3F));
+    };
+    if (value < 0x80) return {static_cast<char>(value)};
+    if (value < 0x800) return {static_cast<char>(0xC0 | value >> 6), tail(0)};
+    if (value < 0x10000) return {static_cast<char>(0xE0 | value >> 12), tail(6), tail(0)};
+    return {static_cast<char>(0xF0 | value >> 18), tail(12), tail(6), tail(0)};
+}
+
+std::string printable(std::string_view text) {
+    std::string clean;
+    for (std::size_t at = 0; at < text.size();) {
+        const CodePoint point = decode_utf8(text, at);
+        const bool control =
+            point.value < 0x20 || (point.value >= 0x7F && point.value < 0xA0);
+        if (point.value == '\n' || point.value == '\r')
+            clean += ' ';
+        else if (!point.valid || control)
+            clean += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+        else
+            clean += text.substr(at, point.bytes);
+        at += point.bytes;
+    }
+    return clean;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/team.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::sim {
+
+class Engine;
+
+/// What a rank is doing when the run is quiet: it has ended, or it waits.
+struct Activity {
+    int rank = 0;
+    /// What cannot go on; null where the rank has ended.
+    const Posted* posted = nullptr;
+    /// The ranks that it waits for.
+    std::vector<int> awaits;
+
+    bool ended() const { return posted == nullptr; }
+};
+
+Activity activity_of(const Engine& engine, int rank);
+
+/// "all_reduce(sum, 1000 x f32) #3 of world".
+std::string text_of(const Posted& posted);
+
+/// A rank's last operations, oldest first.
+std::vector<std::string> history_of(const Engine& engine, int rank);
+
+/// What several ranks do, equal ones together. With the history of the first of each party.
+std::vector<Diagnosis::Party> parties_of(const Engine& engine,
+                                         const std::vector<Activity>& activities);
+
+/// What all ranks do that are not in `told`.
+std::vector<Diagnosis::Party> others_of(const Engine& engine, const std::vector<int>& told);
+
+/// Title and likely cause of a class of fault.
+struct FaultText {
+    const char* title;
+    const char* cause;
+};
+const FaultText& fault_text(const std::string& fault);
+
+}  // namespace lockstep::sim

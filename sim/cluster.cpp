@@ -1,0 +1,43 @@
+#include "sim/cluster.hpp"
+
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+class VirtualCluster final : public Cluster {
+ public:
+    explicit VirtualCluster(ClusterOptions options) : options_(std::move(options)) {}
+    int size() const override { return options_.ranks; }
+    RunReport run(const Program& program) override { return Engine(options_).run(program); }
+
+ private:
+    ClusterOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
+    require(options.ranks >= 1 && options.ranks <= ClusterOptions::kMaxRanks, [&] {
+        return fmt::format("a cluster of {} ranks was asked for; it has 1 to {}", options.ranks,
+                           static_cast<int>(ClusterOptions::kMaxRanks));
+    });
+    require(options.workers >= 0 && options.workers <= 256, [&] {
+        return fmt::format("{} workers were asked for; 0 (one a core) to 256 are possible",
+                           options.workers);
+    });
+    return std::make_unique<VirtualCluster>(std::move(options));
+}
+
+std::unique_ptr<Cluster> make_cluster(int ranks, const std::string& cluster) {
+    ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster(cluster);
+    return make_cluster(std::move(options));
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "src/comm/rank.hpp"
+#include "src/cost/cluster_spec.hpp"
+
+namespace lockstep::sim {
+
+enum class ExecutorKind : std::uint8_t { fibers, threads };
+
+/// Makes the device of a rank; for numbers from elsewhere than Eigen.
+using DeviceFactory = std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
+
+struct ClusterOptions {
+    int ranks = 1;
+    ClusterSpec spec;
+    /// False computes shapes only: no storage and no arithmetic; the same time, bytes and memory.
+    bool numbers = true;
+    ExecutorKind executor = ExecutorKind::fibers;
+    /// Threads that long operations run on; 0 is one a core. No result depends on it.
+    int workers = 0;
+    /// Permutes the order in which ranks that can run are run. No result depends on it.
+    std::optional<std::uint64_t> schedule_seed;
+    bool trace = false;
+    DeviceFactory device_factory;  ///< none is Eigen
+
+    static constexpr int kMaxRanks = 32768;
+};
+
+/// Virtual devices in this process. Throws UsageError for a number of ranks that cannot be.
+std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
+
+/// The same with one call: N devices of a preset.
+std::unique_ptr<Cluster> make_cluster(int ranks, const std::string& cluster = "classroom");
+
+}  // namespace lockstep::sim

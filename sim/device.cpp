@@ -1,0 +1,54 @@
+#include "sim/device.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "sim/eigen.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+/// Eigen cuts products into blocks by the sizes of the machine's caches, and the cuts
+/// decide in which order products are summed. With sizes that are fixed (and fit most
+/// machines), the same program gives the same bits on all of one instruction set.
+void fix_block_sizes() {
+    [[maybe_unused]] static const bool kFixed = [] {
+        constexpr std::ptrdiff_t kKiB = 1024;
+        Eigen::setCpuCacheSizes(32 * kKiB, 512 * kKiB, 4096 * kKiB);
+        return true;
+    }();
+}
+
+}  // namespace
+
+Device::Device(int index, DeviceMonitor& monitor) : lockstep::Device(index, monitor) {
+    fix_block_sizes();
+}
+
+Device::~Device() {
+    free_all();
+}
+
+std::byte* Device::do_allocate(std::int64_t bytes) {
+    return static_cast<std::byte*>(
+        ::operator new(static_cast<std::size_t>(bytes), kAlignment));
+}
+
+void Device::do_free(std::byte* data) noexcept {
+    ::operator delete(data, kAlignment);
+}
+
+void Device::do_upload(const Tensor& destination, const HostTensor& values) {
+    std::memcpy(destination.bytes_begin(), values.data(),
+                static_cast<std::size_t>(values.bytes()));
+}
+
+void Device::do_download(HostTensor& values, const Tensor& source) {
+    std::memcpy(values.data(), source.bytes_begin(),
+                static_cast<std::size_t>(source.bytes()));
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,38 @@
+#include "sim/device.hpp"
+#include "sim/lanes.hpp"
+#include "sim/matmul.hpp"
+
+namespace lockstep::sim {
+
+void Device::do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
+                       const MatmulOptions& options) {
+    with_real(a.dtype(),
+              [&]<typename T>(T) { multiply_matrices<T>(destination, a, b, options); });
+}
+
+void Device::do_add_bias(const Tensor& y, const Tensor& bias) {
+    with_real(y.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = y.shape().columns();
+        const T* added = bias.data<T>();
+        for (std::int64_t row = 0; row < y.shape().rows(); ++row) {
+            T* values = y.data<T>() + row * columns;
+            map_lanes(
+                columns, values,
+                [](const auto& a, const auto& b) -> Lane<T> { return a + b; },
+                static_cast<const T*>(values), added);
+        }
+    });
+}
+
+void Device::do_accumulate_rows(const Tensor& destination, const Tensor& x) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = x.shape().columns();
+        const T* values = x.data<T>();
+        add_column_sums(x.shape().rows(), columns, destination.data<T>(),
+                        [&](std::int64_t row, std::int64_t column, std::int64_t count) {
+                            return load(values + row * columns + column, count);
+                        });
+    });
+}
+
+}  // namespace lockstep::sim

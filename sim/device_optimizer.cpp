@@ -1,0 +1,60 @@
+#include "sim/device.hpp"
+#include "sim/lanes.hpp"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// Updates `n` elements at each of the pointers `state…` by `step(state lanes…, gradient
+/// lane)`.
+template <typename T, typename Step, typename... State>
+void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
+    for (std::int64_t i = 0; i < n; i += kLane) {
+        const std::int64_t count = std::min(kLane, n - i);
+        const auto advance = [&](auto... lanes) {
+            step(load(gradient + i, count), lanes...);
+            (store<T>(state + i, lanes, count), ...);
+        };
+        advance(load<T>(state + i, count)...);
+    }
+}
+
+}  // namespace
+
+void Device::do_sgd(const Tensor& parameter, const Tensor& gradient,
+                    const Tensor& velocity, const SgdOptions& options) {
+    with_real(parameter.dtype(), [&]<typename T>(T) {
+        const auto rate = static_cast<T>(options.learning_rate);
+        const auto momentum = static_cast<T>(options.momentum);
+        const auto decay = static_cast<T>(options.weight_decay);
+        const auto step = [&](const Lane<T>& g, Lane<T>& p) {
+            p = formulas::sgd<Lane<T>>(p, g, rate, decay);
+        };
+        const auto step_with_momentum = [&](const Lane<T>& g, Lane<T>& p, Lane<T>& v) {
+            p = formulas::sgd_with_momentum<Lane<T>>(p, g, v, rate, momentum, decay);
+        };
+        const std::int64_t n = parameter.elements();
+        if (options.momentum == 0)
+            update<T>(n, gradient.data<T>(), step, parameter.data<T>());
+        else
+            update<T>(n, gradient.data<T>(), step_with_momentum, parameter.data<T>(),
+                      velocity.data<T>());
+    });
+}
+
+void Device::do_adamw(const Tensor& parameter, const Tensor& gradient,
+                      const Tensor& first_moment, const Tensor& second_moment,
+                      std::int64_t step, const AdamWOptions& options) {
+    with_real(parameter.dtype(), [&]<typename T>(T) {
+        const formulas::AdamWStep<T> by(options, step);
+        update<T>(
+            parameter.elements(), gradient.data<T>(),
+            [&](const Lane<T>& g, Lane<T>& p, Lane<T>& first, Lane<T>& second) {
+                p = formulas::adamw<Lane<T>>(p, g, first, second, by);
+            },
+            parameter.data<T>(), first_moment.data<T>(), second_moment.data<T>());
+    });
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,227 @@
+#include "sim/engine.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "sim/checker.hpp"
+#include "sim/comm.hpp"
+#include "sim/device.hpp"
+#include "sim/traffic.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::sim {
+
+Engine::Engine(ClusterOptions options)
+    : options_(std::move(options)),
+      scheduler_(options_.executor, options_.workers, options_.schedule_seed),
+      trace_(options_.trace),
+      network_(options_.spec, options_.ranks),
+      batches_(*this),
+      handle_(std::make_shared<Engine*>(this)) {
+    std::vector<int> all(static_cast<std::size_t>(options_.ranks));
+    std::iota(all.begin(), all.end(), 0);
+    Team& world = make_team("world", std::move(all));
+    for (int i = 0; i < options_.ranks; ++i) {
+        ranks_.push_back(std::make_unique<RankState>(i, options_, scheduler_, trace_));
+        RankState& state = *ranks_.back();
+        state.device = options_.device_factory ? options_.device_factory(i, state.clock)
+                                               : std::make_unique<Device>(i, state.clock);
+        state.world = make_communicator(world, i);
+    }
+}
+
+Engine::~Engine() { *handle_ = nullptr; }
+
+Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
+    auto team = std::make_unique<Team>();
+    team->id = static_cast<int>(teams_.size());
+    team->name = name;
+    team->members.resize(ranks.size());
+    team->ranks = std::move(ranks);
+    teams_.push_back(std::move(team));
+    return *teams_.back();
+}
+
+std::unique_ptr<Communicator> Engine::make_communicator(Team& team, int member) {
+    const int index = team.ranks[static_cast<std::size_t>(member)];
+    return std::make_unique<Comm>(handle_, *rank(index).device, team, member);
+}
+
+RunReport Engine::run(const Program& program) {
+    const auto body = [&](int index) { run_rank(index, program); };
+    const auto quiet = [&] { return on_quiet(); };
+    scheduler_.run(options_.ranks, body, quiet);
+    if (failure_) std::rethrow_exception(failure_);
+    return report();
+}
+
+void Engine::run_rank(int index, const Program& program) {
+    RankState& state = rank(index);
+    try {
+        Rank self(*state.device, *state.world, state.report);
+        program(self);
+    } catch (const Cancelled&) {
+        throw;
+    } catch (...) {
+        state.failure = std::current_exception();
+        mistakes_.push_back({state.clock.now(), index, nullptr});
+    }
+    state.ended = true;
+}
+
+// What ranks do.
+
+Work Engine::launch(Team& team, int member, std::span<const CommOperation> operations,
+                    SourceLine at) {
+    Batch& batch = *batches_.take();
+    batch.team = &team;
+    batch.member = member;
+    batch.rank = team.ranks[static_cast<std::size_t>(member)];
+    batch.at = at;
+    batch.state = Batch::State::queued;
+    batch.issued = rank(batch.rank).clock.now();
+    batch.next = nullptr;
+    post(batch, operations);
+    Work work(&batch);
+    intrusive_ptr_add_ref(&batch);  // the queue's, until it closes
+
+    Member& side = team.members[static_cast<std::size_t>(member)];
+    if (side.first == nullptr) {
+        side.first = side.last = &batch;
+        open(batch);
+    } else {
+        side.last->next = &batch;
+        side.last = &batch;
+    }
+    return work;
+}
+
+void Engine::post(Batch& batch, std::span<const CommOperation> operations) {
+    RankState& state = rank(batch.rank);
+    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    batch.undone = static_cast<int>(operations.size());
+    batch.undone_sends = batch.undone_recvs = 0;
+    batch.posted.reserve(operations.size());
+    for (const CommOperation& operation : operations) {
+        const bool message = is_point_to_point(operation.verb);
+        batch.undone_sends += operation.verb == Verb::send;
+        batch.undone_recvs += operation.verb == Verb::recv;
+        batch.posted.push_back({operation, &batch, message ? side.messages++ : side.collectives++,
+                                nullptr, false});
+        note_past(batch.posted.back());
+    }
+    batch.counted = batch.has_messages();
+    if (batch.counted) ++state.message_batches;
+    batch.index_by_peer();
+}
+
+void Engine::note_past(const Posted& posted) {
+    RankState& state = rank(posted.batch->rank);
+    const CommOperation& operation = posted.operation;
+    state.history[state.launched++ % RankState::kHistory] = {
+        posted.batch->team, posted.sequence, operation.verb,  operation.reduction,
+        operation.dtype,    operation.peer,  operation.count, operation.at};
+}
+
+void Engine::wait(Batch& batch, SourceLine at) {
+    require(scheduler_.current() == batch.rank, at, [&] {
+        return fmt::format("rank {} waited for work of rank {}", scheduler_.current(), batch.rank);
+    });
+    RankState& state = rank(batch.rank);
+    if (batch.state != Batch::State::closed) {
+        state.waiting = &batch;
+        state.waiting_at = at;
+        scheduler_.suspend();
+    }
+    state.clock.wait_until(batch.end);
+}
+
+std::unique_ptr<Communicator> Engine::split(Team& team, int member, int color, int key,
+                                            const std::string& name, SourceLine at) {
+    RankState& state = rank(team.ranks[static_cast<std::size_t>(member)]);
+    state.split = {color, key, name, nullptr, 0};
+    CommOperation operation;
+    operation.verb = Verb::split;
+    operation.at = at;
+    launch(team, member, {&operation, 1}, at).wait(at);
+    if (state.split.team == nullptr) return nullptr;
+    return make_communicator(*state.split.team, state.split.member);
+}
+
+// Finding partners.
+
+void Engine::open(Batch& batch) {
+    const Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    batch.state = Batch::State::open;
+    batch.opened = std::max(batch.issued, side.free_at);
+    batch.started = batch.end = batch.opened;
+    if (batch.undone == 0) return close(batch);
+    for (Posted& posted : batch.posted) {
+        if (!is_point_to_point(posted.operation.verb))
+            arrive(posted);
+        else if (posted.partner == nullptr)
+            pair(posted);
+    }
+}
+
+void Engine::arrive(Posted& posted) {
+    Team& team = *posted.batch->team;
+    const auto place = static_cast<std::size_t>(posted.sequence - team.first_meeting);
+    while (team.meetings.size() <= place) {
+        team.meetings.emplace_back();
+        team.meetings.back().arrived.resize(team.members.size());
+    }
+    Meeting& meeting = team.meetings[place];
+    meeting.arrived[static_cast<std::size_t>(posted.batch->member)] = &posted;
+    if (meeting.first == nullptr) meeting.first = &posted;
+    ++meeting.present;
+    if (!same_signature(meeting.first->operation, posted.operation) && !meeting.differs) {
+        meeting.differs = true;
+        mistakes_.push_back({posted.batch->opened, posted.batch->rank, &posted});
+    }
+    if (meeting.present == team.size() && place == 0 && !meeting.differs)
+        complete_.push_back(&team);
+}
+
+void Engine::pair(Posted& posted) {
+    const Team& team = *posted.batch->team;
+    const CommOperation& mine = posted.operation;
+    Batch* const other = team.members[static_cast<std::size_t>(mine.peer)].first;
+    if (other == nullptr || other->state != Batch::State::open) return;
+    const Verb wanted = mine.verb == Verb::send ? Verb::recv : Verb::send;
+    Posted* const partner = other->unpaired(wanted, posted.batch->member);
+    if (partner == nullptr) return;
+    posted.partner = partner;
+    partner->partner = &posted;
+    if (mine.count != partner->operation.count || mine.dtype != partner->operation.dtype) {
+        mistakes_.push_back({std::max(posted.batch->opened, other->opened),
+                             std::min(posted.batch->rank, other->rank), &posted});
+        return;
+    }
+    Posted& send = mine.verb == Verb::send ? posted : *partner;
+    Posted& recv = *send.partner;
+    paired_.push_back({&send, &recv, send.batch->rank, recv.batch->rank,
+                       mine.count * bytes_of(mine.dtype),
+                       std::max(posted.batch->opened, other->opened), send.sequence});
+}
+
+RunReport Engine::report() {
+    RunReport whole;
+    for (const auto& state : ranks_) {
+        state->report.time = state->clock.time();
+        state->report.memory = state->clock.memory();
+        state->report.flops = state->clock.flops();
+    }
+    for (const auto& team : teams_) {
+        for (int member = 0; member < team->size(); ++member)
+            add_traffic(*team, member,
+                        rank(team->ranks[static_cast<std::size_t>(member)]).report.traffic);
+    }
+    for (const auto& state : ranks_) whole.ranks.push_back(std::move(state->report));
+    trace_.move_into(whole);
+    return whole;
+}
+
+}  // namespace lockstep::sim

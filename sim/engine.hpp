@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/network.hpp"
+#include "sim/scheduler.hpp"
+#include "sim/team.hpp"
+#include "sim/trace.hpp"
+#include "sim/virtual_device.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::sim {
+
+/// An operation that a rank launched, kept after it is done, for diagnoses.
+struct Past {
+    const Team* team = nullptr;
+    std::uint64_t sequence = 0;
+    Verb verb = Verb::barrier;
+    Reduction reduction = Reduction::sum;
+    DType dtype = DType::f32;
+    int peer = -1;
+    std::int64_t count = 0;
+    SourceLine at;
+};
+
+/// A rank of the run, as the engine sees it.
+struct RankState {
+    static constexpr std::size_t kHistory = 4;
+
+    RankState(int index, const ClusterOptions& options, Scheduler& scheduler, Trace& trace)
+        : clock(index, options, scheduler, trace) {}
+
+    // First what every message touches.
+    Batch* waiting = nullptr;  ///< what it is suspended for
+    int message_batches = 0;   ///< launched batches with sends or recvs that are not closed
+    bool ended = false;
+    std::uint64_t launched = 0;
+    VirtualDevice clock;
+    std::array<Past, kHistory> history;  ///< a ring; the newest is number launched - 1
+    SourceLine waiting_at;
+
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Communicator> world;
+    RankReport report;
+    std::exception_ptr failure;  ///< what its program threw
+
+    /// What it asked of a split, and what it got.
+    struct SplitRequest {
+        int color = 0;
+        int key = 0;
+        std::string name;
+        Team* team = nullptr;
+        int member = 0;
+    };
+    SplitRequest split;
+};
+
+/// A run: its ranks, who waits for whom, and virtual time.
+///
+/// Rules: ranks launch operations while they run. When all are blocked (the run is quiet), and
+/// only then, the engine completes what has found its partners, in an order of virtual time
+/// alone. So neither values nor times depend on the order in which the host ran the ranks, even
+/// in programs with races. A mistake is noted while ranks run and reported at the next quiet.
+class Engine {
+ public:
+    explicit Engine(ClusterOptions options);
+    ~Engine();
+    RunReport run(const Program& program);
+
+    // For communicators.
+    Work launch(Team& team, int member, std::span<const CommOperation> operations,
+                SourceLine at);
+    void wait(Batch& batch, SourceLine at);
+    std::unique_ptr<Communicator> split(Team& team, int member, int color, int key,
+                                        const std::string& name, SourceLine at);
+    BatchPool& batches() { return batches_; }
+    int current() const { return scheduler_.current(); }
+
+    // For the checker.
+    const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
+    const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
+
+ private:
+    /// A failure that ends the run; the earliest in virtual time, then the lowest rank, counts.
+    struct Mistake {
+        Picoseconds time;
+        int rank;
+        const Posted* posted;  ///< of a collective or message that differs; else null
+    };
+
+    void run_rank(int rank, const Program& program);
+    Team& make_team(const std::string& name, std::vector<int> ranks);
+    RankState& rank(int index) { return *ranks_[static_cast<std::size_t>(index)]; }
+
+    void post(Batch& batch, std::span<const CommOperation> operations);
+    void open(Batch& batch);
+    void arrive(Posted& posted);
+    void pair(Posted& posted);
+    void note_past(const Posted& posted);
+
+    bool on_quiet();
+    bool move_on();
+    bool end_meetings();
+    void end_meeting(Team& team);
+    void split_team(const Team& team, const Meeting& meeting);
+    std::unique_ptr<Communicator> make_communicator(Team& team, int member);
+    bool pass_messages();
+    bool is_alone(const Message& message) const;
+    void deliver(const Message& message, Network::Span span);
+    void finish(Posted& posted, Network::Span span);
+    void close(Batch& batch);
+    bool note_failure();
+    void note_stop();
+
+    RunReport report();
+
+    ClusterOptions options_;
+    Scheduler scheduler_;
+    Trace trace_;
+    Network network_;
+    BatchPool batches_;
+    std::vector<std::unique_ptr<Team>> teams_;
+    std::vector<std::unique_ptr<RankState>> ranks_;
+    std::vector<Team*> complete_;      ///< their first meeting has all its members
+    std::vector<Message> paired_;      ///< have met since the last quiet
+    std::vector<Mistake> mistakes_;
+    std::exception_ptr failure_;
+    std::shared_ptr<Engine*> handle_;  ///< what communicators hold; null once the run is over
+    int woken_ = 0;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,202 @@
+// What the engine does when no rank can run: it completes communications, in virtual time.
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "sim/checker.hpp"
+#include "sim/collective.hpp"
+#include "sim/engine.hpp"
+#include "sim/traffic.hpp"
+#include "src/cost/collectives.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// "all_reduce", or "send + recv" for a group.
+std::string name_of_batch(const Batch& batch) {
+    std::string name;
+    for (const Posted& posted : batch.posted) {
+        const std::string verb = name_of(posted.operation.verb);
+        if (name.find(verb) != std::string::npos) continue;
+        name += (name.empty() ? "" : " + ") + verb;
+    }
+    return name;
+}
+
+TraceEvent span_of(const Batch& batch, int micro_batch) {
+    std::int64_t bytes = 0;
+    for (const Posted& posted : batch.posted) {
+        const CommOperation& operation = posted.operation;
+        bytes += std::max(operation.input ? operation.input.bytes() : 0,
+                          operation.output ? operation.output.bytes() : 0);
+    }
+    return {batch.rank,  batch.team->name, name_of_batch(batch), "communication", batch.started,
+            batch.end, micro_batch,      bytes,                batch.at};
+}
+
+}  // namespace
+
+bool Engine::on_quiet() {
+    try {
+        return move_on();
+    } catch (...) {
+        failure_ = std::current_exception();
+        return false;
+    }
+}
+
+bool Engine::move_on() {
+    woken_ = 0;
+    while (true) {
+        if (note_failure()) return false;
+        bool moved = end_meetings();
+        moved = pass_messages() || moved;
+        if (woken_ > 0 && mistakes_.empty()) return true;
+        if (moved) continue;
+        // No rank can run and no pair is new, so none can add a message of an earlier time.
+        const auto hand_over = [&](const Message& message, Network::Span span) {
+            deliver(message, span);
+        };
+        if (!network_.advance(hand_over)) break;
+        if (woken_ > 0 && mistakes_.empty()) return true;
+    }
+    note_stop();
+    return false;
+}
+
+bool Engine::note_failure() {
+    if (mistakes_.empty()) return false;
+    const Mistake& first =
+        *std::min_element(mistakes_.begin(), mistakes_.end(), [](const auto& a, const auto& b) {
+            return std::tie(a.time, a.rank) < std::tie(b.time, b.rank);
+        });
+    failure_ = first.posted == nullptr
+                   ? rank(first.rank).failure
+                   : std::make_exception_ptr(FaultError(explain_difference(*this, *first.posted)));
+    return true;
+}
+
+void Engine::note_stop() {
+    if (std::optional<Diagnosis> diagnosis = explain_stop(*this))
+        failure_ = std::make_exception_ptr(FaultError(std::move(*diagnosis)));
+}
+
+bool Engine::end_meetings() {
+    const std::vector<Team*> teams = std::exchange(complete_, {});
+    for (Team* team : teams) end_meeting(*team);
+    return !teams.empty();
+}
+
+void Engine::end_meeting(Team& team) {
+    const Meeting meeting = std::move(team.meetings.front());
+    team.meetings.pop_front();
+    ++team.first_meeting;
+
+    const CommOperation operation = meeting.first->operation;
+    const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
+                              team.size(), operation.peer < 0 ? 0 : operation.peer};
+    Picoseconds start = 0;
+    for (const Posted* posted : meeting.arrived) start = std::max(start, posted->batch->end);
+    const Network::Span span{start, start + collective_time(call, options_.spec, team.ranks)};
+
+    if (operation.verb == Verb::split) split_team(team, meeting);
+    if (options_.numbers) compute(meeting.arrived);
+    for (int member = 0; member < team.size(); ++member)
+        count_collective(team, member, call, options_.spec);
+    for (Posted* posted : meeting.arrived) finish(*posted, span);
+    if (!team.meetings.empty() && team.meetings.front().present == team.size() &&
+        !team.meetings.front().differs)
+        complete_.push_back(&team);
+}
+
+void Engine::split_team(const Team& team, const Meeting& meeting) {
+    std::map<int, std::vector<std::pair<int, int>>> colours;  // to (key, member)
+    for (const Posted* posted : meeting.arrived) {
+        const RankState::SplitRequest& request = rank(posted->batch->rank).split;
+        if (request.color != Communicator::kNoColor)
+            colours[request.color].emplace_back(request.key, posted->batch->member);
+    }
+    for (auto& [colour, members] : colours) {
+        std::sort(members.begin(), members.end());
+        std::vector<int> ranks;
+        for (const auto& [key, member] : members)
+            ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
+        Team& made = make_team(rank(ranks.front()).split.name, ranks);
+        for (int member = 0; member < made.size(); ++member) {
+            RankState::SplitRequest& request =
+                rank(ranks[static_cast<std::size_t>(member)]).split;
+            request.team = &made;
+            request.member = member;
+        }
+    }
+}
+
+bool Engine::pass_messages() {
+    const std::vector<Message> messages = std::exchange(paired_, {});
+    for (const Message& message : messages) {
+        if (is_alone(message))
+            deliver(message, network_.pass(message));
+        else
+            network_.enqueue(message);
+    }
+    return !messages.empty();
+}
+
+/// Whether nothing can come before the message at its ports: they are its ranks' own, both ranks
+/// are blocked on it (or have ended), and no other send or recv of theirs is under way. Then it
+/// need not wait its turn in virtual time.
+bool Engine::is_alone(const Message& message) const {
+    const auto blocked_on = [&](const Batch& batch) {
+        const RankState& state = *ranks_[static_cast<std::size_t>(batch.rank)];
+        return (state.waiting == &batch || state.ended) && state.message_batches == 1;
+    };
+    return message.send->batch->undone_sends == 1 && message.recv->batch->undone_recvs == 1 &&
+           blocked_on(*message.send->batch) && blocked_on(*message.recv->batch) &&
+           !network_.is_shared(message.source, message.destination);
+}
+
+void Engine::deliver(const Message& message, Network::Span span) {
+    const Tensor& output = message.recv->operation.output;
+    if (options_.numbers && output.elements() > 0)
+        output.device()->transfer(output.flat(), message.send->operation.input.flat());
+    count_message(message, options_.spec);
+    trace_.flow({message.source, message.destination, message.send->batch->team->name, span.start,
+                 span.end, message.bytes});
+    finish(*message.send, span);
+    finish(*message.recv, span);
+}
+
+void Engine::finish(Posted& posted, Network::Span span) {
+    Batch& batch = *posted.batch;
+    posted.done = true;
+    const bool first = batch.undone == static_cast<int>(batch.posted.size());
+    batch.started = first ? span.start : std::min(batch.started, span.start);
+    batch.end = std::max(batch.end, span.end);
+    batch.undone_sends -= posted.operation.verb == Verb::send;
+    batch.undone_recvs -= posted.operation.verb == Verb::recv;
+    if (--batch.undone == 0) close(batch);
+}
+
+void Engine::close(Batch& batch) {
+    RankState& state = rank(batch.rank);
+    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    batch.state = Batch::State::closed;
+    side.free_at = batch.end;
+    state.clock.communicated(batch.started, batch.end);
+    if (trace_.on() && !batch.posted.empty()) trace_.event(span_of(batch, state.clock.micro_batch()));
+    if (batch.counted) --state.message_batches;
+    if (state.waiting == &batch) {
+        state.waiting = nullptr;
+        scheduler_.make_ready(batch.rank);
+        ++woken_;
+    }
+    batch.posted.clear();
+    side.first = batch.next;
+    if (side.first == nullptr) side.last = nullptr;
+    intrusive_ptr_release(&batch);
+    if (side.first != nullptr) open(*side.first);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,68 @@
+#include <cxxabi.h>
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+
+#include "sim/scheduler.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+// Eigen's products used 202 KB of stack before its large temporaries were moved to the heap.
+constexpr std::size_t kStackBytes = 256 * 1024;
+
+/// What the C++ runtime keeps for each thread about exceptions being handled. Fibers share a
+/// thread, so each must carry its own across a switch (Itanium C++ ABI, section 2.2.2).
+struct ExceptionState {
+    void* caught = nullptr;
+    unsigned int uncaught = 0;
+};
+
+ExceptionState& exception_state() {
+    return *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
+}
+
+class FiberContexts final : public Contexts {
+ public:
+    void create(int count, FunctionRef<void(int)> body) override {
+        fibers_.resize(static_cast<std::size_t>(count));
+        for (int i = 0; i < count; ++i) fibers_[static_cast<std::size_t>(i)] = make(i, body);
+    }
+
+    void resume(int i) override {
+        boost::context::fiber& fiber = fibers_[static_cast<std::size_t>(i)];
+        fiber = std::move(fiber).resume();
+    }
+
+    void suspend(int) override {
+        const ExceptionState mine = exception_state();
+        exception_state() = {};
+        scheduler_ = std::move(scheduler_).resume();
+        exception_state() = mine;
+    }
+
+    void join() override { fibers_.clear(); }
+
+ private:
+    boost::context::fiber make(int i, FunctionRef<void(int)> body) {
+        return boost::context::fiber(
+            std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
+            [this, i, body](boost::context::fiber&& scheduler) {
+                scheduler_ = std::move(scheduler);
+                // Stacks begin at the same place of a page and so of the caches; spread them.
+                volatile char* spread = static_cast<char*>(alloca(1 + static_cast<std::size_t>(i) * 320 % 4096));
+                spread[0] = 0;
+                body(i);
+                return std::move(scheduler_);
+            });
+    }
+
+    std::vector<boost::context::fiber> fibers_;
+    boost::context::fiber scheduler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Contexts> make_fiber_contexts() { return std::make_unique<FiberContexts>(); }
+
+}  // namespace lockstep::sim

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "sim/eigen.hpp"
+#include "src/core/require.hpp"
+#include "src/core/tensor.hpp"
+
+namespace lockstep::sim {
+
+/// Elements that are computed together, in vector registers. Every element of a tensor,
+/// the last few included, goes through the same instructions as part of a whole lane,
+/// since Eigen's exp of a vector and of a number differ in the last bit.
+template <typename T>
+using Lane = Eigen::Array<T, 16, 1>;
+inline constexpr std::int64_t kLane = 16;
+
+/// The lane that begins at `data`, filled up behind its first `count` elements.
+template <typename T>
+Lane<T> load(const T* data, std::int64_t count, T fill = 0) {
+    if (count == kLane) return Eigen::Map<const Lane<T>>(data);
+    Lane<T> lane = Lane<T>::Constant(fill);
+    std::copy_n(data, count, lane.data());
+    return lane;
+}
+
+/// The first `count` values of a lane, to memory.
+template <typename T>
+void store(T* data, const Lane<T>& lane, std::int64_t count) {
+    if (count == kLane)
+        Eigen::Map<Lane<T>>{data} = lane;
+    else
+        std::copy_n(lane.data(), count, data);
+}
+
+/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns one. An `in` may be `out`.
+template <typename T, typename F, typename... In>
+void map_lanes(std::int64_t n, T* out, F&& f, const In*... in) {
+    for (std::int64_t i = 0; i < n; i += kLane) {
+        const std::int64_t count = std::min(kLane, n - i);
+        store<T>(out + i, f(load(in + i, count)...), count);
+    }
+}
+
+/// The sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns one.
+template <typename F, typename... In>
+double sum_lanes(std::int64_t n, F&& f, const In*... in) {
+    Lane<double> sum = Lane<double>::Zero();
+    for (std::int64_t i = 0; i < n; i += kLane) {
+        const std::int64_t count = std::min(kLane, n - i);
+        Lane<double> terms = f(load(in + i, count)...).template cast<double>();
+        std::fill(terms.data() + count, terms.data() + kLane, 0.0);
+        sum += terms;
+    }
+    return sum.sum();
+}
+
+/// out[j] += the sum over rows i of f(i, j, count), in f64. `f` returns the lane
+/// of the row's elements j, j + 1, …, of which `count` are used.
+template <typename T, typename F>
+void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, F&& f) {
+    for (std::int64_t j = 0; j < columns; j += kLane) {
+        const std::int64_t count = std::min(kLane, columns - j);
+        Lane<double> sum = load(out + j, count).template cast<double>();
+        for (std::int64_t i = 0; i < rows; ++i)
+            sum += f(i, j, count).template cast<double>();
+        store<T>(out + j, sum.template cast<T>(), count);
+    }
+}
+
+/// exp(x), and 0 where that is less than kLeast: Eigen's exp(-inf) of a vector is not 0.
+template <typename T>
+Lane<T> exp_lane(const Lane<T>& x) {
+    constexpr bool kSingle = sizeof(T) == sizeof(float);
+    constexpr T kBelow = kSingle ? T(-87) : T(-708);
+    constexpr T kLeast =
+        kSingle ? T(1.7e-38) : T(3.4e-308);  // a little above exp(kBelow)
+    // Differs: a greater value loses kLeast, which is nothing beside the largest of a
+    // row. A NaN comes through, since Eigen's max gives its left side then.
+    return (x.max(kBelow).exp() - kLeast).max(T(0));
+}
+
+/// Calls `f` with a value of the C++ type of `dtype`, f32 or f64.
+template <typename F>
+void with_real(DType dtype, F&& f) {
+    switch (dtype) {
+        case DType::f32:
+            return f(float{});
+        case DType::f64:
+            return f(double{});
+        default:
+            throw UsageError("no arithmetic in " + std::string(name_of(dtype)));
+    }
+}
+
+/// The same, for i32 too.
+template <typename F>
+void with_number(DType dtype, F&& f) {
+    if (dtype == DType::i32) return f(std::int32_t{});
+    with_real(dtype, std::forward<F>(f));
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "src/core/tensor.hpp"
+#include "src/report/run_report.hpp"
+
+namespace lockstep::sim {
+
+/// A device's memory by category: now, at the peak, and against its capacity.
+class Ledger {
+ public:
+    /// A capacity of 0 is unlimited.
+    explicit Ledger(std::int64_t capacity) : capacity_(capacity) {}
+
+    bool fits(std::int64_t bytes) const { return capacity_ == 0 || total_ + bytes <= capacity_; }
+    void add(MemoryCategory category, std::int64_t bytes);
+    void remove(MemoryCategory category, std::int64_t bytes) noexcept;
+
+    std::int64_t capacity() const { return capacity_; }
+    std::int64_t total() const { return total_; }
+    const MemoryReport& report() const { return report_; }
+
+ private:
+    std::int64_t capacity_;
+    std::int64_t total_ = 0;
+    MemoryReport report_;
+};
+
+/// A device that is full. The sentence says what was asked for where, what there is, and which
+/// lines hold most of it.
+class OutOfMemoryError : public std::runtime_error {
+ public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Explains that `wanted`, which is in its device's list of live storage, does not fit.
+OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank);
+
+}  // namespace lockstep::sim

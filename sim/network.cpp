@@ -1,0 +1,170 @@
+#include "sim/network.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace lockstep::sim {
+
+namespace {
+
+std::uint64_t order_of(const Message& message) {
+    return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(message.source) << 40 |
+           (message.sequence & ((std::uint64_t{1} << 40) - 1));
+}
+
+/// Heaps keep their largest element on top, so that "comes later" is the comparison.
+constexpr auto kEventLater = [](const auto& a, const auto& b) {
+    return std::tie(a.time, a.order) > std::tie(b.time, b.order);
+};
+
+}  // namespace
+
+Network::Network(const ClusterSpec& spec, int ranks) : spec_(spec), ranks_(ranks) {
+    const int nodes = (ranks + spec.devices_per_node - 1) / spec.devices_per_node;
+    ports_.resize(static_cast<std::size_t>(2 * ranks + 2 * nodes * spec.network_ports));
+}
+
+bool Network::is_shared(int source, int destination) const {
+    return spec_.network_ports > 0 && !spec_.same_node(source, destination);
+}
+
+Network::Way Network::way(const Message& message) const {
+    Way way;
+    way.ports[0] = 2 * message.source;
+    way.ports[1] = 2 * message.destination + 1;
+    way.count = 2;
+    if (!is_shared(message.source, message.destination)) return way;
+    // Devices use their node's network ports in turn.
+    const auto network_port = [&](int rank) {
+        const int node = rank / spec_.devices_per_node;
+        const int local = rank % spec_.devices_per_node;
+        return 2 * (ranks_ + node * spec_.network_ports + local % spec_.network_ports);
+    };
+    way.ports[2] = network_port(message.source);
+    way.ports[3] = network_port(message.destination) + 1;
+    way.count = 4;
+    return way;
+}
+
+bool Network::is_free(const Way& way, Picoseconds time) const {
+    for (int i = 0; i < way.count; ++i) {
+        const auto port = static_cast<std::size_t>(way.ports[static_cast<std::size_t>(i)]);
+        if (ports_[port].free_at > time) return false;
+    }
+    return true;
+}
+
+Network::Span Network::occupy(const Message& message, const Way& way, Picoseconds time) {
+    const LinkSpec& link = spec_.link(message.source, message.destination);
+    const Span span{time, time + message_time(link, message.bytes)};
+    for (int i = 0; i < way.count; ++i) {
+        const std::int32_t taken = way.ports[static_cast<std::size_t>(i)];
+        port(taken).free_at = span.end;
+        expect_release(taken);
+    }
+    return span;
+}
+
+Network::Span Network::pass(const Message& message) {
+    const Way taken = way(message);
+    const Port& out = port(taken.ports[0]);
+    const Port& in = port(taken.ports[1]);
+    return occupy(message, taken, std::max({message.ready, out.free_at, in.free_at}));
+}
+
+void Network::enqueue(const Message& message) {
+    if (free_slots_.empty()) {
+        free_slots_.push_back(static_cast<Slot>(slots_.size()));
+        slots_.emplace_back();
+    }
+    const Slot slot = free_slots_.back();
+    free_slots_.pop_back();
+    slots_[slot] = {message, way(message), false, 0};
+    add_event({message.ready, order_of(message), slot, -1});
+}
+
+bool Network::advance(Deliver deliver) {
+    if (events_.empty()) return false;
+    const Picoseconds now = events_.front().time;
+    while (!events_.empty() && events_.front().time == now) {
+        std::pop_heap(events_.begin(), events_.end(), kEventLater);
+        const Event event = events_.back();
+        events_.pop_back();
+        if (event.port >= 0)
+            release(event.port, now, deliver);
+        else
+            become_ready(event.slot, now, deliver);
+    }
+    return true;
+}
+
+void Network::become_ready(Slot slot, Picoseconds time, Deliver deliver) {
+    const Waiting& ready = slots_[slot];
+    if (is_free(ready.way, time)) {
+        const Message message = ready.message;
+        free_slots_.push_back(slot);
+        deliver(message, occupy(message, ready.way, time));
+        return;
+    }
+    for (int i = 0; i < ready.way.count; ++i)
+        list(slot, ready.way.ports[static_cast<std::size_t>(i)], time);
+}
+
+void Network::list(Slot slot, std::int32_t at, Picoseconds time) {
+    const auto earlier = [&](Slot a, Slot b) {
+        const Message& first = slots_[a].message;
+        const Message& second = slots_[b].message;
+        return std::make_tuple(first.ready, order_of(first)) <
+               std::make_tuple(second.ready, order_of(second));
+    };
+    std::vector<Slot>& waiting = port(at).waiting;
+    waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), slot, earlier), slot);
+    ++slots_[slot].listed;
+    if (port(at).free_at > time) expect_release(at);
+}
+
+void Network::unlist(Slot slot) {
+    if (--slots_[slot].listed == 0) free_slots_.push_back(slot);
+}
+
+void Network::expect_release(std::int32_t at) {
+    Port& busy = port(at);
+    if (busy.release_due || busy.waiting.empty()) return;
+    busy.release_due = true;
+    add_event({busy.free_at, static_cast<std::uint64_t>(at), 0, at});
+}
+
+void Network::add_event(const Event& event) {
+    events_.push_back(event);
+    std::push_heap(events_.begin(), events_.end(), kEventLater);
+}
+
+/// Starts the first in line whose other ports are free too. One that has started elsewhere is
+/// dropped from the line; one whose other port is busy is tried again when that is released.
+void Network::release(std::int32_t at, Picoseconds time, Deliver deliver) {
+    Port& released = port(at);
+    released.release_due = false;
+    if (released.free_at > time) return expect_release(at);
+    std::vector<Slot>& line = released.waiting;
+    std::size_t kept = 0;
+    std::size_t next = 0;
+    for (; next < line.size() && released.free_at <= time; ++next) {
+        Waiting& candidate = slots_[line[next]];
+        if (!candidate.started && !is_free(candidate.way, time)) {
+            line[kept++] = line[next];
+            continue;
+        }
+        if (!candidate.started) {
+            candidate.started = true;
+            const Message message = candidate.message;
+            const Way way = candidate.way;
+            deliver(message, occupy(message, way, time));
+        }
+        unlist(line[next]);
+    }
+    line.erase(line.begin() + static_cast<std::ptrdiff_t>(kept),
+               line.begin() + static_cast<std::ptrdiff_t>(next));
+    if (released.free_at > time) expect_release(at);
+}
+
+}  // namespace lockstep::sim

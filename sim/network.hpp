@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/core/function_ref.hpp"
+#include "src/cost/cluster_spec.hpp"
+
+namespace lockstep::sim {
+
+struct Posted;
+
+/// A send that has met its recv, on its way from one rank to another.
+struct Message {
+    Posted* send = nullptr;
+    Posted* recv = nullptr;
+    int source = 0;
+    int destination = 0;
+    std::int64_t bytes = 0;
+    Picoseconds ready = 0;      ///< both sides were there
+    std::uint64_t sequence = 0;  ///< among the source's messages
+};
+
+/// The ports that messages occupy: each device has one out and one in; where a node has fewer
+/// network ports than devices, devices share those. A message holds all of its ports for
+/// alpha + bytes / beta.
+///
+/// A port serves what is ready and whose other ports are free, in order of (ready time, rank,
+/// sequence): of virtual things alone, so that nothing depends on the host's order.
+class Network {
+ public:
+    Network(const ClusterSpec& spec, int ranks);
+
+    struct Span {
+        Picoseconds start;
+        Picoseconds end;
+    };
+    using Deliver = FunctionRef<void(const Message&, Span)>;
+
+    /// Whether the way between two ranks has a port that other ranks use too.
+    bool is_shared(int source, int destination) const;
+
+    /// For a message that nothing else can come before: it takes its ports when they are free.
+    Span pass(const Message& message);
+
+    /// For any message: it waits its turn in virtual time.
+    void enqueue(const Message& message);
+
+    /// Moves on to the next instant at which a message may start, and delivers those that do.
+    /// False where none waits. Right only when no rank can add a message of an earlier time.
+    bool advance(Deliver deliver);
+
+  private:
+    using Slot = std::uint32_t;
+
+    struct Event {
+        Picoseconds time;
+        std::uint64_t order;  ///< releases of ports first, by port; then messages by rank, sequence
+        Slot slot;            ///< the message that becomes ready
+        std::int32_t port;    ///< or the port that is released; else -1
+    };
+    struct Way {
+        std::array<std::int32_t, 4> ports{};
+        int count = 0;
+    };
+    /// A message that could not start at once, listed at each of its ports.
+    struct Waiting {
+        Message message;
+        Way way;
+        bool started = false;
+        int listed = 0;
+    };
+    struct Port {
+        Picoseconds free_at = 0;
+        bool release_due = false;
+        std::vector<Slot> waiting;  ///< in the order of service
+    };
+
+    Way way(const Message& message) const;
+    bool is_free(const Way& way, Picoseconds time) const;
+    Span occupy(const Message& message, const Way& way, Picoseconds time);
+    void become_ready(Slot slot, Picoseconds time, Deliver deliver);
+    void release(std::int32_t port, Picoseconds time, Deliver deliver);
+    void list(Slot slot, std::int32_t port, Picoseconds time);
+    void unlist(Slot slot);
+    void expect_release(std::int32_t port);
+    void add_event(const Event& event);
+    Port& port(std::int32_t index) { return ports_[static_cast<std::size_t>(index)]; }
+
+    const ClusterSpec& spec_;
+    int ranks_;
+    std::vector<Port> ports_;
+    std::vector<Event> events_;  ///< a heap
+    std::vector<Waiting> slots_;
+    std::vector<Slot> free_slots_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sim/cluster.hpp"
+#include "sim/worker_pool.hpp"
+#include "src/core/function_ref.hpp"
+
+namespace lockstep::sim {
+
+/// Ends a task from within when the run is over for it. Not a std::exception, so that a program's
+/// own handlers let it pass.
+struct Cancelled {};
+
+/// A stack of its own for each task, and switches between them and the scheduler.
+class Contexts {
+ public:
+    virtual ~Contexts() = default;
+    /// Makes `count` contexts; context i runs body(i) when it is first resumed.
+    virtual void create(int count, FunctionRef<void(int)> body) = 0;
+    /// From the scheduler: runs context i until it suspends or its body returns.
+    virtual void resume(int i) = 0;
+    /// From context i: back to the scheduler.
+    virtual void suspend(int i) = 0;
+    /// The bodies have all returned.
+    virtual void join() = 0;
+};
+
+std::unique_ptr<Contexts> make_fiber_contexts();
+std::unique_ptr<Contexts> make_thread_contexts();
+
+/// Runs tasks one at a time, each on a stack of its own, until none can run.
+///
+/// Rules: one task (or the scheduler) runs at any moment, so nothing that tasks share needs a
+/// lock. Long arithmetic goes to `offload`: the task waits, others run. When no task can run and
+/// nothing is offloaded, the run is quiet: `on_quiet` moves the virtual world on and makes tasks
+/// ready. If it cannot, the run is over, and tasks that have not ended are cancelled.
+class Scheduler {
+ public:
+    Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed);
+
+    /// `body(i)` must let Cancelled pass. `on_quiet` gives false where nothing more can happen; it
+    /// is asked once more after the last task has ended.
+    void run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> on_quiet);
+
+    /// The task that runs, -1 for the scheduler itself.
+    int current() const { return current_; }
+    /// From a task: until make_ready(task). Throws Cancelled.
+    void suspend();
+    void make_ready(int task) { ready_.push_back(task); }
+    /// From a task: runs `job` on a worker, if there is one.
+    void offload(FunctionRef<void()> job);
+    bool has_workers() const { return pool_.workers() > 0; }
+
+ private:
+    int take_ready();
+    void run_until_quiet();
+    void cancel_rest(int tasks);
+
+    std::unique_ptr<Contexts> contexts_;
+    WorkerPool pool_;
+    std::optional<std::uint64_t> random_;
+    std::vector<int> ready_;
+    std::size_t next_ = 0;  ///< ready_ before it has been taken
+    std::vector<char> ended_;
+    int running_ = 0;  ///< tasks that have not ended
+    int current_ = -1;
+    bool cancelled_ = false;
+};
+
+}  // namespace lockstep::sim

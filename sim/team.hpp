@@ -1,0 +1,130 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep::sim {
+
+class Engine;
+class Batch;
+struct Team;
+
+/// One operation that a rank launched.
+struct Posted {
+    CommOperation operation;
+    Batch* batch = nullptr;
+    /// Its place among the collectives of its communicator, from 0; of a send or recv, among this
+    /// rank's sends and recvs.
+    std::uint64_t sequence = 0;
+    Posted* partner = nullptr;  ///< of a send or recv, once both are there
+    bool done = false;
+};
+
+/// Operations that a rank launched together, and what Work waits for.
+///
+/// A communicator's batches are in order on each rank: the first is open, that is, its operations
+/// look for their partners; the rest queue behind it. When all its operations are done it closes,
+/// and the next one opens.
+class Batch final : public PendingWork {
+ public:
+    enum class State : std::uint8_t { queued, open, closed };
+
+    void wait(SourceLine at) override;
+
+    Engine* engine = nullptr;  ///< null once the run is over
+    Team* team = nullptr;
+    int member = 0;  ///< the rank in its team
+    int rank = 0;    ///< the rank in the run
+    SourceLine at;
+    std::vector<Posted> posted;
+    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), where there are many.
+    std::vector<std::int32_t> by_peer;
+    State state = State::queued;
+    int undone = 0;            ///< operations not done
+    int undone_sends = 0;
+    int undone_recvs = 0;
+    bool counted = false;      ///< among its rank's batches with messages
+    Picoseconds issued = 0;    ///< when what the device issued before was done
+    Picoseconds opened = 0;
+    Picoseconds started = 0;   ///< when its first operation began to move
+    Picoseconds end = 0;
+    Batch* next = nullptr;     ///< behind it in its member's queue
+    Batch* pool_next = nullptr;
+    Batch* pool_previous = nullptr;
+
+    bool has_messages() const { return undone_sends + undone_recvs > 0; }
+
+    void index_by_peer();
+    /// The first send to, or recv from, `peer` without a partner; none is null.
+    Posted* unpaired(Verb verb, int peer);
+
+ private:
+    void release() noexcept override;
+};
+
+/// Batches are used again and again. One that a program still holds when the run ends lives on by
+/// itself.
+class BatchPool {
+ public:
+    explicit BatchPool(Engine& engine) : engine_(engine) {}
+    ~BatchPool();
+    BatchPool(const BatchPool&) = delete;
+    BatchPool& operator=(const BatchPool&) = delete;
+
+    Batch* take();
+    void give_back(Batch* batch) noexcept;
+
+ private:
+    Engine& engine_;
+    Batch* in_use_ = nullptr;
+    std::vector<Batch*> free_;
+};
+
+/// Counts of one verb over one class of link.
+struct Count {
+    std::int64_t calls = 0;
+    std::int64_t messages_sent = 0;
+    std::int64_t bytes_sent = 0;
+    std::int64_t messages_received = 0;
+    std::int64_t bytes_received = 0;
+};
+
+inline constexpr std::size_t kVerbs = 12;
+
+/// A rank's side of a communicator.
+struct Member {
+    Batch* first = nullptr;  ///< the open batch
+    Batch* last = nullptr;
+    Picoseconds free_at = 0;
+    std::uint64_t collectives = 0;  ///< launched so far
+    std::uint64_t messages = 0;
+    std::array<std::array<Count, 2>, kVerbs> counts{};  ///< by verb, inside and between nodes
+};
+
+/// A collective that members are arriving for.
+struct Meeting {
+    std::vector<Posted*> arrived;  ///< by member; null where it has not come
+    Posted* first = nullptr;       ///< the one that came first, on the host's clock
+    int present = 0;
+    bool differs = false;  ///< the operations do not match: it never ends
+};
+
+/// What the ranks of a communicator share.
+struct Team {
+    int id = 0;
+    std::string name;
+    std::vector<int> ranks;  ///< by member
+    std::vector<Member> members;
+    std::uint64_t first_meeting = 0;  ///< sequence of meetings.front()
+    std::deque<Meeting> meetings;
+
+    int size() const { return static_cast<int>(ranks.size()); }
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,105 @@
+#include "sim/virtual_device.hpp"
+
+#include <algorithm>
+
+namespace lockstep::sim {
+
+namespace {
+
+// Handing an operation to a worker and back costs some ten microseconds; these take longer.
+constexpr std::int64_t kOffloadFlops = 4'000'000;
+constexpr std::int64_t kOffloadBytes = 2'000'000;
+
+}  // namespace
+
+VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
+                             Trace& trace)
+    : rank_(rank),
+      spec_(options.spec),
+      scheduler_(scheduler),
+      trace_(trace),
+      numbers_(options.numbers),
+      ledger_(options.spec.memory_bytes) {}
+
+void VirtualDevice::advance(Picoseconds duration) {
+    now_ += duration;
+    time_.end = std::max(time_.end, now_);
+}
+
+void VirtualDevice::execute(const DeviceOperation& operation, FunctionRef<void()> numbers) {
+    const Picoseconds start = now_;
+    const Picoseconds duration =
+        spec_.phases ? 0
+                     : operation_time(spec_, operation.flops, operation.bytes, operation.dtype);
+    advance(duration);
+    time_.compute += duration;
+    flops_ += operation.flops;
+    if (trace_.on())
+        trace_.event({rank_, "compute", operation.name, "operation", start, now_, micro_batch(),
+                      operation.bytes, operation.at});
+    if (!numbers_) return;
+    const bool is_long = operation.flops > kOffloadFlops || operation.bytes > kOffloadBytes;
+    if (is_long && scheduler_.current() >= 0)
+        scheduler_.offload(numbers);
+    else
+        numbers();
+}
+
+void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at) {
+    const Picoseconds start = now_;
+    if (!spec_.phases) advance(message_time(spec_.host_copy, tensor.bytes()));
+    time_.copy += now_ - start;
+    if (trace_.on())
+        trace_.event({rank_, "copy",
+                      direction == CopyDirection::to_host ? "to host" : "to device", "copy", start,
+                      now_, micro_batch(), tensor.bytes(), at});
+}
+
+void VirtualDevice::allocated(const Storage& storage) {
+    if (!ledger_.fits(storage.bytes)) throw out_of_memory(ledger_, storage, rank_);
+    ledger_.add(storage.category, storage.bytes);
+    note_memory();
+}
+
+void VirtualDevice::freed(const Storage& storage) noexcept {
+    ledger_.remove(storage.category, storage.bytes);
+    note_memory();
+}
+
+void VirtualDevice::note_memory() {
+    if (trace_.on()) trace_.memory({rank_, now_, ledger_.report().current});
+}
+
+void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
+    phases_.push_back({phase, micro_batch, now_, at});
+    if (!spec_.phases) return;
+    const ClusterSpec::PhaseTimes& times = *spec_.phases;
+    double seconds = 0;
+    if (phase == Phase::forward) seconds = times.forward;
+    if (phase == Phase::backward) seconds = times.backward_input + times.backward_weight;
+    if (phase == Phase::backward_input) seconds = times.backward_input;
+    if (phase == Phase::backward_weight) seconds = times.backward_weight;
+    advance(picoseconds(seconds));
+    time_.compute += picoseconds(seconds);
+}
+
+void VirtualDevice::phase_ended() noexcept {
+    const OpenPhase ended = phases_.back();
+    phases_.pop_back();
+    if (trace_.on())
+        trace_.event({rank_, "compute", name_of(ended.phase), "phase", ended.start, now_,
+                      ended.micro_batch, 0, ended.at});
+}
+
+void VirtualDevice::wait_until(Picoseconds end) {
+    if (end <= now_) return;
+    time_.waiting += end - now_;
+    advance(end - now_);
+}
+
+void VirtualDevice::communicated(Picoseconds start, Picoseconds end) {
+    time_.communication += end - start;
+    time_.end = std::max(time_.end, end);
+}
+
+}  // namespace lockstep::sim

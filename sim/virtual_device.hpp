@@ -1,0 +1,65 @@
+#pragma once
+
+#include "sim/ledger.hpp"
+#include "sim/scheduler.hpp"
+#include "sim/trace.hpp"
+#include "src/cost/cluster_spec.hpp"
+#include "src/device/monitor.hpp"
+#include "src/report/run_report.hpp"
+
+namespace lockstep::sim {
+
+/// What is virtual about a device: its clock, its ledger, its counters. Arithmetic is elsewhere.
+///
+/// The compute queue runs operations in program order. Its clock, now(), is when all that was
+/// issued so far is done; a communication begins then at the earliest, and waiting for one moves
+/// the clock to its end.
+class VirtualDevice final : public DeviceMonitor {
+ public:
+    VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler, Trace& trace);
+
+    void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
+    void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) override;
+    void allocated(const Storage& storage) override;
+    void freed(const Storage& storage) noexcept override;
+    void phase_began(Phase phase, int micro_batch, SourceLine at) override;
+    void phase_ended() noexcept override;
+    bool has_numbers() const override { return numbers_; }
+
+    Picoseconds now() const { return now_; }
+    /// Later operations come after `end`.
+    void wait_until(Picoseconds end);
+    /// A communicator's queue was busy; the rank ends no earlier than that.
+    void communicated(Picoseconds start, Picoseconds end);
+
+    Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
+    int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
+
+    const MemoryReport& memory() const { return ledger_.report(); }
+    const TimeReport& time() const { return time_; }
+    std::int64_t flops() const { return flops_; }
+
+ private:
+    struct OpenPhase {
+        Phase phase;
+        int micro_batch;
+        Picoseconds start;
+        SourceLine at;
+    };
+
+    void advance(Picoseconds duration);
+    void note_memory();
+
+    int rank_;
+    const ClusterSpec& spec_;
+    Scheduler& scheduler_;
+    Trace& trace_;
+    bool numbers_;
+    Ledger ledger_;
+    TimeReport time_;
+    std::int64_t flops_ = 0;
+    Picoseconds now_ = 0;
+    std::vector<OpenPhase> phases_;
+};
+
+}  // namespace lockstep::sim

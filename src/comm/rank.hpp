@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/comm/communicator.hpp"
+#include "src/device/device.hpp"
+#include "src/report/run_report.hpp"
+
+namespace lockstep {
+
+/// One device's place in a run: what a program is written against.
+class Rank {
+ public:
+    Rank(Device& device, Communicator& world, RankReport& report)
+        : device_(device), world_(world), report_(report) {}
+
+    int index() const { return world_.rank(); }
+    int size() const { return world_.size(); }
+    Device& device() { return device_; }
+    Communicator& world() { return world_; }
+
+    /// Leaves a tensor in the run's report; costs no virtual time. A name kept twice holds the
+    /// later value.
+    void keep(const std::string& name, const Tensor& tensor) {
+        report_.kept.insert_or_assign(name, device_.peek(tensor));
+    }
+    /// Appends a value to the series `name` in the run's report.
+    void keep_value(const std::string& name, double value) {
+        report_.series[name].push_back(value);
+    }
+
+ private:
+    Device& device_;
+    Communicator& world_;
+    RankReport& report_;
+};
+
+using Program = std::function<void(Rank&)>;
+
+/// Devices that can run a program: N virtual ones in this process, or this process's GPU.
+class Cluster {
+ public:
+    virtual ~Cluster() = default;
+    virtual int size() const = 0;
+
+    /// Runs the program on every device to its end. When one rank fails, all stop and the first
+    /// cause is thrown: what the program threw, or a FaultError that explains the mistake.
+    virtual RunReport run(const Program& program) = 0;
+};
+
+}  // namespace lockstep

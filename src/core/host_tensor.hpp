@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/core/dtype.hpp"
+#include "src/core/shape.hpp"
+
+namespace lockstep {
+
+/// A tensor on the host: what is uploaded to a device, downloaded from it, kept in records and
+/// written to files. Contiguous, row-major.
+class HostTensor {
+ public:
+    HostTensor() : HostTensor(Shape{0}, DType::f32) {}
+    /// All zeros.
+    HostTensor(Shape shape, DType dtype);
+
+    /// Copies `values` in; T is float, double or int32_t. Throws UsageError where the number of
+    /// values is not the shape's.
+    template <typename T>
+    static HostTensor of(Shape shape, std::span<const T> values);
+    template <typename T>
+    static HostTensor of(Shape shape, const std::vector<T>& values) {
+        return of<T>(shape, std::span<const T>(values));
+    }
+
+    const Shape& shape() const { return shape_; }
+    DType dtype() const { return dtype_; }
+    std::int64_t elements() const { return shape_.elements(); }
+    std::int64_t bytes() const { return elements() * bytes_of(dtype_); }
+
+    /// The elements as T; throws UsageError where T is not the dtype.
+    template <typename T>
+    std::span<T> values();
+    template <typename T>
+    std::span<const T> values() const;
+
+    std::byte* data() { return data_.data(); }
+    const std::byte* data() const { return data_.data(); }
+
+    /// Element `index` (row-major) as a double, whatever the dtype.
+    double at(std::int64_t index) const;
+    void set(std::int64_t index, double value);
+
+    /// The same values in another dtype; rounds where it must.
+    HostTensor as(DType dtype) const;
+
+    /// Rows [begin, begin + count) of the first dimension, copied.
+    HostTensor rows(std::int64_t begin, std::int64_t count) const;
+
+    /// Same shape, dtype and bits.
+    bool operator==(const HostTensor& other) const = default;
+
+ private:
+    Shape shape_;
+    DType dtype_;
+    std::vector<std::byte> data_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace lockstep {
+
+/// The extents of a tensor, outermost first; row-major. Up to four dimensions, none for a scalar.
+class Shape {
+ public:
+    static constexpr int kMaxDimensions = 4;
+
+    Shape() = default;
+    /// Throws UsageError for more than four extents or a negative one.
+    Shape(std::initializer_list<std::int64_t> extents);
+    Shape(const std::int64_t* extents, int dimensions);
+
+    /// One dimension of `extent`, which is not negative.
+    static Shape flat(std::int64_t extent) {
+        Shape shape;
+        shape.extents_[0] = extent;
+        shape.dimensions_ = 1;
+        return shape;
+    }
+
+    int dimensions() const { return dimensions_; }
+    std::int64_t operator[](int dimension) const {
+        return extents_[static_cast<std::size_t>(dimension)];
+    }
+
+    std::int64_t elements() const {
+        std::int64_t product = 1;
+        for (int d = 0; d < dimensions_; ++d) product *= (*this)[d];
+        return product;
+    }
+
+    /// Seen as a matrix: the last extent is the columns, all before it are the rows.
+    std::int64_t columns() const { return dimensions_ == 0 ? 1 : (*this)[dimensions_ - 1]; }
+    std::int64_t rows() const {
+        std::int64_t product = 1;
+        for (int d = 0; d + 1 < dimensions_; ++d) product *= (*this)[d];
+        return product;
+    }
+
+    /// The same shape with another first or last extent.
+    Shape with_first(std::int64_t extent) const;
+    Shape with_last(std::int64_t extent) const;
+
+    bool operator==(const Shape&) const = default;
+
+    /// "(25, 10)"; "()" for a scalar.
+    std::string text() const;
+
+ private:
+    std::array<std::int64_t, kMaxDimensions> extents_{};
+    int dimensions_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// A place in the source: who called. Public operations take one as their last, defaulted
+/// argument, so that every message can name the caller's line:
+///
+///     Work all_reduce(const Tensor& buffer, SourceLine at = SourceLine::here());
+///
+/// The builtins stand in for <source_location>, which clang 14 does not have.
+struct SourceLine {
+    const char* file = "";
+    int line = 0;
+
+    static constexpr SourceLine here(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+        return {file, line};
+    }
+
+    bool operator==(const SourceLine& other) const;
+
+    /// "src/parallel/data_parallel.cpp:31", relative to the project's root.
+    std::string text() const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <boost/smart_ptr/intrusive_ptr.hpp>
+
+#include "src/core/dtype.hpp"
+#include "src/core/shape.hpp"
+#include "src/core/source_line.hpp"
+
+namespace lockstep {
+
+class Device;
+
+/// What memory is held for. The ledger keeps current and peak bytes of each.
+enum class MemoryCategory : std::uint8_t {
+    parameters,
+    gradients,
+    optimizer,
+    activations,
+    communication,
+    workspace,
+};
+inline constexpr int kMemoryCategories = 6;
+
+constexpr const char* name_of(MemoryCategory category) {
+    constexpr const char* kNames[kMemoryCategories] = {"parameters",  "gradients",
+                                                       "optimizer",   "activations",
+                                                       "communication", "workspace"};
+    return kNames[static_cast<int>(category)];
+}
+
+/// Device memory behind one or more tensors. Made by a device, given back to it when the last
+/// tensor goes; if the device goes first, the memory goes with it. The count is not atomic: a
+/// device and its tensors belong to one thread of control at a time.
+class Storage {
+ public:
+    Device* device = nullptr;  ///< null once the device is gone
+    std::byte* data = nullptr;  ///< null where the run computes shapes only
+    std::int64_t bytes = 0;
+    MemoryCategory category = MemoryCategory::activations;
+    bool counted = true;  ///< false for a communicator's scratch, which the ledger leaves out
+    SourceLine allocated_at;
+    Storage* previous = nullptr;  ///< the device's list of live storage
+    Storage* next = nullptr;
+
+ private:
+    int references_ = 0;
+    friend void intrusive_ptr_add_ref(Storage* storage) { ++storage->references_; }
+    friend void intrusive_ptr_release(Storage* storage);
+};
+
+/// A contiguous, row-major array on a device; copies share the storage.
+class Tensor {
+ public:
+    Tensor() = default;
+    Tensor(boost::intrusive_ptr<Storage> storage, Shape shape, DType dtype)
+        : storage_(std::move(storage)), shape_(shape), dtype_(dtype) {}
+
+    /// False for a default-constructed tensor, which stands for "none".
+    explicit operator bool() const { return storage_ != nullptr; }
+
+    const Shape& shape() const { return shape_; }
+    DType dtype() const { return dtype_; }
+    std::int64_t elements() const { return shape_.elements(); }
+    std::int64_t bytes() const { return elements() * bytes_of(dtype_); }
+
+    /// Rows [begin, begin + count) of the first dimension, without a copy.
+    Tensor rows(std::int64_t begin, std::int64_t count,
+                SourceLine at = SourceLine::here()) const;
+
+    /// The same elements under another shape, without a copy.
+    Tensor reshaped(Shape shape, SourceLine at = SourceLine::here()) const;
+
+    /// The same elements as one row: shape (elements).
+    Tensor flat() const;
+    /// Elements [begin, begin + count) of flat(), without a copy.
+    Tensor slice(std::int64_t begin, std::int64_t count,
+                 SourceLine at = SourceLine::here()) const;
+
+    /// Address of the first element on the device; null where the run computes shapes only.
+    template <typename T>
+    T* data() const {
+        return reinterpret_cast<T*>(bytes_begin());
+    }
+    std::byte* bytes_begin() const {
+        return storage_ && storage_->data ? storage_->data + offset_ : nullptr;
+    }
+
+    const Storage* storage() const { return storage_.get(); }
+    Device* device() const { return storage_ ? storage_->device : nullptr; }
+    /// Where this tensor begins in its storage.
+    std::int64_t offset_bytes() const { return offset_; }
+
+    /// Whether the two share at least one byte.
+    bool overlaps(const Tensor& other) const;
+
+ private:
+    boost::intrusive_ptr<Storage> storage_;
+    std::int64_t offset_ = 0;
+    Shape shape_;
+    DType dtype_ = DType::f32;
+};
+
+}  // namespace lockstep

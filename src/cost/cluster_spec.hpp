@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/dtype.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep {
+
+/// A kind of link: a message of b bytes takes alpha + b / beta.
+struct LinkSpec {
+    double alpha_seconds = 0;
+    double bytes_per_second = 0;  ///< 0 means free of cost per byte
+};
+
+/// What a device and its links can do. Times in seconds, rates per second, sizes in bytes; a rate
+/// of 0 stands for "takes no time".
+struct ClusterSpec {
+    std::string name;
+    std::string source;  ///< where the figures are from
+
+    double flops_f32 = 0;
+    double flops_f64 = 0;
+    double flops_bf16 = 0;
+    double memory_bytes_per_second = 0;
+    std::int64_t memory_bytes = 0;  ///< capacity of a device; 0 is unlimited
+    double launch_seconds = 0;      ///< added to each device operation
+    LinkSpec host_copy;             ///< between host and device
+
+    int devices_per_node = 8;
+    LinkSpec inside;   ///< between devices of a node, each with ports of its own
+    LinkSpec between;  ///< between nodes
+    int network_ports = 0;  ///< a node's ports to other nodes; 0 is one a device
+
+    /// Durations of the phases of a training step, where operations themselves are free (`unit`).
+    struct PhaseTimes {
+        double forward = 0;
+        double backward_input = 0;
+        double backward_weight = 0;
+    };
+    std::optional<PhaseTimes> phases;
+
+    double flops(DType dtype) const;
+    bool same_node(int a, int b) const { return a / devices_per_node == b / devices_per_node; }
+    const LinkSpec& link(int a, int b) const { return same_node(a, b) ? inside : between; }
+};
+
+/// Time of one message over a link.
+Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);
+
+/// Time of a device operation: launch + the longer of arithmetic and memory traffic.
+Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops, std::int64_t bytes,
+                           DType dtype);
+
+/// "unit", "classroom", "v100", "a100", "h100", "h200".
+std::vector<std::string> cluster_preset_names();
+
+/// A preset's name, or the path of a JSON file whose keys are this struct's members ("base" may
+/// name a preset whose values hold where the file is silent). Throws UsageError with the file,
+/// the key, and what was expected.
+ClusterSpec load_cluster(const std::string& name_or_path);
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/comm/operation.hpp"
+#include "src/cost/cluster_spec.hpp"
+
+namespace lockstep {
+
+/// What one rank sends and receives in a collective.
+struct CollectiveTraffic {
+    std::int64_t messages_sent = 0;
+    std::int64_t bytes_sent = 0;
+    std::int64_t messages_received = 0;
+    std::int64_t bytes_received = 0;
+    bool operator==(const CollectiveTraffic&) const = default;
+};
+
+/// A collective as its cost sees it. `count` is NCCL's: see CommOperation::count.
+struct CollectiveCall {
+    Verb verb;
+    std::int64_t count;
+    std::int64_t element_bytes;
+    int ranks;
+    int root = 0;
+};
+
+/// What `rank` moves, exactly, where chunks are uneven too. Rings for all_reduce, all_gather,
+/// reduce_scatter; a pipelined chain from the root on (broadcast) or to it (reduce); messages
+/// straight to and from the root (gather, scatter) and between pairs (all_to_all); dissemination
+/// (barrier). A split moves nothing.
+/// Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
+/// 2005.
+CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
+
+/// How long it takes by the alpha-beta model, over the group's slowest link from a member to the
+/// next: a ring runs in step with it. `members` are the global ranks.
+Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
+                            const std::vector<int>& members);
+
+/// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one.
+/// ring 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta); Rabenseifner's halving
+/// and doubling 2 lg n alpha + 2(n-1)/n S/beta. Where n is no power of two, the latter two take two
+/// steps more of the whole buffer.
+double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
+double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
+double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#include "src/cost/presets.hpp"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+// A message over NVLink or the network takes what NCCL's tuner reckons for one ring step of its
+// Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14 us. Its bandwidth of an NVLink
+// is 20.0 GB/s up to Ampere, 20.6 GB/s on Hopper, of 6, 12 and 18 links a device
+// (src/graph/topo.h).
+constexpr double kNvlinkAlpha = 3.4e-6;
+constexpr double kNetworkAlpha = 14e-6;
+
+/// Round figures of ours for what data sheets do not give: a kernel's launch, and a host copy's
+/// latency.
+constexpr double kLaunch = 3e-6;
+constexpr double kHostAlpha = 10e-6;
+
+ClusterSpec unit() {
+    ClusterSpec spec;
+    spec.name = "unit";
+    spec.source = "made for hand-checked pictures: forward 1 s, backward 2 s, all else free";
+    spec.phases = ClusterSpec::PhaseTimes{1, 1, 1};
+    return spec;
+}
+
+ClusterSpec classroom() {
+    ClusterSpec spec;
+    spec.name = "classroom";
+    spec.source = "made for pencil arithmetic: round figures";
+    spec.flops_f32 = 1e12;
+    spec.flops_f64 = 0.5e12;
+    spec.flops_bf16 = 2e12;
+    spec.memory_bytes_per_second = 100e9;
+    spec.memory_bytes = 16 * kGiB;
+    spec.launch_seconds = 1e-6;
+    spec.host_copy = {1e-6, 10e9};
+    spec.inside = {1e-6, 10e9};
+    spec.between = {10e-6, 1e9};
+    return spec;
+}
+
+ClusterSpec v100() {
+    ClusterSpec spec;
+    spec.name = "v100";
+    spec.source =
+        "DGX-1 with V100 SXM2 32 GB: NVIDIA V100 data sheet (2020); 16 bit is FP16. "
+        "4 x EDR InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
+    spec.flops_f32 = 15.7e12;
+    spec.flops_f64 = 7.8e12;
+    spec.flops_bf16 = 125e12;
+    spec.memory_bytes_per_second = 900e9;
+    spec.memory_bytes = 32 * kGiB;
+    spec.launch_seconds = kLaunch;
+    spec.host_copy = {kHostAlpha, 12e9};
+    spec.inside = {kNvlinkAlpha, 6 * 20.0e9};
+    spec.between = {kNetworkAlpha, 12.5e9};
+    spec.network_ports = 4;
+    return spec;
+}
+
+ClusterSpec a100() {
+    ClusterSpec spec;
+    spec.name = "a100";
+    spec.source =
+        "DGX A100 80 GB: NVIDIA A100 data sheet (2021), dense, no sparsity. 8 x HDR InfiniBand a "
+        "node. Message times: NCCL 2.28 src/graph/tuning.cc";
+    spec.flops_f32 = 19.5e12;
+    spec.flops_f64 = 9.7e12;
+    spec.flops_bf16 = 312e12;
+    spec.memory_bytes_per_second = 2039e9;
+    spec.memory_bytes = 80 * kGiB;
+    spec.launch_seconds = kLaunch;
+    spec.host_copy = {kHostAlpha, 25e9};
+    spec.inside = {kNvlinkAlpha, 12 * 20.0e9};
+    spec.between = {kNetworkAlpha, 25e9};
+    return spec;
+}
+
+ClusterSpec h100() {
+    ClusterSpec spec;
+    spec.name = "h100";
+    spec.source =
+        "DGX H100: NVIDIA H100 SXM data sheet (2023), dense, no sparsity. 8 x NDR InfiniBand a "
+        "node. Message times: NCCL 2.28 src/graph/tuning.cc";
+    spec.flops_f32 = 67e12;
+    spec.flops_f64 = 34e12;
+    spec.flops_bf16 = 989.4e12;
+    spec.memory_bytes_per_second = 3.35e12;
+    spec.memory_bytes = 80 * kGiB;
+    spec.launch_seconds = kLaunch;
+    spec.host_copy = {kHostAlpha, 50e9};
+    spec.inside = {kNvlinkAlpha, 18 * 20.6e9};
+    spec.between = {kNetworkAlpha, 50e9};
+    return spec;
+}
+
+ClusterSpec h200() {
+    ClusterSpec spec = h100();
+    spec.name = "h200";
+    spec.source =
+        "DGX H200: NVIDIA H200 SXM data sheet (2024): the H100's arithmetic with 141 GB at "
+        "4.8 TB/s. Message times: NCCL 2.28 src/graph/tuning.cc";
+    spec.memory_bytes_per_second = 4.8e12;
+    spec.memory_bytes = 141'000'000'000;
+    return spec;
+}
+
+}  // namespace
+
+const std::vector<ClusterSpec>& cluster_presets() {
+    static const std::vector<ClusterSpec> presets{unit(), classroom(), v100(),
+                                                  a100(), h100(),      h200()};
+    return presets;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,346 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "src/core/host_tensor.hpp"
+#include "src/core/philox.hpp"
+#include "src/core/source_line.hpp"
+#include "src/core/tensor.hpp"
+#include "src/device/monitor.hpp"
+#include "src/device/options.hpp"
+
+namespace lockstep {
+
+/// One device: memory, and operations the size of a GPU kernel.
+///
+/// Each public operation checks shapes and dtypes (UsageError names operation, got and
+/// expected), tells the monitor its cost and what it reads and writes, and calls the
+/// private virtual `do_…` that a backend overrides. So a check or a cost is written once,
+/// for all backends.
+///
+/// Shapes: a tensor of more than two dimensions is taken as the matrix (rows, columns) of
+/// Shape::rows() and columns(). Destinations come first. f32 and f64 everywhere; i32 for
+/// indices. Tensors of another device are refused: ranks share nothing but messages.
+class Device {
+  public:
+    virtual ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    int index() const { return index_; }
+    bool has_numbers() const { return monitor_.has_numbers(); }
+    DeviceMonitor& monitor() { return monitor_; }
+
+    // Memory. Allocation counts for the category of the innermost MemoryScope.
+
+    /// Unspecified values. Throws what the monitor throws where memory runs out.
+    Tensor empty(Shape shape, DType dtype, SourceLine at = SourceLine::here());
+    Tensor zeros(Shape shape, DType dtype, SourceLine at = SourceLine::here());
+    Tensor upload(const HostTensor& values, SourceLine at = SourceLine::here());
+    /// Into an existing tensor of the same shape and dtype.
+    void upload_into(const Tensor& destination, const HostTensor& values,
+                     SourceLine at = SourceLine::here());
+    /// Waits for the device. NaN (0 for i32) where the run computes shapes only.
+    HostTensor download(const Tensor& source, SourceLine at = SourceLine::here());
+    /// As download, but costs no virtual time: for records, not for programs.
+    HostTensor peek(const Tensor& source);
+
+    // Moving and combining.
+
+    void fill(const Tensor& destination, double value,
+              SourceLine at = SourceLine::here());
+    void copy(const Tensor& destination, const Tensor& source,
+              SourceLine at = SourceLine::here());
+    /// Columns [from, from + count) of source into [to, to + count) of destination; same
+    /// rows.
+    void copy_columns(const Tensor& destination, std::int64_t to, const Tensor& source,
+                      std::int64_t from, std::int64_t count,
+                      SourceLine at = SourceLine::here());
+    /// destination += factor * source.
+    void add(const Tensor& destination, const Tensor& source, double factor = 1,
+             SourceLine at = SourceLine::here());
+    void scale(const Tensor& destination, double factor,
+               SourceLine at = SourceLine::here());
+    /// destination *= source, element by element.
+    void multiply(const Tensor& destination, const Tensor& source,
+                  SourceLine at = SourceLine::here());
+    /// destination = reduction of (destination, source), element by element; mean is
+    /// refused.
+    void combine(const Tensor& destination, const Tensor& source, Reduction reduction,
+                 SourceLine at = SourceLine::here());
+    /// destination (1) (+)= the sum of all elements of source.
+    void sum(const Tensor& destination, const Tensor& source, bool accumulate = false,
+             SourceLine at = SourceLine::here());
+
+    // Linear algebra.
+
+    /// op(a) (m, k) times op(b) (k, n). 2mkn flops.
+    Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
+                  SourceLine at = SourceLine::here());
+    void matmul_into(const Tensor& destination, const Tensor& a, const Tensor& b,
+                     MatmulOptions options = {}, SourceLine at = SourceLine::here());
+    /// y (rows, columns) += bias (columns).
+    void add_bias(const Tensor& y, const Tensor& bias,
+                  SourceLine at = SourceLine::here());
+    /// destination (columns) += the sum of the rows of x (rows, columns).
+    void accumulate_rows(const Tensor& destination, const Tensor& x,
+                         SourceLine at = SourceLine::here());
+
+    // Activations: y = f(x); the derivatives give dx for dy.
+
+    Tensor tanh(const Tensor& x, SourceLine at = SourceLine::here());
+    /// From y = tanh(x): dx = dy (1 - y^2).
+    Tensor tanh_backward(const Tensor& y, const Tensor& dy,
+                         SourceLine at = SourceLine::here());
+    /// Exact GELU, x Phi(x) (Hendrycks & Gimpel, 1606.08415).
+    Tensor gelu(const Tensor& x, SourceLine at = SourceLine::here());
+    Tensor gelu_backward(const Tensor& x, const Tensor& dy,
+                         SourceLine at = SourceLine::here());
+
+    // Layer norm over the columns (Ba et al., 1607.06450).
+
+    struct Normalized {
+        Tensor y;     ///< (rows, columns)
+        Tensor mean;  ///< (rows)
+        Tensor rstd;  ///< (rows), 1 / sqrt(variance + epsilon)
+    };
+    Normalized layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                          double epsilon = 1e-5, SourceLine at = SourceLine::here());
+    Tensor layer_norm_backward_input(const Tensor& dy, const Tensor& x,
+                                     const Tensor& weight, const Normalized& saved,
+                                     SourceLine at = SourceLine::here());
+    /// d_weight += sum over rows of dy * (x - mean) * rstd; d_bias += sum over rows of
+    /// dy.
+    void layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_bias,
+                                    const Tensor& dy, const Tensor& x,
+                                    const Normalized& saved,
+                                    SourceLine at = SourceLine::here());
+
+    // Softmax and losses.
+
+    /// Of each row.
+    Tensor softmax(const Tensor& x, SourceLine at = SourceLine::here());
+    Tensor softmax_backward(const Tensor& y, const Tensor& dy,
+                            SourceLine at = SourceLine::here());
+    /// Row losses -log softmax(logits)[target]: (rows). Targets (rows), i32; a target
+    /// outside [0, columns) throws UsageError where there are numbers.
+    Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
+                         SourceLine at = SourceLine::here());
+    /// factor * (softmax(logits) - one_hot(targets)).
+    Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
+                                  double factor, SourceLine at = SourceLine::here());
+    /// Sum of (prediction - target)^2 over all elements: (1).
+    Tensor squared_error(const Tensor& prediction, const Tensor& target,
+                         SourceLine at = SourceLine::here());
+    /// factor * 2 (prediction - target).
+    Tensor squared_error_backward(const Tensor& prediction, const Tensor& target,
+                                  double factor, SourceLine at = SourceLine::here());
+
+    // Embedding.
+
+    /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width).
+    Tensor embedding(const Tensor& table, const Tensor& ids,
+                     SourceLine at = SourceLine::here());
+    /// d_table[ids[i]] += dy[i], in order of i.
+    void embedding_backward(const Tensor& d_table, const Tensor& ids, const Tensor& dy,
+                            SourceLine at = SourceLine::here());
+
+    // Optimizers; state and parameter are updated in place.
+
+    /// `velocity` may be none when momentum is 0.
+    void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+             const SgdOptions& options, SourceLine at = SourceLine::here());
+    /// Step counts from 1 (Loshchilov & Hutter, 1711.05101, algorithm 2).
+    void adamw(const Tensor& parameter, const Tensor& gradient,
+               const Tensor& first_moment, const Tensor& second_moment, std::int64_t step,
+               const AdamWOptions& options, SourceLine at = SourceLine::here());
+
+    // Random values: element i is number `offset + i` of the stream, on every backend.
+
+    void random_uniform(const Tensor& destination, RandomStream stream, double low,
+                        double high, std::int64_t offset = 0,
+                        SourceLine at = SourceLine::here());
+    void random_normal(const Tensor& destination, RandomStream stream, double mean,
+                       double deviation, std::int64_t offset = 0,
+                       SourceLine at = SourceLine::here());
+
+    // Phases and categories: use PhaseScope and MemoryScope.
+
+    MemoryCategory category() const { return category_; }
+    void set_category(MemoryCategory category) { category_ = category; }
+
+    /// For a communicator, which charges its own cost: memory that the ledger leaves out, and
+    /// unchecked, uncharged moves. Nothing happens for empty tensors. The source may be
+    /// another device's.
+    Tensor scratch(Shape shape, DType dtype);
+    void transfer(const Tensor& destination, const Tensor& source) {
+        if (destination.elements() > 0) do_copy(destination, source);
+    }
+    void transfer_combine(const Tensor& destination, const Tensor& source,
+                          Reduction reduction) {
+        if (destination.elements() > 0) do_combine(destination, source, reduction);
+    }
+    void transfer_scale(const Tensor& destination, double factor) {
+        if (destination.elements() > 0) do_scale(destination, factor);
+    }
+
+    /// Live storage, newest first.
+    const Storage* live() const { return live_; }
+
+  protected:
+    Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
+
+    /// A backend's destructor calls this while its memory functions still exist: frees
+    /// the data of what is still alive and disowns it, so that tensors may outlive their
+    /// device. The monitor is not told.
+    void free_all() noexcept;
+
+    /// What a backend throws from do_cross_entropy…, do_embedding… where an index lies
+    /// outside; the operation turns it into a UsageError with the caller's line.
+    /// Destinations that were to be written hold anything then; ones that were to be
+    /// added to are unchanged.
+    struct IndexOutside {
+        std::int64_t position;
+        std::int64_t index;
+    };
+
+  private:
+    friend void intrusive_ptr_release(Storage* storage);
+
+    void link(Storage& storage) noexcept;
+    void unlink(Storage& storage) noexcept;
+    void release(Storage& storage) noexcept;
+
+    using Operands = std::initializer_list<const Tensor*>;
+    struct Charge {
+        const char* operation;
+        SourceLine at;
+        std::int64_t flops = 0;
+        std::int64_t bytes = kOperands;
+        /// Each operand that is read counts its bytes, and each that is written.
+        static constexpr std::int64_t kOperands = -1;
+    };
+    /// Tells the monitor of the operation, with the dtype of what it writes. `numbers` is
+    /// run unless an operand is empty; then `numbers_if_empty`.
+    void run(
+        const Charge& charge, Operands reads, Operands writes,
+        FunctionRef<void()> numbers, FunctionRef<void()> numbers_if_empty = [] {});
+    /// The same for indices in [0, bound): where one lies outside, the error names it.
+    void run_indexed(
+        const Charge& charge, std::int64_t bound, Operands reads, Operands writes,
+        FunctionRef<void()> numbers, FunctionRef<void()> numbers_if_empty = [] {});
+
+    /// Where there is nothing to index, the first index lies outside.
+    void refuse_any_index(const Tensor& indices);
+
+    // What a backend computes. Operands are checked and have elements; sgd's velocity may
+    // be none.
+
+    virtual std::byte* do_allocate(std::int64_t bytes) = 0;
+    virtual void do_free(std::byte* data) noexcept = 0;
+    virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
+    virtual void do_download(HostTensor& values, const Tensor& source) = 0;
+
+    virtual void do_fill(const Tensor& destination, double value) = 0;
+    /// The source may be another device's of the same backend.
+    virtual void do_copy(const Tensor& destination, const Tensor& source) = 0;
+    virtual void do_copy_columns(const Tensor& destination, std::int64_t to,
+                                 const Tensor& source, std::int64_t from,
+                                 std::int64_t count) = 0;
+    virtual void do_add(const Tensor& destination, const Tensor& source,
+                        double factor) = 0;
+    virtual void do_scale(const Tensor& destination, double factor) = 0;
+    virtual void do_multiply(const Tensor& destination, const Tensor& source) = 0;
+    virtual void do_combine(const Tensor& destination, const Tensor& source,
+                            Reduction reduction) = 0;
+    virtual void do_sum(const Tensor& destination, const Tensor& source,
+                        bool accumulate) = 0;
+    virtual void do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
+                           const MatmulOptions& options) = 0;
+    virtual void do_add_bias(const Tensor& y, const Tensor& bias) = 0;
+    virtual void do_accumulate_rows(const Tensor& destination, const Tensor& x) = 0;
+    virtual void do_tanh(const Tensor& y, const Tensor& x) = 0;
+    virtual void do_tanh_backward(const Tensor& dx, const Tensor& y,
+                                  const Tensor& dy) = 0;
+    virtual void do_gelu(const Tensor& y, const Tensor& x) = 0;
+    virtual void do_gelu_backward(const Tensor& dx, const Tensor& x,
+                                  const Tensor& dy) = 0;
+    virtual void do_layer_norm(const Normalized& result, const Tensor& x,
+                               const Tensor& weight, const Tensor& bias,
+                               double epsilon) = 0;
+    virtual void do_layer_norm_backward_input(const Tensor& dx, const Tensor& dy,
+                                              const Tensor& x, const Tensor& weight,
+                                              const Normalized& saved) = 0;
+    virtual void do_layer_norm_backward_weight(const Tensor& d_weight,
+                                               const Tensor& d_bias, const Tensor& dy,
+                                               const Tensor& x,
+                                               const Normalized& saved) = 0;
+    virtual void do_softmax(const Tensor& y, const Tensor& x) = 0;
+    virtual void do_softmax_backward(const Tensor& dx, const Tensor& y,
+                                     const Tensor& dy) = 0;
+    virtual void do_cross_entropy(const Tensor& losses, const Tensor& logits,
+                                  const Tensor& targets) = 0;
+    virtual void do_cross_entropy_backward(const Tensor& d_logits, const Tensor& logits,
+                                           const Tensor& targets, double factor) = 0;
+    virtual void do_squared_error(const Tensor& loss, const Tensor& prediction,
+                                  const Tensor& target) = 0;
+    virtual void do_squared_error_backward(const Tensor& d_prediction,
+                                           const Tensor& prediction, const Tensor& target,
+                                           double factor) = 0;
+    virtual void do_embedding(const Tensor& rows, const Tensor& table,
+                              const Tensor& ids) = 0;
+    virtual void do_embedding_backward(const Tensor& d_table, const Tensor& ids,
+                                       const Tensor& dy) = 0;
+    virtual void do_sgd(const Tensor& parameter, const Tensor& gradient,
+                        const Tensor& velocity, const SgdOptions& options) = 0;
+    virtual void do_adamw(const Tensor& parameter, const Tensor& gradient,
+                          const Tensor& first_moment, const Tensor& second_moment,
+                          std::int64_t step, const AdamWOptions& options) = 0;
+    virtual void do_random_uniform(const Tensor& destination, RandomStream stream,
+                                   double low, double high, std::int64_t offset) = 0;
+    virtual void do_random_normal(const Tensor& destination, RandomStream stream,
+                                  double mean, double deviation, std::int64_t offset) = 0;
+
+    int index_;
+    DeviceMonitor& monitor_;
+    MemoryCategory category_ = MemoryCategory::activations;
+    Storage* live_ = nullptr;
+};
+
+/// While it lives, what the device allocates counts for `category`.
+class MemoryScope {
+  public:
+    MemoryScope(Device& device, MemoryCategory category)
+        : device_(device), before_(device.category()) {
+        device.set_category(category);
+    }
+    ~MemoryScope() { device_.set_category(before_); }
+    MemoryScope(const MemoryScope&) = delete;
+    MemoryScope& operator=(const MemoryScope&) = delete;
+
+  private:
+    Device& device_;
+    MemoryCategory before_;
+};
+
+/// While it lives, the device is in a phase of the training step: forward of micro-batch
+/// 3, say. Timelines and diagnoses name it. In the `unit` cluster, where operations are
+/// free, the phase itself costs its unit of time.
+class PhaseScope {
+  public:
+    PhaseScope(Device& device, Phase phase, int micro_batch = -1,
+               SourceLine at = SourceLine::here())
+        : monitor_(device.monitor()) {
+        monitor_.phase_began(phase, micro_batch, at);
+    }
+    ~PhaseScope() { monitor_.phase_ended(); }
+    PhaseScope(const PhaseScope&) = delete;
+    PhaseScope& operator=(const PhaseScope&) = delete;
+
+  private:
+    DeviceMonitor& monitor_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::flops {
+
+// What an element of an operation costs in floating point operations: one for each +, -,
+// *, /, maximum and square root that its textbook formula has, kTranscendental for exp,
+// tanh, erf and log. Matrix products count 2mkn; copies, fills, embeddings and random
+// numbers, which do none or are bound by memory, 0. Only products weigh in a run's time;
+// the rest is bound by memory, whose bytes are counted exactly.
+
+inline constexpr std::int64_t kTranscendental = 8;
+
+inline constexpr std::int64_t kTanh = kTranscendental;
+inline constexpr std::int64_t kTanhBackward = 3;
+inline constexpr std::int64_t kGelu = kTranscendental + 4;
+inline constexpr std::int64_t kGeluBackward = 2 * kTranscendental + 8;
+
+// Mean: 1. Variance: subtract, square, add. Normalize: subtract, multiply. Affine: 2.
+inline constexpr std::int64_t kLayerNorm = 8;
+// x^: 2. dy w: 1. Two sums: 3. Combination: 5.
+inline constexpr std::int64_t kLayerNormBackwardInput = 11;
+// x^: 2. d_weight: multiply, add. d_bias: 1.
+inline constexpr std::int64_t kLayerNormBackwardWeight = 5;
+
+// Maximum, subtract, exp, sum; then divide.
+inline constexpr std::int64_t kCrossEntropy = kTranscendental + 3;
+inline constexpr std::int64_t kSoftmax = kCrossEntropy + 1;
+inline constexpr std::int64_t kSoftmaxBackward = 4;
+inline constexpr std::int64_t kCrossEntropyBackward = kSoftmax + 1;
+inline constexpr std::int64_t kSquaredError = 3;
+inline constexpr std::int64_t kSquaredErrorBackward = 2;
+
+inline constexpr std::int64_t kSgd = 2;
+inline constexpr std::int64_t kSgdMomentum = 2;
+inline constexpr std::int64_t kSgdDecay = 2;
+inline constexpr std::int64_t kAdamW = 14;
+
+}  // namespace lockstep::flops

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/device/options.hpp"
+
+namespace lockstep::formulas {
+
+// What one element of an operation computes, for every backend: `Real` is float, double
+// or, in the simulator, a fixed-size Eigen array of either, whose functions are found by
+// its namespace. constexpr makes nvcc (--expt-relaxed-constexpr) compile them for the
+// device unchanged.
+
+/// The number type of `Real`: itself, or that of an array's elements.
+template <typename Real>
+struct NumberOf {
+    using type = Real;
+};
+template <typename Real>
+requires requires {
+    typename Real::Scalar;
+}
+struct NumberOf<Real> {
+    using type = typename Real::Scalar;
+};
+template <typename Real>
+using Number = typename NumberOf<Real>::type;
+
+template <typename N>
+inline constexpr N kInverseSqrt2 = static_cast<N>(0.70710678118654752440);
+template <typename N>
+inline constexpr N kInverseSqrt2Pi = static_cast<N>(0.39894228040143267794);
+
+/// dx of y = tanh(x).
+template <typename Real>
+constexpr Real tanh_backward(const Real& y, const Real& dy) {
+    return dy * (1 - y * y);
+}
+
+/// x Phi(x), Phi the distribution function of the normal distribution
+/// (Hendrycks & Gimpel, arXiv 1606.08415, section 2), by erf: exact, not the tanh
+/// approximation.
+template <typename Real>
+constexpr Real gelu(const Real& x) {
+    using std::erf;
+    return Number<Real>(0.5) * x * (1 + erf(kInverseSqrt2<Number<Real>> * x));
+}
+
+/// dx of y = gelu(x): dy (Phi(x) + x phi(x)).
+template <typename Real>
+constexpr Real gelu_backward(const Real& x, const Real& dy) {
+    using std::erf;
+    using std::exp;
+    using N = Number<Real>;
+    const Real distribution = N(0.5) * (1 + erf(kInverseSqrt2<N> * x));
+    const Real density = kInverseSqrt2Pi<N> * exp(N(-0.5) * x * x);
+    return dy * (distribution + x * density);
+}
+
+/// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is
+/// updated.
+template <typename Real, typename N = Number<Real>>
+constexpr Real sgd_with_momentum(const Real& parameter, const Real& gradient,
+                                 Real& velocity, N learning_rate, N momentum,
+                                 N weight_decay) {
+    velocity = momentum * velocity + (gradient + weight_decay * parameter);
+    return parameter - learning_rate * velocity;
+}
+
+template <typename Real, typename N = Number<Real>>
+constexpr Real sgd(const Real& parameter, const Real& gradient, N learning_rate,
+                   N weight_decay) {
+    return parameter - learning_rate * (gradient + weight_decay * parameter);
+}
+
+/// What one step of AdamW multiplies by; worked out once, in double.
+template <typename N>
+struct AdamWStep {
+    N beta1, rest1;  ///< rest = 1 - beta
+    N beta2, rest2;
+    N decay;       ///< 1 - learning rate * weight decay
+    N rate;        ///< learning rate / (1 - beta1^step)
+    N correction;  ///< 1 / sqrt(1 - beta2^step)
+    N epsilon;
+
+    AdamWStep(const AdamWOptions& options, std::int64_t step)
+        : beta1(static_cast<N>(options.beta1)),
+          rest1(static_cast<N>(1 - options.beta1)),
+          beta2(static_cast<N>(options.beta2)),
+          rest2(static_cast<N>(1 - options.beta2)),
+          decay(static_cast<N>(1 - options.learning_rate * options.weight_decay)),
+          rate(static_cast<N>(options.learning_rate / unbiased(options.beta1, step))),
+          correction(static_cast<N>(1 / std::sqrt(unbiased(options.beta2, step)))),
+          epsilon(static_cast<N>(options.epsilon)) {}
+
+  private:
+    static double unbiased(double beta, std::int64_t step) {
+        return 1 - std::pow(beta, static_cast<double>(step));
+    }
+};
+
+/// One step of AdamW (Loshchilov & Hutter, arXiv 1711.05101, algorithm 2); both moments
+/// are updated. Differs: weight decay is multiplied by the learning rate, as in PyTorch.
+template <typename Real, typename N = Number<Real>>
+constexpr Real adamw(const Real& parameter, const Real& gradient, Real& first_moment,
+                     Real& second_moment, const AdamWStep<N>& by) {
+    using std::sqrt;
+    first_moment = by.beta1 * first_moment + by.rest1 * gradient;
+    second_moment = by.beta2 * second_moment + by.rest2 * gradient * gradient;
+    const Real deviation = by.correction * sqrt(second_moment) + by.epsilon;
+    return by.decay * parameter - by.rate * first_moment / deviation;
+}
+
+}  // namespace lockstep::formulas

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/core/function_ref.hpp"
+#include "src/core/source_line.hpp"
+#include "src/core/tensor.hpp"
+
+namespace lockstep {
+
+/// What part of a training step a device is in; see Device::begin.
+enum class Phase : std::uint8_t {
+    none,
+    forward,
+    backward,
+    backward_input,
+    backward_weight,
+    update
+};
+
+constexpr const char* name_of(Phase phase) {
+    constexpr const char* kNames[] = {
+        "", "forward", "backward", "backward-input", "backward-weight", "update"};
+    return kNames[static_cast<int>(phase)];
+}
+
+/// One operation of a device as the rest of the program sees it: what it is called, what
+/// it costs, which tensors it reads and writes (an operand that is updated in place is in
+/// both), and the caller's line.
+struct DeviceOperation {
+    const char* name;
+    std::int64_t flops;  ///< floating point operations; a multiply-add is two
+    std::int64_t bytes;  ///< bytes read from and written to device memory
+    DType dtype;
+    std::span<const Tensor* const> reads;
+    std::span<const Tensor* const> writes;
+    SourceLine at;
+};
+
+/// Where a host copy goes to.
+enum class CopyDirection : std::uint8_t { to_device, to_host };
+
+/// What a device reports to, and what decides when its arithmetic runs. The simulator
+/// keeps a virtual clock, a ledger and a checker behind it; the GPU twin, events.
+class DeviceMonitor {
+  public:
+    virtual ~DeviceMonitor() = default;
+
+    /// Charges the operation and runs `numbers`, its arithmetic, once its inputs are
+    /// there; where the run computes shapes only, it does not.
+    virtual void execute(const DeviceOperation& operation,
+                         FunctionRef<void()> numbers) = 0;
+
+    /// A copy between host and device, which waits for everything issued before it.
+    virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) = 0;
+
+    /// Storage was made, or is about to go. `allocated` may refuse by throwing.
+    virtual void allocated(const Storage& storage) = 0;
+    virtual void freed(const Storage& storage) noexcept = 0;
+
+    /// A phase of the training step begins or ends.
+    virtual void phase_began(Phase phase, int micro_batch, SourceLine at) = 0;
+    virtual void phase_ended() noexcept = 0;
+
+    /// False where the run computes shapes only.
+    virtual bool has_numbers() const = 0;
+};
+
+}  // namespace lockstep

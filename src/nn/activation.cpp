@@ -1,0 +1,32 @@
+#include "src/nn/activation.hpp"
+
+namespace lockstep {
+
+Tensor Tanh::do_forward(const Tensor& x, Saved& saved) {
+    Tensor y = device_.tanh(x);
+    if (input_gradient()) saved.keep("y", y);
+    return y;
+}
+
+// dx = dy (1 - y^2)
+Tensor Tanh::do_backward_input(const Tensor& dy, Saved& saved) {
+    if (!input_gradient()) return {};
+    Tensor dx = device_.tanh_backward(saved.at("y"), dy);
+    saved.drop("y");
+    return dx;
+}
+
+Tensor Gelu::do_forward(const Tensor& x, Saved& saved) {
+    if (input_gradient()) saved.keep("x", x);
+    return device_.gelu(x);
+}
+
+// dx = dy (Phi(x) + x phi(x)), phi the normal density
+Tensor Gelu::do_backward_input(const Tensor& dy, Saved& saved) {
+    if (!input_gradient()) return {};
+    Tensor dx = device_.gelu_backward(saved.at("x"), dy);
+    saved.drop("x");
+    return dx;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// y = tanh(x), element by element. Saves y, since dx = dy (1 - y^2): where the next
+/// layer saves its input, that is the same memory.
+class Tanh : public Module {
+  public:
+    explicit Tanh(Device& device) : device_(device) {}
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+
+    Device& device_;
+};
+
+/// y = x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016,
+/// 1606.08415, section 2): the exact GELU, not its tanh approximation. Saves x.
+class Gelu : public Module {
+  public:
+    explicit Gelu(Device& device) : device_(device) {}
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+
+    Device& device_;
+};
+
+}  // namespace lockstep

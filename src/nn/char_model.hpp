@@ -1,0 +1,28 @@
+#pragma once
+
+#include "src/nn/sequential.hpp"
+
+namespace lockstep {
+
+struct CharModelSizes {
+    std::int64_t vocabulary = 0;  ///< V, different characters
+    std::int64_t context = 0;     ///< C, characters that the next one is predicted from
+    std::int64_t width = 0;       ///< E, numbers that stand for a character
+    std::int64_t hidden = 0;      ///< H, hidden units
+};
+
+/// A language model of characters: logits of the next one from the C before it.
+///
+///     ids (B, C) -> embedding (B, C, E) -> flat (B, C E) -> hidden (B, H) -> tanh
+///     -> logits (B, V)
+///
+/// Parameters: embedding.weight (V, E), hidden.weight (H, C E), hidden.bias (H),
+/// output.weight (V, H), output.bias (V).
+///
+/// Bengio, Ducharme, Vincent and Jauvin 2003, A neural probabilistic language model, JMLR
+/// 3, section 2. Differs: characters instead of words, and no direct connections from the
+/// embedding to the output.
+std::unique_ptr<Sequential> make_char_model(const ParameterInit& init,
+                                            const CharModelSizes& sizes);
+
+}  // namespace lockstep

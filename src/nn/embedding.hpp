@@ -1,0 +1,32 @@
+#pragma once
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// Row ids[i] of a table for each i: weight is (vocabulary, width), as PyTorch's
+/// nn.Embedding.
+///
+/// ids (…), i32, give y (…, width). Saves the ids, and between the halves of backward
+/// also dy. Ids have no gradient: backward gives none.
+///
+/// The table starts normal with mean 0 and deviation 1: element i of "embedding.weight"
+/// is number i of RandomStream(seed, "embedding.weight").
+class Embedding : public Module {
+  public:
+    /// Throws UsageError unless vocabulary and width are positive.
+    Embedding(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width);
+
+    Parameter& weight() { return weight_; }
+
+  private:
+    Tensor do_forward(const Tensor& ids, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+
+    Device& device_;
+    Parameter weight_;
+};
+
+}  // namespace lockstep

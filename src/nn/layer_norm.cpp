@@ -1,0 +1,42 @@
+#include "src/nn/layer_norm.hpp"
+
+namespace lockstep {
+
+LayerNorm::LayerNorm(const ParameterInit& init, std::int64_t width, double epsilon)
+    : device_(init.device),
+      weight_(init, "weight", {width}),
+      bias_(init, "bias", {width}),
+      epsilon_(epsilon) {
+    device_.fill(weight_.value, 1);
+    device_.fill(bias_.value, 0);
+}
+
+Tensor LayerNorm::do_forward(const Tensor& x, Saved& saved) {
+    Device::Normalized result =
+        device_.layer_norm(x, weight_.value, bias_.value, epsilon_);
+    saved.keep("x", x);
+    saved.keep("mean", std::move(result.mean));
+    saved.keep("rstd", std::move(result.rstd));
+    return std::move(result.y);
+}
+
+// With n = (x - mean) rstd and g = dy * weight, row by row:
+// dx = rstd (g - mean(g) - n mean(g n))
+Tensor LayerNorm::do_backward_input(const Tensor& dy, Saved& saved) {
+    saved.keep("dy", dy);
+    if (!input_gradient()) return {};
+    const Device::Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
+    return device_.layer_norm_backward_input(dy, saved.at("x"), weight_.value,
+                                             statistics);
+}
+
+// d_weight += the sum over rows of dy n;  d_bias += the sum over rows of dy
+void LayerNorm::do_backward_weight(Saved& saved) {
+    const Device::Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
+    device_.layer_norm_backward_weight(weight_.gradient, bias_.gradient, saved.at("dy"),
+                                       saved.at("x"), statistics);
+    weight_.accumulated();
+    bias_.accumulated();
+}
+
+}  // namespace lockstep

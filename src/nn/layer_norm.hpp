@@ -1,0 +1,33 @@
+#pragma once
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// y = (x - mean) rstd * weight + bias over the last dimension, with rstd = 1 /
+/// sqrt(variance + epsilon) and the variance of the row itself, undivided by n - 1 (Ba,
+/// Kiros and Hinton 2016, 1607.06450, section 3).
+///
+/// x (…, width) gives y of the same shape; weight and bias are (width) and start as ones
+/// and zeros. Saves x and each row's mean and rstd, and between the halves of backward
+/// also dy.
+class LayerNorm : public Module {
+  public:
+    LayerNorm(const ParameterInit& init, std::int64_t width, double epsilon = 1e-5);
+
+    Parameter& weight() { return weight_; }
+    Parameter& bias() { return bias_; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_, &bias_}; }
+
+    Device& device_;
+    Parameter weight_;
+    Parameter bias_;
+    double epsilon_;
+};
+
+}  // namespace lockstep

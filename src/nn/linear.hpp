@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// y = x W^T + b, in PyTorch's layout: weight W is (out, in), bias b is (out).
+///
+/// x (…, in) gives y (…, out). Forward costs 2 N in out flops for N rows of x; each half
+/// of backward as many. Saves x, and between the halves of backward also dy.
+///
+/// Both start uniform in ±1/sqrt(in), as PyTorch's nn.Linear: element i of
+/// "hidden.weight" is number i of RandomStream(seed, "hidden.weight"), so a shard can
+/// draw its slice of the whole.
+class Linear : public Module {
+  public:
+    /// Throws UsageError unless in and out are positive.
+    Linear(const ParameterInit& init, std::int64_t in, std::int64_t out,
+           bool bias = true);
+
+    Parameter& weight() { return weight_; }
+    /// Null where the layer has none.
+    Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override;
+
+    Device& device_;
+    Parameter weight_;
+    std::optional<Parameter> bias_;
+};
+
+}  // namespace lockstep

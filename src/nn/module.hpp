@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/nn/parameter.hpp"
+
+namespace lockstep {
+
+/// What a module's forward keeps for its backward, for one micro-batch: pipelines hold
+/// several in flight. A module with parts gives each a child.
+class Saved {
+  public:
+    /// `name` is a literal. Throws UsageError where the name is taken: a second forward
+    /// with the same Saved would mix two micro-batches.
+    void keep(const char* name, Tensor tensor);
+    /// Throws UsageError where forward kept nothing of that name.
+    const Tensor& at(const char* name) const;
+    /// Drops one tensor, where there is one.
+    void drop(const char* name);
+    /// Drops everything, the children's too; ready for another forward.
+    void clear();
+    /// Part `index`; made at its first use. Its address stays valid.
+    Saved& child(std::size_t index);
+
+  private:
+    const Tensor* find(const char* name) const;
+
+    std::vector<std::pair<const char*, Tensor>> tensors_;
+    std::vector<std::unique_ptr<Saved>> children_;
+};
+
+/// A differentiable function with parameters, on one device.
+///
+/// Backward comes in two halves, as zero-bubble pipelines need them apart:
+///   backward_input   dx from dy; keeps in `saved` what the other half needs
+///   backward_weight  adds to the parameters' gradients, and clears `saved`
+/// backward() does both and frees `saved` as it goes. Gradients are added up until
+/// zero_gradients(): accumulation is the default. dx is none (a default Tensor) where the
+/// module gives no gradient of its input.
+///
+/// A layer overrides the private do_… functions. It keeps in `saved` exactly what
+/// backward needs, drops in do_backward_input what do_backward_weight does not need, and
+/// calls Parameter::accumulated() after each contribution it added.
+class Module {
+  public:
+    Module() = default;
+    virtual ~Module() = default;
+    Module(const Module&) = delete;
+    Module& operator=(const Module&) = delete;
+
+    Tensor forward(const Tensor& x, Saved& saved);
+    Tensor backward_input(const Tensor& dy, Saved& saved);
+    void backward_weight(Saved& saved);
+    Tensor backward(const Tensor& dy, Saved& saved);
+
+    /// In a fixed order, that of PyTorch's state_dict; each once.
+    virtual std::vector<Parameter*> parameters() { return own_parameters(); }
+
+    /// A first layer need not compute the gradient of its input: backward then gives
+    /// none. To be chosen before forward, which then may save less.
+    virtual void set_input_gradient(bool needed) { input_gradient_ = needed; }
+
+  protected:
+    bool input_gradient() const { return input_gradient_; }
+
+  private:
+    virtual Tensor do_forward(const Tensor& x, Saved& saved) = 0;
+    virtual Tensor do_backward_input(const Tensor& dy, Saved& saved) = 0;
+    /// Nothing where the module has no parameters.
+    virtual void do_backward_weight(Saved& /*saved*/) {}
+    /// Both halves; a module of parts goes part by part, so that memory is freed early.
+    virtual Tensor do_backward(const Tensor& dy, Saved& saved);
+    /// Parameters that this module itself reads, without its parts'.
+    virtual std::vector<Parameter*> own_parameters() { return {}; }
+
+    bool input_gradient_ = true;
+};
+
+void zero_gradients(Module& module);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <utility>
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// Modules one after another: the output of each is the input of the next. Parameters
+/// keep the names that the modules were made with.
+///
+/// backward() goes from the last module to the first and frees what each saved before it
+/// turns to the one before.
+class Sequential : public Module {
+  public:
+    /// Appends a module, which this one then owns.
+    void add(std::unique_ptr<Module> module);
+    /// Makes a module, appends it and returns it:
+    ///
+    ///     Linear& hidden = layers.add<Linear>(init.child("hidden"), 10, 5);
+    template <typename Layer, typename... Arguments>
+    Layer& add(Arguments&&... arguments) {
+        auto layer = std::make_unique<Layer>(std::forward<Arguments>(arguments)...);
+        Layer& reference = *layer;
+        add(std::move(layer));
+        return reference;
+    }
+
+    std::size_t size() const { return modules_.size(); }
+    Module& operator[](std::size_t index) { return *modules_[index]; }
+
+    std::vector<Parameter*> parameters() override;
+    /// Passes the choice to the first module.
+    void set_input_gradient(bool needed) override;
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    Tensor do_backward(const Tensor& dy, Saved& saved) override;
+
+    std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/report/run_report.hpp"
+
+namespace lockstep {
+
+/// The runs as Chrome trace events (JSON, opens in Perfetto): a process a device and run,
+/// a thread a queue, nested slices, flow arrows for messages, counters for memory by
+/// category. Runs that were not traced leave nothing.
+///
+/// Times are microseconds in whole nanoseconds, rounded from picoseconds in integers.
+/// Perfetto keeps nanoseconds and drops a slice that ends after the one around it; finer
+/// digits would let its own rounding of start and duration make such slices. Where a time
+/// is no whole nanosecond the slice's arguments have the exact start_ps and end_ps.
+std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs);
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+#include "src/report/compare.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "src/report/record.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// The distance from 1 to the next number.
+double epsilon_of(DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+            return std::numeric_limits<float>::epsilon();
+        case DType::f64:
+            return std::numeric_limits<double>::epsilon();
+        case DType::bf16:
+            return 0x1p-7;
+        case DType::i32:
+            return 0;
+    }
+    return 0;
+}
+
+DType less_precise(DType a, DType b) {
+    return epsilon_of(a) < epsilon_of(b) ? b : a;
+}
+
+/// What bounds the tensors of a comparison.
+struct BoundRule {
+    std::optional<double> given;
+    DType least = DType::f64;  ///< of the two runs
+    std::int64_t sum_length = 1;
+
+    double of(DType a, DType b) const {
+        if (!is_floating(a)) return 0;
+        return given ? *given
+                     : sum_bound(less_precise(least, less_precise(a, b)), sum_length);
+    }
+};
+
+std::string problem_of(const HostTensor& a, const HostTensor& b) {
+    if (a.shape() != b.shape())
+        return fmt::format("shapes {} and {}", a.shape().text(), b.shape().text());
+    if (is_floating(a.dtype()) != is_floating(b.dtype()))
+        return fmt::format("dtypes {} and {}", name_of(a.dtype()), name_of(b.dtype()));
+    return "";
+}
+
+/// Walks both tensors; the first NaN ends it, since nothing is larger.
+void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result) {
+    double scale = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        const double x = a.at(i);
+        const double y = b.at(i);
+        for (const double value : {x, y})
+            if (std::isfinite(value)) scale = std::max(scale, std::abs(value));
+        const double difference = x == y ? 0 : std::abs(x - y);
+        if (i > 0 && difference <= result.largest_absolute) continue;
+        result.largest_absolute = difference;
+        result.at = i;
+        result.a = x;
+        result.b = y;
+        if (std::isnan(difference)) break;
+    }
+    // Without a difference there is no ratio: 0 / 0 where all is zero.
+    result.largest_relative =
+        result.largest_absolute == 0 ? 0 : result.largest_absolute / scale;
+}
+
+TensorDifference compare_tensor(const std::string& name, const HostTensor& a,
+                                const HostTensor& b, const BoundRule& rule) {
+    TensorDifference result;
+    result.name = name;
+    result.shape = a.shape();
+    result.problem = problem_of(a, b);
+    result.bound = rule.of(a.dtype(), b.dtype());
+    if (!result.problem.empty()) return result;
+    measure(a, b, result);
+    result.passed = result.largest_relative <= result.bound;
+    if (result.bound == 0 && result.passed && a.dtype() == b.dtype() && a != b) {
+        result.passed = false;
+        result.problem = "equal values in other bits (0 and -0)";
+    }
+    return result;
+}
+
+TensorDifference missing(const std::string& name, const HostTensor& tensor,
+                         const char* where) {
+    TensorDifference result;
+    result.name = name;
+    result.shape = tensor.shape();
+    result.problem = where;
+    return result;
+}
+
+Comparison compare(const NamedTensors& a, const NamedTensors& b, const BoundRule& rule) {
+    std::set<std::string> names;
+    for (const auto& [name, tensor] : a)
+        names.insert(name);
+    for (const auto& [name, tensor] : b)
+        names.insert(name);
+    Comparison comparison;
+    for (const std::string& name : names) {
+        const auto in_a = a.find(name);
+        const auto in_b = b.find(name);
+        if (in_a == a.end())
+            comparison.tensors.push_back(missing(name, in_b->second, "only in B"));
+        else if (in_b == b.end())
+            comparison.tensors.push_back(missing(name, in_a->second, "only in A"));
+        else
+            comparison.tensors.push_back(
+                compare_tensor(name, in_a->second, in_b->second, rule));
+    }
+    return comparison;
+}
+
+}  // namespace
+
+bool Comparison::passed() const {
+    return !tensors.empty() &&
+           std::ranges::all_of(tensors,
+                               [](const TensorDifference& t) { return t.passed; });
+}
+
+double sum_bound(DType dtype, std::int64_t length) {
+    return 8 * std::sqrt(static_cast<double>(length)) * epsilon_of(dtype);
+}
+
+Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
+                           std::optional<double> bound) {
+    return compare(a, b, {bound, DType::f64, 1});
+}
+
+Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,
+                           std::optional<double> bound) {
+    const RunOptions options_a = read_run_options(a);
+    const RunOptions options_b = read_run_options(b);
+    const BoundRule rule{bound, less_precise(options_a.dtype, options_b.dtype),
+                         std::max(options_a.sum_length, options_b.sum_length)};
+    return compare(read_safetensors(a / "outputs.safetensors"),
+                   read_safetensors(b / "outputs.safetensors"), rule);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// The computer that a run was made on, as run.json names it.
+struct Machine {
+    std::string cpu;  ///< model name; "unknown" where the system does not tell
+    int cores = 0;    ///< that this process may use
+    std::string system;
+    std::string compiler;
+};
+
+Machine this_machine();
+
+}  // namespace lockstep

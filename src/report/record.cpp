@@ -1,0 +1,185 @@
+#include "src/report/record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <signal.h>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/report/chrome_trace.hpp"
+#include "src/report/files.hpp"
+#include "src/report/timeline.hpp"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kFiles{"run.json",     "inputs.safetensors",
+                                                 "metrics.json", "outputs.safetensors",
+                                                 "trace.json",   "timeline.svg"};
+/// Where a new record is written before it takes the old one's place; one that a killed
+/// process left is removed by the next.
+constexpr std::string_view kStagingPrefix = ".lockstep-";
+
+bool is_staging(const std::string& name) {
+    return name.starts_with(kStagingPrefix);
+}
+
+/// A folder inside the record's, removed with what it holds when this goes.
+class Staging {
+  public:
+    explicit Staging(const fs::path& folder)
+        : made_folder_(fs::create_directories(folder)),
+          folder_(folder),
+          path_(folder / fmt::format("{}{}", kStagingPrefix, getpid())) {
+        try {
+            for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+                if (is_abandoned(entry.path().filename().string()))
+                    fs::remove_all(entry.path());
+            fs::create_directory(path_);
+        } catch (...) {
+            remove();
+            throw;
+        }
+    }
+    ~Staging() { remove(); }
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+
+    const fs::path& path() const { return path_; }
+
+  private:
+    /// Whether the process that staged there is gone; one with our number was another.
+    static bool is_abandoned(const std::string& name) {
+        if (!is_staging(name)) return false;
+        const int process = std::atoi(name.c_str() + kStagingPrefix.size());
+        return process <= 0 || process == getpid() ||
+               (kill(process, 0) != 0 && errno == ESRCH);
+    }
+
+    /// The folder itself goes too if it was made for this record and stayed empty.
+    void remove() const noexcept {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+        if (made_folder_) fs::remove(folder_, ignored);
+    }
+
+    bool made_folder_;
+    fs::path folder_;
+    fs::path path_;
+};
+
+void write_files(const fs::path& folder, const Record& record) {
+    write_safetensors(folder / "inputs.safetensors", record.inputs);
+    write_safetensors(folder / "outputs.safetensors", record.outputs);
+    write_text_file(folder / "metrics.json", metrics_json(record));
+    write_text_file(folder / "run.json", run_json(record));
+    const bool traced = std::ranges::any_of(
+        record.runs, [](const auto& run) { return !run.second.trace.empty(); });
+    if (!traced) return;
+    write_text_file(folder / "trace.json", chrome_trace(record.runs));
+    write_text_file(folder / "timeline.svg", timeline_svg(record.runs));
+}
+
+void move_if_there(const fs::path& from, const fs::path& to, std::string_view name) {
+    if (fs::exists(from / name)) fs::rename(from / name, to / name);
+}
+
+/// Best effort: what cannot be moved back stays where it is.
+void move_back(const fs::path& earlier, const fs::path& folder) noexcept {
+    std::error_code ignored;
+    for (const std::string_view name : kFiles)
+        if (fs::exists(earlier / name, ignored))
+            fs::rename(earlier / name, folder / name, ignored);
+}
+
+/// run.json goes first and comes last: without it, no mixture of two records looks like
+/// one.
+void swap_in(const fs::path& folder, const fs::path& staging) {
+    const fs::path earlier = staging / "earlier";
+    fs::create_directory(earlier);
+    try {
+        for (const std::string_view name : kFiles)
+            move_if_there(folder, earlier, name);
+    } catch (...) {
+        move_back(earlier, folder);
+        throw;
+    }
+    try {
+        for (auto name = kFiles.rbegin(); name != kFiles.rend(); ++name)
+            move_if_there(staging, folder, *name);
+    } catch (...) {
+        std::error_code ignored;
+        for (const std::string_view name : kFiles)
+            fs::remove(folder / name, ignored);
+        move_back(earlier, folder);
+        throw;
+    }
+}
+
+/// An error below the folder is reported as the folder's: the user never named what is
+/// inside.
+template <typename Action>
+void naming(const fs::path& folder, Action&& action) {
+    try {
+        action();
+    } catch (const std::system_error& error) {
+        throw std::system_error(error.code(), folder.string());
+    }
+}
+
+void check_folder(const fs::path& folder) {
+    require(!folder.empty(),
+            [] { return std::string("the folder for the record has no name"); });
+    if (!fs::exists(folder)) return;
+    require(fs::is_directory(folder),
+            [&] { return folder.string() + ": this exists and is not a folder"; });
+    bool empty = true;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (is_staging(name)) continue;
+        empty = false;
+        const bool ours =
+            std::ranges::find(kFiles, name) != kFiles.end() && entry.is_regular_file();
+        require(ours, [&] {
+            return fmt::format(
+                "{}: this folder holds {}, which is no part of a record; nothing "
+                "was overwritten, name another folder",
+                folder.string(), name);
+        });
+    }
+    if (!empty) read_run_options(folder);
+}
+
+}  // namespace
+
+Check Check::at_most(std::string name, double figure, double bound) {
+    return {std::move(name), figure, bound, figure <= bound, false};
+}
+
+Check Check::equal(std::string name, double figure, double expected) {
+    return {std::move(name), figure, expected, figure == expected, true};
+}
+
+void require_record_folder(const fs::path& folder) {
+    naming(folder, [&] { check_folder(folder); });
+}
+
+void write_record(const fs::path& folder, const Record& record) {
+    require_record_folder(folder);
+    naming(folder, [&] {
+        const Staging staging(folder);
+        write_files(staging.path(), record);
+        swap_in(folder, staging.path());
+    });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/report/run_report.hpp"
+#include "src/report/safetensors.hpp"
+
+namespace lockstep {
+
+/// A figure that a lesson held against what it should be.
+struct Check {
+    std::string name;
+    double figure = 0;
+    double bound = 0;
+    bool passed = false;    ///< a NaN never passes
+    bool equality = false;  ///< figure == bound was asked for, not figure <= bound
+
+    /// Passed where figure <= bound; written so that a NaN does not.
+    static Check at_most(std::string name, double figure, double bound);
+    /// Passed where figure == expected; the bound is then the expected value.
+    static Check equal(std::string name, double figure, double expected);
+};
+
+/// What a lesson was run with; becomes run.json.
+struct RunOptions {
+    std::string lesson;
+    std::string backend;
+    int ranks = 1;
+    DType dtype = DType::f32;
+    std::uint64_t seed = 0;
+    std::string cluster;
+    std::map<std::string, std::string> settings;
+    /// Terms of the longest sum behind an output; `lockstep compare` derives its bound
+    /// from it.
+    std::int64_t sum_length = 1;
+};
+
+/// Everything that a run leaves. A lesson runs programs one after another; each leaves
+/// its report under a name ("accumulation", "data_parallel").
+struct Record {
+    RunOptions options;
+    NamedTensors inputs;
+    NamedTensors outputs;
+    std::vector<Check> checks;
+    std::vector<std::pair<std::string, RunReport>> runs;
+};
+
+/// Writes run.json, inputs.safetensors, outputs.safetensors, metrics.json and, where a
+/// run was traced, trace.json and timeline.svg into `folder`.
+///
+/// The folder is made if it is not there. If it holds anything but an earlier record,
+/// UsageError says so and nothing is touched. A full disk or a place that cannot be
+/// written throws std::system_error; an earlier record is then still whole: the new one
+/// is written beside it, in a hidden folder inside (so that `folder` may be a mount point
+/// or the working folder), and takes its place at the end.
+void write_record(const std::filesystem::path& folder, const Record& record);
+
+/// UsageError if write_record would refuse the folder; asked before a long run.
+void require_record_folder(const std::filesystem::path& folder);
+
+/// What run.json says about a record, as far as others need it. UsageError, one sentence,
+/// where the folder is not there or holds no record.
+RunOptions read_run_options(const std::filesystem::path& folder);
+
+/// The two files of a record as JSON text. metrics.json is the same bytes for the same
+/// run: it holds nothing of the host. Times are integer picoseconds; numbers that are not
+/// finite are the strings "NaN", "Infinity" and "-Infinity".
+std::string run_json(const Record& record);
+std::string metrics_json(const Record& record);
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/core/host_tensor.hpp"
+#include "src/core/source_line.hpp"
+#include "src/core/tensor.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep {
+
+/// What a rank sent and received by one verb of one group over one class of link.
+struct Traffic {
+    std::string group;  ///< the communicator's name
+    std::string verb;
+    bool between_nodes = false;
+    std::int64_t calls = 0;
+    std::int64_t messages_sent = 0;
+    std::int64_t bytes_sent = 0;
+    std::int64_t messages_received = 0;
+    std::int64_t bytes_received = 0;
+};
+
+/// Bytes by category: now, and at the moment when the total was largest.
+struct MemoryReport {
+    std::array<std::int64_t, kMemoryCategories> current{};
+    std::array<std::int64_t, kMemoryCategories> at_peak{};
+    std::int64_t peak = 0;
+    /// The largest each category has been by itself.
+    std::array<std::int64_t, kMemoryCategories> category_peak{};
+};
+
+/// Time a rank's queues were busy, and what its compute queue spent waiting.
+struct TimeReport {
+    Picoseconds compute = 0;
+    Picoseconds communication = 0;  ///< sum over communicators
+    Picoseconds copy = 0;           ///< between host and device
+    Picoseconds waiting = 0;        ///< compute queue idle until a communication ended
+    Picoseconds end = 0;            ///< when the rank's last operation ended
+};
+
+/// What one rank left.
+struct RankReport {
+    TimeReport time;
+    MemoryReport memory;
+    std::vector<Traffic> traffic;
+    std::int64_t flops = 0;
+    std::map<std::string, HostTensor> kept;
+    std::map<std::string, std::vector<double>> series;
+
+    std::int64_t bytes_sent() const;
+    std::int64_t messages_sent() const;
+};
+
+/// A span of time on a queue of a device.
+struct TraceEvent {
+    int rank = 0;
+    std::string queue;  ///< "compute", a communicator's name, or "copy"
+    std::string name;   ///< "matmul", "all_reduce", "forward 3"
+    std::string kind;   ///< "operation", "phase", "communication", "copy"
+    Picoseconds start = 0;
+    Picoseconds end = 0;
+    int micro_batch = -1;
+    std::int64_t bytes = 0;
+    SourceLine at;
+};
+
+/// A message: an arrow between two spans.
+struct TraceFlow {
+    int source_rank = 0;
+    int destination_rank = 0;
+    std::string queue;
+    Picoseconds start = 0;
+    Picoseconds end = 0;
+    std::int64_t bytes = 0;
+};
+
+/// Memory in use on a rank from `time` on, by category.
+struct TraceMemory {
+    int rank = 0;
+    Picoseconds time = 0;
+    std::array<std::int64_t, kMemoryCategories> bytes{};
+};
+
+/// What a run left: figures of every rank, and the trace where one was asked for.
+struct RunReport {
+    std::vector<RankReport> ranks;
+    std::vector<TraceEvent> trace;
+    std::vector<TraceFlow> flows;
+    std::vector<TraceMemory> memory_trace;
+
+    /// When the last rank ended.
+    Picoseconds makespan() const;
+    std::int64_t bytes_sent() const;
+    std::int64_t messages_sent() const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// How fast the simulator runs: rendezvous, hand-written collectives, memory a device.
+
+#include <benchmark/benchmark.h>
+
+#include "sim/cluster.hpp"
+#include "src/parallel/ring_collectives.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+sim::ClusterOptions shapes_only(int ranks) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.numbers = false;
+    options.workers = 1;
+    return options;
+}
+
+/// Barriers: each is one rendezvous of every rank.
+void rendezvous(benchmark::State& state) {
+    const auto ranks = static_cast<int>(state.range(0));
+    const int barriers = 2'000'000 / ranks;
+    for (auto _ : state)
+        sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {
+            for (int i = 0; i < barriers; ++i) rank.world().barrier().wait();
+        });
+    state.counters["rank_rendezvous"] = benchmark::Counter(
+        static_cast<double>(state.iterations()) * barriers * ranks, benchmark::Counter::kIsRate);
+}
+BENCHMARK(rendezvous)->Arg(8)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+/// 1 MiB over 1,024 devices: 2,046 steps of 2,048 messages.
+void ring_all_reduce_by_hand(benchmark::State& state) {
+    for (auto _ : state)
+        sim::make_cluster(shapes_only(1024))->run([](Rank& rank) {
+            const Tensor buffer = rank.device().empty({1 << 18}, DType::f32);
+            ring_all_reduce(rank.device(), rank.world(), buffer);
+        });
+}
+BENCHMARK(ring_all_reduce_by_hand)->Unit(benchmark::kMillisecond);
+
+/// Every rank sends a block to every other, all in one group.
+void all_to_all_by_hand(benchmark::State& state) {
+    for (auto _ : state)
+        sim::make_cluster(shapes_only(512))->run([](Rank& rank) {
+            const int n = rank.size();
+            const Tensor sent = rank.device().empty({n, 256}, DType::f32);
+            const Tensor received = rank.device().empty({n, 256}, DType::f32);
+            Group group = rank.world().group();
+            for (int step = 1; step < n; ++step) {
+                const int to = (rank.index() + step) % n;
+                const int from = (rank.index() + n - step) % n;
+                group.send(sent.rows(to, 1), to).recv(received.rows(from, 1), from);
+            }
+            group.start().wait();
+        });
+}
+BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

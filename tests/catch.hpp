@@ -1,0 +1,10 @@
+// Catch2, version 3 or 2 as the system has it, with its matchers. In tests, compare
+// numbers with matchers (`REQUIRE_THAT(x, WithinAbs(y, 1e-9))`), which both versions
+// have.
+#pragma once
+
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif

@@ -1,0 +1,238 @@
+#include "tests/comm/comm_contract.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// A value for element i of rank r that is exact in every dtype, as are sums over few ranks.
+double value(int rank, std::int64_t i) { return static_cast<double>((rank * 37 + i * 11) % 64 - 20); }
+
+HostTensor filled(Shape shape, DType dtype, int rank) {
+    HostTensor values(shape, dtype);
+    for (std::int64_t i = 0; i < values.elements(); ++i) values.set(i, value(rank, i));
+    return values;
+}
+
+/// What every rank kept under `name` against expected(rank, element).
+void check_kept(const RunReport& report, const std::string& name,
+                const std::function<double(int rank, std::int64_t i)>& expected) {
+    for (std::size_t r = 0; r < report.ranks.size(); ++r) {
+        const auto kept = report.ranks[r].kept.find(name);
+        if (kept == report.ranks[r].kept.end()) continue;
+        for (std::int64_t i = 0; i < kept->second.elements(); ++i) {
+            INFO(name << " of rank " << r << " element " << i << " of " << report.ranks.size());
+            REQUIRE(kept->second.at(i) == expected(static_cast<int>(r), i));
+        }
+    }
+}
+
+double reduced(Reduction reduction, int ranks, std::int64_t i) {
+    double result = value(0, i);
+    for (int r = 1; r < ranks; ++r) {
+        const double next = value(r, i);
+        if (reduction == Reduction::sum || reduction == Reduction::mean) result += next;
+        if (reduction == Reduction::minimum) result = std::min(result, next);
+        if (reduction == Reduction::maximum) result = std::max(result, next);
+    }
+    return result;
+}
+
+}  // namespace
+
+void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    for (const Reduction reduction : {Reduction::sum, Reduction::minimum, Reduction::maximum}) {
+        const RunReport report = make(ranks)->run([&](Rank& rank) {
+            const Tensor in = rank.device().upload(filled({count}, dtype, rank.index()));
+            const Tensor out = rank.device().zeros({count}, dtype);
+            rank.world().all_reduce(out, in, reduction).wait();
+            rank.keep("input", in);
+            rank.world().all_reduce(in, reduction).wait();
+            rank.keep("out of place", out);
+            rank.keep("in place", in);
+        });
+        const auto expected = [&](int, std::int64_t i) { return reduced(reduction, ranks, i); };
+        check_kept(report, "out of place", expected);
+        check_kept(report, "in place", expected);
+        check_kept(report, "input", [](int r, std::int64_t i) { return value(r, i); });
+    }
+    if (!is_floating(dtype)) return;
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const Tensor in = rank.device().upload(filled({count}, dtype, rank.index()));
+        rank.world().all_reduce(in, Reduction::mean).wait();
+        rank.keep("mean", in);
+    });
+    for (const RankReport& rank : report.ranks)
+        for (std::int64_t i = 0; i < count; ++i)
+            REQUIRE(std::abs(rank.kept.at("mean").at(i) -
+                             reduced(Reduction::mean, ranks, i) / ranks) < 1e-5);
+}
+
+void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const HostTensor mine = filled({count}, dtype, rank.index());
+        const Tensor whole = rank.device().zeros({ranks * count}, dtype);
+        rank.world().all_gather(whole, rank.device().upload(mine)).wait();
+        rank.keep("out of place", whole);
+        rank.device().fill(whole, 0);
+        const Tensor block = whole.slice(rank.index() * count, count);
+        rank.device().upload_into(block, mine);
+        rank.world().all_gather(whole, block).wait();
+        rank.keep("in place", whole);
+    });
+    for (const char* name : {"out of place", "in place"})
+        check_kept(report, name, [&](int, std::int64_t i) {
+            return value(static_cast<int>(i / count), i % count);
+        });
+}
+
+void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const Tensor in = rank.device().upload(filled({ranks * count}, dtype, rank.index()));
+        const Tensor out = rank.device().zeros({count}, dtype);
+        rank.world().reduce_scatter(out, in).wait();
+        rank.keep("out of place", out);
+        const Tensor block = in.slice(rank.index() * count, count);
+        rank.world().reduce_scatter(block, in).wait();
+        rank.keep("in place", block);
+    });
+    for (const char* name : {"out of place", "in place"})
+        check_kept(report, name, [&](int r, std::int64_t i) {
+            return reduced(Reduction::sum, ranks, r * count + i);
+        });
+}
+
+void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    for (int root = 0; root < ranks; ++root) {
+        const RunReport report = make(ranks)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const bool is_root = rank.index() == root;
+            const Tensor sent = device.upload(filled({count}, dtype, rank.index()));
+            rank.world().broadcast(sent, root).wait();
+            rank.keep("broadcast", sent);
+
+            const Tensor part = device.upload(filled({count}, dtype, rank.index()));
+            const Tensor whole = is_root ? device.zeros({ranks * count}, dtype) : Tensor();
+            rank.world().gather(whole, part, root).wait();
+            if (is_root) rank.keep("gather", whole);
+            const Tensor back = device.zeros({count}, dtype);
+            rank.world().scatter(back, whole, root).wait();
+            rank.keep("scatter", back);
+
+            rank.world().reduce(part, root).wait();
+            rank.keep("reduce", part);
+        });
+        check_kept(report, "broadcast", [&](int, std::int64_t i) { return value(root, i); });
+        check_kept(report, "gather", [&](int, std::int64_t i) {
+            return value(static_cast<int>(i / count), i % count);
+        });
+        check_kept(report, "scatter", [](int r, std::int64_t i) { return value(r, i); });
+        check_kept(report, "reduce", [&](int r, std::int64_t i) {
+            return r == root ? reduced(Reduction::sum, ranks, i) : value(r, i);
+        });
+    }
+}
+
+void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const Tensor in = rank.device().upload(filled({ranks * count}, dtype, rank.index()));
+        const Tensor out = rank.device().zeros({ranks * count}, dtype);
+        rank.world().all_to_all(out, in).wait();
+        rank.keep("all_to_all", out);
+    });
+    check_kept(report, "all_to_all", [&](int r, std::int64_t i) {
+        return value(static_cast<int>(i / count), r * count + i % count);
+    });
+}
+
+void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const int right = (rank.index() + 1) % ranks;
+        const int left = (rank.index() + ranks - 1) % ranks;
+        const Tensor in = rank.device().upload(filled({count}, dtype, rank.index()));
+        const Tensor out = rank.device().zeros({count}, dtype);
+        rank.world().group().send(in, right).recv(out, left).start().wait();
+        rank.keep("from the left", out);
+        if (ranks == 1) return;
+        // One after another along a line: rank 0 sends first.
+        if (rank.index() > 0) rank.world().recv(out, left).wait();
+        if (rank.index() + 1 < ranks) rank.world().send(in, right).wait();
+        rank.keep("along a line", out);
+        rank.world().barrier().wait();
+    });
+    check_kept(report, "from the left", [&](int r, std::int64_t i) {
+        return value((r + ranks - 1) % ranks, i);
+    });
+    check_kept(report, "along a line", [&](int r, std::int64_t i) {
+        return value((r + ranks - 1) % ranks, i);
+    });
+}
+
+void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor a = device.upload(filled({count}, dtype, rank.index()));
+        const Tensor b = device.upload(filled({count}, dtype, rank.index()));
+        const Tensor whole = device.zeros({ranks * count}, dtype);
+        const Tensor c = device.upload(filled({count}, dtype, rank.index()));
+        rank.world()
+            .group()
+            .all_reduce(a)
+            .broadcast(b, ranks - 1)
+            .all_gather(whole, c)
+            .start()
+            .wait();
+        rank.keep("sum", a);
+        rank.keep("broadcast", b);
+        // Two messages a pair, matched in order.
+        const Tensor first = device.zeros({count}, dtype);
+        const Tensor second = device.zeros({count}, dtype);
+        const int right = (rank.index() + 1) % ranks;
+        const int left = (rank.index() + ranks - 1) % ranks;
+        rank.world().group().send(a, right).send(b, right).recv(first, left).recv(second, left)
+            .start().wait();
+        rank.keep("first", first);
+        rank.keep("second", second);
+        rank.keep("gathered", whole);
+        rank.world().group().start().wait();
+    });
+    const auto sum = [&](int, std::int64_t i) { return reduced(Reduction::sum, ranks, i); };
+    check_kept(report, "sum", sum);
+    check_kept(report, "first", sum);
+    check_kept(report, "gathered", [&](int, std::int64_t i) {
+        return value(static_cast<int>(i / count), i % count);
+    });
+    for (const char* name : {"broadcast", "second"})
+        check_kept(report, name, [&](int, std::int64_t i) { return value(ranks - 1, i); });
+}
+
+void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        // Ranks of the same parity, in reverse order.
+        const auto half = rank.world().split(rank.index() % 2, -rank.index(), "half");
+        const Tensor x = rank.device().upload(filled({count}, dtype, rank.index()));
+        const Tensor all = rank.device().zeros({half->size() * count}, dtype);
+        half->all_gather(all, x).wait();
+        rank.keep("half", all);
+        rank.keep_value("size", half->size());
+        const auto nobody = rank.world().split(
+            rank.index() == 0 ? Communicator::kNoColor : 3, 0, "all but one");
+        rank.keep_value("left out", nobody == nullptr);
+    });
+    check_kept(report, "half", [&](int r, std::int64_t i) {
+        const int members = (ranks - r % 2 + 1) / 2;
+        const int place = static_cast<int>(i / count);
+        return value(r % 2 + 2 * (members - 1 - place), i % count);
+    });
+    for (int r = 0; r < ranks; ++r) {
+        const RankReport& rank = report.ranks[static_cast<std::size_t>(r)];
+        CHECK(rank.series.at("size").front() == (ranks - r % 2 + 1) / 2);
+        CHECK(rank.series.at("left out").front() == (r == 0 ? 1 : 0));
+    }
+}
+
+}  // namespace lockstep::test

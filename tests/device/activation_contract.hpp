@@ -1,0 +1,108 @@
+#pragma once
+
+#include <functional>
+
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+/// What functions of a number are tried on: both tails, around zero, the extremes.
+inline HostTensor trial_values(DType dtype) {
+    std::vector<double> values = {0,    -0.0, 1e-20, -1e-20, 1e-5, 3e-4, 5e-4, 8.1,
+                                  -8.1, 20,   -20,   100,    -100, 1e4,  -1e4};
+    for (int i = 0; i < 1000; ++i)
+        values.push_back(-7 + 0.0141 * i);
+    return HostTensor::of({static_cast<std::int64_t>(values.size())}, values).as(dtype);
+}
+
+/// `f` of each trial value, off by no more than `size` there, in roundings.
+inline Expected each(const HostTensor& x, const std::function<double(double)>& f,
+                     const std::function<double(double)>& size) {
+    Expected expected(x.shape(), x.dtype());
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        expected.add(f(x.at(i)), size(x.at(i)));
+    return expected;
+}
+
+inline double gelu_of(double x) {
+    return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
+inline double gelu_slope(double x) {
+    return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
+           x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+}
+
+TEST_CASE("tanh is tanh", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = trial_values(dtype);
+    const auto f = [](double a) { return std::tanh(a); };
+    each(x, f, [&](double a) {
+        return std::abs(f(a));
+    }).check(bench->download(bench->tanh(bench->upload(x))));
+}
+
+TEST_CASE("The derivative of tanh is 1 - y^2", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    for (const std::int64_t count : {0, 1, 7, 16, 33, 1000}) {
+        const HostTensor y = random_values({count}, dtype, "y");
+        const HostTensor dy = random_values({count}, dtype, "dy");
+        Expected expected({count}, dtype);
+        for (std::int64_t i = 0; i < count; ++i)
+            expected.add(dy.at(i) * (1 - y.at(i) * y.at(i)), std::abs(dy.at(i)));
+        expected.check(
+            bench->download(bench->tanh_backward(bench->upload(y), bench->upload(dy))));
+    }
+}
+
+TEST_CASE("GELU is x times the normal distribution function, and exact", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = trial_values(dtype);
+    each(x, gelu_of, [](double a) {
+        return std::abs(a);
+    }).check(bench->download(bench->gelu(bench->upload(x))));
+}
+
+TEST_CASE("GELU's derivative is its slope", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = trial_values(dtype);
+    const HostTensor dy = random_values(x.shape(), dtype, "dy");
+    Expected expected(x.shape(), dtype);
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        expected.add(dy.at(i) * gelu_slope(x.at(i)), std::abs(dy.at(i)));
+    const Tensor dx = bench->gelu_backward(bench->upload(x), bench->upload(dy));
+    expected.check(bench->download(dx));
+}
+
+TEST_CASE("The references' derivatives are their slopes", kTags) {
+    for (const double x : {-3.0, -0.5, 0.0, 0.3, 2.0}) {
+        const double h = 1e-6;
+        const double slope = (gelu_of(x + h) - gelu_of(x - h)) / (2 * h);
+        REQUIRE_THAT(gelu_slope(x), Catch::Matchers::WithinAbs(slope, 1e-9));
+    }
+}
+
+TEST_CASE("Activations of a NaN are NaN, and of nothing nothing", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const Tensor nan = bench->empty({19}, dtype);
+    bench->fill(nan, NAN);
+    const Tensor one = bench->empty({19}, dtype);
+    bench->fill(one, 1);
+    for (const Tensor& result :
+         {bench->tanh(nan), bench->gelu(nan), bench->gelu_backward(nan, one),
+          bench->tanh_backward(nan, one), bench->softmax(nan)}) {
+        const HostTensor got = bench->download(result);
+        for (std::int64_t i = 0; i < 19; ++i)
+            REQUIRE(std::isnan(got.at(i)));
+    }
+    const Tensor nothing = bench->empty({3, 0}, dtype);
+    for (const Tensor& result : {bench->tanh(nothing), bench->gelu(nothing),
+                                 bench->gelu_backward(nothing, nothing)})
+        REQUIRE(result.shape() == Shape{3, 0});
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,22 @@
+#pragma once
+
+// What holds for the Device of every backend: operations against their definitions,
+// written out in f64. A backend's test program defines, before it includes this,
+//
+//     namespace lockstep::test {
+//     constexpr const char* kTags = "[sim][device]";
+//     std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) { … }
+//     }
+//
+// and gets the tests. Sizes are odd on purpose: below, at and beyond the width of
+// vectors, of Eigen's blocks and of a warp.
+
+#include "tests/device/activation_contract.hpp"
+#include "tests/device/lookup_contract.hpp"
+#include "tests/device/loss_contract.hpp"
+#include "tests/device/matrix_contract.hpp"
+#include "tests/device/memory_contract.hpp"
+#include "tests/device/move_contract.hpp"
+#include "tests/device/norm_contract.hpp"
+#include "tests/device/optimizer_contract.hpp"
+#include "tests/device/random_contract.hpp"

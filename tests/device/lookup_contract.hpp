@@ -1,0 +1,66 @@
+#pragma once
+
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+TEST_CASE("An embedding is the rows that the ids name; its gradient adds to them",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t width = GENERATE(1, 16, 33);
+    const std::int64_t vocabulary = 7;
+    Bench bench;
+    const HostTensor table = random_values({vocabulary, width}, dtype, "table");
+    const HostTensor ids = random_indices({4, 9}, vocabulary, "ids");
+    const HostTensor dy = random_values({4, 9, width}, dtype, "dy");
+    const Tensor on_device = bench->upload(table);
+    const Tensor indices = bench->upload(ids);
+
+    const HostTensor rows = bench->download(bench->embedding(on_device, indices));
+    REQUIRE(rows.shape() == Shape{4, 9, width});
+    std::vector<Sum> sums(static_cast<std::size_t>(vocabulary * width));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+        sums[i].add(table.at(static_cast<std::int64_t>(i)));
+    for (std::int64_t i = 0; i < 36; ++i) {
+        for (std::int64_t j = 0; j < width; ++j) {
+            const auto at = static_cast<std::int64_t>(ids.at(i)) * width + j;
+            REQUIRE(rows.at(i * width + j) == table.at(at));
+            sums[static_cast<std::size_t>(at)].add(dy.at(i * width + j));
+        }
+    }
+    bench->embedding_backward(on_device, indices, bench->upload(dy));
+    Expected expected(table.shape(), dtype);
+    for (const Sum& sum : sums)
+        sum.expect(expected);
+    expected.check(bench->download(on_device));
+}
+
+TEST_CASE("An embedding of nothing, or of no width, is empty", kTags) {
+    Bench bench;
+    const Tensor table = bench->zeros({5, 3}, DType::f32);
+    const Tensor no_ids = bench->empty({2, 0}, DType::i32);
+    REQUIRE(bench->embedding(table, no_ids).shape() == Shape{2, 0, 3});
+    bench->embedding_backward(table, no_ids, bench->empty({0, 3}, DType::f32));
+    const Tensor ids = bench->zeros({2}, DType::i32);
+    REQUIRE(bench->embedding(bench->empty({5, 0}, DType::f32), ids).shape() ==
+            Shape{2, 0});
+}
+
+TEST_CASE("An id outside the vocabulary is named, and no row is added to", kTags) {
+    Bench bench;
+    const Tensor table = bench->zeros({5, 3}, DType::f32);
+    const Tensor ids =
+        bench->upload(HostTensor::of<std::int32_t>({2}, std::vector{4, 5}));
+    const Tensor dy = bench->empty({2, 3}, DType::f32);
+    bench->fill(dy, 1);
+    refuses("embedding: index 1 is 5, outside [0, 5)",
+            [&] { bench->embedding(table, ids); });
+    refuses("embedding_backward: index 1 is 5, outside [0, 5)",
+            [&] { bench->embedding_backward(table, ids, dy); });
+    REQUIRE(bench->download(table) == HostTensor({5, 3}, DType::f32));
+    refuses("embedding: index 0 is 4, outside [0, 0)", [&] {
+        bench->embedding(bench->empty({0, 3}, DType::f32), ids);
+    });
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,135 @@
+#pragma once
+
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+/// op(a) (m, k) times op(b) (k, n), element by element, on top of `before` where given.
+inline Expected product(const HostTensor& a, const HostTensor& b,
+                        const MatmulOptions& options,
+                        const HostTensor* before = nullptr) {
+    const auto at = [](const HostTensor& x, bool transposed, std::int64_t row,
+                       std::int64_t column) {
+        const std::int64_t columns = x.shape().columns();
+        return x.at(transposed ? column * columns + row : row * columns + column);
+    };
+    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
+    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
+    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
+    Expected expected({m, n}, a.dtype());
+    for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < n; ++j) {
+            Sum sum;
+            if (before != nullptr) sum.add(before->at(i * n + j));
+            for (std::int64_t p = 0; p < k; ++p)
+                sum.add(at(a, options.transpose_a, i, p) *
+                        at(b, options.transpose_b, p, j));
+            sum.expect(expected);
+        }
+    }
+    return expected;
+}
+
+TEST_CASE("A matrix product is its definition, whatever is transposed or added to",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape extents = GENERATE(
+        Shape{1, 1, 1}, Shape{2, 3, 4}, Shape{1, 7, 40}, Shape{40, 7, 1}, Shape{1, 50, 1},
+        Shape{6, 7, 6}, Shape{7, 7, 6}, Shape{17, 1, 19}, Shape{33, 65, 31},
+        Shape{3, 300, 5}, Shape{64, 128, 96}, Shape{5, 1000, 2});
+    const std::int64_t m = extents[0], k = extents[1], n = extents[2];
+    Bench bench;
+    for (const bool transpose_a : {false, true}) {
+        for (const bool transpose_b : {false, true}) {
+            CAPTURE(m, k, n, transpose_a, transpose_b);
+            MatmulOptions options{transpose_a, transpose_b, false};
+            const HostTensor a =
+                random_values(transpose_a ? Shape{k, m} : Shape{m, k}, dtype, "a");
+            const HostTensor b =
+                random_values(transpose_b ? Shape{n, k} : Shape{k, n}, dtype, "b");
+            const Tensor da = bench->upload(a);
+            const Tensor db = bench->upload(b);
+            product(a, b, options).check(bench->download(bench->matmul(da, db, options)));
+
+            const HostTensor c = random_values({m, n}, dtype, "c");
+            const Tensor dc = bench->upload(c);
+            options.accumulate = true;
+            bench->matmul_into(dc, da, db, options);
+            product(a, b, options, &c).check(bench->download(dc));
+            options.accumulate = false;
+            bench->matmul_into(dc, da, db, options);
+            product(a, b, options).check(bench->download(dc));
+        }
+    }
+}
+
+TEST_CASE("A product of tensors takes leading dimensions as rows and keeps them", kTags) {
+    Bench bench;
+    const HostTensor x = random_values({2, 3, 4}, DType::f64, "x");
+    const HostTensor w = random_values({5, 4}, DType::f64, "w");
+    const Tensor y =
+        bench->matmul(bench->upload(x), bench->upload(w), {.transpose_b = true});
+    REQUIRE(y.shape() == Shape{2, 3, 5});
+    product(x, w, {.transpose_b = true}).check(bench->download(y.reshaped({6, 5})));
+    // The gradient of w: both operands as matrices of 6 rows.
+    const Tensor dw = bench->matmul(y, bench->upload(x), {.transpose_a = true});
+    REQUIRE(dw.shape() == Shape{5, 4});
+}
+
+TEST_CASE("A product works on views of rows", kTags) {
+    Bench bench;
+    const HostTensor a = random_values({20, 15}, DType::f32, "a");
+    const HostTensor b = random_values({31, 21}, DType::f32, "b");
+    const Tensor c = bench->zeros({12, 21}, DType::f32);
+    bench->matmul_into(c.rows(2, 9), bench->upload(a).rows(3, 9),
+                       bench->upload(b).rows(7, 15));
+    const HostTensor got = bench->download(c);
+    product(a.rows(3, 9), b.rows(7, 15), {}).check(got.rows(2, 9));
+    REQUIRE(got.rows(0, 2) == HostTensor({2, 21}, DType::f32));
+    REQUIRE(got.rows(11, 1) == HostTensor({1, 21}, DType::f32));
+}
+
+TEST_CASE("A product over nothing is zero, and one without rows is nothing", kTags) {
+    Bench bench;
+    const Tensor a = bench->empty({3, 0}, DType::f32);
+    const Tensor b = bench->empty({0, 4}, DType::f32);
+    REQUIRE(bench->download(bench->matmul(a, b)) == HostTensor({3, 4}, DType::f32));
+    const HostTensor before = random_values({3, 4}, DType::f32, "c");
+    const Tensor c = bench->upload(before);
+    bench->matmul_into(c, a, b, {.accumulate = true});
+    REQUIRE(bench->download(c) == before);
+    REQUIRE(bench->download(bench->matmul(b, c.rows(0, 0).reshaped({4, 0}))).elements() ==
+            0);
+}
+
+TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{1, 1}, Shape{5, 3}, Shape{33, 67}, Shape{1000, 17},
+                                 Shape{4, 8, 16}, Shape{0, 5}, Shape{5, 0});
+    CAPTURE(shape.text());
+    Bench bench;
+    const HostTensor y = random_values(shape, dtype, "y");
+    const HostTensor bias = random_values({shape.columns()}, dtype, "bias");
+    const Tensor dy = bench->upload(y);
+    const Tensor d_bias = bench->upload(bias);
+
+    bench->accumulate_rows(d_bias, dy);
+    Expected sums(bias.shape(), dtype);
+    for (std::int64_t j = 0; j < shape.columns(); ++j) {
+        Sum sum;
+        sum.add(bias.at(j));
+        for (std::int64_t i = 0; i < shape.rows(); ++i)
+            sum.add(y.at(i * shape.columns() + j));
+        sum.expect(sums);
+    }
+    sums.check(bench->download(d_bias));
+
+    bench->add_bias(dy, bench->upload(bias));
+    Expected added(shape, dtype);
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+        added.add(y.at(i) + bias.at(i % shape.columns()), 1);
+    added.check(bench->download(dy));
+}
+
+}  // namespace lockstep::test

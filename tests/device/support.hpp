@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/device/device.hpp"
+#include "tests/catch.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace lockstep::test {
+
+/// A device of the backend under test; whoever includes a contract defines it.
+std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor);
+
+/// One device and its monitor.
+struct Bench {
+    explicit Bench(bool numbers = true) : monitor(numbers) {}
+
+    Device* operator->() const { return device.get(); }
+
+    PlainMonitor monitor;
+    std::unique_ptr<Device> device = make_device(0, monitor);
+};
+
+inline double epsilon_of(DType dtype) {
+    return dtype == DType::f32 ? double{std::numeric_limits<float>::epsilon()}
+                               : std::numeric_limits<double>::epsilon();
+}
+
+/// The least number with all its digits; a backend may take what is smaller for zero.
+inline double least_of(DType dtype) {
+    return dtype == DType::f32 ? double{std::numeric_limits<float>::min()}
+                               : std::numeric_limits<double>::min();
+}
+
+/// Uniform values in [low, high), the same for the same name.
+inline HostTensor random_values(Shape shape, DType dtype, const std::string& name,
+                                double low = -1, double high = 1) {
+    HostTensor values(shape, dtype);
+    const RandomStream stream(20, name);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        values.set(i, low + (high - low) * stream.uniform(static_cast<std::uint64_t>(i)));
+    return values;
+}
+
+/// Indices in [0, bound).
+inline HostTensor random_indices(Shape shape, std::int64_t bound,
+                                 const std::string& name) {
+    return random_values(shape, DType::i32, name, 0, static_cast<double>(bound));
+}
+
+/// What an operation should give, in f64, and how far it may be off: a sum of K terms in
+/// random order is off by about sqrt(K) epsilon times its size; what is asked is 4 times
+/// that.
+class Expected {
+  public:
+    Expected(Shape shape, DType dtype) : shape_(shape), dtype_(dtype) {}
+
+    /// The next value, by an operation that is off by `roundings` roundings of `size`.
+    void add(double value, double size, double roundings = 1) {
+        values_.push_back(value);
+        bounds_.push_back(4 * epsilon_of(dtype_) * std::sqrt(roundings) * size +
+                          8 * least_of(dtype_));
+    }
+    void add(double value) { add(value, std::abs(value)); }
+
+    void check(const HostTensor& got) const {
+        REQUIRE(got.shape() == shape_);
+        REQUIRE(got.dtype() == dtype_);
+        REQUIRE(static_cast<std::int64_t>(values_.size()) == got.elements());
+        for (std::int64_t i = 0; i < got.elements(); ++i) {
+            const double value = values_[static_cast<std::size_t>(i)];
+            const double bound = bounds_[static_cast<std::size_t>(i)];
+            const double off = std::abs(got.at(i) - value);
+            if (!(off <= bound))
+                FAIL(fmt::format(
+                    "element {} of {} {} is {}, not {}: off by {}, allowed {}", i,
+                    shape_.text(), name_of(dtype_), got.at(i), value, off, bound));
+        }
+        SUCCEED();
+    }
+
+  private:
+    Shape shape_;
+    DType dtype_;
+    std::vector<double> values_;
+    std::vector<double> bounds_;
+};
+
+/// A sum by its definition, and the size of its terms.
+struct Sum {
+    double value = 0;
+    double squares = 0;
+    std::int64_t count = 0;
+
+    void add(double term) {
+        value += term;
+        squares += term * term;
+        ++count;
+    }
+    /// Into `expected`, where the sum is multiplied by `factor`.
+    void expect(Expected& expected, double factor = 1) const {
+        expected.add(factor * value,
+                     std::abs(factor) * std::sqrt(squares) + std::abs(value),
+                     static_cast<double>(count));
+    }
+};
+
+/// Checks that `call` throws a UsageError that says `sentence`, after naming this file.
+template <typename Call>
+void refuses(const std::string& sentence, Call&& call) {
+    try {
+        call();
+    } catch (const UsageError& error) {
+        const std::string what = error.what();
+        CAPTURE(what, sentence);
+        REQUIRE(what.find(sentence) != std::string::npos);
+        REQUIRE(what.find("tests/device/") != std::string::npos);
+        return;
+    }
+    FAIL("nothing was thrown, but expected: " + sentence);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,143 @@
+#include "tests/device/support.hpp"
+
+// What the monitor is told, which is the same for all backends, with numbers and without.
+
+namespace lockstep::test {
+
+namespace {
+
+/// The last operation that the monitor saw.
+const PlainMonitor::Operation& last(const Bench& bench) {
+    return bench.monitor.operations.back();
+}
+
+void costs(const Bench& bench, const std::string& name, std::int64_t flops,
+           std::int64_t bytes) {
+    CAPTURE(name);
+    REQUIRE(last(bench).name == name);
+    REQUIRE(last(bench).flops == flops);
+    REQUIRE(last(bench).bytes == bytes);
+}
+
+}  // namespace
+
+TEST_CASE("Operations cost their flops and their bytes, with numbers and without",
+          "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Tensor x = bench->zeros({4, 5}, dtype);
+    costs(bench, "fill", 0, 20 * e);
+    const Tensor y = bench->zeros({4, 5}, dtype);
+    const Tensor w = bench->zeros({3, 5}, dtype);
+    const Tensor five = bench->zeros({5}, dtype);
+    const Tensor one = bench->zeros({1}, dtype);
+
+    const Tensor product = bench->matmul(x, w, {.transpose_b = true});
+    costs(bench, "matmul", 2 * 4 * 5 * 3, (20 + 15 + 12) * e);
+    REQUIRE(last(bench).dtype == dtype);
+    REQUIRE(last(bench).reads == std::vector{x.storage(), w.storage()});
+    REQUIRE(last(bench).writes == std::vector{product.storage()});
+    bench->matmul_into(product, x, w, {.transpose_b = true, .accumulate = true});
+    costs(bench, "matmul", 2 * 4 * 5 * 3, (20 + 15 + 12 + 12) * e);
+    REQUIRE(last(bench).reads ==
+            std::vector{x.storage(), w.storage(), product.storage()});
+
+    bench->copy(x, y);
+    costs(bench, "copy", 0, 40 * e);
+    bench->copy_columns(x, 1, y, 0, 2);
+    costs(bench, "copy_columns", 0, 2 * 4 * 2 * e);
+    bench->add(x, y);
+    costs(bench, "add", 40, 60 * e);
+    const int line = __LINE__ - 2;
+    REQUIRE(last(bench).at.line == line);
+    bench->scale(x, 2);
+    costs(bench, "scale", 20, 40 * e);
+    bench->sum(one, x);
+    costs(bench, "sum", 20, 21 * e);
+    bench->sum(one, x, true);
+    costs(bench, "sum", 20, 22 * e);
+    bench->add_bias(x, five);
+    costs(bench, "add_bias", 20, 45 * e);
+    bench->accumulate_rows(five, x);
+    costs(bench, "accumulate_rows", 20, 30 * e);
+    bench->tanh(x);
+    costs(bench, "tanh", 8 * 20, 40 * e);
+    bench->gelu_backward(x, y);
+    costs(bench, "gelu_backward", 24 * 20, 60 * e);
+    const auto saved = bench->layer_norm(x, five, five);
+    costs(bench, "layer_norm", 8 * 20, (20 + 5 + 5 + 20 + 4 + 4) * e);
+    bench->softmax(x);
+    costs(bench, "softmax", 12 * 20, 40 * e);
+    bench->sgd(x, y, {}, {});
+    costs(bench, "sgd", 2 * 20, 60 * e);
+    const Tensor state = bench->zeros({2, 4, 5}, dtype);
+    const Tensor first = state.rows(0, 1), second = state.rows(1, 1);
+    bench->sgd(x, y, first.reshaped({4, 5}), {0.1, 0.9, 0.1});
+    costs(bench, "sgd", 6 * 20, 100 * e);
+    bench->adamw(x, y, first.reshaped({4, 5}), second.reshaped({4, 5}), 1, {});
+    costs(bench, "adamw", 14 * 20, 140 * e);
+    bench->random_normal(x, {}, 0, 1);
+    costs(bench, "random_normal", 0, 20 * e);
+}
+
+TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]") {
+    Bench bench;
+    const Tensor table = bench->zeros({1000, 8}, DType::f32);
+    const Tensor ids = bench->zeros({3}, DType::i32);
+    const Tensor rows = bench->embedding(table, ids);
+    costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
+    bench->embedding_backward(table, ids, rows);
+    costs(bench, "embedding_backward", 3 * 8, 3 * 4 + 3 * 3 * 8 * 4);
+}
+
+TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {
+    Bench bench;
+    const Tensor none = bench->empty({0, 5}, DType::f32);
+    bench->add(none, none);
+    costs(bench, "add", 0, 0);
+    bench->matmul(none, bench->empty({5, 2}, DType::f32));
+    costs(bench, "matmul", 0, 40);
+}
+
+TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
+          "[sim][device]") {
+    Bench bench(false);
+    const Tensor x = bench->upload(random_values({3, 4}, DType::f32, "x"));
+    REQUIRE(x.bytes_begin() == nullptr);
+    REQUIRE(bench.monitor.held_bytes == 48);
+    const HostTensor got = bench->download(bench->matmul(x, x, {.transpose_b = true}));
+    REQUIRE(got.shape() == Shape{3, 3});
+    for (std::int64_t i = 0; i < 9; ++i)
+        REQUIRE(std::isnan(got.at(i)));
+    REQUIRE(bench->download(bench->zeros({2}, DType::i32)) ==
+            HostTensor({2}, DType::i32));
+    REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_device] == 48);
+    REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_host] == 36 + 8);
+
+    // Targets have no values that could be out of range.
+    const Tensor targets = bench->empty({3}, DType::i32);
+    REQUIRE(bench->cross_entropy(x, targets).shape() == Shape{3});
+
+    // bf16 can be planned with.
+    const Tensor half = bench->zeros({8, 4}, DType::bf16);
+    bench->add(half, bench->gelu(bench->matmul(half, half.rows(0, 4))));
+    costs(bench, "add", 64, 3 * 64);
+    REQUIRE(std::isnan(bench->peek(half).at(31)));
+    // More than any machine has.
+    REQUIRE(bench->empty({1 << 20, 1 << 20}, DType::f32).bytes() == std::int64_t{1}
+                                                                        << 42);
+}
+
+TEST_CASE("Phases begin and end with their scope", "[sim][device]") {
+    Bench bench;
+    {
+        const PhaseScope forward(*bench.device, Phase::forward, 3);
+        const PhaseScope update(*bench.device, Phase::update);
+    }
+    REQUIRE(bench.monitor.phases ==
+            std::vector<std::string>{"forward 3", "update -1", "end", "end"});
+}
+
+}  // namespace lockstep::test

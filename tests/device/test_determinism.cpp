@@ -1,0 +1,116 @@
+#include <functional>
+
+#include "tests/device/support.hpp"
+
+// Virtual devices promise more than any GPU: the same bits wherever the operands lie.
+
+namespace lockstep::test {
+
+namespace {
+
+/// Uploads `values` so that its data begins `shift` elements into its storage.
+Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shift) {
+    const Tensor room = bench->empty({shift + values.elements()}, values.dtype());
+    const Tensor tensor = room.rows(shift, values.elements()).reshaped(values.shape());
+    bench->upload_into(tensor, values);
+    return tensor;
+}
+
+/// What `compute` gives for operands at any address is what it gives for aligned ones.
+void same_anywhere(
+    Shape shape, DType dtype,
+    const std::function<Tensor(Bench&, const Tensor&, const Tensor&)>& compute) {
+    const HostTensor a = random_values(shape, dtype, "a", -3, 3);
+    const HostTensor b = random_values(shape, dtype, "b", -3, 3);
+    HostTensor aligned;
+    for (const std::int64_t shift : {0, 1, 2, 3, 5, 7, 8, 11}) {
+        Bench bench;
+        const Tensor result = compute(bench, uploaded(bench, a, shift),
+                                      uploaded(bench, b, shift == 5 ? 2 : shift));
+        if (shift == 0) aligned = bench->download(result);
+        CAPTURE(shape.text(), shift);
+        REQUIRE(bench->download(result) == aligned);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Products have the same bits wherever operands and result lie",
+          "[sim][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape extents = GENERATE(Shape{2, 3, 4}, Shape{3, 9, 5}, Shape{4, 4, 4},
+                                   Shape{1, 77, 1}, Shape{1, 77, 30}, Shape{30, 77, 1},
+                                   Shape{19, 45, 23}, Shape{100, 300, 7});
+    const std::int64_t m = extents[0], k = extents[1], n = extents[2];
+    for (const bool transpose_a : {false, true}) {
+        for (const bool transpose_b : {false, true}) {
+            const HostTensor a =
+                random_values(transpose_a ? Shape{k, m} : Shape{m, k}, dtype, "a");
+            const HostTensor b =
+                random_values(transpose_b ? Shape{n, k} : Shape{k, n}, dtype, "b");
+            HostTensor aligned;
+            for (std::int64_t shift = 0; shift < 8; ++shift) {
+                Bench bench;
+                const Tensor c =
+                    uploaded(bench, HostTensor({m, n}, dtype), shift * 5 % 8);
+                bench->matmul_into(c, uploaded(bench, a, shift),
+                                   uploaded(bench, b, shift * 3 % 8),
+                                   {transpose_a, transpose_b});
+                if (shift == 0) aligned = bench->download(c);
+                CAPTURE(extents.text(), transpose_a, transpose_b, shift);
+                REQUIRE(bench->download(c) == aligned);
+            }
+        }
+    }
+}
+
+TEST_CASE("Other operations have the same bits wherever their operands lie",
+          "[sim][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{1, 5}, Shape{3, 16}, Shape{7, 45}, Shape{2, 1000});
+    using B = Bench;
+    using T = const Tensor;
+    same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->tanh(a); });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->gelu(a); });
+    same_anywhere(shape, dtype,
+                  [](B& bench, T& a, T& b) { return bench->gelu_backward(a, b); });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->softmax(a); });
+    same_anywhere(shape, dtype,
+                  [](B& bench, T& a, T& b) { return bench->softmax_backward(a, b); });
+    same_anywhere(shape, dtype,
+                  [](B& bench, T& a, T& b) { return bench->squared_error(a, b); });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        bench->add(a, b, 0.3);
+        return a;
+    });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        bench->sum(b.flat().rows(0, 1), a);
+        return b;
+    });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        bench->accumulate_rows(b.flat().rows(0, b.shape().columns()), a);
+        return b;
+    });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        const Tensor gain = b.flat().rows(0, b.shape().columns());
+        return bench->layer_norm(a, gain, gain).y;
+    });
+}
+
+TEST_CASE(
+    "An element's value does not depend on its place, so shards have the whole's bits",
+    "[sim][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = random_values({101}, dtype, "x", -4, 4);
+    const Tensor whole = bench->upload(x);
+    const HostTensor tanh = bench->download(bench->tanh(whole));
+    const HostTensor gelu = bench->download(bench->gelu(whole));
+    for (const std::int64_t begin : {1, 13, 50, 96}) {
+        const Tensor shard = whole.rows(begin, 5);
+        REQUIRE(bench->download(bench->tanh(shard)) == tanh.rows(begin, 5));
+        REQUIRE(bench->download(bench->gelu(shard)) == gelu.rows(begin, 5));
+    }
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,14 @@
+#include "sim/device.hpp"
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+constexpr const char* kTags = "[sim][device]";
+
+std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
+    return std::make_unique<sim::Device>(index, monitor);
+}
+
+}  // namespace lockstep::test
+
+#include "tests/device/device_contract.hpp"

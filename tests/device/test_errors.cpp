@@ -1,0 +1,193 @@
+#include "tests/device/support.hpp"
+
+// What Device refuses is written once for all backends, so one backend stands for all.
+
+namespace lockstep::test {
+
+namespace {
+
+const DType f32 = DType::f32;
+const DType f64 = DType::f64;
+const DType i32 = DType::i32;
+
+}  // namespace
+
+TEST_CASE("Another device's tensor is refused, and both are named",
+          "[sim][device][errors]") {
+    Bench bench;
+    PlainMonitor monitor;
+    const std::unique_ptr<Device> other = make_device(3, monitor);
+    const Tensor own = bench->zeros({2, 2}, f32);
+    const Tensor foreign = other->zeros({2, 2}, f32);
+    const std::string sentence =
+        " belongs to device 3, but device 0 was asked; devices share nothing but "
+        "messages";
+    refuses("add: source" + sentence, [&] { bench->add(own, foreign); });
+    refuses("add: destination" + sentence, [&] { bench->add(foreign, own); });
+    refuses("matmul: b" + sentence, [&] { bench->matmul(own, foreign); });
+    refuses("download: source" + sentence, [&] { bench->download(foreign); });
+    refuses("upload: destination" + sentence, [&] {
+        bench->upload_into(foreign, HostTensor({2, 2}, f32));
+    });
+    refuses("tanh: x" + sentence, [&] { bench->tanh(foreign); });
+    refuses("random_normal: destination" + sentence,
+            [&] { bench->random_normal(foreign, {}, 0, 1); });
+    REQUIRE_THROWS_WITH(bench->peek(foreign), "peek: source" + sentence);
+}
+
+TEST_CASE("No tensor is refused where one is needed", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({2, 2}, f32);
+    const std::string sentence = " is none; a tensor is expected";
+    refuses("copy: source" + sentence, [&] { bench->copy(x, Tensor()); });
+    refuses("gelu: x" + sentence, [&] { bench->gelu(Tensor()); });
+    refuses("sgd: velocity" + sentence, [&] {
+        bench->sgd(x, bench->zeros({2, 2}, f32), {}, {0.1, 0.9, 0});
+    });
+    refuses("layer_norm_backward_input: mean" + sentence,
+            [&] { bench->layer_norm_backward_input(x, x, bench->zeros({2}, f32), {}); });
+}
+
+TEST_CASE("Types that do not fit are refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({2, 3}, f32);
+    const Tensor wide = bench->zeros({2, 3}, f64);
+    const Tensor whole = bench->zeros({2, 3}, i32);
+    const Tensor half = bench->empty({2, 3}, DType::bf16);
+    refuses("add: source is f64, but destination is f32", [&] { bench->add(x, wide); });
+    refuses("matmul: b is f64; f32 is expected", [&] { bench->matmul(x, wide); });
+    refuses("tanh: x is i32; f32 or f64 is expected", [&] { bench->tanh(whole); });
+    refuses("softmax: x is bf16, which has no arithmetic yet",
+            [&] { bench->softmax(half); });
+    refuses("fill: destination is bf16", [&] { bench->fill(half, 1); });
+    refuses("cross_entropy: targets is f32; i32 is expected",
+            [&] { bench->cross_entropy(x, x.flat().rows(0, 2)); });
+    refuses("embedding: ids is f64; i32 is expected", [&] { bench->embedding(x, wide); });
+    refuses("add_bias: bias is f64; f32 is expected",
+            [&] { bench->add_bias(x, wide.flat().rows(0, 3)); });
+    refuses("upload: destination is f32; f64 is expected", [&] {
+        bench->upload_into(x, HostTensor({2, 3}, f64));
+    });
+    refuses("scale: factor 0.5 for i32; an i32 is expected",
+            [&] { bench->scale(whole, 0.5); });
+    bench->fill(half, 0);
+    bench->copy(half, bench->zeros({2, 3}, DType::bf16));
+}
+
+TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({4, 3}, f32);
+    const Tensor y = bench->zeros({3, 4}, f32);
+    const Tensor two = bench->zeros({2}, f32);
+    const Tensor ids = bench->zeros({2}, i32);
+    refuses("add: source has shape (3, 4), but destination has (4, 3)",
+            [&] { bench->add(x, y); });
+    refuses("matmul: a (4, 3) times b (4, 3): the inner extents are 3 and 4",
+            [&] { bench->matmul(x, x); });
+    refuses(
+        "matmul: a (4, 3) transposed times b (2, 3) transposed: the inner extents are 4 "
+        "and 3",
+        [&] {
+            bench->matmul(x, x.rows(0, 2), {true, true});
+        });
+    refuses("matmul: destination has shape (3, 4); (4, 4) is expected", [&] {
+        bench->matmul_into(y, x, bench->zeros({3, 4}, f32));
+    });
+    refuses("matmul: accumulate without a destination; use matmul_into",
+            [&] { bench->matmul(x, y, {.accumulate = true}); });
+    refuses("add_bias: bias has shape (2); (3) is expected",
+            [&] { bench->add_bias(x, two); });
+    refuses("accumulate_rows: destination has shape (2); (3) is expected",
+            [&] { bench->accumulate_rows(two, x); });
+    refuses("sum: destination has shape (2); (1) is expected",
+            [&] { bench->sum(two, x); });
+    refuses("layer_norm: weight has shape (2); (3) is expected",
+            [&] { bench->layer_norm(x, two, two); });
+    refuses("cross_entropy: targets has shape (2), that is 2 elements; 4 are expected",
+            [&] { bench->cross_entropy(x, ids); });
+    refuses("embedding: table has shape (2); (vocabulary, width) is expected",
+            [&] { bench->embedding(two, ids); });
+    refuses("embedding_backward: dy has shape (4, 3); (2, 3) is expected", [&] {
+        bench->embedding_backward(x, ids, bench->zeros({4, 3}, f32));
+    });
+    refuses("upload: destination has shape (2), but the values have (1, 2)", [&] {
+        bench->upload_into(two, HostTensor({1, 2}, f32));
+    });
+    refuses("adamw: first_moment has shape (3, 4), but parameter has (4, 3)", [&] {
+        bench->adamw(x, bench->zeros({4, 3}, f32), y, bench->zeros({4, 3}, f32), 1, {});
+    });
+}
+
+TEST_CASE("Blocks of columns beyond the end are refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({4, 3}, f32);
+    const Tensor y = bench->zeros({4, 5}, f32);
+    refuses("copy_columns: columns [2, 4) of source, which has 3",
+            [&] { bench->copy_columns(y, 0, x, 2, 2); });
+    refuses("copy_columns: columns [4, 6) of destination, which has 5",
+            [&] { bench->copy_columns(y, 4, x, 0, 2); });
+    refuses("copy_columns: columns [-1, 1) of source",
+            [&] { bench->copy_columns(y, 0, x, -1, 2); });
+    refuses("copy_columns: source has 2 rows, but destination has 4",
+            [&] { bench->copy_columns(y, 0, x.rows(0, 2), 0, 1); });
+}
+
+TEST_CASE("Memory that an operation may not share is refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({8, 4}, f32);
+    const Tensor row = bench->zeros({4}, f32);
+    const std::string apart = " share memory; they must be apart";
+    const std::string same = " share memory in part; they must be the same or apart";
+    refuses("matmul: destination and a" + apart, [&] {
+        bench->matmul_into(x.rows(0, 4), x.rows(3, 4), bench->zeros({4, 4}, f32));
+    });
+    refuses("matmul: destination and b" + apart, [&] {
+        bench->matmul_into(x.rows(0, 4), bench->zeros({4, 4}, f32), x.rows(0, 4));
+    });
+    refuses("copy: source and destination" + same,
+            [&] { bench->copy(x.rows(0, 4), x.rows(2, 4)); });
+    refuses("add: source and destination" + same,
+            [&] { bench->add(x.rows(0, 4), x.rows(2, 4)); });
+    refuses("combine: source and destination" + same,
+            [&] { bench->combine(x.rows(1, 4), x.rows(0, 4), Reduction::maximum); });
+    refuses("add_bias: y and bias" + apart, [&] { bench->add_bias(x, x.rows(0, 1)); });
+    refuses("accumulate_rows: destination and x" + apart,
+            [&] { bench->accumulate_rows(x.rows(7, 1), x); });
+    refuses("sum: destination and source" + apart,
+            [&] { bench->sum(x.flat().rows(31, 1), x); });
+    refuses("sgd: gradient and parameter" + apart, [&] { bench->sgd(x, x, {}, {}); });
+    refuses("adamw: second_moment and first_moment" + apart,
+            [&] { bench->adamw(row, x.rows(0, 1), x.rows(1, 1), x.rows(1, 1), 1, {}); });
+    refuses("embedding_backward: d_table and dy" + apart,
+            [&] { bench->embedding_backward(x, bench->zeros({2}, i32), x.rows(2, 2)); });
+    bench->matmul_into(x.rows(0, 4), x.rows(4, 4), bench->zeros({4, 4}, f32));
+    bench->add(x.rows(0, 4), x.rows(4, 4));
+}
+
+TEST_CASE("Options that cannot be are refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({4}, f32);
+    const auto zeros = [&] { return bench->zeros({4}, f32); };
+    refuses("combine: the mean of two tensors taken again and again is no mean",
+            [&] { bench->combine(x, zeros(), Reduction::mean); });
+    refuses("adamw: step is 0; steps count from 1",
+            [&] { bench->adamw(x, zeros(), zeros(), zeros(), 0, {}); });
+    refuses("random_uniform: no value lies in [1, 0]",
+            [&] { bench->random_uniform(x, {}, 1, 0); });
+    refuses("random_normal: deviation is -1",
+            [&] { bench->random_normal(x, {}, 0, -1); });
+    refuses("random_normal: offset is -5",
+            [&] { bench->random_normal(x, {}, 0, 1, -5); });
+    refuses("layer_norm: epsilon is negative", [&] { bench->layer_norm(x, x, x, -1); });
+}
+
+TEST_CASE("What is refused is not charged", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->empty({4, 3}, f32);
+    REQUIRE_THROWS_AS(bench->matmul(x, x), UsageError);
+    REQUIRE_THROWS_AS(bench->tanh_backward(x, x.flat()), UsageError);
+    REQUIRE(bench.monitor.operations.empty());
+    REQUIRE(bench.monitor.allocations == 1);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Compiles each header by itself: whoever includes it needs to include nothing before it.
+
+usage: headers_alone.py ROOT FOLDER… -- COMPILER [FLAG…]
+
+Compiles, without output, one line `#include "path from the root"` for each *.hpp under the
+folders, as many at a time as there are processors.
+"""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+
+
+def headers(root, folders):
+    for folder in folders:
+        for path, _, names in os.walk(os.path.join(root, folder)):
+            for name in sorted(names):
+                if name.endswith(".hpp"):
+                    yield os.path.relpath(os.path.join(path, name), root)
+
+
+def first_error(header, root, compiler):
+    """What the compiler says first, or None if the header compiles."""
+    command = compiler + ["-std=c++20", "-fsyntax-only", "-w", "-I" + root, "-x", "c++", "-"]
+    run = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True,
+                         errors="replace", check=False)
+    if run.returncode == 0:
+        return None
+    errors = [line for line in run.stderr.splitlines() if re.search(r"\berror:", line)]
+    return (errors or run.stderr.splitlines() or [f"status {run.returncode}"])[0]
+
+
+def main():
+    if "--" not in sys.argv[3:-1]:
+        sys.exit("usage: headers_alone.py ROOT FOLDER… -- COMPILER [FLAG…]")
+    split = sys.argv.index("--")
+    root, folders, compiler = sys.argv[1], sys.argv[2:split], sys.argv[split + 1:]
+    found = list(headers(root, folders))
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        errors = list(pool.map(lambda header: first_error(header, root, compiler), found))
+    for header, error in zip(found, errors):
+        if error:
+            print(f"{header} does not compile alone: {error}")
+    failures = sum(error is not None for error in errors)
+    print(f"{len(found)} headers, {failures} do not compile alone")
+    sys.exit(1 if failures or not found else 0)
+
+
+if __name__ == "__main__":
+    main()

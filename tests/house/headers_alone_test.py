@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""headers_alone.py on a header that needs another before it.  Arguments: the compiler."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import headers_alone
+
+COMPILER = sys.argv[1:] or ["g++"]
+
+
+def check(tree):
+    with tempfile.TemporaryDirectory() as root:
+        for file, text in tree.items():
+            os.makedirs(os.path.dirname(os.path.join(root, file)), exist_ok=True)
+            with open(os.path.join(root, file), "w", encoding="utf-8") as out:
+                out.write("#pragma once\n" + text)
+        return subprocess.run([sys.executable, "-B", headers_alone.__file__, root, "src", "sim",
+                               "--", *COMPILER], capture_output=True, text=True, check=False)
+
+
+class HeadersAlone(unittest.TestCase):
+    def test_a_header_that_brings_what_it_needs_passes(self):
+        run = check({"src/a.hpp": "struct A {};\n",
+                     "sim/b.hpp": '#include "src/a.hpp"\nstruct B : A {};\n'})
+        self.assertEqual((run.stdout, run.returncode),
+                         ("2 headers, 0 do not compile alone\n", 0))
+
+    def test_a_header_that_needs_another_first_is_named_with_its_line(self):
+        run = check({"src/a.hpp": "struct A {};\n", "sim/b.hpp": "struct B : A {};\n"})
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stdout, r"^sim/b\.hpp does not compile alone: .*sim/b\.hpp:2:.*error:")
+
+    def test_no_header_is_no_success(self):
+        self.assertEqual(check({"src/a.cpp": ""}).returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""The script ./lockstep in a world of stubs, where packages, root and builds are as told.
+
+Arguments: the script.  In each world PATH holds stubs only, beside the few commands of a
+Debian base system that the script uses; each stub appends its command line to `calls`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SCRIPT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "lockstep")
+BASE = ("awk bash cat chmod cp dirname env flock grep head mkdir realpath rm sleep tail tee"
+        " touch").split()
+LIBRARIES = ("libeigen3-dev libfmt-dev libboost-context-dev libcli11-dev nlohmann-json3-dev"
+             " catch2 libbenchmark-dev libcmark-dev").split()
+TOOLS = {"g++": "", "pkg-config": "", "meson": """
+case $1 in
+    --version) echo "${MESON_VERSION:-1.0.1}" ;;
+    setup) build=${*: -2:1}
+           [[ -e $build/meson-private/coredata.dat && $* != *--reconfigure* ]] && exit 0
+           [[ $* == *--reconfigure* && $(<"$build/meson-private/coredata.dat") == broken ]] && exit 1
+           mkdir -p "$build/meson-private"
+           echo whole | tee "$build/meson-private/coredata.dat" >"$build/build.ninja" ;;
+    test) mkdir -p "$3/meson-logs"
+          cp "$WORLD/testlog.json" "$3/meson-logs/" ;;
+esac""", "ninja": """
+echo '[1/2] Compiling a'
+if [[ -e $WORLD/fault ]]; then
+    printf 'FAILED: a.o \\nc++ -long -command -line a.cpp\\na.cpp:1:2: error: no semicolon\\n'
+    echo 'ninja: build stopped: subcommand failed.'
+    exit 1
+fi
+[[ $(<"$2/build.ninja") == whole ]] || { echo 'ninja: error: bad build.ninja'; exit 1; }
+mkdir -p "$2/lessons"
+printf '#!/bin/bash\\necho "in $PWD:" "${@@Q}"\\nexit "${PROGRAM_STATUS:-0}"\\n' >"$2/lessons/lockstep"
+chmod +x "$2/lessons/lockstep"
+"""}
+INSTALLED = """
+for package in "${@:3}"; do
+    [[ " $MISSING " == *" $package "* ]] || echo "$package install ok installed"
+done"""
+APT = """
+[[ $* == *install* ]] || exit 0
+[[ -e $WORLD/no-network ]] && { echo 'E: Unable to locate package'; exit 100; }
+touch "$WORLD/apt-installed\""""
+
+
+class World:
+    """A folder with stubs, a build folder that does not exist yet, and a user's folder."""
+
+    def __init__(self, uid=1000, without=(), missing=(), commands=()):
+        self.folder = tempfile.mkdtemp(prefix="lockstep-")
+        self.missing = " ".join(missing)
+        os.makedirs(self.path("bin"))
+        os.makedirs(self.path("user"))
+        for name in BASE:
+            os.symlink(shutil.which(name), self.path("bin", name))
+        os.symlink(sys.executable, self.path("bin", "python3"))
+        stubs = TOOLS | {"dpkg-query": INSTALLED, "id": f"echo {uid}"} | dict(commands)
+        for name, body in stubs.items():
+            if name not in without:
+                self.stub(name, body)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def stub(self, name, body):
+        with open(self.path("bin", name), "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/bash\necho "{name} $*" >>"$WORLD/calls"\n{body}\n')
+        os.chmod(self.path("bin", name), 0o755)
+
+    def write(self, name, text=""):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def run(self, *arguments, **environment):
+        self.write("calls")
+        return subprocess.run(
+            [SCRIPT, *arguments], cwd=self.path("user"), capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, check=False,
+            env={"PATH": self.path("bin"), "WORLD": self.folder, "MISSING": self.missing,
+                 "LOCKSTEP_BUILD": "../build"} | environment)
+
+    def calls(self, name):
+        with open(self.path("calls"), encoding="utf-8") as file:
+            return [line.rstrip() for line in file if line.split()[0] == name]
+
+
+class Script(unittest.TestCase):
+    def world(self, **kinds):
+        world = World(**kinds)
+        self.addCleanup(shutil.rmtree, world.folder)
+        return world
+
+    def check(self, run, status, stdout=None, stderr=None):
+        self.assertEqual(run.returncode, status, run)
+        if stdout is not None:
+            self.assertEqual(run.stdout, stdout)
+        if stderr is not None:
+            self.assertEqual(run.stderr, stderr)
+
+    def test_bash_can_read_it(self):
+        subprocess.run(["bash", "-n", SCRIPT], check=True)
+
+
+class Installing(Script):
+    def test_without_sudo_it_says_what_root_must_run(self):
+        world = self.world(without=["g++", "ninja"], missing=["libeigen3-dev", "catch2"],
+                           commands={"apt-get": APT})
+        run = world.run("lessons")
+        self.check(run, 3, "", "lockstep: packages are missing and there is no sudo; as root, run: "
+                   "apt-get update && apt-get install -y g++ ninja-build libeigen3-dev catch2\n")
+        self.assertEqual(world.calls("apt-get"), [])
+
+    def test_where_everything_is_missing_everything_is_named(self):
+        world = self.world(without=TOOLS, missing=LIBRARIES, commands={"apt-get": APT})
+        run = world.run("lessons")
+        self.check(run, 3)
+        self.assertIn("install -y g++ meson ninja-build pkg-config " + " ".join(LIBRARIES) + "\n",
+                      run.stderr)
+
+    def test_without_apt_it_names_the_packages(self):
+        run = self.world(without=["g++"]).run("lessons")
+        self.check(run, 3, "")
+        self.assertRegex(run.stderr, "^lockstep: this system has no apt; install .*g.*libcmark-dev")
+
+    def test_sudo_that_wants_a_password_is_not_waited_for(self):
+        world = self.world(missing=["catch2"], commands={
+            "apt-get": APT, "sudo": "echo 'sudo: a password is required' >&2; exit 1"})
+        run = world.run("lessons")
+        self.check(run, 3, "")
+        self.assertTrue(run.stderr.endswith(
+            "run: sudo apt-get update && sudo apt-get install -y catch2\n"), run.stderr)
+        self.assertTrue(all(call.startswith("sudo -n ") for call in world.calls("sudo")))
+
+    def test_without_network_it_says_what_apt_said(self):
+        world = self.world(uid=0, missing=["catch2"], commands={"apt-get": APT})
+        world.write("no-network")
+        run = world.run("lessons")
+        self.check(run, 3, "")
+        self.assertIn("E: Unable to locate package\n", run.stderr)
+        self.assertTrue(run.stderr.endswith("run: apt-get update && apt-get install -y catch2\n"))
+
+    def test_root_installs_what_is_missing_and_no_more(self):
+        world = self.world(uid=0, missing=["libfmt-dev", "catch2"], commands={"apt-get": APT})
+        run = world.run("lessons")
+        self.check(run, 0, f"in {world.path('user')}: 'lessons'\n",
+                   "lockstep: installing with apt: libfmt-dev catch2\n")
+        update, install = world.calls("apt-get")
+        self.assertTrue(update.endswith(" update"))
+        self.assertTrue(install.endswith(" install -y --no-install-recommends libfmt-dev catch2"))
+
+    def test_an_old_meson_is_refused(self):
+        run = self.world().run("lessons", MESON_VERSION="0.61.2")
+        self.check(run, 3, "")
+        self.assertIn("meson is 0.61.2, but 1.0 or later is needed", run.stderr)
+
+
+class Building(Script):
+    def test_the_program_gets_the_arguments_the_folder_and_gives_the_status(self):
+        run = self.world().run("lesson", "a b", "", "*", PROGRAM_STATUS="2")
+        self.assertRegex(run.stdout, r"^in /.*/user: 'lesson' 'a b' '' '\*'\n$")
+        self.check(run, 2, stderr="")
+
+    def test_the_second_time_nothing_is_asked_again_and_it_is_fast(self):
+        world = self.world()
+        world.run("lessons")
+        start = time.monotonic()
+        run = world.run("lessons")
+        self.assertLess(time.monotonic() - start, 1)
+        self.check(run, 0, stderr="")
+        self.assertEqual(world.calls("dpkg-query") + world.calls("meson"), [])
+        self.assertEqual(len(world.calls("ninja")), 1)
+
+    def test_a_compile_error_is_shown_without_the_command_line(self):
+        world = self.world()
+        world.write("fault")
+        run = world.run("lessons")
+        self.check(run, 1, "")
+        self.assertTrue(run.stderr.startswith("FAILED: a.o \na.cpp:1:2: error: no semicolon\n"))
+        self.assertNotIn("-long", run.stderr)
+        self.assertIn("lockstep: the build failed; all it said is in", run.stderr)
+        self.assertEqual(len(world.calls("ninja")), 1)
+
+    def test_an_interrupted_setup_heals(self):
+        for coredata in (None, "whole", "broken"):
+            with self.subTest(coredata=coredata):
+                world = self.world()
+                world.write("build/meson-private/meson.lock")
+                if coredata:
+                    world.write("build/meson-private/coredata.dat", coredata)
+                self.check(world.run("lessons"), 0, stderr="")
+
+    def test_a_build_file_that_was_cut_off_heals(self):
+        world = self.world()
+        world.run("lessons")
+        world.write("build/build.ninja")
+        self.check(world.run("lessons"), 0, stderr="")
+
+    def test_a_package_that_has_gone_is_installed_again(self):
+        world = self.world(uid=0, commands={"apt-get": 'rm -f "$WORLD/fault"\n' + APT})
+        world.run("lessons")
+        world.write("fault")
+        world.missing = "libfmt-dev"
+        self.check(world.run("lessons"), 0, stderr="lockstep: installing with apt: libfmt-dev\n")
+
+    def test_two_at_once_take_turns(self):
+        world = self.world()
+        world.stub("meson", "sleep 0.5\n" + TOOLS["meson"])
+        environment = {"PATH": world.path("bin"), "WORLD": world.folder, "MISSING": "",
+                       "LOCKSTEP_BUILD": world.path("build")}
+        both = [subprocess.Popen([SCRIPT, "x"], env=environment, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL) for _ in range(2)]
+        self.assertEqual([run.wait() for run in both], [0, 0])
+        self.assertEqual(len([call for call in world.calls("meson") if "setup" in call]), 1)
+
+
+class Testing(Script):
+    def test_the_last_line_counts(self):
+        world = self.world()
+        world.write("testlog.json", '{"result": "OK"}\n{"result": "SKIP"}\n')
+        self.check(world.run("test", "--suite", "x"), 0, "1 passed, 0 failed, 1 skipped\n", "")
+        self.assertRegex(world.calls("meson")[-1], "test -C .* --suite x$")
+        self.assertRegex(world.calls("ninja")[-1], " all meson-test-prereq$")
+        world.write("testlog.json", '{"result": "FAIL"}\n')
+        self.check(world.run("test"), 1, "0 passed, 1 failed, 0 skipped\n")
+
+    def test_a_build_that_fails_is_a_failure(self):
+        world = self.world()
+        world.write("fault")
+        self.check(world.run("test"), 1, "0 passed, 1 failed, 0 skipped\n")
+
+    def test_a_machine_that_lacks_something_is_no_success(self):
+        self.check(self.world(without=["g++"]).run("test"), 3, "0 passed, 1 failed, 0 skipped\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

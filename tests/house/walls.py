@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Finds includes that cross a wall between the folders.
+
+usage: walls.py ROOT
+
+Includes point inward: sim and gpu see src, src sees neither, and sim and gpu never meet.
+Only lessons and tests see everything. Eigen belongs to sim, CUDA and its libraries to gpu;
+a CUDA kernel's file sees neither Eigen nor fmt, which nvcc cannot compile well.
+"""
+
+import os
+import re
+import sys
+
+CUDA = r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cutensor|nccl|nvrtc|nvtx|nvml|thrust/|cub/" \
+       r"|cooperative_groups|device_launch_parameters|vector_types|mma\.h)"
+EIGEN = r"(unsupported/)?Eigen/"
+
+# (files, includes they must not have, the rule)
+WALLS = [
+    (r"src/", r"(sim|gpu|lessons|tests)/", "src sees no other folder"),
+    (r"src/", EIGEN, "src knows nothing of Eigen"),
+    (r"src/", CUDA, "src knows nothing of CUDA"),
+    (r"sim/", r"(gpu|lessons|tests)/", "sim sees only src"),
+    (r"sim/", CUDA, "sim knows nothing of CUDA"),
+    (r"gpu/", r"(sim|lessons|tests)/", "gpu sees only src"),
+    (r"gpu/", EIGEN, "gpu knows nothing of Eigen"),
+    (r".*\.cuh?$", EIGEN, "a kernel's file includes no Eigen"),
+    (r".*\.cuh?$", r"fmt/", "a kernel's file includes no fmt"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
+SOURCES = (".hpp", ".cpp", ".h", ".c", ".cc", ".hh", ".inl", ".ipp", ".cu", ".cuh")
+FOLDERS = ("src", "sim", "gpu", "lessons", "tests")
+
+
+def source_files(root):
+    for folder in FOLDERS:
+        for path, _, names in os.walk(os.path.join(root, folder)):
+            for name in sorted(names):
+                if name.endswith(SOURCES):
+                    yield os.path.relpath(os.path.join(path, name), root)
+
+
+def seen_from_root(root, file, include):
+    """The included path, from the root where it is found beside the including file."""
+    beside = os.path.normpath(os.path.join(os.path.dirname(file), include))
+    if os.path.exists(os.path.join(root, beside)):
+        return beside
+    return os.path.normpath(include)
+
+
+def breaches(root):
+    """Lines "file:line: include: rule", and how many includes were looked at."""
+    found, looked_at = [], 0
+    for file in source_files(root):
+        with open(os.path.join(root, file), encoding="utf-8", errors="replace") as text:
+            for number, line in enumerate(text, 1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                looked_at += 1
+                include = seen_from_root(root, file, match[1][1:-1])
+                found += [f"{file}:{number}: {match[1]}: {rule}" for files, forbidden, rule in WALLS
+                          if re.match(files, file) and re.match(forbidden, include)]
+    return found, looked_at
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: walls.py ROOT")
+    found, looked_at = breaches(sys.argv[1])
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"{looked_at} includes, {len(found)} cross a wall")
+    sys.exit(1 if found or not looked_at else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""walls.py on small trees: what it lets pass, and every wall broken once."""
+
+import os
+import tempfile
+import unittest
+
+import walls
+
+ALLOWED = {
+    "src/core/shape.hpp": '#include <vector>\n#include "src/core/require.hpp"\n// Eigen/Core\n',
+    "src/core/require.hpp": "#include <string>\n",
+    "sim/device.cpp": '#include "src/core/shape.hpp"\n#include <Eigen/Core>\n#include <fmt/core.h>\n',
+    "gpu/device.cpp": '#include "gpu/device.hpp"\n#include <cuda_runtime.h>\n#include <nccl.h>\n'
+                      "#include <fmt/core.h>\n",
+    "gpu/kernels.cu": '#include "src/core/philox.hpp"\n#include <cuda_fp16.h>\n',
+    "lessons/runner/main.cpp": '#include "sim/cluster.hpp"\n#include "gpu/cluster.hpp"\n',
+    "tests/device_contract.hpp": '#include "sim/device.hpp"\n#include <Eigen/Core>\n',
+}
+
+BROKEN = [
+    ("src/a.hpp", '#include "sim/cluster.hpp"', "src sees no other folder"),
+    ("src/nn/a.cpp", '  #  include "gpu/cluster.hpp"', "src sees no other folder"),
+    ("src/a.cpp", '#include "../lessons/runner/main.cpp"', "src sees no other folder"),
+    ("src/a.cpp", '#include "tests/device_contract.hpp"', "src sees no other folder"),
+    ("src/a.cpp", "#include <Eigen/Dense>", "src knows nothing of Eigen"),
+    ("src/a.hpp", "#include <cuda_runtime.h>", "src knows nothing of CUDA"),
+    ("src/a.hpp", "#include<nccl.h>", "src knows nothing of CUDA"),
+    ("sim/a.cpp", '#include "gpu/device.hpp"', "sim sees only src"),
+    ("sim/a.cpp", '#include "lessons/runner/main.cpp"', "sim sees only src"),
+    ("sim/a.cpp", '#include "../tests/device_contract.hpp"', "sim sees only src"),
+    ("sim/a.hpp", "#include <cublas_v2.h>", "sim knows nothing of CUDA"),
+    ("gpu/a.cpp", '#include "sim/device.cpp"', "gpu sees only src"),
+    ("gpu/a.cu", '#include "tests/device_contract.hpp"', "gpu sees only src"),
+    ("gpu/a.cpp", "#include <unsupported/Eigen/CXX11/Tensor>", "gpu knows nothing of Eigen"),
+    ("gpu/a.cu", "#include <fmt/format.h>", "a kernel's file includes no fmt"),
+    ("tests/a.cu", "#include <Eigen/Core>", "a kernel's file includes no Eigen"),
+]
+
+
+def breaches_of(tree):
+    with tempfile.TemporaryDirectory() as root:
+        for file, text in tree.items():
+            path = os.path.join(root, file)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(text)
+        return walls.breaches(root)
+
+
+class Walls(unittest.TestCase):
+    def test_what_is_allowed_passes(self):
+        found, looked_at = breaches_of(ALLOWED)
+        self.assertEqual(found, [])
+        self.assertEqual(looked_at, sum(text.count("#include") for text in ALLOWED.values()))
+
+    def test_every_wall_can_be_seen_broken(self):
+        for file, line, rule in BROKEN:
+            with self.subTest(file=file, line=line):
+                found, _ = breaches_of(ALLOWED | {file: f"#pragma once\n{line}\n"})
+                include = line.split("include", 1)[1].strip()
+                self.assertIn(f"{file}:2: {include}: {rule}", found)
+        self.assertEqual({rule for *_, rule in BROKEN}, {rule for *_, rule in walls.WALLS})
+
+
+if __name__ == "__main__":
+    unittest.main()

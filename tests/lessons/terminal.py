@@ -1,0 +1,110 @@
+"""A pseudo-terminal with a program on it, as a learner sits before it."""
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+import unicodedata
+
+PROMPT = re.compile(r"\[Enter\] (next|end)(  \[b\] back)?  \[q\] quit")
+PREDICTION = re.compile(r"\(Enter passes\): ")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PATIENCE = 120  # seconds; a slow machine under load
+
+
+class Terminal:
+    def __init__(self, command, columns=80, stdin=None, **environment):
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
+        self.raw = ""
+        self.text = ""  # all that was shown
+        self.seen = 0   # up to where expect() has looked
+        base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+        self.process = subprocess.Popen(
+            command, stdin=self.slave if stdin is None else stdin, stdout=self.slave,
+            stderr=self.slave, start_new_session=True, preexec_fn=self.take_terminal,
+            env={**base, "TERM": "xterm-256color", **environment})
+
+    def take_terminal(self):
+        fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for descriptor in (self.master, self.slave):
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+
+    def read(self, seconds):
+        """Whether something came."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        self.raw += self.decoder.decode(os.read(self.master, 65536))
+        self.text = self.raw.replace("\r\n", "\n")
+        return True
+
+    def expect(self, *patterns):
+        """Waits until one of the patterns is shown; its match, and the text before it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            matches = [m for m in (re.compile(p).search(self.text, self.seen) for p in patterns) if m]
+            if matches:
+                match = min(matches, key=lambda m: m.start())
+                before = self.text[self.seen:match.start()]
+                self.seen = match.end()
+                return match, before
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {patterns} in {self.text[self.seen:]!r}")
+            if not self.read(0.05) and self.process.poll() is not None and not self.read(0.2):
+                raise AssertionError(f"ended before {patterns}: {self.text[self.seen:]!r}")
+
+    def send(self, keys):
+        os.write(self.master, keys.encode())
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        """Waits for the program's end; its status as a shell reports it."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None or self.read(0.05):
+            self.read(0.05)
+            if time.monotonic() > deadline:
+                raise AssertionError(f"does not end: {self.text[self.seen:]!r}")
+        code = self.process.returncode
+        return 128 - code if code < 0 else code
+
+    def settings(self):
+        return termios.tcgetattr(self.slave)
+
+    def is_single_key(self):
+        return not self.settings()[3] & termios.ICANON
+
+
+def without_escapes(text):
+    return ESCAPE.sub("", text)
+
+
+def columns(line):
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+               for c in line)
+
+
+def lines(text):
+    """Lines as they stand on the screen: what a carriage return goes back over is apart."""
+    return [part for line in without_escapes(text).split("\n") for part in line.split("\r")]

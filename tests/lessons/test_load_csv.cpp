@@ -1,0 +1,134 @@
+#include <system_error>
+
+#include "lessons/runner/load_csv.hpp"
+#include "lessons/runner/load_file.hpp"
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+#include "tests/lessons/temporary_file.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace lockstep::test;
+
+namespace {
+
+std::vector<double> numbers(const NumberTable& table) {
+    const auto values = table.values.values<double>();
+    return {values.begin(), values.end()};
+}
+
+std::string refusal(std::string_view bytes) {
+    return message_of<UsageError>([&] { read_csv(bytes, "data.csv"); });
+}
+
+using Names = std::vector<std::string>;
+using Numbers = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("numbers are read row by row, with or without a header", "[lessons]") {
+    const NumberTable bare = read_csv("1,2.5\n-3e2,+4\n", "data.csv");
+    CHECK(bare.values.shape() == Shape{2, 2});
+    CHECK(numbers(bare) == Numbers{1, 2.5, -300, 4});
+    CHECK(bare.columns == Names{"column 1", "column 2"});
+
+    const NumberTable headed = read_csv("size,price\n1,2.5\n-3e2,4", "data.csv");
+    CHECK(numbers(headed) == Numbers{1, 2.5, -300, 4});
+    CHECK(headed.columns == Names{"size", "price"});
+}
+
+TEST_CASE("the same table is read whatever wrote it", "[lessons]") {
+    for (const std::string_view bytes :
+         {"a,b\n1,2\n3,4\n", "a;b\n1;2\n3;4\n", "a\tb\n1\t2\n3\t4\n",
+          "a,b\r\n1,2\r\n3,4\r\n",
+          "\xEF\xBB\xBF"
+          "a,b\n1,2\n3,4\n",
+          "\"a\",\"b\"\n\"1\",2\n3,\"4\"\n", "a,b\n1,2\n3,4\n\n \r\n\n", "a,b\n1,2\n3,4",
+          " a , b \n 1 , 2 \n 3 , 4 \n"}) {
+        CAPTURE(bytes);
+        const NumberTable table = read_csv(bytes, "data.csv");
+        CHECK(table.columns == Names{"a", "b"});
+        CHECK(numbers(table) == Numbers{1, 2, 3, 4});
+    }
+}
+
+TEST_CASE("quoted cells may hold separators, quotes and line breaks", "[lessons]") {
+    const NumberTable table = read_csv("\"a, \"\"b\"\";\",\"c\nd\"\n1,2\n", "data.csv");
+    CHECK(table.columns == Names{"a, \"b\";", "c\nd"});
+    CHECK(numbers(table) == Numbers{1, 2});
+}
+
+TEST_CASE("a header needs one cell of text; what has no name is numbered", "[lessons]") {
+    CHECK(read_csv(",2019,price\n1,2,3\n", "data.csv").columns ==
+          Names{"column 1", "2019", "price"});
+    CHECK(read_csv("2019,2020\n1,2\n", "data.csv").values.shape() == Shape{2, 2});
+    CHECK(refusal(",2019\n") == "data.csv, row 1, column 1: the cell is empty");
+}
+
+TEST_CASE("a bad cell is named by row and column", "[lessons][errors]") {
+    CHECK(refusal("id,size,price\n1,2,3\n4,5,abc\n") ==
+          "data.csv, row 3, column 3 (price): 'abc' is not a number");
+    CHECK(refusal("1,2\n3,x\n") == "data.csv, row 2, column 2: 'x' is not a number");
+    CHECK(refusal("a,b\n1,nan\n") ==
+          "data.csv, row 2, column 2 (b): 'nan' is not a finite number");
+    CHECK(refusal("1,NaN\n") ==
+          "data.csv, row 1, column 2: 'NaN' is not a finite number");
+    CHECK(refusal("1\n-inf\n") ==
+          "data.csv, row 2, column 1: '-inf' is not a finite number");
+    CHECK(refusal("1\n1e999\n") ==
+          "data.csv, row 2, column 1: '1e999' is not a finite number");
+    CHECK(refusal("a,b\n1,\n") == "data.csv, row 2, column 2 (b): the cell is empty");
+    CHECK(refusal("a;b\n1;2,5\n") ==
+          "data.csv, row 2, column 2 (b): '2,5' is not a number: a decimal point is "
+          "expected");
+    CHECK(refusal("1\n0x10\n") == "data.csv, row 2, column 1: '0x10' is not a number");
+    CHECK(refusal("1\n2 3\n") == "data.csv, row 2, column 1: '2 3' is not a number");
+}
+
+TEST_CASE("a row's number is that of its line, also behind cells of several lines",
+          "[lessons][errors]") {
+    CHECK(refusal("\"a\nb\",c\n1,2\n3,x\n") ==
+          "data.csv, row 4, column 2 (c): 'x' is not a number");
+}
+
+TEST_CASE("what is shown of a bad cell is short and printable", "[lessons][errors]") {
+    CHECK(refusal("1\n\x1b[31mred\n") ==
+          "data.csv, row 2, column 1: '\\x1b[31mred' is not a number");
+    CHECK(refusal("1\n" + std::string(500, 'x') + "\n").size() < 120);
+}
+
+TEST_CASE("a table that is none is refused", "[lessons][errors]") {
+    CHECK(refusal("") == "data.csv is empty");
+    CHECK(refusal("\n \r\n") == "data.csv is empty");
+    CHECK(refusal("a,b\n") == "data.csv has a header but no numbers");
+    CHECK(refusal("1,2\n3\n") == "data.csv, row 2: 1 cell, but the first row has 2");
+    CHECK(refusal("1,2\n3,4,5\n") == "data.csv, row 2: 3 cells, but the first row has 2");
+    CHECK(refusal("1,2\n\n3,4\n") == "data.csv, row 2: the row is empty");
+    CHECK(refusal("1,\"2\n") == "data.csv, row 1, column 2: the quote is not closed");
+    CHECK(refusal("1,\"2\"3\n") ==
+          "data.csv, row 1, column 2: text follows a closing quote");
+    CHECK(refusal(std::string_view("1,\0", 3)) ==
+          "data.csv is not CSV text: byte 0x00 at offset 2");
+}
+
+TEST_CASE("a file that cannot be read is named with the reason", "[lessons][errors]") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path().string();
+    CHECK(message_of<std::system_error>([&] { load_csv(folder.path() / "none.csv"); }) ==
+          "cannot read " + path + "/none.csv: No such file or directory");
+    CHECK(message_of<std::system_error>([&] { load_csv(folder.path()); }) ==
+          "cannot read " + path + ": Is a directory");
+    CHECK(numbers(load_csv(folder.file("one.csv", "7\n"))) == Numbers{7});
+}
+
+TEST_CASE("a file larger than the limit is refused, a device without end too",
+          "[lessons][errors]") {
+    const std::string sentence = " is larger than the 64 MiB that a lesson reads";
+    CHECK(message_of<UsageError>([] { load_csv("/dev/zero"); }) ==
+          "/dev/zero" + sentence);
+
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder.file("large.csv", "");
+    std::filesystem::resize_file(path, kLargestInputBytes + 1);
+    CHECK(message_of<UsageError>([&] { load_csv(path); }) == path.string() + sentence);
+}

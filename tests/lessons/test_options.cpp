@@ -1,0 +1,224 @@
+#include "lessons/runner/arguments.hpp"
+#include "lessons/runner/backend.hpp"
+#include "lessons/runner/nearest.hpp"
+#include "lessons/runner/request.hpp"
+#include "lessons/runner/settings.hpp"
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+#include "tests/lessons/temporary_file.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace lockstep::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+LessonRequest lesson(Words words) {
+    words.insert(words.begin(), {"lesson", "some-lesson"});
+    return std::get<LessonRequest>(read_request(words));
+}
+
+std::string refusal(const Words& words) {
+    return message_of<UsageError>([&] { read_request(words); });
+}
+
+std::string lesson_refusal(const Words& words) {
+    return message_of<UsageError>([&] { lesson(words); });
+}
+
+LessonOptions with(const std::string& key, const std::string& value) {
+    LessonOptions options;
+    options.settings[key] = value;
+    return options;
+}
+
+LessonEntry entry() {
+    LessonEntry entry;
+    entry.slug = "some-lesson";
+    entry.settings = {{"targets", "columns that are targets"}};
+    return entry;
+}
+
+}  // namespace
+
+TEST_CASE("every option of a lesson is read", "[lessons]") {
+    const LessonRequest request =
+        lesson({"--step",    "3",         "--backend",
+                "gpu",       "--ranks=8", "--dtype",
+                "f64",       "--seed",    "18446744073709551615",
+                "--cluster", "h100",      "--text",
+                "a.txt",     "--data",    "b.csv",
+                "--set",     "targets=2", "--set",
+                "note=a=b",  "--check",   "full",
+                "--out",     "run",       "--json"});
+    const LessonOptions& options = request.options;
+    CHECK(request.slug == "some-lesson");
+    CHECK(options.step == 3);
+    CHECK(options.backend == "gpu");
+    CHECK(options.ranks == 8);
+    CHECK(options.dtype == DType::f64);
+    CHECK(options.seed == 18446744073709551615u);
+    CHECK(options.cluster == "h100");
+    CHECK(options.text == "a.txt");
+    CHECK(options.data == "b.csv");
+    CHECK(options.settings ==
+          std::map<std::string, std::string>{{"targets", "2"}, {"note", "a=b"}});
+    CHECK(options.check_full);
+    CHECK(options.out == "run");
+    CHECK(options.json);
+}
+
+TEST_CASE("options may stand before the lesson, and have defaults", "[lessons]") {
+    const Request request = read_request({"lesson", "--dtype", "f64", "some-lesson"});
+    const LessonOptions& options = std::get<LessonRequest>(request).options;
+    CHECK(std::get<LessonRequest>(request).slug == "some-lesson");
+    CHECK(options.dtype == DType::f64);
+    CHECK(options.backend == "sim");
+    CHECK(options.seed == 1);
+    CHECK_FALSE(options.ranks.has_value());
+}
+
+TEST_CASE("a bad value is named with its option and what was expected",
+          "[lessons][errors]") {
+    const std::string ranks = ": a whole number from 1 to 32768 is expected";
+    for (const char* value :
+         {"0", "100000", "x", "-3", "4.0", "", "99999999999999999999"})
+        CHECK(
+            lesson_refusal({"--ranks=" + std::string(value)}) ==
+            (*value == 0 ? "--ranks: a value is missing" : "--ranks " + (value + ranks)));
+    CHECK(lesson_refusal({"--step", "0"}) ==
+          "--step 0: a whole number from 1 to 2147483647 is expected");
+    CHECK(lesson_refusal({"--seed", "-1"}) ==
+          "--seed -1: a whole number from 0 to 18446744073709551615 is expected");
+    CHECK(lesson_refusal({"--dtype", "f16"}) == "--dtype f16: f32 or f64 is expected");
+    CHECK(lesson_refusal({"--backend", "tpu"}) ==
+          "--backend tpu: sim, cuda, nccl or gpu is expected");
+    CHECK(lesson_refusal({"--check", "some"}) == "--check some: full is expected");
+    CHECK(lesson_refusal({"--set", "nonsense"}) ==
+          "--set nonsense: KEY=VALUE is expected");
+    CHECK(lesson_refusal({"--set", "=1"}) == "--set =1: KEY=VALUE is expected");
+    CHECK(lesson_refusal({"--set", "a=1", "--set", "a=2"}) ==
+          "--set a=2: this setting is given twice");
+    CHECK(lesson_refusal({"--out", ""}) == "--out: a path is expected");
+}
+
+TEST_CASE("a command line that cannot be read is answered in one sentence",
+          "[lessons][errors]") {
+    CHECK(refusal({"lesson"}) ==
+          "SLUG is missing; lockstep lesson --help shows what there is");
+    CHECK(refusal({"compare", "a"}) ==
+          "DIR_B is missing; lockstep compare --help shows what there is");
+    CHECK(refusal({"compare", "a", "b", "c"}) ==
+          "'c' is one argument too many for lockstep compare");
+    CHECK(lesson_refusal({"--rnaks", "4"}) ==
+          "unknown option --rnaks; did you mean --ranks?");
+    CHECK(lesson_refusal({"--frobnicate=4"}) == "unknown option --frobnicate");
+    CHECK(lesson_refusal({"--ranks"}) == "--ranks: a value is missing");
+    CHECK(lesson_refusal({"--step", "1", "--step", "2"}) == "--step is given twice");
+    CHECK(lesson_refusal({"--json=no"}) == "--json: this option takes no value");
+    CHECK(
+        refusal({"lesons"}).starts_with("unknown command 'lesons'; there are lessons,"));
+    CHECK(refusal({"--frob"}).starts_with("unknown option '--frob'; there are lessons,"));
+    CHECK(refusal({"--version", "x"}) == "'x' is one argument too many for --version");
+}
+
+TEST_CASE("compare takes folders whatever their names, and a bound", "[lessons]") {
+    const auto request = std::get<CompareRequest>(
+        read_request({"compare", "lessons", "--bound", "1e-5", "lesson"}));
+    CHECK(request.a == "lessons");
+    CHECK(request.b == "lesson");
+    CHECK(request.bound == 1e-5);
+    for (const char* bound : {"-1", "nan", "x", "inf"})
+        CHECK(refusal({"compare", "a", "b", "--bound", bound}) ==
+              "--bound " + std::string(bound) + ": a number from 0 on is expected");
+}
+
+TEST_CASE("help says what there is, in lines of 80 columns", "[lessons]") {
+    for (const Words& words : {Words{}, Words{"--help"}, Words{"lesson", "--help"},
+                               Words{"lesson", "-h", "--ranks", "4"},
+                               Words{"compare", "--help"}, Words{"lessons", "--help"}}) {
+        const std::string text = std::get<TextRequest>(read_request(words)).text;
+        CHECK(text.find("Usage: lockstep") != std::string::npos);
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = text.find('\n', begin);
+            CHECK(end - begin <= 80);
+            begin = end + 1;
+        }
+    }
+}
+
+TEST_CASE("settings are read with their ranges", "[lessons]") {
+    CHECK(LessonOptions{}.integer("n", 7, 1, 9) == 7);
+    CHECK(with("n", "3").integer("n", 7, 1, 9) == 3);
+    CHECK(with("x", "2.5e-1").number("x", 1, 0, 1) == 0.25);
+    CHECK(with("w", "b").word("w", "a", {"a", "b"}) == "b");
+    CHECK(LessonOptions{}.word("w", "a", {"a", "b"}) == "a");
+
+    for (const char* value : {"0", "10", "x", "", "3.0", "3 "})
+        CHECK(message_of<UsageError>([&] { with("n", value).integer("n", 7, 1, 9); }) ==
+              "--set n=" + std::string(value) +
+                  ": a whole number from 1 to 9 is expected");
+    for (const char* value : {"1.5", "nan", "x", ""})
+        CHECK(message_of<UsageError>([&] { with("x", value).number("x", 1, 0, 1); }) ==
+              "--set x=" + std::string(value) + ": a number from 0 to 1 is expected");
+    CHECK(message_of<UsageError>([&] {
+              with("w", "c").word("w", "a", {"a", "b"});
+          }) == "--set w=c: a or b is expected");
+}
+
+TEST_CASE("a setting that nobody understands is refused", "[lessons][errors]") {
+    CHECK_NOTHROW(require_understood(with("targets", "1"), entry()));
+    CHECK_NOTHROW(require_understood(with("workers", "1"), entry()));
+    CHECK(message_of<UsageError>(
+              [] { require_understood(with("target", "1"), entry()); }) ==
+          "--set target=1: no such setting; there are workers, executor, schedule_seed, "
+          "numerics, "
+          "targets");
+    LessonOptions options;
+    options.text = "a.txt";
+    CHECK(message_of<UsageError>([&] { require_understood(options, entry()); }) ==
+          "--text: the lesson some-lesson takes none");
+}
+
+TEST_CASE("the settings of every lesson reach the simulator", "[lessons]") {
+    LessonOptions options;
+    options.cluster = "unit";
+    options.settings = {{"workers", "3"},
+                        {"executor", "threads"},
+                        {"schedule_seed", "9"},
+                        {"numerics", "off"}};
+    const sim::ClusterOptions cluster = cluster_options(options, 5, true);
+    CHECK(cluster.ranks == 5);
+    CHECK(cluster.trace);
+    CHECK(cluster.spec.name == "unit");
+    CHECK(cluster.workers == 3);
+    CHECK(cluster.executor == sim::ExecutorKind::threads);
+    CHECK(cluster.schedule_seed == 9u);
+    CHECK_FALSE(cluster.numbers);
+}
+
+TEST_CASE("a cluster that cannot be is refused with the option's name",
+          "[lessons][errors]") {
+    LessonOptions options;
+    options.cluster = "no-such-cluster";
+    CHECK(message_of<UsageError>([&] {
+              cluster_options(options, 1, false);
+          }).starts_with("--cluster: "));
+    options.cluster = "unit";
+    options.backend = "nccl";
+    CHECK(message_of<MissingError>([&] { cluster_options(options, 1, false); }) ==
+          "--backend nccl: this build has no GPU support");
+}
+
+TEST_CASE("the nearest name is found for a mistyped one", "[lessons]") {
+    const Words names{"gradient-accumulation", "ring-attention"};
+    CHECK(nearest("gradient-acumulation", names) == "gradient-accumulation");
+    CHECK(nearest("gradient", names) == "gradient-accumulation");
+    CHECK(nearest("ring-atention", names) == "ring-attention");
+    CHECK_FALSE(nearest("pipeline", names).has_value());
+    CHECK_FALSE(nearest("x", names).has_value());
+    CHECK(either({"a"}) == "a");
+    CHECK(either({"a", "b", "c"}) == "a, b or c");
+}

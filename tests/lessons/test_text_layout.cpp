@@ -1,0 +1,104 @@
+#include "lessons/runner/table_text.hpp"
+#include "lessons/runner/text_layout.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep::lessons;
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("width is counted in columns of the terminal", "[lessons]") {
+    CHECK(display_width("abc") == 3);
+    CHECK(display_width("2(n−1)/n → é") == 12);
+    CHECK(display_width("分布") == 4);
+    CHECK(display_width("e\xCC\x81") == 1);
+}
+
+TEST_CASE("a paragraph is broken at white space", "[lessons]") {
+    CHECK(wrap("", 10).empty());
+    CHECK(wrap("  one\n two  ", 10) == Lines{"one two"});
+    CHECK(wrap("one two three", 7) == Lines{"one two", "three"});
+    CHECK(wrap("→ → → →", 3) == Lines{"→ →", "→ →"});
+}
+
+TEST_CASE("a word longer than the line is broken, an ideograph is a place to break",
+          "[lessons]") {
+    CHECK(wrap("ab abcdefgh cd", 3) == Lines{"ab", "abc", "def", "gh", "cd"});
+    CHECK(wrap("分布式 训练", 5) == Lines{"分布", "式 训", "练"});
+    CHECK(wrap("as 分布式", 5) == Lines{"as 分", "布式"});
+}
+
+TEST_CASE("a fixed line that is too long goes on below, indented", "[lessons]") {
+    CHECK(fold("  short", 10) == Lines{"  short"});
+    CHECK(fold("  x = alpha + beta", 12) == Lines{"  x = alpha", "      + beta"});
+    CHECK(fold("abcdefghijklmnop", 8) == Lines{"abcdefgh", "    ijkl", "    mnop"});
+}
+
+TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
+          "[lessons]") {
+    const std::string text =
+        "    Réduire, 分布式训练 and averylongwordwithoutanyspaceinside  — 2(n−1)/n of "
+        "it.";
+    for (int width = 4; width < 100; ++width) {
+        for (const auto& lines : {wrap(text, width), fold(text, width)})
+            for (const std::string& line : lines) {
+                CAPTURE(width, line);
+                CHECK(display_width(line) <= width);
+            }
+    }
+}
+
+TEST_CASE("numbers are recognised with signs, exponents and units", "[lessons]") {
+    for (const char* cell :
+         {"1,024", "-3.5e-7", "12.5 us", "75 %", "–", "", "4×", "0.01"})
+        CHECK(is_number_cell(cell));
+    for (const char* cell :
+         {"data_parallel", "n", "2(n-1)/n of the buffer", "4 devices at once"})
+        CHECK_FALSE(is_number_cell(cell));
+}
+
+TEST_CASE("columns of numbers are aligned right, of words left", "[lessons]") {
+    const TableText text =
+        table_text({{"what", "bytes"}, {{"one", "5"}, {"three", "1,024"}}}, 40);
+    CHECK(text.head == Lines{"what   bytes", "─────  ─────"});
+    CHECK(text.body == Lines{"one        5", "three  1,024"});
+}
+
+TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay whole",
+          "[lessons]") {
+    const lockstep::lessons::Table table{
+        {"variant", "bytes sent", "what happens"},
+        {{"accumulation", "1,000,000", "one device, one batch behind another"}}};
+    const TableText text = table_text(table, 44);
+    CHECK(text.head == Lines{"variant       bytes sent  what happens",
+                             "────────────  ──────────  ──────────────────"});
+    CHECK(text.body == Lines{"accumulation   1,000,000  one device, one",
+                             "                          batch behind",
+                             "                          another"});
+}
+
+TEST_CASE("where not even words fit, rows become blocks", "[lessons]") {
+    const TableText text = table_text(
+        {{"variant", "bytes"}, {{"accumulation", "0"}, {"parallel", "400"}}}, 16);
+    CHECK(text.head.empty());
+    CHECK(text.body == Lines{"varian  accumula", "t       tion", "bytes   0", "",
+                             "varian  parallel", "t", "bytes   400"});
+}
+
+TEST_CASE("no line of a table is too long, whatever the width", "[lessons]") {
+    const lockstep::lessons::Table table{
+        {"variant", "time", "memory at the peak", "what happens there"},
+        {{"reference", "12.5 us", "1.5 MiB", "one device does everything"},
+         {"分布式训练", "3 us", "400 B", "averylongwordwithoutanyspaceinside"}}};
+    for (int width = 10; width < 110; ++width) {
+        const TableText text = table_text(table, width);
+        for (const auto& lines : {text.head, text.body})
+            for (const std::string& line : lines) {
+                CAPTURE(width, line);
+                CHECK(display_width(line) <= width);
+            }
+    }
+}
+
+TEST_CASE("a row with a cell too few is our mistake", "[lessons][errors]") {
+    CHECK_THROWS_AS(table_text({{"a", "b"}, {{"1"}}}, 40), std::logic_error);
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""What cannot be done is refused in one sentence, and nothing is touched.
+
+Arguments: the program.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+LESSON = ("lesson", "gradient-accumulation")
+
+# Files in the folder where each case runs.
+FILES = {
+    "empty.csv": b"",
+    "header.csv": b"a,b\n",
+    "nan.csv": b"a,b\n1,2\n3,nan\n",
+    "word.csv": b"size,price\n1,2\n3,cheap\n",
+    "ragged.csv": b"1,2\n3\n",
+    "binary.txt": b"\x7fELF\x02\x01\x01\x00",
+    "latin.txt": "Noël".encode("latin-1"),
+    "empty.txt": b"",
+    "short.txt": b"ab",
+    "bad.json": b"{",
+    "taken/thesis.tex": b"years of work",
+    "file": b"no folder",
+}
+
+# (arguments, exit status, what the sentence holds)
+CASES = [
+    (["frobnicate"], 2, ["frobnicate", "lessons"]),
+    (["--frob"], 2, ["--frob"]),
+    (["lessons", "extra"], 2, ["extra"]),
+    (["lesson"], 2, ["SLUG"]),
+    (["lesson", "no-such-lesson"], 2, ["no-such-lesson", "gradient-accumulation"]),
+    (["lesson", "gradient-acumulation"], 2, ["did you mean gradient-accumulation?"]),
+    (["lesson", "\x1b[2J\nx"], 2, ["\\x1b[2J"]),
+    ([*LESSON, "extra"], 2, ["extra"]),
+    ([*LESSON, "--rank", "4"], 2, ["--rank", "did you mean --ranks?"]),
+    ([*LESSON, "--ranks"], 2, ["--ranks"]),
+    ([*LESSON, "--ranks", "0"], 2, ["--ranks 0", "1 to 32768"]),
+    ([*LESSON, "--ranks", "100000"], 2, ["--ranks 100000", "1 to 32768"]),
+    ([*LESSON, "--ranks", "x"], 2, ["--ranks x"]),
+    ([*LESSON, "--ranks", "-1"], 2, ["--ranks -1"]),
+    ([*LESSON, "--step", "99"], 2, ["--step 99", "steps"]),
+    ([*LESSON, "--step", "0"], 2, ["--step 0"]),
+    ([*LESSON, "--dtype", "f8"], 2, ["--dtype f8", "f32 or f64"]),
+    ([*LESSON, "--seed", "lucky"], 2, ["--seed lucky"]),
+    ([*LESSON, "--cluster", "cray"], 2, ["--cluster", "cray", "classroom"]),
+    ([*LESSON, "--cluster", "bad.json"], 2, ["--cluster", "bad.json"]),
+    ([*LESSON, "--check", "most"], 2, ["--check most"]),
+    ([*LESSON, "--set", "nonsense"], 2, ["--set nonsense", "KEY=VALUE"]),
+    ([*LESSON, "--set", "nonsense=1"], 2, ["--set nonsense=1", "workers"]),
+    ([*LESSON, "--set", "workers=1000"], 2, ["--set workers=1000", "0 to 256"]),
+    ([*LESSON, "--set", "executor=hopes"], 2, ["--set executor=hopes", "fibers or threads"]),
+    ([*LESSON, "--backend", "tpu"], 2, ["--backend tpu"]),
+    ([*LESSON, "--backend", "cuda"], 3, ["--backend cuda", "no GPU"]),
+    ([*LESSON, "--backend", "nccl"], 3, ["--backend nccl", "no GPU"]),
+    ([*LESSON, "--backend", "gpu"], 3, ["--backend gpu", "no GPU"]),
+    ([*LESSON, "--data", "none.csv"], 2, ["none.csv", "No such file"]),
+    ([*LESSON, "--data", "taken"], 2, ["taken", "Is a directory"]),
+    ([*LESSON, "--data", "/dev/zero"], 2, ["/dev/zero", "64 MiB"]),
+    ([*LESSON, "--data", "empty.csv"], 2, ["empty.csv is empty"]),
+    ([*LESSON, "--data", "header.csv"], 2, ["header.csv", "no numbers"]),
+    ([*LESSON, "--data", "nan.csv"], 2, ["nan.csv, row 3, column 2 (b)", "'nan'"]),
+    ([*LESSON, "--data", "word.csv"], 2, ["row 3, column 2 (price)", "'cheap' is not a number"]),
+    ([*LESSON, "--data", "ragged.csv"], 2, ["ragged.csv, row 2", "1 cell"]),
+    ([*LESSON, "--text", "none.txt"], 2, ["none.txt", "No such file"]),
+    ([*LESSON, "--text", "binary.txt"], 2, ["binary.txt", "not UTF-8", "0x00 at offset 7"]),
+    ([*LESSON, "--text", "latin.txt"], 2, ["latin.txt", "0xeb at offset 2"]),
+    ([*LESSON, "--text", "empty.txt"], 2, ["empty.txt is empty"]),
+    ([*LESSON, "--text", "short.txt"], 2, ["short.txt", "2 characters"]),
+    ([*LESSON, "--text", "/dev/zero"], 2, ["/dev/zero", "64 MiB"]),
+    ([*LESSON, "--out", "taken"], 2, ["--out taken", "thesis.tex"]),
+    ([*LESSON, "--out", "file"], 2, ["--out file"]),
+    ([*LESSON, "--out", "file/run"], 2, ["--out file/run", "Not a directory"]),
+    ([*LESSON, "--out", ""], 2, ["--out"]),
+    (["compare", "taken"], 2, ["DIR_B"]),
+    (["compare", "taken", "nowhere"], 2, ["taken"]),
+    (["compare", "nowhere", "taken"], 2, ["nowhere"]),
+    (["compare", "a", "b", "--bound", "-1"], 2, ["--bound -1"]),
+]
+
+
+def limited():
+    """No file may grow beyond 100 bytes, as on a disk that is almost full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+def contents(folder):
+    found = {}
+    for path, _, names in os.walk(folder):
+        found[os.path.relpath(path, folder)] = None
+        for name in names:
+            with open(os.path.join(path, name), "rb") as file:
+                found[os.path.relpath(os.path.join(path, name), folder)] = file.read()
+    return found
+
+
+class Usage(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        for name, content in FILES.items():
+            path = os.path.join(self.folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content)
+
+    def run_program(self, *arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.run([PROGRAM, *arguments], cwd=self.folder, timeout=120,
+                              stdin=subprocess.DEVNULL, **options)
+
+    def assert_refused(self, done, status, words):
+        sentence = done.stderr.decode()
+        self.assertEqual(done.returncode, status, sentence)
+        self.assertEqual(done.stdout or b"", b"")
+        self.assertRegex(sentence, r"\Alockstep: [^\n]+\n\Z")
+        for word in words:
+            self.assertIn(word, sentence)
+
+    def test_wrong_command_lines(self):
+        before = contents(self.folder)
+        for arguments, status, words in CASES:
+            with self.subTest(arguments=arguments):
+                self.assert_refused(self.run_program(*arguments), status, words)
+                self.assertEqual(contents(self.folder), before)
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read and write everything")
+    def test_what_must_not_be_read_or_written(self):
+        os.chmod(os.path.join(self.folder, "nan.csv"), 0)
+        self.assert_refused(self.run_program(*LESSON, "--data", "nan.csv"), 2,
+                            ["nan.csv", "Permission denied"])
+        os.chmod(os.path.join(self.folder, "taken"), 0o500)
+        self.assert_refused(self.run_program(*LESSON, "--out", "taken/run"), 2,
+                            ["--out taken/run", "Permission denied"])
+
+    def test_a_full_disk_leaves_the_earlier_record_whole(self):
+        arguments = [*LESSON, "--step", "1", "--json", "--out", "run"]
+        refused = self.run_program(*arguments, preexec_fn=limited)
+        self.assert_refused(refused, 3, ["--out run", "File too large"])
+        left = [name for name in contents(self.folder) if name.startswith("run/")]
+        self.assertEqual(left, [])
+
+        self.assertEqual(self.run_program(*arguments).returncode, 0)
+        before = contents(self.folder)
+        refused = self.run_program(*arguments, "--seed", "2", preexec_fn=limited)
+        self.assert_refused(refused, 3, ["--out run", "File too large"])
+        self.assertEqual(contents(self.folder), before)
+
+    def test_a_full_standard_output(self):
+        with open("/dev/full", "wb") as full:
+            self.assert_refused(self.run_program("lessons", stdout=full), 3,
+                                ["standard output", "No space left"])
+
+    def test_a_closed_standard_output_never_becomes_a_file_of_the_record(self):
+        done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", PROGRAM, *LESSON, "--step", "1",
+                               "--json", "--out", "run"], cwd=self.folder, capture_output=True)
+        self.assert_refused(done, 3, ["standard output"])
+        for name in ("run.json", "metrics.json"):
+            with open(os.path.join(self.folder, "run", name), encoding="utf-8") as file:
+                json.load(file)
+
+    def test_everything_closed_still_ends(self):
+        done = subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", PROGRAM, "lessons"],
+                              timeout=60)
+        self.assertEqual(done.returncode, 3)
+
+    def test_a_reader_who_has_had_enough_is_no_error(self):
+        for command in ("lessons", "lesson gradient-accumulation --step 1"):
+            script = f"set -o pipefail; '{PROGRAM}' {command} | head -n 1; exit ${{PIPESTATUS[1]}}"
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+            self.assertEqual((done.stderr, len(done.stdout.splitlines())), ("", 1))
+
+    def test_a_reader_who_is_gone_is_no_error_where_the_signal_is_ignored(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = self.run_program(
+            "lessons", stdout=writing, restore_signals=False,
+            preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
+        os.close(writing)
+        self.assertEqual((done.returncode, done.stderr), (141, b""))
+
+
+class Json(unittest.TestCase):
+    def test_it_is_one_document_and_nothing_else(self):
+        done = subprocess.run([PROGRAM, *LESSON, "--step", "2", "--json"], capture_output=True)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        document = json.loads(done.stdout)
+        self.assertEqual(document["lesson"], "gradient-accumulation")
+        self.assertEqual(document["options"]["step"], 2)
+        self.assertEqual([step["number"] for step in document["steps"]], [1, 2])
+        self.assertTrue(all(step["title"] for step in document["steps"]))
+        checks = [check for step in document["steps"] for check in step["checks"]]
+        self.assertEqual(checks, document["metrics"]["checks"])
+        self.assertEqual(document["passed"], all(check["passed"] for check in checks))
+
+    def test_the_version_and_help_go_to_standard_output(self):
+        for argument in ("--version", "--help"):
+            done = subprocess.run([PROGRAM, argument], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("ockstep", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

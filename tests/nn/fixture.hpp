@@ -1,0 +1,106 @@
+// What the tests of layers share: a device by itself, and host tensors to feed it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/device.hpp"
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/module.hpp"
+#include "tests/catch.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace lockstep::nn_test {
+
+/// One device that computes, without a cluster around it.
+struct OneDevice {
+    explicit OneDevice(bool numbers = true) : monitor(numbers) {}
+
+    test::PlainMonitor monitor;
+    sim::Device device{0, monitor};
+
+    /// How the tests make a module: in f64, from seed 7.
+    ParameterInit init(const std::string& name = "", DType dtype = DType::f64) {
+        return {device, dtype, 7, name};
+    }
+
+    /// Operations of this name that the monitor has seen.
+    std::int64_t count(const std::string& operation) const {
+        return std::count_if(monitor.operations.begin(), monitor.operations.end(),
+                             [&](const auto& seen) { return seen.name == operation; });
+    }
+};
+
+/// Normal values, the same for the same name.
+inline HostTensor random_values(Shape shape, const std::string& name,
+                                DType dtype = DType::f64) {
+    HostTensor tensor(shape, dtype);
+    const RandomStream stream(1234, name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, stream.normal(static_cast<std::uint64_t>(i)));
+    return tensor;
+}
+
+/// Indices below `limit`; some of them more than once.
+inline HostTensor random_ids(Shape shape, std::int64_t limit, const std::string& name) {
+    HostTensor tensor(shape, DType::i32);
+    const RandomStream stream(1234, name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, std::floor(stream.uniform(static_cast<std::uint64_t>(i)) *
+                                 static_cast<double>(limit)));
+    return tensor;
+}
+
+inline HostTensor f64(Shape shape, const std::vector<double>& values) {
+    return HostTensor::of(shape, values);
+}
+
+inline HostTensor i32(Shape shape, const std::vector<std::int32_t>& values) {
+    return HostTensor::of(shape, values);
+}
+
+inline double largest(const HostTensor& tensor) {
+    double result = 0;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        result = std::fmax(result, std::fabs(tensor.at(i)));
+    return result;
+}
+
+/// The largest |a - b| over the largest |b|; NaN where there is one. Both of one shape.
+inline double relative_difference(const HostTensor& a, const HostTensor& b) {
+    REQUIRE(a.shape() == b.shape());
+    double difference = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        const double here = std::fabs(a.at(i) - b.at(i));
+        if (std::isnan(here)) return here;
+        difference = std::max(difference, here);
+    }
+    const double scale = largest(b);
+    return scale > 0 ? difference / scale : difference;
+}
+
+/// Matches a sentence that contains `part`; a matcher that Catch2 v2 and v3 both have.
+inline auto says(const std::string& part) {
+    return Catch::Matchers::Predicate<std::string>(
+        [part](const std::string& sentence) {
+            return sentence.find(part) != std::string::npos;
+        },
+        "contains \"" + part + "\"");
+}
+
+/// What `call` throws, which is a UsageError; its sentence.
+template <typename Call>
+std::string refusal(Call&& call) {
+    try {
+        call();
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "nothing was refused";
+}
+
+}  // namespace lockstep::nn_test

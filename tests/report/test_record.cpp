@@ -1,0 +1,250 @@
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "src/report/json_text.hpp"
+#include "src/report/record.hpp"
+#include "src/report/version.hpp"
+#include "tests/catch.hpp"
+#include "tests/report/support.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using Json = nlohmann::json;
+
+namespace {
+
+Record some_record() {
+    Record record;
+    record.options = {
+        "gradient-accumulation", "sim", 2, DType::f64, 18446744073709551615u, "classroom",
+        {{"targets", "3"}},      25};
+    record.inputs["x"] = HostTensor::of<double>({2}, {1, 2});
+    record.outputs["reference/weight"] = HostTensor::of<double>({2}, {3, 4});
+    record.checks = {Check::at_most("difference", 1e-14, 1e-13),
+                     Check::equal("bytes", 1000, 1001)};
+    record.runs.emplace_back("data_parallel", small_run());
+    return record;
+}
+
+/// While it lives, no file grows beyond so many bytes: as on a full disk, writing fails.
+class FullDisk {
+  public:
+    explicit FullDisk(rlim_t bytes) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        rlimit limit = before_;
+        limit.rlim_cur = bytes;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        handler_ = signal(SIGXFSZ, SIG_IGN);
+    }
+    ~FullDisk() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        signal(SIGXFSZ, handler_);
+    }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+  private:
+    rlimit before_{};
+    void (*handler_)(int) = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a check passes at its bound and never with a NaN", "[report]") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    REQUIRE(Check::at_most("", 1, 1).passed);
+    REQUIRE_FALSE(Check::at_most("", 1.5, 1).passed);
+    REQUIRE_FALSE(Check::at_most("", nan, 1).passed);
+    REQUIRE_FALSE(Check::at_most("", 1, nan).passed);
+    REQUIRE(Check::equal("", 2, 2).passed);
+    REQUIRE_FALSE(Check::equal("", 2, 3).passed);
+    REQUIRE_FALSE(Check::equal("", nan, nan).passed);
+}
+
+TEST_CASE("run.json says what was run, where, and by which version", "[report]") {
+    const Json json = Json::parse(run_json(some_record()));
+    REQUIRE(json["lockstep"] == kVersion);
+    REQUIRE(json["lesson"] == "gradient-accumulation");
+    REQUIRE(json["backend"] == "sim");
+    REQUIRE(json["ranks"] == 2);
+    REQUIRE(json["dtype"] == "f64");
+    REQUIRE(json["seed"] == 18446744073709551615u);
+    REQUIRE(json["cluster"] == "classroom");
+    REQUIRE(json["sum_length"] == 25);
+    REQUIRE(json["settings"] == Json{{"targets", "3"}});
+    REQUIRE(json["runs"] == Json{"data_parallel"});
+    REQUIRE(json["machine"]["cores"] > 0);
+    REQUIRE(json["machine"]["cpu"] != "");
+    REQUIRE(json["machine"]["compiler"] != "");
+}
+
+TEST_CASE("metrics.json has every rank's time, traffic, memory and series", "[report]") {
+    const Json json = Json::parse(metrics_json(some_record()));
+    REQUIRE(json["checks"][0] == Json{{"name", "difference"},
+                                      {"figure", 1e-14},
+                                      {"relation", "at most"},
+                                      {"bound", 1e-13},
+                                      {"passed", true}});
+    REQUIRE(json["checks"][1]["relation"] == "equal");
+    REQUIRE(json["checks"][1]["passed"] == false);
+    const Json& run = json["runs"][0];
+    REQUIRE(run["name"] == "data_parallel");
+    REQUIRE(run["makespan_picoseconds"] == 20'000'000);
+    REQUIRE(run["bytes_sent"] == 256);
+    REQUIRE(run["messages_sent"] == 8);
+    const Json& rank = run["ranks"][1];
+    REQUIRE(rank["rank"] == 1);
+    REQUIRE(rank["time_picoseconds"]["communication"] == 6'000'000);
+    REQUIRE(rank["flops"] == 12345);
+    REQUIRE(rank["memory_bytes"]["peak"] == 210);
+    REQUIRE(rank["memory_bytes"]["at_peak"]["parameters"] == 0);
+    REQUIRE(rank["traffic"][0]["verb"] == "all_reduce");
+    REQUIRE(rank["traffic"][0]["link"] == "inside node");
+    REQUIRE(rank["series"]["loss"] == Json{0.5, 0.25});
+}
+
+TEST_CASE("metrics.json does not depend on the order of traffic or on the trace",
+          "[report]") {
+    Record record = some_record();
+    auto& traffic = record.runs[0].second.ranks[0].traffic;
+    traffic.push_back({"dp", "send", true, 1, 1, 8, 0, 0});
+    const std::string before = metrics_json(record);
+    std::swap(traffic.front(), traffic.back());
+    record.runs[0].second.trace.clear();
+    record.runs[0].second.flows.clear();
+    REQUIRE(metrics_json(record) == before);
+}
+
+TEST_CASE("numbers that are not finite are strings in JSON", "[report]") {
+    const double infinity = std::numeric_limits<double>::infinity();
+    Record record = some_record();
+    record.checks = {
+        Check::at_most("loss", std::numeric_limits<double>::quiet_NaN(), infinity)};
+    record.runs[0].second.ranks[0].series["loss"] = {-infinity, 0.1};
+    const Json json = Json::parse(metrics_json(record));
+    REQUIRE(json["checks"][0]["figure"] == "NaN");
+    REQUIRE(json["checks"][0]["bound"] == "Infinity");
+    REQUIRE(json["runs"][0]["ranks"][0]["series"]["loss"] == Json{"-Infinity", 0.1});
+    REQUIRE(json_number(0.1) == "0.1");
+    REQUIRE(json_quoted("a\"\n\xff") == "\"a\\\"\\n\xef\xbf\xbd\"");
+}
+
+TEST_CASE("a record is a folder of six files, or four where nothing was traced",
+          "[report]") {
+    const TemporaryFolder folder;
+    Record record = some_record();
+    write_record(folder / "a/b", record);
+    REQUIRE(entries_in(folder / "a/b") == 6);
+    REQUIRE(read_safetensors(folder / "a/b/inputs.safetensors") == record.inputs);
+    REQUIRE(read_safetensors(folder / "a/b/outputs.safetensors") == record.outputs);
+    REQUIRE(read_file(folder / "a/b/metrics.json") == metrics_json(record));
+    REQUIRE(contains(read_file(folder / "a/b/trace.json"), "traceEvents"));
+    REQUIRE(contains(read_file(folder / "a/b/timeline.svg"), "<svg"));
+    const RunOptions options = read_run_options(folder / "a/b");
+    REQUIRE(options.lesson == record.options.lesson);
+    REQUIRE(options.seed == record.options.seed);
+    REQUIRE(options.dtype == DType::f64);
+    REQUIRE(options.sum_length == 25);
+    REQUIRE(options.settings == record.options.settings);
+
+    record.runs[0].second.trace.clear();
+    write_record(folder / "a/b", record);
+    REQUIRE(entries_in(folder / "a/b") == 4);
+    REQUIRE(entries_in(folder / "a") == 1);
+}
+
+TEST_CASE("a record takes an earlier one's place, an empty folder and a slash at its end",
+          "[report]") {
+    const TemporaryFolder folder;
+    Record record = some_record();
+    write_record(folder.path(), record);
+    record.outputs["reference/weight"].set(0, 5);
+    write_record(folder.path() / "", record);
+    REQUIRE(read_safetensors(folder / "outputs.safetensors") == record.outputs);
+    REQUIRE(entries_in(folder.path()) == 6);
+}
+
+TEST_CASE("what a killed process left is no obstacle and is removed", "[report]") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / ".lockstep-999999999");
+    write_file(folder / ".lockstep-999999999/metrics.json", "half");
+    write_record(folder.path(), some_record());
+    REQUIRE(entries_in(folder.path()) == 6);
+}
+
+TEST_CASE("a folder that holds something else is refused and left alone",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    write_file(folder / "thesis.tex", "years");
+    REQUIRE(contains(refusal([&] { write_record(folder.path(), some_record()); }),
+                     "this folder holds thesis.tex, which is no part of a record"));
+    REQUIRE(refusal([&] { require_record_folder(folder.path()); }) != "");
+    REQUIRE(entries_in(folder.path()) == 1);
+    REQUIRE(read_file(folder / "thesis.tex") == "years");
+
+    std::filesystem::create_directory(folder / "earlier");
+    write_record(folder / "earlier", some_record());
+    write_file(folder / "earlier/notes.txt", "mine");
+    REQUIRE(contains(refusal([&] { write_record(folder / "earlier", some_record()); }),
+                     "notes.txt"));
+    REQUIRE(refusal([&] { write_record(folder / "thesis.tex", some_record()); }) != "");
+    REQUIRE(refusal([&] { write_record("", some_record()); }) != "");
+    REQUIRE(refusal([&] { require_record_folder(folder / "new"); }) == "");
+}
+
+TEST_CASE("files that only have a record's names are refused and left alone",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    write_file(folder / "trace.json", "someone's");
+    REQUIRE(contains(refusal([&] { write_record(folder.path(), some_record()); }),
+                     "run.json is missing"));
+    for (const char* other :
+         {"{}", "", "[1]", R"({"lockstep":"0.1.0"})", "{\"lesson\":1}"}) {
+        write_file(folder / "run.json", other);
+        REQUIRE(contains(refusal([&] { write_record(folder.path(), some_record()); }),
+                         "this is not the run.json of a record"));
+        REQUIRE(read_file(folder / "run.json") == other);
+    }
+    REQUIRE(entries_in(folder.path()) == 2);
+}
+
+TEST_CASE("a full disk leaves the earlier record whole and nothing else",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    Record record = some_record();
+    write_record(folder.path(), record);
+    const std::string metrics = read_file(folder / "metrics.json");
+    Record larger = record;
+    larger.outputs["large"] = HostTensor(Shape{1 << 16}, DType::f64);
+    larger.checks.clear();
+    std::string message;
+    try {
+        const FullDisk full(1 << 14);
+        write_record(folder.path(), larger);
+    } catch (const std::system_error& error) {
+        message = error.what();
+    }
+    REQUIRE(message == folder.path().string() + ": File too large");
+    REQUIRE(entries_in(folder.path()) == 6);
+    REQUIRE(read_file(folder / "metrics.json") == metrics);
+    REQUIRE(read_safetensors(folder / "outputs.safetensors") == record.outputs);
+
+    try {
+        const FullDisk full(1 << 14);
+        write_record(folder / "new", larger);
+        FAIL("a record was written on a full disk");
+    } catch (const std::system_error&) {
+    }
+    REQUIRE_FALSE(std::filesystem::exists(folder / "new"));
+}
+
+TEST_CASE("a place that cannot be written is named", "[report][errors]") {
+    try {
+        write_record("/proc/lockstep-record", some_record());
+        FAIL("a record was written to /proc");
+    } catch (const std::system_error& error) {
+        REQUIRE(contains(error.what(), "/proc/lockstep-record: "));
+    }
+}

@@ -1,0 +1,131 @@
+#include <sstream>
+
+#include "src/parallel/ring_collectives.hpp"
+#include "src/report/chrome_trace.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// Everything that a report holds, as text.
+std::string text_of(const RunReport& report) {
+    std::ostringstream text;
+    text.precision(17);
+    for (const RankReport& rank : report.ranks) {
+        text << rank.time.end << ' ' << rank.time.compute << ' ' << rank.time.communication << ' '
+             << rank.time.waiting << ' ' << rank.memory.peak << ' ' << rank.flops << '\n';
+        for (const Traffic& traffic : rank.traffic)
+            text << traffic.group << traffic.verb << traffic.between_nodes << traffic.bytes_sent
+                 << ' ' << traffic.messages_received << '\n';
+        for (const auto& [name, tensor] : rank.kept) {
+            text << name;
+            for (std::int64_t i = 0; i < tensor.elements(); ++i) text << ' ' << tensor.at(i);
+            text << '\n';
+        }
+    }
+    return text.str() + chrome_trace({{"run", report}});
+}
+
+/// The same program in every world: one report.
+void check_same(int ranks, const Program& program, const std::string& spec = "classroom") {
+    std::string first;
+    for (const World& world : all_worlds()) {
+        const std::string text = text_of(make_cluster_in(world, ranks, spec, true)->run(program));
+        if (first.empty()) first = text;
+        REQUIRE(text == first);
+    }
+}
+
+/// Every rank exchanges with random others and computes for random times, on two communicators,
+/// without order between them: contention for ports at unequal times.
+void random_exchange(Rank& rank, std::uint64_t seed) {
+    Device& device = rank.device();
+    const int n = rank.size();
+    const RandomStream stream(seed, "exchange");
+    const auto other = rank.world().split(0, -rank.index(), "other");
+    const Tensor sum = device.zeros({64}, DType::f64);
+    device.fill(sum, rank.index());
+    for (std::uint64_t round = 0; round < 6; ++round) {
+        const auto shift = static_cast<int>(1 + stream.bits(round) % static_cast<unsigned>(n - 1));
+        const auto work = static_cast<std::int64_t>(
+            stream.bits(1000 + round * 100 + static_cast<unsigned>(rank.index())) % 50);
+        for (std::int64_t i = 0; i < work; ++i) device.scale(sum.slice(0, 1), 1);
+        const Tensor in = device.zeros({64}, DType::f64);
+        const Tensor third = device.zeros({64}, DType::f64);
+        Work first = rank.world()
+                         .group()
+                         .send(sum, (rank.index() + shift) % n)
+                         .recv(in, (rank.index() + n - shift) % n)
+                         .start();
+        const Tensor copy = device.zeros({64}, DType::f64);
+        device.copy(copy, sum);
+        Group group = other->group();
+        group.send(copy, (other->rank() + shift) % n).recv(third, (other->rank() + n - shift) % n);
+        Work second = group.start();
+        second.wait();
+        device.scale(third, 0.5);
+        first.wait();
+        device.add(sum, in, 0.25);
+        device.add(sum, third, 0.25);
+    }
+    rank.world().all_reduce(sum, Reduction::mean).wait();
+    rank.keep("sum", sum);
+}
+
+}  // namespace
+
+TEST_CASE("random exchanges end the same in every world", "[sim][determinism]") {
+    for (std::uint64_t seed = 0; seed < 5; ++seed)
+        check_same(9, [seed](Rank& rank) { random_exchange(rank, seed); });
+}
+
+TEST_CASE("shared network ports serve the same in every world", "[sim][determinism]") {
+    for (std::uint64_t seed = 0; seed < 3; ++seed)
+        check_same(
+            20, [seed](Rank& rank) { random_exchange(rank, seed); }, "v100");
+}
+
+TEST_CASE("long products on workers end the same in every world", "[sim][determinism]") {
+    check_same(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor a = device.empty({150, 150}, DType::f32);
+        device.random_normal(a, {3, "a"}, 0, 0.1, rank.index());
+        for (int i = 0; i < 3; ++i) {
+            const Tensor b = device.matmul(a, a);
+            device.add(a, b);
+            ring_all_reduce(device, rank.world(), a);
+            device.scale(a, 0.25);
+        }
+        rank.keep("a", a);
+    });
+}
+
+TEST_CASE("a race has one outcome: data moves when no rank runs", "[sim][determinism]") {
+    check_same(4, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({16}, DType::f32);
+        rank.device().fill(x, rank.index());
+        Work work = rank.world().all_reduce(x);
+        rank.device().fill(x, 10 + rank.index());  // before the wait: a mistake
+        work.wait();
+        rank.keep("x", x);
+    });
+}
+
+TEST_CASE("shapes only: the same time, bytes and memory as with numbers", "[sim][determinism]") {
+    const auto run = [](bool numbers) {
+        sim::ClusterOptions options;
+        options.ranks = 5;
+        options.spec = load_cluster("h100");
+        options.numbers = numbers;
+        return sim::make_cluster(options)->run([](Rank& rank) { random_exchange(rank, 1); });
+    };
+    RunReport with = run(true);
+    RunReport without = run(false);
+    for (RunReport* report : {&with, &without})
+        for (RankReport& rank : report->ranks) rank.kept.clear();
+    CHECK(text_of(with) == text_of(without));
+}
+
+}  // namespace lockstep::test

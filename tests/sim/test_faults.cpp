@@ -1,0 +1,326 @@
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+// Each mistake is made on purpose; its sentence must name the class, the ranks and both lines.
+
+namespace lockstep::test {
+
+namespace {
+
+/// Lines of calls, each noted on the line before the call.
+int here = 0;
+int there = 0;
+
+std::string line(int number) { return "tests/sim/test_faults.cpp:" + std::to_string(number); }
+
+bool says(const Diagnosis& diagnosis, const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+        INFO("'" << word << "' in: " << diagnosis.sentence);
+        CHECK(diagnosis.sentence.find(word) != std::string::npos);
+    }
+    return true;
+}
+
+Tensor floats(Rank& rank, std::int64_t count) { return rank.device().zeros({count}, DType::f32); }
+
+}  // namespace
+
+TEST_CASE("F01: two collectives in another order on one rank", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 8);
+            if (rank.index() == 2) {
+                there = __LINE__ + 1;
+                rank.world().broadcast(x, 0).wait();
+                rank.world().all_reduce(x).wait();
+            } else {
+                here = __LINE__ + 1;
+                rank.world().all_reduce(x).wait();
+                rank.world().broadcast(x, 0).wait();
+            }
+        });
+        CHECK(found.fault == "F01");
+        CHECK(found.parties.size() == 2);
+        CHECK(found.parties[1].ranks == std::vector<int>{2});
+        CHECK(found.parties[0].ranks.size() == static_cast<std::size_t>(ranks - 1));
+        says(found, {"rank 2", "broadcast", line(there), "all_reduce", line(here), "world"});
+    }
+}
+
+TEST_CASE("F02: one rank passes half as many elements", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, rank.index() == 1 ? 4 : 8);
+            here = __LINE__ + 1;
+            rank.world().all_reduce(x).wait();
+        });
+        CHECK(found.fault == "F02");
+        CHECK(found.parties[1].ranks == std::vector<int>{1});
+        says(found, {"rank 1", "count 4 against 8", line(here)});
+    }
+}
+
+TEST_CASE("F03: one rank passes another type", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        const Tensor x =
+            rank.device().zeros({8}, rank.index() == 3 ? DType::i32 : DType::f32);
+        here = __LINE__ + 1;
+        rank.world().all_reduce(x).wait();
+    });
+    CHECK(found.fault == "F03");
+    CHECK(found.parties[1].ranks == std::vector<int>{3});
+    says(found, {"rank 3", "type i32 against f32", line(here)});
+}
+
+TEST_CASE("F03: a send and its recv differ in type", "[sim][errors]") {
+    const Diagnosis found = fault_of(2, [](Rank& rank) {
+        if (rank.index() == 0) {
+            here = __LINE__ + 1;
+            rank.world().send(floats(rank, 8), 1).wait();
+        } else {
+            const Tensor x = rank.device().zeros({8}, DType::i32);
+            there = __LINE__ + 1;
+            rank.world().recv(x, 0).wait();
+        }
+    });
+    CHECK(found.fault == "F03");
+    says(found, {"rank 0 sends", "rank 1 receives", line(here), line(there)});
+}
+
+TEST_CASE("F04: one rank asks for another reduction", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 8);
+            if (rank.index() == 0) {
+                there = __LINE__ + 1;
+                rank.world().all_reduce(x, Reduction::mean).wait();
+            } else {
+                here = __LINE__ + 1;
+                rank.world().all_reduce(x, Reduction::sum).wait();
+            }
+        });
+        CHECK(found.fault == "F04");
+        CHECK(found.parties[1].ranks == std::vector<int>{0});
+        says(found, {"rank 0", "reduction mean against sum", line(here), line(there)});
+    }
+}
+
+TEST_CASE("F05: ranks name different roots", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 8);
+            const int root = rank.index() == 3 ? 1 : 0;
+            here = __LINE__ + 1;
+            rank.world().broadcast(x, root).wait();
+        });
+        CHECK(found.fault == "F05");
+        CHECK(found.parties[1].ranks == std::vector<int>{3});
+        says(found, {"rank 3", "root 1 against 0", line(here)});
+    }
+}
+
+TEST_CASE("F07: a rank returns early", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 8);
+            there = __LINE__ + 1;
+            rank.world().all_reduce(x).wait();
+            if (rank.index() == 1) return;
+            here = __LINE__ + 1;
+            rank.world().all_reduce(x).wait();
+        });
+        CHECK(found.fault == "F07");
+        CHECK(found.sequence == 1);
+        says(found, {"rank 1, which has ended", line(here), line(there)});
+    }
+}
+
+TEST_CASE("F09: a send and its recv differ in size", "[sim][errors]") {
+    for (const int ranks : {2, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            if (rank.index() == 0) {
+                here = __LINE__ + 1;
+                rank.world().send(floats(rank, 8), 1).wait();
+            }
+            if (rank.index() == 1) {
+                there = __LINE__ + 1;
+                rank.world().recv(floats(rank, 4), 0).wait();
+            }
+            rank.world().barrier().wait();
+        });
+        CHECK(found.fault == "F09");
+        says(found, {"rank 0 sends 8", "rank 1 receives 4", line(here), line(there)});
+    }
+}
+
+TEST_CASE("F10: a recv whose send never comes", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        if (rank.index() == 1) {
+            here = __LINE__ + 1;
+            rank.world().recv(floats(rank, 4), 2).wait();
+        }
+    });
+    CHECK(found.fault == "F10");
+    says(found, {"rank 1", "from rank 2", line(here), "has ended"});
+}
+
+TEST_CASE("F10: a send that nobody waited for is left at the end", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        if (rank.index() != 3) return;
+        here = __LINE__ + 1;
+        (void)rank.world().send(floats(rank, 4), 0);
+    });
+    CHECK(found.fault == "F10");
+    says(found, {"rank 3", "never met its recv on rank 0", line(here)});
+}
+
+TEST_CASE("F07: a collective that not all launched is left at the end", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        if (rank.index() == 3) return;
+        here = __LINE__ + 1;
+        (void)rank.world().all_reduce(floats(rank, 4));
+    });
+    CHECK(found.fault == "F07");
+    says(found, {"rank 0", "was not called by every rank of world", line(here)});
+}
+
+TEST_CASE("F11: all ranks receive first", "[sim][errors]") {
+    for (const int ranks : {2, 4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const int n = rank.size();
+            const Tensor x = floats(rank, 4);
+            here = __LINE__ + 1;
+            rank.world().recv(x, (rank.index() + n - 1) % n).wait();
+            rank.world().send(x, (rank.index() + 1) % n).wait();
+        });
+        CHECK(found.fault == "F11");
+        std::size_t told = 0;
+        for (const auto& party : found.parties) told += party.ranks.size();
+        CHECK(told == static_cast<std::size_t>(ranks));
+        says(found, {"rank 0", "recv", line(here)});
+    }
+}
+
+TEST_CASE("F11: all ranks send first, which only a buffer would let pass", "[sim][errors]") {
+    const Diagnosis found = fault_of(2, [](Rank& rank) {
+        const Tensor x = floats(rank, 4);
+        if (rank.index() == 0) {
+            here = __LINE__ + 1;
+            rank.world().send(x, 1).wait();
+            rank.world().recv(x, 1).wait();
+        } else {
+            there = __LINE__ + 1;
+            rank.world().send(x, 0).wait();
+            rank.world().recv(x, 0).wait();
+        }
+    });
+    CHECK(found.fault == "F11");
+    says(found, {line(here), line(there), "to rank 1", "to rank 0"});
+}
+
+TEST_CASE("F13: one rank goes through a loop once more", "[sim][errors]") {
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 4);
+            const int rounds = rank.index() == 2 ? 4 : 3;
+            for (int i = 0; i < rounds; ++i) {
+                there = __LINE__ + 1;
+                rank.world().all_reduce(x).wait();
+            }
+            here = __LINE__ + 1;
+            rank.world().barrier().wait();
+        });
+        CHECK(found.fault == "F13");
+        CHECK(found.parties[1].ranks == std::vector<int>{2});
+        says(found, {"rank 2", "all_reduce", line(there), "barrier", line(here)});
+    }
+}
+
+TEST_CASE("F13: a rank waits for a message while the rest are in a collective", "[sim][errors]") {
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        const Tensor x = floats(rank, 4);
+        if (rank.index() == 1) {
+            there = __LINE__ + 1;
+            rank.world().recv(x, 0).wait();
+        }
+        here = __LINE__ + 1;
+        rank.world().all_reduce(x).wait();
+    });
+    CHECK(found.fault == "F13");
+    says(found, {"rank 1 in recv", line(there), "all_reduce", line(here)});
+}
+
+TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][errors]") {
+    const Diagnosis found = fault_of(2, [](Rank& rank) {
+        const auto pipe = rank.world().split(0, rank.index(), "pp");
+        const Tensor x = floats(rank, 4);
+        const auto forward = [&](int batch) {
+            const PhaseScope phase(rank.device(), Phase::forward, batch);
+            if (rank.index() == 0) {
+                pipe->send(x, 1).wait();
+            } else {
+                there = __LINE__ + 1;
+                pipe->recv(x, 0).wait();
+            }
+        };
+        const auto backward = [&](int batch) {
+            const PhaseScope phase(rank.device(), Phase::backward, batch);
+            if (rank.index() == 0) {
+                here = __LINE__ + 1;
+                pipe->recv(x, 1).wait();
+            } else {
+                pipe->send(x, 0).wait();
+            }
+        };
+        // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its first backward.
+        forward(0);
+        if (rank.index() == 1) forward(1);
+        backward(0);
+        if (rank.index() == 0) forward(1);
+        backward(1);
+    });
+    CHECK(found.fault == "F14");
+    says(found, {"recv", line(here), line(there), "of pp"});
+    CHECK(found.text().find("micro-batch") != std::string::npos);
+}
+
+TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
+    for (const World& world : all_worlds()) {
+        const auto run = [&] {
+            make_cluster_in(world, 4)->run([](Rank& rank) {
+                const Tensor x = floats(rank, 4);
+                if (rank.index() == 2) throw std::runtime_error("disk on fire");
+                if (rank.index() == 3) (void)x.rows(0, 9);
+                rank.world().all_reduce(x).wait();
+            });
+        };
+        CHECK_THROWS_WITH(run(), "disk on fire");
+    }
+}
+
+TEST_CASE("a device that is full says what fills it", "[sim][errors]") {
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.spec = load_cluster("classroom");
+    options.spec.memory_bytes = 1000;
+    const auto run = [&] {
+        sim::make_cluster(options)->run([](Rank& rank) {
+            const MemoryScope scope(rank.device(), MemoryCategory::optimizer);
+            const Tensor state = rank.device().zeros({200}, DType::f32);
+            if (rank.index() == 1) (void)rank.device().zeros({100}, DType::f32);
+            rank.world().barrier().wait();
+        });
+    };
+    try {
+        run();
+        FAIL("it fitted");
+    } catch (const std::exception& error) {
+        const std::string text = error.what();
+        for (const char* word : {"rank 1 is out of memory", "400 B", "optimizer", "1 tensor"}) {
+            INFO(text);
+            CHECK(text.find(word) != std::string::npos);
+        }
+    }
+}
+
+}  // namespace lockstep::test

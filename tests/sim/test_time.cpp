@@ -1,0 +1,167 @@
+#include "src/parallel/ring_collectives.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+// Virtual time against arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100 GB/s memory,
+// messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s) between nodes.
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr Picoseconds kMicrosecond = 1'000'000;
+
+Tensor floats(Rank& rank, std::int64_t count) { return rank.device().empty({count}, DType::f32); }
+
+RunReport run(int ranks, const Program& program, const std::string& spec = "classroom") {
+    return sim::make_cluster(ranks, spec)->run(program);
+}
+
+}  // namespace
+
+TEST_CASE("a product takes its launch and the longer of arithmetic and memory", "[sim][time]") {
+    const RunReport report = run(1, [](Rank& rank) {
+        const Tensor a = rank.device().empty({1000, 1000}, DType::f32);
+        const Tensor b = rank.device().empty({1000, 1000}, DType::f32);
+        rank.device().fill(a, 0);
+        rank.device().fill(b, 0);
+        (void)rank.device().matmul(a, b);
+    });
+    // Fills: 1 us + 4 MB / (100 GB/s). Product: 1 us + 2e9 flop / (1e12 flop/s).
+    CHECK(report.makespan() == 2 * 41 * kMicrosecond + 2001 * kMicrosecond);
+    CHECK(report.ranks[0].time.compute == report.makespan());
+}
+
+TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][time]") {
+    for (const int n : {2, 4, 8}) {
+        const std::int64_t count = 10'000 * n;
+        const RunReport built_in =
+            run(n, [&](Rank& rank) { rank.world().all_reduce(floats(rank, count)).wait(); });
+        const Picoseconds step = kMicrosecond + 4 * kMicrosecond;
+        CHECK(built_in.makespan() == 2 * (n - 1) * step);
+        const RunReport by_hand =
+            run(n, [&](Rank& rank) { ring_all_gather(rank.world(), floats(rank, count)); });
+        CHECK(by_hand.makespan() == (n - 1) * step);
+    }
+}
+
+TEST_CASE("a collective starts when its last member is ready", "[sim][time]") {
+    const RunReport report = run(4, [](Rank& rank) {
+        const Tensor x = floats(rank, 1);
+        for (int i = 0; i < rank.index(); ++i) rank.device().fill(x.slice(0, 0), 0);
+        rank.world().barrier().wait();
+    });
+    // Rank 3 comes after three launches; a barrier of four is two messages.
+    for (const RankReport& rank : report.ranks) CHECK(rank.time.end == 5 * kMicrosecond);
+    CHECK(report.ranks[0].time.waiting == 5 * kMicrosecond);
+    CHECK(report.ranks[3].time.waiting == 2 * kMicrosecond);
+}
+
+TEST_CASE("communication runs beside compute until it is waited for", "[sim][time]") {
+    const auto program = [](bool overlap) {
+        return [overlap](Rank& rank) {
+            const Tensor x = floats(rank, 20'000);
+            const Tensor y = floats(rank, 1);
+            Work work = rank.world().all_reduce(x);  // 2 (1 us + 4 us)
+            if (!overlap) work.wait();
+            for (int i = 0; i < 6; ++i) rank.device().fill(y.slice(0, 0), 0);
+            if (overlap) work.wait();
+        };
+    };
+    CHECK(run(2, program(false)).makespan() == 16 * kMicrosecond);
+    CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
+}
+
+TEST_CASE("operations of a communicator queue; those of two run side by side", "[sim][time]") {
+    const auto program = [](bool two) {
+        return [two](Rank& rank) {
+            const auto other = rank.world().split(0, rank.index(), "other");
+            const Tensor x = floats(rank, 20'000);
+            const Tensor y = floats(rank, 20'000);
+            Work first = rank.world().all_reduce(x);
+            Work second = (two ? *other : rank.world()).all_reduce(y);
+            first.wait();
+            second.wait();
+        };
+    };
+    CHECK(run(2, program(false)).makespan() == 20 * kMicrosecond);
+    CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
+}
+
+TEST_CASE("a port carries one message at a time, both directions at once", "[sim][time]") {
+    const std::int64_t count = 10'000;  // 1 us + 4 us a message
+    const RunReport fan_in = run(4, [&](Rank& rank) {
+        if (rank.index() > 0) {
+            rank.world().send(floats(rank, count), 0).wait();
+            return;
+        }
+        Group group = rank.world().group();
+        for (int from = 1; from < 4; ++from) group.recv(floats(rank, count), from);
+        group.start().wait();
+    });
+    CHECK(fan_in.makespan() == 15 * kMicrosecond);
+    const RunReport exchange = run(2, [&](Rank& rank) {
+        const int other = 1 - rank.index();
+        rank.world().group().send(floats(rank, count), other).recv(floats(rank, count), other)
+            .start().wait();
+    });
+    CHECK(exchange.makespan() == 5 * kMicrosecond);
+}
+
+TEST_CASE("an all-to-all by hand takes n-1 messages' time", "[sim][time]") {
+    for (const int n : {2, 3, 5, 8}) {
+        const RunReport report = run(n, [](Rank& rank) {
+            Group group = rank.world().group();
+            for (int step = 1; step < rank.size(); ++step) {
+                group.send(floats(rank, 10'000), (rank.index() + step) % rank.size());
+                group.recv(floats(rank, 10'000),
+                           (rank.index() + rank.size() - step) % rank.size());
+            }
+            group.start().wait();
+        });
+        CHECK(report.makespan() == (n - 1) * 5 * kMicrosecond);
+    }
+}
+
+TEST_CASE("devices of a node share its network ports", "[sim][time]") {
+    ClusterSpec spec = load_cluster("classroom");
+    const auto four_pairs = [&](int ports) {
+        spec.network_ports = ports;
+        sim::ClusterOptions options;
+        options.ranks = 16;
+        options.spec = spec;
+        return sim::make_cluster(options)
+            ->run([](Rank& rank) {
+                const Tensor x = floats(rank, 1000);  // 10 us + 4 us
+                if (rank.index() < 4) rank.world().send(x, rank.index() + 8).wait();
+                if (rank.index() >= 8 && rank.index() < 12)
+                    rank.world().recv(x, rank.index() - 8).wait();
+            })
+            .makespan();
+    };
+    CHECK(four_pairs(0) == 14 * kMicrosecond);
+    CHECK(four_pairs(4) == 14 * kMicrosecond);
+    CHECK(four_pairs(2) == 28 * kMicrosecond);
+    CHECK(four_pairs(1) == 56 * kMicrosecond);
+}
+
+TEST_CASE("in the unit cluster phases cost their units and all else is free", "[sim][time]") {
+    const RunReport report = run(
+        2,
+        [](Rank& rank) {
+            Device& device = rank.device();
+            const Tensor x = rank.device().zeros({1000}, DType::f32);
+            if (rank.index() == 1) rank.world().recv(x, 0).wait();
+            {
+                const PhaseScope phase(device, Phase::forward, 0);
+                device.scale(x, 2);
+            }
+            if (rank.index() == 0) rank.world().send(x, 1).wait();
+            const PhaseScope phase(device, Phase::backward, 0);
+        },
+        "unit");
+    CHECK(report.ranks[0].time.end == 3 * kSecond);
+    CHECK(report.ranks[1].time.end == 4 * kSecond);
+}
+
+}  // namespace lockstep::test
