@@ -181,8 +181,16 @@ void Engine::arrive(Posted& posted) {
         meeting.differs = true;
         mistakes_.push_back({posted.batch->opened, posted.batch->rank, &posted});
     }
-    if (meeting.present == team.size() && place == 0 && !meeting.differs)
-        complete_.push_back(&team);
+    list_if_complete(team);
+}
+
+/// A team's collectives end in their order: the first one is listed when all are there.
+void Engine::list_if_complete(Team& team) {
+    if (team.meetings.empty()) return;
+    Meeting& meeting = team.meetings.front();
+    if (meeting.present < team.size() || meeting.differs || meeting.listed) return;
+    meeting.listed = true;
+    complete_.push_back(&team);
 }
 
 void Engine::pair(Posted& posted) {
@@ -204,7 +212,9 @@ void Engine::pair(Posted& posted) {
     Posted& recv = *send.partner;
     paired_.push_back({&send, &recv, send.batch->rank, recv.batch->rank,
                        mine.count * bytes_of(mine.dtype),
-                       std::max(posted.batch->opened, other->opened), send.sequence});
+                       std::max(posted.batch->opened, other->opened),
+                       static_cast<std::uint64_t>(&send - send.batch->posted.data()),
+                       send.sequence});
 }
 
 RunReport Engine::report() {

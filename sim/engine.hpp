@@ -100,6 +100,7 @@ class Engine {
     void post(Batch& batch, std::span<const CommOperation> operations);
     void open(Batch& batch);
     void arrive(Posted& posted);
+    void list_if_complete(Team& team);
     void pair(Posted& posted);
     void note_past(const Posted& posted);
 

@@ -106,9 +106,7 @@ void Engine::end_meeting(Team& team) {
     for (int member = 0; member < team.size(); ++member)
         count_collective(team, member, call, options_.spec);
     for (Posted* posted : meeting.arrived) finish(*posted, span);
-    if (!team.meetings.empty() && team.meetings.front().present == team.size() &&
-        !team.meetings.front().differs)
-        complete_.push_back(&team);
+    list_if_complete(team);
 }
 
 void Engine::split_team(const Team& team, const Meeting& meeting) {

@@ -7,9 +7,12 @@ namespace lockstep::sim {
 
 namespace {
 
+/// Place (23 bits), rank (16) and sequence (24) of a message, after all releases of ports.
 std::uint64_t order_of(const Message& message) {
-    return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(message.source) << 40 |
-           (message.sequence & ((std::uint64_t{1} << 40) - 1));
+    const std::uint64_t place = std::min<std::uint64_t>(message.place, (1U << 23) - 1);
+    return std::uint64_t{1} << 63 | place << 40 |
+           static_cast<std::uint64_t>(message.source) << 24 |
+           (message.sequence & ((1U << 24) - 1));
 }
 
 /// Heaps keep their largest element on top, so that "comes later" is the comparison.

@@ -19,6 +19,7 @@ struct Message {
     int destination = 0;
     std::int64_t bytes = 0;
     Picoseconds ready = 0;      ///< both sides were there
+    std::uint64_t place = 0;     ///< in the group that the source launched it with
     std::uint64_t sequence = 0;  ///< among the source's messages
 };
 
@@ -26,8 +27,10 @@ struct Message {
 /// network ports than devices, devices share those. A message holds all of its ports for
 /// alpha + bytes / beta.
 ///
-/// A port serves what is ready and whose other ports are free, in order of (ready time, rank,
-/// sequence): of virtual things alone, so that nothing depends on the host's order.
+/// A port serves what is ready and whose other ports are free, in order of (ready time, place in
+/// the group, rank, sequence): of virtual things alone, so that nothing depends on the host's
+/// order. The place comes first so that groups whose ranks name their peers in rotation pass
+/// without standing in each other's way.
 class Network {
  public:
     Network(const ClusterSpec& spec, int ranks);
@@ -56,7 +59,7 @@ class Network {
 
     struct Event {
         Picoseconds time;
-        std::uint64_t order;  ///< releases of ports first, by port; then messages by rank, sequence
+        std::uint64_t order;  ///< releases of ports first, by port; then messages
         Slot slot;            ///< the message that becomes ready
         std::int32_t port;    ///< or the port that is released; else -1
     };

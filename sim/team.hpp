@@ -113,6 +113,7 @@ struct Meeting {
     Posted* first = nullptr;       ///< the one that came first, on the host's clock
     int present = 0;
     bool differs = false;  ///< the operations do not match: it never ends
+    bool listed = false;   ///< the engine knows that it can end
 };
 
 /// What the ranks of a communicator share.

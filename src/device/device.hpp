@@ -21,8 +21,18 @@ namespace lockstep {
 /// for all backends.
 ///
 /// Shapes: a tensor of more than two dimensions is taken as the matrix (rows, columns) of
-/// Shape::rows() and columns(). Destinations come first. f32 and f64 everywhere; i32 for
-/// indices. Tensors of another device are refused: ranks share nothing but messages.
+/// Shape::rows() and columns(); two that must be alike have the same rows, columns and
+/// dtype. Results have the shape of the first operand, unless it says otherwise.
+/// Destinations come first. Tensors may be empty: then an operation is charged, and does
+/// what sums of nothing do.
+///
+/// Types: f32 and f64 everywhere; i32 for indices, and to move, add, multiply and
+/// combine; bf16 where a run computes shapes only.
+///
+/// Tensors of another device are refused: ranks share nothing but messages. So is memory
+/// shared by a destination and a source, except that of element-by-element operations the
+/// two may be the same. Costs: each operand's bytes once for reading and once for
+/// writing; flops by src/device/flops.hpp.
 class Device {
   public:
     virtual ~Device();
@@ -76,7 +86,8 @@ class Device {
 
     // Linear algebra.
 
-    /// op(a) (m, k) times op(b) (k, n). 2mkn flops.
+    /// op(a) (m, k) times op(b) (k, n): (m, n), or a's shape with n columns where a is
+    /// not transposed. 2mkn flops.
     Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
                   SourceLine at = SourceLine::here());
     void matmul_into(const Tensor& destination, const Tensor& a, const Tensor& b,
@@ -124,8 +135,8 @@ class Device {
     Tensor softmax(const Tensor& x, SourceLine at = SourceLine::here());
     Tensor softmax_backward(const Tensor& y, const Tensor& dy,
                             SourceLine at = SourceLine::here());
-    /// Row losses -log softmax(logits)[target]: (rows). Targets (rows), i32; a target
-    /// outside [0, columns) throws UsageError where there are numbers.
+    /// Row losses -log softmax(logits)[target]: (rows). Targets, rows of them, i32; a
+    /// target outside [0, columns) throws UsageError where there are numbers.
     Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                          SourceLine at = SourceLine::here());
     /// factor * (softmax(logits) - one_hot(targets)).
@@ -171,9 +182,9 @@ class Device {
     MemoryCategory category() const { return category_; }
     void set_category(MemoryCategory category) { category_ = category; }
 
-    /// For a communicator, which charges its own cost: memory that the ledger leaves out, and
-    /// unchecked, uncharged moves. Nothing happens for empty tensors. The source may be
-    /// another device's.
+    /// For a communicator, which charges its own cost: memory that the ledger leaves out,
+    /// and unchecked, uncharged moves. Nothing happens for empty tensors. The source may
+    /// be another device's.
     Tensor scratch(Shape shape, DType dtype);
     void transfer(const Tensor& destination, const Tensor& source) {
         if (destination.elements() > 0) do_copy(destination, source);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What part of a training step a device is in; see Device::begin.
+/// What part of a training step a device is in; see PhaseScope.
 enum class Phase : std::uint8_t {
     none,
     forward,
@@ -55,7 +55,8 @@ class DeviceMonitor {
     /// A copy between host and device, which waits for everything issued before it.
     virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) = 0;
 
-    /// Storage was made, or is about to go. `allocated` may refuse by throwing.
+    /// Storage was made, and is first in Device::live(), or is about to go. `allocated`
+    /// may refuse by throwing; then the storage goes without freed().
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
 

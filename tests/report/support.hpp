@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <signal.h>
 #include <stdexcept>
 #include <stdlib.h>
 #include <string>
+#include <sys/resource.h>
 #include <system_error>
 
 #include "src/core/require.hpp"
@@ -60,6 +62,28 @@ inline std::size_t entries_in(const std::filesystem::path& folder) {
 inline bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
+
+/// While it lives, no file grows beyond so many bytes: as on a full disk, writing fails.
+class FullDisk {
+  public:
+    explicit FullDisk(rlim_t bytes) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        rlimit limit = before_;
+        limit.rlim_cur = bytes;
+        setrlimit(RLIMIT_FSIZE, &limit);
+        handler_ = signal(SIGXFSZ, SIG_IGN);
+    }
+    ~FullDisk() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        signal(SIGXFSZ, handler_);
+    }
+    FullDisk(const FullDisk&) = delete;
+    FullDisk& operator=(const FullDisk&) = delete;
+
+  private:
+    rlimit before_{};
+    void (*handler_)(int) = nullptr;
+};
 
 /// The sentence with which the action was refused; empty where it was not.
 template <typename Action>

@@ -111,5 +111,6 @@ TEST_CASE("text is wrapped at spaces, and long words stay whole", "[report]") {
     REQUIRE(wrapped("a –––– b", 6, "> ", "  ") == "> a\n  ––––\n  b\n");
     REQUIRE(wrapped("extraordinarily long", 5) == "extraordinarily\nlong\n");
     REQUIRE(wrapped("two  spaces", 20) == "two  spaces\n");
+    REQUIRE(wrapped("–– ––", 5) == "–– ––\n");
     REQUIRE(columns_of("1–3") == 3);
 }

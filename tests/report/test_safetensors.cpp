@@ -282,3 +282,14 @@ TEST_CASE("what cannot be opened is named", "[report][errors]") {
                      "__metadata__"));
     REQUIRE(entries_in(folder.path()) == 0);
 }
+
+TEST_CASE("on a full disk the earlier file stays and nothing is left beside it",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    write_safetensors(folder / "t", some_tensors());
+    const FullDisk full(1 << 10);
+    const NamedTensors large{{"large", HostTensor(Shape{1000}, DType::f64)}};
+    REQUIRE_THROWS_AS(write_safetensors(folder / "t", large), std::system_error);
+    REQUIRE(entries_in(folder.path()) == 1);
+    REQUIRE(read_safetensors(folder / "t") == some_tensors());
+}

@@ -162,6 +162,15 @@ TEST_CASE("a short span is seen where nothing else is", "[report]") {
     REQUIRE(contains(text_of(report, 80), "...b..."));
 }
 
+TEST_CASE("a column shows what fills most of it, or idle", "[report]") {
+    RunReport report;
+    report.ranks.resize(1);
+    report.ranks[0].time.end = 6399;  // 64 columns of almost 100
+    add(report, 0, "compute", "forward", "phase", 0, 331);
+    add(report, 0, "compute", "backward", "phase", 391, 829);
+    REQUIRE(contains(text_of(report, 80), "|F--.B===...."));
+}
+
 TEST_CASE("devices beyond the sixteenth are counted", "[report]") {
     const std::string text = text_of(many_spans(20, 3), 80);
     REQUIRE(contains(text, "device 15 |"));
