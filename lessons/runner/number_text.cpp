@@ -74,7 +74,13 @@ std::string number_text(double value) {
     constexpr double kLargestExact = 1e15;
     if (value == std::floor(value) && std::abs(value) < kLargestExact)
         return count_text(static_cast<std::int64_t>(value));
-    return fmt::format("{:.4g}", value);
+    std::string text = fmt::format("{:.4g}", value);
+    // "1e-05" is written 1e-5, "1e+20" 1e20.
+    const std::size_t exponent = text.find('e');
+    if (exponent == std::string::npos) return text;
+    const std::size_t digits = text.find_first_not_of("e+-0", exponent);
+    const std::string sign = text[exponent + 1] == '-' ? "-" : "";
+    return text.substr(0, exponent + 1) + sign + text.substr(digits);
 }
 
 }  // namespace lockstep::lessons

@@ -14,7 +14,7 @@ std::optional<double> parse_number(std::string_view text);
 /// "1,000,000". Never NaN or infinite.
 std::optional<double> parse_typed_number(std::string_view text);
 
-/// "1,234,567"; four significant digits if it is no whole number.
+/// "1,234,567"; "0.0123" or "1.5e-7", four significant digits, if it is no whole number.
 std::string number_text(double value);
 
 std::string_view trimmed(std::string_view text);

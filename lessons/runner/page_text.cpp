@@ -68,14 +68,14 @@ void TextPage::table(const Table& table) {
 }
 
 void TextPage::quote(const std::string& anchor) {
+    constexpr int kIndent = 2;
     const Quote& quote = find_quote(anchor);
-    const std::string place = fmt::format("{}:{}", quote.file, quote.line);
-    constexpr int kIndent = 4;
     std::string lines;
-    for (const std::string& line : fold(place, style_.width))
+    for (const std::string& line :
+         fold(fmt::format("{}:{}", quote.file, quote.line), style_.width))
         lines += dressed(line, Look::faint) + "\n";
     for (const std::string& line : folded(quote.code, style_.width - kIndent))
-        lines += pad_right("", kIndent) + line + "\n";
+        lines += (line.empty() ? line : pad_right("", kIndent) + line) + "\n";
     show(lines + "\n");
 }
 

@@ -108,6 +108,31 @@ std::string rule(const std::vector<Column>& columns) {
     return line;
 }
 
+TableText as_columns(const Table& table, const std::vector<Column>& columns) {
+    TableText text;
+    text.head = row_lines(table.head, columns);
+    text.head.push_back(rule(columns));
+    for (const auto& row : table.rows)
+        for (std::string& line : row_lines(row, columns))
+            text.body.push_back(std::move(line));
+    return text;
+}
+
+/// Rows and columns exchanged: a table of few rows and many columns fits better so.
+Table transposed(const Table& table) {
+    Table turned;
+    for (std::size_t c = 0; c < table.head.size(); ++c) {
+        std::vector<std::string> row{table.head[c]};
+        for (const auto& cells : table.rows)
+            row.push_back(cells[c]);
+        if (c == 0)
+            turned.head = std::move(row);
+        else
+            turned.rows.push_back(std::move(row));
+    }
+    return turned;
+}
+
 /// A row under a row: "name  value" lines, a blank line between rows.
 TableText as_blocks(const Table& table, int width) {
     int names = 0;
@@ -141,14 +166,11 @@ bool is_number_cell(const std::string& cell) {
 
 TableText table_text(const Table& table, int width) {
     std::vector<Column> columns = measure(table);
-    if (!shrink_to(columns, width)) return as_blocks(table, width);
-    TableText text;
-    text.head = row_lines(table.head, columns);
-    text.head.push_back(rule(columns));
-    for (const auto& row : table.rows)
-        for (std::string& line : row_lines(row, columns))
-            text.body.push_back(std::move(line));
-    return text;
+    if (shrink_to(columns, width)) return as_columns(table, columns);
+    const Table turned = transposed(table);
+    columns = measure(turned);
+    if (shrink_to(columns, width)) return as_columns(turned, columns);
+    return as_blocks(table, width);
 }
 
 }  // namespace lockstep::lessons

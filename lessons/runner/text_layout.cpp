@@ -73,6 +73,16 @@ Piece next_piece(std::string_view paragraph, std::size_t& at) {
     return {paragraph.substr(begin, at - begin), begin > before};
 }
 
+/// Where to break a line of which `fits` bytes fit: behind a comma in the second half,
+/// else at a space there, else in a word; never within the first `indent` bytes.
+std::size_t place_to_cut(std::string_view line, std::size_t fits, std::size_t indent) {
+    const std::size_t half = std::max(fits / 2, indent);
+    const std::size_t comma = line.rfind(", ", fits - 1);
+    if (comma != line.npos && comma > half) return comma + 1;
+    const std::size_t space = line.rfind(' ', fits);
+    return space != line.npos && space > half ? space : fits;
+}
+
 }  // namespace
 
 int display_width(std::string_view text) {
@@ -130,9 +140,8 @@ std::vector<std::string> fold(std::string_view line, int width) {
     const std::size_t indent = std::min(rest.find_first_not_of(' '), rest.size()) + 4;
     const auto hanging = std::min(indent, static_cast<std::size_t>(width / 2));
     while (display_width(rest) > width) {
-        std::size_t cut = bytes_in_columns(rest, width);
-        const std::size_t space = rest.rfind(' ', cut);
-        if (space != std::string::npos && space > cut / 2 && space > hanging) cut = space;
+        const std::size_t cut =
+            place_to_cut(rest, bytes_in_columns(rest, width), hanging);
         lines.push_back(rest.substr(0, cut));
         const std::size_t next = rest.find_first_not_of(' ', cut);
         if (next == std::string::npos) return lines;

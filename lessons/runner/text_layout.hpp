@@ -18,8 +18,8 @@ std::size_t bytes_in_columns(std::string_view text, int width);
 /// and so are the two sides of an ideograph; a longer word is broken where it must be.
 std::vector<std::string> wrap(std::string_view paragraph, int width);
 
-/// A line that stays as it is if it fits; else broken, at a space where there is one near
-/// the end, with what follows indented by four more columns.
+/// A line that stays as it is if it fits; else broken in its second half, behind a comma
+/// or at a space where there is one, with what follows indented by four more columns.
 std::vector<std::string> fold(std::string_view line, int width);
 
 /// With spaces up to `width` columns, behind the text or before it.

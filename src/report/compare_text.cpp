@@ -19,7 +19,7 @@ namespace {
 std::string place_text(const Shape& shape, std::int64_t index) {
     std::string text;
     for (int d = shape.dimensions() - 1; d >= 0; --d) {
-        text = std::to_string(index % shape[d]) + (text.empty() ? "" : ", " + text);
+        text.insert(0, std::to_string(index % shape[d]) + (text.empty() ? "" : ", "));
         index /= shape[d];
     }
     return text.empty() ? "" : "[" + text + "]";
@@ -61,7 +61,7 @@ std::vector<std::string> table(const std::vector<Cells>& rows) {
         std::string line;
         for (std::size_t c = 0; c < row.size(); ++c) {
             line += row[c];
-            line.append(static_cast<std::size_t>(widths[c] - columns_of(row[c]) + 2),
+            line.append(static_cast<std::size_t>(widths[c] - columns_of(row[c])) + 2,
                         ' ');
         }
         line.erase(line.find_last_not_of(' ') + 1);

@@ -60,7 +60,7 @@ std::string svg_arrows(const std::vector<TraceFlow>& flows, const SvgScale& scal
 
 /// Bytes in use on one rank from its first level to `end`, stacked by category; `most`
 /// bytes are `height` pixels.
-std::string svg_memory(const std::vector<TraceMemory>& levels, const SvgScale& scale,
+std::string svg_memory(const std::vector<TraceMemory>& trace, const SvgScale& scale,
                        Picoseconds end, double top, double height, std::int64_t most);
 
 }  // namespace lockstep

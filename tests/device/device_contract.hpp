@@ -1,15 +1,15 @@
 #pragma once
 
 // What holds for the Device of every backend: operations against their definitions,
-// written out in f64. A backend's test program defines, before it includes this,
+// written out in f64. A backend's test program defines, in one of its files:
 //
 //     namespace lockstep::test {
-//     constexpr const char* kTags = "[sim][device]";
+//     const char* const kTags = "[sim][device]";
 //     std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) { … }
 //     }
 //
-// and gets the tests. Sizes are odd on purpose: below, at and beyond the width of
-// vectors, of Eigen's blocks and of a warp.
+// and gets the tests of what it includes. Sizes are odd on purpose: below, at and beyond
+// the width of vectors, of Eigen's blocks and of a warp.
 
 #include "tests/device/activation_contract.hpp"
 #include "tests/device/lookup_contract.hpp"

@@ -101,6 +101,19 @@ TEST_CASE("Where a monitor refuses memory, nothing stays behind", kTags) {
     bench->fill(x, 1);
 }
 
+TEST_CASE("A communicator's scratch is memory that no one is told of", kTags) {
+    Bench bench;
+    bench.monitor.capacity = 0;
+    {
+        const Tensor scratch = bench->scratch({5}, DType::f32);
+        bench->fill(scratch, 2);
+        REQUIRE(bench->download(scratch).at(4) == 2);
+    }
+    REQUIRE(bench.monitor.allocations == 0);
+    REQUIRE(bench.monitor.frees == 0);
+    REQUIRE(bench->live() == nullptr);
+}
+
 TEST_CASE("Tensors may outlive their device", kTags) {
     Bench bench;
     Tensor late = bench->zeros({100}, DType::f32);

@@ -16,7 +16,9 @@
 
 namespace lockstep::test {
 
-/// A device of the backend under test; whoever includes a contract defines it.
+/// The tags of a contract's tests, and a device of the backend under test; whoever
+/// includes a contract defines both.
+extern const char* const kTags;
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor);
 
 /// One device and its monitor.

@@ -3,7 +3,7 @@
 
 namespace lockstep::test {
 
-constexpr const char* kTags = "[sim][device]";
+const char* const kTags = "[sim][device]";
 
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
     return std::make_unique<sim::Device>(index, monitor);

@@ -197,4 +197,7 @@ TEST_CASE("numbers are shown with commas, or four digits", "[lessons]") {
     CHECK(number_text(-1234567) == "-1,234,567");
     CHECK(number_text(0.000123456) == "0.0001235");
     CHECK(number_text(1e-13) == "1e-13");
+    CHECK(number_text(1.25e-5) == "1.25e-5");
+    CHECK(number_text(1e100) == "1e100");
+    CHECK(number_text(-1e20) == "-1e20");
 }

@@ -29,6 +29,7 @@ TEST_CASE("a word longer than the line is broken, an ideograph is a place to bre
 
 TEST_CASE("a fixed line that is too long goes on below, indented", "[lessons]") {
     CHECK(fold("  short", 10) == Lines{"  short"});
+    CHECK(fold("f(a, beta, gamma + 1)", 16) == Lines{"f(a, beta,", "    gamma + 1)"});
     CHECK(fold("  x = alpha + beta", 12) == Lines{"  x = alpha", "      + beta"});
     CHECK(fold("abcdefghijklmnop", 8) == Lines{"abcdefgh", "    ijkl", "    mnop"});
 }
@@ -76,7 +77,17 @@ TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay 
                              "                          another"});
 }
 
-TEST_CASE("where not even words fit, rows become blocks", "[lessons]") {
+TEST_CASE("where words do not fit side by side, rows and columns are exchanged",
+          "[lessons]") {
+    const TableText text = table_text(
+        {{"of", "time", "parameters", "gradients"}, {{"all", "3 us", "100 B", "9 KiB"}}},
+        24);
+    CHECK(text.head == Lines{"of            all", "──────────  ─────"});
+    CHECK(text.body ==
+          Lines{"time         3 us", "parameters  100 B", "gradients   9 KiB"});
+}
+
+TEST_CASE("where not even that fits, rows become blocks", "[lessons]") {
     const TableText text = table_text(
         {{"variant", "bytes"}, {{"accumulation", "0"}, {"parallel", "400"}}}, 16);
     CHECK(text.head.empty());

@@ -59,6 +59,8 @@ CASES = [
     ([*LESSON, "--set", "nonsense=1"], 2, ["--set nonsense=1", "workers"]),
     ([*LESSON, "--set", "workers=1000"], 2, ["--set workers=1000", "0 to 256"]),
     ([*LESSON, "--set", "executor=hopes"], 2, ["--set executor=hopes", "fibers or threads"]),
+    ([*LESSON, "--set", "epochs=many"], 2, ["--set epochs=many"]),
+    ([*LESSON, "--set", "steps=many"], 2, ["--set steps=many"]),
     ([*LESSON, "--backend", "tpu"], 2, ["--backend tpu"]),
     ([*LESSON, "--backend", "cuda"], 3, ["--backend cuda", "no GPU"]),
     ([*LESSON, "--backend", "nccl"], 3, ["--backend nccl", "no GPU"]),
