@@ -21,7 +21,7 @@ Engine& Comm::engine(SourceLine at) const {
     return engine;
 }
 
-Work Comm::do_launch(std::span<const CommOperation> operations, SourceLine at) {
+Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     return engine(at).launch(team_, rank(), operations, at);
 }
 

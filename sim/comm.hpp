@@ -18,7 +18,7 @@ class Comm final : public Communicator {
  private:
     Engine& engine(SourceLine at) const;
 
-    Work do_launch(std::span<const CommOperation> operations, SourceLine at) override;
+    Work do_launch(std::span<CommOperation> operations, SourceLine at) override;
     std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
                                            SourceLine at) override;
 

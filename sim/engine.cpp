@@ -39,6 +39,7 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
     team->id = static_cast<int>(teams_.size());
     team->name = name;
     team->members.resize(ranks.size());
+    team->counts.resize(ranks.size());
     team->ranks = std::move(ranks);
     teams_.push_back(std::move(team));
     return *teams_.back();
@@ -73,7 +74,7 @@ void Engine::run_rank(int index, const Program& program) {
 
 // What ranks do.
 
-Work Engine::launch(Team& team, int member, std::span<const CommOperation> operations,
+Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
                     SourceLine at) {
     Batch& batch = *batches_.take();
     batch.team = &team;
@@ -98,18 +99,18 @@ Work Engine::launch(Team& team, int member, std::span<const CommOperation> opera
     return work;
 }
 
-void Engine::post(Batch& batch, std::span<const CommOperation> operations) {
+void Engine::post(Batch& batch, std::span<CommOperation> operations) {
     RankState& state = rank(batch.rank);
     Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
     batch.undone = static_cast<int>(operations.size());
     batch.undone_sends = batch.undone_recvs = 0;
     batch.posted.reserve(operations.size());
-    for (const CommOperation& operation : operations) {
+    for (CommOperation& operation : operations) {
         const bool message = is_point_to_point(operation.verb);
         batch.undone_sends += operation.verb == Verb::send;
         batch.undone_recvs += operation.verb == Verb::recv;
-        batch.posted.push_back({operation, &batch, message ? side.messages++ : side.collectives++,
-                                nullptr, false});
+        batch.posted.push_back({&batch, nullptr, message ? side.messages++ : side.collectives++,
+                                false, std::move(operation)});
         note_past(batch.posted.back());
     }
     batch.counted = batch.has_messages();

@@ -73,7 +73,7 @@ class Engine {
     RunReport run(const Program& program);
 
     // For communicators.
-    Work launch(Team& team, int member, std::span<const CommOperation> operations,
+    Work launch(Team& team, int member, std::span<CommOperation> operations,
                 SourceLine at);
     void wait(Batch& batch, SourceLine at);
     std::unique_ptr<Communicator> split(Team& team, int member, int color, int key,
@@ -97,7 +97,7 @@ class Engine {
     Team& make_team(const std::string& name, std::vector<int> ranks);
     RankState& rank(int index) { return *ranks_[static_cast<std::size_t>(index)]; }
 
-    void post(Batch& batch, std::span<const CommOperation> operations);
+    void post(Batch& batch, std::span<CommOperation> operations);
     void open(Batch& batch);
     void arrive(Posted& posted);
     void list_if_complete(Team& team);
@@ -111,6 +111,7 @@ class Engine {
     void split_team(const Team& team, const Meeting& meeting);
     std::unique_ptr<Communicator> make_communicator(Team& team, int member);
     bool pass_messages();
+    void prefetch(const Message& message) const;
     bool is_alone(const Message& message) const;
     void deliver(const Message& message, Network::Span span);
     void finish(Posted& posted, Network::Span span);

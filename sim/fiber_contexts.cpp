@@ -49,9 +49,6 @@ class FiberContexts final : public Contexts {
             std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
             [this, i, body](boost::context::fiber&& scheduler) {
                 scheduler_ = std::move(scheduler);
-                // Stacks begin at the same place of a page and so of the caches; spread them.
-                volatile char* spread = static_cast<char*>(alloca(1 + static_cast<std::size_t>(i) * 320 % 4096));
-                spread[0] = 0;
                 body(i);
                 return std::move(scheduler_);
             });

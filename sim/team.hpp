@@ -17,13 +17,13 @@ struct Team;
 
 /// One operation that a rank launched.
 struct Posted {
-    CommOperation operation;
     Batch* batch = nullptr;
+    Posted* partner = nullptr;  ///< of a send or recv, once both are there
     /// Its place among the collectives of its communicator, from 0; of a send or recv, among this
     /// rank's sends and recvs.
     std::uint64_t sequence = 0;
-    Posted* partner = nullptr;  ///< of a send or recv, once both are there
     bool done = false;
+    CommOperation operation;
 };
 
 /// Operations that a rank launched together, and what Work waits for.
@@ -104,8 +104,10 @@ struct Member {
     Picoseconds free_at = 0;
     std::uint64_t collectives = 0;  ///< launched so far
     std::uint64_t messages = 0;
-    std::array<std::array<Count, 2>, kVerbs> counts{};  ///< by verb, inside and between nodes
 };
+
+/// By verb, inside and between nodes.
+using Counts = std::array<std::array<Count, 2>, kVerbs>;
 
 /// A collective that members are arriving for.
 struct Meeting {
@@ -122,6 +124,7 @@ struct Team {
     std::string name;
     std::vector<int> ranks;  ///< by member
     std::vector<Member> members;
+    std::vector<Counts> counts;  ///< by member
     std::uint64_t first_meeting = 0;  ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
 

@@ -5,8 +5,8 @@ namespace lockstep::sim {
 namespace {
 
 Count& count_of(Team& team, int member, Verb verb, bool between_nodes) {
-    return team.members[static_cast<std::size_t>(member)]
-        .counts[static_cast<std::size_t>(verb)][between_nodes ? 1 : 0];
+    return team.counts[static_cast<std::size_t>(member)][static_cast<std::size_t>(verb)]
+                      [between_nodes ? 1 : 0];
 }
 
 }  // namespace
@@ -43,10 +43,10 @@ void count_message(const Message& message, const ClusterSpec& spec) {
 }
 
 void add_traffic(const Team& team, int member, std::vector<Traffic>& traffic) {
-    const Member& side = team.members[static_cast<std::size_t>(member)];
+    const Counts& counts = team.counts[static_cast<std::size_t>(member)];
     for (std::size_t verb = 0; verb < kVerbs; ++verb) {
         for (const bool between : {false, true}) {
-            const Count& count = side.counts[verb][between ? 1 : 0];
+            const Count& count = counts[verb][between ? 1 : 0];
             if (count.calls == 0 && count.messages_received == 0) continue;
             traffic.push_back({team.name, name_of(static_cast<Verb>(verb)), between, count.calls,
                                count.messages_sent, count.bytes_sent, count.messages_received,

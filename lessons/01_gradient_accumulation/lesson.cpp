@@ -22,12 +22,15 @@ class GradientAccumulation final : public Lesson {
     GradientAccumulation(const LessonOptions& options, Record& record)
         : Lesson(options, record),
           parts_(options.ranks.value_or(4)),
-          data_(regression_of(options, 25 * parts_)),
+          linear_{static_cast<int>(options.integer("epochs", 100, 1, 1'000'000)),
+                  options.number("learning_rate", 0.01, 0, 1e6), options.seed},
           has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
-        require(parts_ <= 64, [&] {
-            return fmt::format("--ranks {}: this lesson deals a batch out to at most 64 ranks",
-                               parts_);
+        require(parts_ <= kMostParts, [&] {
+            return fmt::format("--ranks {}: this lesson deals a batch out to at most {} ranks",
+                               parts_, kMostParts);
         });
+        data_ = regression_of(options, 25 * parts_);
+        language_ = make_language_task(options, parts_);
         require(data_.rows() >= parts_, [&] {
             return fmt::format("{} rows of data cannot be dealt out to {} ranks: each needs one",
                                data_.rows(), parts_);
@@ -60,15 +63,19 @@ class GradientAccumulation final : public Lesson {
     /// A check of values; in a run of shapes only there are none.
     void check_values(Page& page, const std::string& name, double difference, double bound);
     double bound() const { return options().dtype == DType::f64 ? 1e-13 : 1e-5; }
-    RunReport train_alone(const Regression& data, std::vector<Share> shares, double rate_factor = 1);
-    RunReport train_together(const Regression& data, std::vector<Share> shares,
+    RunReport train_alone(const Regression& data, const std::vector<Share>& shares);
+    RunReport train_together(const Regression& data, const std::vector<Share>& shares,
                              double rate_factor = 1);
     void show_curve(Page& page, const std::vector<double>& alone,
                     const std::vector<double>& together);
 
+    static constexpr int kMostParts = 64;
+
     int parts_;
-    Regression data_;
+    LinearSettings linear_;
     bool has_numbers_;
+    Regression data_;
+    std::shared_ptr<const LanguageTask> language_;
     RunReport accumulation_;
 };
 
@@ -80,25 +87,20 @@ void GradientAccumulation::check_values(Page& page, const std::string& name, dou
         page.text(fmt::format("({}: not compared, as this run computes shapes only.)", name));
 }
 
-RunReport GradientAccumulation::train_alone(const Regression& data, std::vector<Share> shares,
-                                            double rate_factor) {
-    LessonOptions changed = options();
-    changed.settings["learning_rate"] =
-        fmt::format("{}", rate_factor * options().number("learning_rate", 0.01, 0, 1e6));
-    const Training training =
-        linear_training(data, changed, [shares = std::move(shares)](int) { return shares; });
-    return train(*make_cluster(options(), 1), training);
+RunReport GradientAccumulation::train_alone(const Regression& data,
+                                            const std::vector<Share>& shares) {
+    return train(*make_cluster(options(), 1),
+                 linear_training(data, linear_, [&](int) { return shares; }));
 }
 
-RunReport GradientAccumulation::train_together(const Regression& data, std::vector<Share> shares,
+RunReport GradientAccumulation::train_together(const Regression& data,
+                                               const std::vector<Share>& shares,
                                                double rate_factor) {
-    LessonOptions changed = options();
-    changed.settings["learning_rate"] =
-        fmt::format("{}", rate_factor * options().number("learning_rate", 0.01, 0, 1e6));
-    Training training =
-        linear_training(data, changed, [shares = std::move(shares)](int rank) {
-            return std::vector<Share>{shares[static_cast<std::size_t>(rank)]};
-        });
+    LinearSettings settings = linear_;
+    settings.learning_rate *= rate_factor;
+    Training training = linear_training(data, settings, [&](int rank) {
+        return std::vector<Share>{shares[static_cast<std::size_t>(rank)]};
+    });
     training.data_parallel = true;
     return train(*make_cluster(options(), parts_), training);
 }
@@ -116,8 +118,7 @@ void GradientAccumulation::accumulate(Page& page) {
         "SGD with learning rate {}, for {} epochs of one step each. Each part's loss is its own "
         "mean, and the {} gradients are summed: that is {} times the mean over the whole batch.",
         data_.inputs.shape()[1], data_.targets.shape()[1],
-        options().number("learning_rate", 0.01, 0, 1e6), options().integer("epochs", 100, 1, 1'000'000),
-        parts_, parts_));
+        linear_.learning_rate, linear_.epochs, parts_, parts_));
 
     const double total = parts_;
     const RunReport reference = train_alone(data_, even_shares(rows, 1, total));
@@ -220,12 +221,11 @@ void GradientAccumulation::average_unequal(Page& page, const Regression& data) {
 
 /// A step of the language model with each way to split the batch.
 void GradientAccumulation::measure(Page& page) {
-    LessonOptions one_step = options();
-    one_step.settings["steps"] = "1";
-    const auto task = make_language_task(one_step, parts_);
-    LessonOptions whole_step = one_step;
-    whole_step.settings["rows"] = std::to_string(task->rows_per_step());
-    const auto whole_task = make_language_task(whole_step, 1);
+    const auto task = std::make_shared<LanguageTask>(*language_);
+    task->steps = 1;
+    const auto whole_task = std::make_shared<LanguageTask>(*task);
+    whole_task->micro_batch_rows = task->rows_per_step();
+    whole_task->micro_batches = 1;
 
     const auto first_of_all = [](int) { return 0; };
     const auto own = [](int rank) { return rank; };
@@ -268,7 +268,7 @@ void GradientAccumulation::ring(Page& page) {
 }
 
 void GradientAccumulation::read_text(Page& page) {
-    const auto task = make_language_task(options(), parts_);
+    const std::shared_ptr<const LanguageTask> task = language_;
     page.text(fmt::format(
         "A model that predicts the next character from the {} before: embedding of {}, hidden "
         "layer of {}, softmax over {} characters. The text has {} of them. Each step takes {} rows "

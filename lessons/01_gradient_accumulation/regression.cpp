@@ -79,7 +79,7 @@ std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight
     return shares;
 }
 
-Training linear_training(const Regression& data, const LessonOptions& options,
+Training linear_training(const Regression& data, const LinearSettings& settings,
                          std::function<std::vector<Share>(int rank)> shares_of) {
     Training training;
     training.make_model = [features = data.inputs.shape()[1],
@@ -88,8 +88,7 @@ Training linear_training(const Regression& data, const LessonOptions& options,
         model->set_input_gradient(false);
         return model;
     };
-    const double rate = options.number("learning_rate", 0.01, 0, 1e6);
-    training.make_optimizer = [rate](std::vector<Parameter*> parameters) {
+    training.make_optimizer = [rate = settings.learning_rate](std::vector<Parameter*> parameters) {
         return std::make_unique<Sgd>(std::move(parameters), SgdOptions{rate, 0, 0});
     };
     training.loss = mean_squared_error;
@@ -101,9 +100,9 @@ Training linear_training(const Regression& data, const LessonOptions& options,
         return batches;
     };
     training.same_batches = true;
-    training.steps = static_cast<int>(options.integer("epochs", 100, 1, 1'000'000));
-    training.dtype = options.dtype;
-    training.seed = options.seed;
+    training.steps = settings.epochs;
+    training.dtype = data.inputs.dtype();
+    training.seed = settings.seed;
     return training;
 }
 

@@ -32,8 +32,14 @@ struct Share {
 /// Rows dealt out evenly to `parts`; each weighs total_weight times its share of the rows.
 std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight);
 
+struct LinearSettings {
+    int epochs = 100;  ///< one step each
+    double learning_rate = 0.01;
+    std::uint64_t seed = 0;
+};
+
 /// One linear layer trained by SGD on the shares that `shares_of(rank)` names.
-Training linear_training(const Regression& data, const LessonOptions& options,
+Training linear_training(const Regression& data, const LinearSettings& settings,
                          std::function<std::vector<Share>(int rank)> shares_of);
 
 }  // namespace lockstep::lessons

@@ -27,134 +27,156 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
 
 }  // namespace
 
-CommOperation Communicator::checked(Verb verb, const Tensor& output, const Tensor& input,
-                                    SourceLine at) const {
-    for (const Tensor* tensor : {&output, &input}) {
-        if (!*tensor || tensor->device() == &device_) continue;
-        require(false, at, [&] {
-            return fmt::format("{}: rank {} was given a tensor of {}; a rank passes tensors of its "
-                               "own device",
-                               name_of(verb), rank_,
-                               tensor->device() == nullptr
-                                   ? std::string("a device that is gone")
-                                   : fmt::format("device {}", tensor->device()->index()));
-        });
-    }
+void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& output,
+                        const Tensor& input, SourceLine at) const {
+    check_own(verb, output, at);
+    check_own(verb, input, at);
     const Tensor& any = input ? input : output;
     require(static_cast<bool>(any), at,
             [&] { return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_); });
-    CommOperation operation;
     operation.verb = verb;
     operation.dtype = any.dtype();
     operation.count = any.elements();
     operation.output = output;
     operation.input = input;
     operation.at = at;
-    return operation;
 }
 
-CommOperation Communicator::reducing(CommOperation operation, Reduction reduction) const {
+void Communicator::check_own(Verb verb, const Tensor& tensor, SourceLine at) const {
+    require(!tensor || tensor.device() == &device_, at, [&] {
+        return fmt::format("{}: rank {} was given a tensor of {}; a rank passes tensors of its own "
+                           "device",
+                           name_of(verb), rank_,
+                           tensor.device() == nullptr
+                               ? std::string("a device that is gone")
+                               : fmt::format("device {}", tensor.device()->index()));
+    });
+}
+
+void Communicator::set_reduction(CommOperation& operation, Reduction reduction) const {
     require(reduction != Reduction::mean || is_floating(operation.dtype), operation.at, [&] {
         return fmt::format("{}: a mean of {} values is not an integer; use sum",
                            name_of(operation.verb), name_of(operation.dtype));
     });
     operation.reduction = reduction;
-    return operation;
 }
 
-CommOperation Communicator::towards(CommOperation operation, int peer) const {
+void Communicator::set_peer(CommOperation& operation, int peer) const {
     require(peer >= 0 && peer < size_, operation.at, [&] {
         return fmt::format("{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
                            name_of(operation.verb), has_root(operation.verb) ? "root" : "peer",
                            peer, name_, size_ - 1);
     });
     operation.peer = peer;
-    return operation;
 }
 
-CommOperation Communicator::make_all_reduce(const Tensor& output, const Tensor& input,
-                                            Reduction reduction, SourceLine at) const {
-    const CommOperation operation = checked(Verb::all_reduce, output, input, at);
+void Communicator::fill_all_reduce(CommOperation& operation, const Tensor& output,
+                                   const Tensor& input, Reduction reduction,
+                                   SourceLine at) const {
+    fill(operation, Verb::all_reduce, output, input, at);
     require_parts("all_reduce", "output", output, "input", input, 1, at);
-    return reducing(operation, reduction);
+    set_reduction(operation, reduction);
 }
 
-CommOperation Communicator::make_all_gather(const Tensor& output, const Tensor& input,
-                                            SourceLine at) const {
-    const CommOperation operation = checked(Verb::all_gather, output, input, at);
+void Communicator::fill_all_gather(CommOperation& operation, const Tensor& output,
+                                   const Tensor& input, SourceLine at) const {
+    fill(operation, Verb::all_gather, output, input, at);
     require_parts("all_gather", "output", output, "input", input, size_, at);
-    return operation;
 }
 
-CommOperation Communicator::make_reduce_scatter(const Tensor& output, const Tensor& input,
-                                                Reduction reduction, SourceLine at) const {
-    CommOperation operation = checked(Verb::reduce_scatter, output, input, at);
+void Communicator::fill_reduce_scatter(CommOperation& operation, const Tensor& output,
+                                       const Tensor& input, Reduction reduction,
+                                       SourceLine at) const {
+    fill(operation, Verb::reduce_scatter, output, input, at);
     require_parts("reduce_scatter", "input", input, "output", output, size_, at);
     operation.count = output.elements();
-    return reducing(std::move(operation), reduction);
+    set_reduction(operation, reduction);
 }
 
-CommOperation Communicator::make_broadcast(const Tensor& buffer, int root, SourceLine at) const {
-    return towards(checked(Verb::broadcast, buffer, buffer, at), root);
+void Communicator::fill_broadcast(CommOperation& operation, const Tensor& buffer, int root,
+                                  SourceLine at) const {
+    fill(operation, Verb::broadcast, buffer, buffer, at);
+    set_peer(operation, root);
 }
 
-CommOperation Communicator::make_reduce(const Tensor& buffer, int root, Reduction reduction,
-                                        SourceLine at) const {
-    const Tensor output = rank_ == root ? buffer : Tensor();
-    return towards(reducing(checked(Verb::reduce, output, buffer, at), reduction), root);
+void Communicator::fill_reduce(CommOperation& operation, const Tensor& buffer, int root,
+                               Reduction reduction, SourceLine at) const {
+    fill(operation, Verb::reduce, rank_ == root ? buffer : Tensor(), buffer, at);
+    set_reduction(operation, reduction);
+    set_peer(operation, root);
 }
 
-CommOperation Communicator::make_send(const Tensor& input, int peer, SourceLine at) const {
-    return towards(checked(Verb::send, Tensor(), input, at), peer);
-}
-
-CommOperation Communicator::make_recv(const Tensor& output, int peer, SourceLine at) const {
-    return towards(checked(Verb::recv, output, Tensor(), at), peer);
+void Communicator::fill_message(CommOperation& operation, Verb verb, const Tensor& buffer,
+                                int peer, SourceLine at) const {
+    const bool sends = verb == Verb::send;
+    check_own(verb, buffer, at);
+    require(static_cast<bool>(buffer), at,
+            [&] { return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_); });
+    operation.verb = verb;
+    operation.dtype = buffer.dtype();
+    operation.count = buffer.elements();
+    (sends ? operation.input : operation.output) = buffer;
+    operation.at = at;
+    set_peer(operation, peer);
 }
 
 Work Communicator::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
-    return launch(make_all_reduce(buffer, buffer, reduction, at));
+    return all_reduce(buffer, buffer, reduction, at);
 }
 
 Work Communicator::all_reduce(const Tensor& output, const Tensor& input, Reduction reduction,
                               SourceLine at) {
-    return launch(make_all_reduce(output, input, reduction, at));
+    CommOperation operation;
+    fill_all_reduce(operation, output, input, reduction, at);
+    return launch(operation);
 }
 
 Work Communicator::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    return launch(make_all_gather(output, input, at));
+    CommOperation operation;
+    fill_all_gather(operation, output, input, at);
+    return launch(operation);
 }
 
 Work Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Reduction reduction,
                                   SourceLine at) {
-    return launch(make_reduce_scatter(output, input, reduction, at));
+    CommOperation operation;
+    fill_reduce_scatter(operation, output, input, reduction, at);
+    return launch(operation);
 }
 
 Work Communicator::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    return launch(make_broadcast(buffer, root, at));
+    CommOperation operation;
+    fill_broadcast(operation, buffer, root, at);
+    return launch(operation);
 }
 
 Work Communicator::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
-    return launch(make_reduce(buffer, root, reduction, at));
+    CommOperation operation;
+    fill_reduce(operation, buffer, root, reduction, at);
+    return launch(operation);
 }
 
 Work Communicator::gather(const Tensor& output, const Tensor& input, int root, SourceLine at) {
-    CommOperation operation = towards(checked(Verb::gather, output, input, at), root);
-    if (rank_ == root) require_parts("gather", "root's output", output, "input", input, size_, at);
+    CommOperation operation;
+    fill(operation, Verb::gather, output, input, at);
+    set_peer(operation, root);
+    if (rank_ == root) require_parts("gather", "output", output, "input", input, size_, at);
     operation.count = input.elements();
     return launch(operation);
 }
 
 Work Communicator::scatter(const Tensor& output, const Tensor& input, int root, SourceLine at) {
-    CommOperation operation = towards(checked(Verb::scatter, output, input, at), root);
-    if (rank_ == root)
-        require_parts("scatter", "root's input", input, "output", output, size_, at);
+    CommOperation operation;
+    fill(operation, Verb::scatter, output, input, at);
+    set_peer(operation, root);
+    if (rank_ == root) require_parts("scatter", "input", input, "output", output, size_, at);
     operation.count = output.elements();
     return launch(operation);
 }
 
 Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceLine at) {
-    CommOperation operation = checked(Verb::all_to_all, output, input, at);
+    CommOperation operation;
+    fill(operation, Verb::all_to_all, output, input, at);
     require_parts("all_to_all", "output", output, "input", input, 1, at);
     require(input.elements() % size_ == 0, at, [&] {
         return fmt::format("all_to_all: {} elements cannot be dealt out to {} ranks in equal blocks",
@@ -165,11 +187,15 @@ Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceL
 }
 
 Work Communicator::send(const Tensor& input, int peer, SourceLine at) {
-    return launch(make_send(input, peer, at));
+    CommOperation operation;
+    fill_message(operation, Verb::send, input, peer, at);
+    return launch(operation);
 }
 
 Work Communicator::recv(const Tensor& output, int peer, SourceLine at) {
-    return launch(make_recv(output, peer, at));
+    CommOperation operation;
+    fill_message(operation, Verb::recv, output, peer, at);
+    return launch(operation);
 }
 
 Work Communicator::barrier(SourceLine at) {
@@ -189,7 +215,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, const std:
     return do_split(color, key, name, at);
 }
 
-Work Communicator::launch(const CommOperation& operation) {
+Work Communicator::launch(CommOperation& operation) {
     require_no_open_group(operation.at);
     return do_launch({&operation, 1}, operation.at);
 }
@@ -212,41 +238,40 @@ Group::Group(Communicator& communicator, SourceLine at) : communicator_(communic
     communicator_.grouped_.clear();
 }
 
+CommOperation& Group::next() { return communicator_.grouped_.emplace_back(); }
+
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
-    communicator_.grouped_.push_back(communicator_.make_send(input, peer, at));
+    communicator_.fill_message(next(), Verb::send, input, peer, at);
     return *this;
 }
 
 Group& Group::recv(const Tensor& output, int peer, SourceLine at) {
-    communicator_.grouped_.push_back(communicator_.make_recv(output, peer, at));
+    communicator_.fill_message(next(), Verb::recv, output, peer, at);
     return *this;
 }
 
 Group& Group::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
-    communicator_.grouped_.push_back(
-        communicator_.make_all_reduce(buffer, buffer, reduction, at));
+    communicator_.fill_all_reduce(next(), buffer, buffer, reduction, at);
     return *this;
 }
 
 Group& Group::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    communicator_.grouped_.push_back(communicator_.make_all_gather(output, input, at));
+    communicator_.fill_all_gather(next(), output, input, at);
     return *this;
 }
 
-Group& Group::reduce_scatter(const Tensor& output, const Tensor& input, Reduction reduction,
-                             SourceLine at) {
-    communicator_.grouped_.push_back(
-        communicator_.make_reduce_scatter(output, input, reduction, at));
+Group& Group::reduce_scatter(const Tensor& output, const Tensor& input, Reduction reduction, SourceLine at) {
+    communicator_.fill_reduce_scatter(next(), output, input, reduction, at);
     return *this;
 }
 
 Group& Group::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    communicator_.grouped_.push_back(communicator_.make_broadcast(buffer, root, at));
+    communicator_.fill_broadcast(next(), buffer, root, at);
     return *this;
 }
 
 Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
-    communicator_.grouped_.push_back(communicator_.make_reduce(buffer, root, reduction, at));
+    communicator_.fill_reduce(next(), buffer, root, reduction, at);
     return *this;
 }
 

@@ -120,27 +120,31 @@ class Communicator {
  private:
     friend class Group;
 
-    CommOperation checked(Verb verb, const Tensor& output, const Tensor& input,
-                          SourceLine at) const;
-    CommOperation reducing(CommOperation operation, Reduction reduction) const;
-    CommOperation towards(CommOperation operation, int peer) const;
+    // What a call asks, written in place: a simulator of many devices makes millions of them.
+    void fill(CommOperation& operation, Verb verb, const Tensor& output, const Tensor& input,
+              SourceLine at) const;
+    void fill_all_reduce(CommOperation& operation, const Tensor& output, const Tensor& input,
+                         Reduction reduction, SourceLine at) const;
+    void fill_all_gather(CommOperation& operation, const Tensor& output, const Tensor& input,
+                         SourceLine at) const;
+    void fill_reduce_scatter(CommOperation& operation, const Tensor& output, const Tensor& input,
+                             Reduction reduction, SourceLine at) const;
+    void fill_broadcast(CommOperation& operation, const Tensor& buffer, int root,
+                        SourceLine at) const;
+    void fill_reduce(CommOperation& operation, const Tensor& buffer, int root,
+                     Reduction reduction, SourceLine at) const;
+    void fill_message(CommOperation& operation, Verb verb, const Tensor& buffer, int peer,
+                      SourceLine at) const;
+    void check_own(Verb verb, const Tensor& tensor, SourceLine at) const;
+    void set_reduction(CommOperation& operation, Reduction reduction) const;
+    void set_peer(CommOperation& operation, int peer) const;
 
-    CommOperation make_all_reduce(const Tensor& output, const Tensor& input, Reduction reduction,
-                                  SourceLine at) const;
-    CommOperation make_all_gather(const Tensor& output, const Tensor& input, SourceLine at) const;
-    CommOperation make_reduce_scatter(const Tensor& output, const Tensor& input,
-                                      Reduction reduction, SourceLine at) const;
-    CommOperation make_broadcast(const Tensor& buffer, int root, SourceLine at) const;
-    CommOperation make_reduce(const Tensor& buffer, int root, Reduction reduction,
-                              SourceLine at) const;
-    CommOperation make_send(const Tensor& input, int peer, SourceLine at) const;
-    CommOperation make_recv(const Tensor& output, int peer, SourceLine at) const;
-
-    Work launch(const CommOperation& operation);
+    Work launch(CommOperation& operation);
     void require_no_open_group(SourceLine at) const;
 
-    /// Starts the operations together; `at` is the caller's line of the group, or of the one.
-    virtual Work do_launch(std::span<const CommOperation> operations, SourceLine at) = 0;
+    /// Starts the operations together, which it may move from; `at` is the caller's line of the
+    /// group, or of the one.
+    virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;
     virtual std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
                                                    SourceLine at) = 0;
 
@@ -178,6 +182,8 @@ class [[nodiscard]] Group {
     Work start();
 
  private:
+    CommOperation& next();
+
     Communicator& communicator_;
 };
 

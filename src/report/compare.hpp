@@ -36,9 +36,9 @@ struct Comparison {
 };
 
 /// How far apart two orders of the same sum may end, relative to its largest result:
-/// 8 √K ε, with K the length of the sum and ε the distance from 1 to the next number of the
-/// dtype. Rounding errors of a sum add up like a random walk, so the difference of two
-/// orders has a deviation of about 0.4 √K ε; the rest is for sums whose terms cancel.
+/// 8 √K ε, with K the length of the sum and ε the distance from 1 to the next number of
+/// the dtype. Rounding errors of a sum add up like a random walk, so the difference of
+/// two orders has a deviation of about 0.4 √K ε; the rest is for sums whose terms cancel.
 /// 0 for integers.
 double sum_bound(DType dtype, std::int64_t length);
 

@@ -114,8 +114,9 @@ void swap_in(const fs::path& folder, const fs::path& staging) {
         throw;
     }
     try {
-        for (auto name = kFiles.rbegin(); name != kFiles.rend(); ++name)
-            move_if_there(staging, folder, *name);
+        for (const std::string_view name : kFiles)
+            if (name != kFiles[0]) move_if_there(staging, folder, name);
+        move_if_there(staging, folder, kFiles[0]);
     } catch (...) {
         std::error_code ignored;
         for (const std::string_view name : kFiles)

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -71,12 +70,12 @@ std::string tensor_member(const Entry& entry, std::int64_t begin) {
     require(name != "__metadata__", [] {
         return std::string("no tensor of a safetensors file can be __metadata__");
     });
-    std::vector<std::int64_t> extents;
+    std::string extents;
     for (int d = 0; d < tensor.shape().dimensions(); ++d)
-        extents.push_back(tensor.shape()[d]);
+        extents += fmt::format("{}{}", d == 0 ? "" : ",", tensor.shape()[d]);
     return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                       quoted(name), format_name(tensor.dtype()), fmt::join(extents, ","),
-                       begin, begin + tensor.bytes());
+                       quoted(name), format_name(tensor.dtype()), extents, begin,
+                       begin + tensor.bytes());
 }
 
 std::string header_of(const std::vector<const Entry*>& order,

@@ -56,7 +56,7 @@ std::string svg_memory(const std::vector<TraceMemory>& trace, const SvgScale& sc
                        Picoseconds end, double top, double height, std::int64_t most) {
     const std::vector<Level> levels = levels_of(trace, scale);
     if (levels.empty()) return "";
-    const double right = std::max(scale.x(end), static_cast<double>(levels.back().x));
+    const double right = scale.x(end);
     const double bottom = top + height;
     const double pixels = height / static_cast<double>(std::max<std::int64_t>(most, 1));
     std::string svg;
@@ -73,7 +73,10 @@ std::string svg_memory(const std::vector<TraceMemory>& trace, const SvgScale& sc
         for (const Level& level : levels) {
             const double bytes = static_cast<double>(stacked(level.bytes, categories));
             const std::string y = svg_number(bottom - pixels * bytes);
-            if (y != drawn) path += fmt::format("H{}V{}", level.x, y);
+            if (y != drawn)
+                path += fmt::format(
+                    "H{}V{}", svg_number(std::min(static_cast<double>(level.x), right)),
+                    y);
             drawn = y;
         }
         svg += fmt::format(

@@ -28,14 +28,15 @@ std::string tooltip(const SvgBox& box) {
     return text;
 }
 
-/// The longest of its names that fits.
+/// The longest of its names that fits; of a phase, "forward 3", "F3" or "3".
 std::string caption(const SvgBox& box, double pixels) {
     const TraceEvent& event = *box.event;
     if (box.count > 1) return "";
     std::vector<std::string> names{event.name, leading_word(event.name)};
-    if (event.micro_batch >= 0) {
-        names.back() = look_of(event).letter + std::to_string(event.micro_batch);
-        names.push_back(std::to_string(event.micro_batch));
+    if (event.kind == "phase" && event.micro_batch >= 0) {
+        const std::string number = std::to_string(event.micro_batch);
+        names = {leading_word(event.name) + " " + number, look_of(event).letter + number,
+                 number};
     }
     for (const std::string& name : names)
         if (kLetterWidth * static_cast<double>(name.size()) + 4 <= pixels) return name;

@@ -54,6 +54,7 @@ constexpr std::array<NamedLook, 12> kVerbs{{
     {"recv", {'<', '<', "recv", kAnsiRed, kVermilion}},
 }};
 
+constexpr SpanLook kExchange{'*', '*', "send and receive", kAnsiRed, kVermilion};
 constexpr SpanLook kOtherPhase{'P', '-', "another phase", kAnsiWhite, kYellow};
 constexpr SpanLook kOperation{'o', 'o', "operation", kAnsiPlain, kGrey};
 constexpr SpanLook kCommunication{'c', '~', "communication", kAnsiPurple, kPurple};
@@ -75,8 +76,12 @@ std::string leading_word(const std::string& name) {
 const SpanLook& look_of(const TraceEvent& event) {
     if (event.kind == "phase")
         return find(kPhases, leading_word(event.name), kOtherPhase);
-    if (event.kind == "communication")
-        return find(kVerbs, leading_word(event.name), kCommunication);
+    if (event.kind == "communication") {
+        if (event.name == "send + recv" || event.name == "recv + send") return kExchange;
+        const bool several = event.name.find(" + ") != std::string::npos;
+        return several ? kCommunication
+                       : find(kVerbs, leading_word(event.name), kCommunication);
+    }
     return event.kind == "copy" ? kCopy : kOperation;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "src/report/text_cells.hpp"
+#include "src/report/text_legend.hpp"
 #include "src/report/time_axis.hpp"
 #include "src/report/timeline.hpp"
 #include "src/report/timeline_look.hpp"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr int kMostRanks = 16;
 constexpr int kPercentColumns = 5;
-
-std::string in_colour(const std::string& text, const SpanLook& look, bool colour) {
-    return colour ? look.ansi + text + "\x1b[0m" : text;
-}
 
 /// Cut to so many bytes, not inside a UTF-8 character.
 std::string clipped(std::string text, int columns) {
@@ -71,7 +68,7 @@ class Picture {
         if (ranks_ > kMostRanks)
             text +=
                 fmt::format("(and {} more devices, not drawn)\n", ranks_ - kMostRanks);
-        return text + legend_text();
+        return text + legend_text(rows_, width_, options_.colour);
     }
 
   private:
@@ -142,11 +139,11 @@ class Picture {
     /// A ruler, and below it the times; the unit stands under the labels.
     std::string axis_text() const {
         const TimeAxis axis = TimeAxis::of(end_, std::max(grid_.columns / 8, 1));
-        const auto left = static_cast<std::size_t>(label_columns() + 1);
-        std::string ruler(static_cast<std::size_t>(grid_.columns + 1), '-');
+        const std::size_t left = static_cast<std::size_t>(label_columns()) + 1;
+        std::string ruler(static_cast<std::size_t>(grid_.columns) + 1, '-');
         std::string labels = fmt::format("{:>{}} ", axis.unit_name, left - 1);
         for (Picoseconds tick = 0; tick <= end_ / axis.step; ++tick) {
-        const Picoseconds time = tick * axis.step;
+            const Picoseconds time = tick * axis.step;
             const auto at = static_cast<std::size_t>(grid_.column_of(time));
             const std::string label = axis.label(time);
             ruler[at] = '+';
@@ -159,39 +156,6 @@ class Picture {
         }
         labels.erase(labels.find_last_not_of(' ') + 1);
         return std::string(left, ' ') + ruler + "\n" + labels + "\n";
-    }
-
-    std::string legend_text() const {
-        std::vector<const SpanLook*> looks;
-        bool numbers = false;
-        for (const TimelineRow& row : rows_) {
-            for (const TraceEvent* event : drawn_spans(row)) {
-                numbers = numbers || event->micro_batch >= 0;
-                if (std::ranges::find(looks, &look_of(*event)) == looks.end())
-                    looks.push_back(&look_of(*event));
-            }
-        }
-        std::string text;
-        std::size_t column = 0;
-        const auto add = [&](const std::string& plain, const std::string& shown) {
-            if (column > 0 &&
-                column + 2 + plain.size() > static_cast<std::size_t>(width_)) {
-                text += '\n';
-                column = 0;
-            }
-            text += (column > 0 ? "  " : "") + shown;
-            column += plain.size() + (column > 0 ? 2 : 0);
-        };
-        for (const SpanLook* look : looks) {
-            const std::string sample = look->letter == look->fill
-                                           ? std::string(1, look->letter)
-                                           : std::string{look->letter, look->fill};
-            add(sample + " " + look->words,
-                in_colour(sample, *look, options_.colour) + " " + look->words);
-        }
-        for (const char* entry : {". idle", numbers ? "0 1 2 micro-batch" : "", "% busy"})
-            if (*entry != '\0') add(entry, entry);
-        return text + "\n";
     }
 
     const TimelineOptions& options_;

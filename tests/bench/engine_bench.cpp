@@ -1,6 +1,10 @@
 // How fast the simulator runs: rendezvous, hand-written collectives, memory a device.
 
 #include <benchmark/benchmark.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "sim/cluster.hpp"
 #include "src/parallel/ring_collectives.hpp"
@@ -58,6 +62,31 @@ void all_to_all_by_hand(benchmark::State& state) {
         });
 }
 BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
+
+/// Resident bytes of this process.
+double resident_bytes() {
+    std::ifstream file("/proc/self/statm");
+    double pages = 0;
+    file >> pages >> pages;
+    return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+/// What a device takes while all of them wait, with nothing of their own.
+void memory_a_device(benchmark::State& state) {
+    const auto ranks = static_cast<int>(state.range(0));
+    double bytes = 0;
+    for (auto _ : state) {
+        malloc_trim(0);
+        const double before = resident_bytes();
+        sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {
+            rank.world().barrier().wait();
+            if (rank.index() == 0) bytes = resident_bytes() - before;
+            rank.world().barrier().wait();
+        });
+    }
+    state.counters["resident_bytes_a_device"] = bytes / ranks;
+}
+BENCHMARK(memory_a_device)->Arg(1024)->Arg(16384)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

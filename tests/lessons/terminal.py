@@ -62,7 +62,8 @@ class Terminal:
         """Waits until one of the patterns is shown; its match, and the text before it."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            matches = [m for m in (re.compile(p).search(self.text, self.seen) for p in patterns) if m]
+            found = [re.compile(pattern).search(self.text, self.seen) for pattern in patterns]
+            matches = [match for match in found if match]
             if matches:
                 match = min(matches, key=lambda m: m.start())
                 before = self.text[self.seen:match.start()]

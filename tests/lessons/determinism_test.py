@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The record of a lesson is the same bits for any workers, executor and scheduling seed.
+
+Arguments: the program.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+FILES = ["inputs.safetensors", "outputs.safetensors", "metrics.json", "trace.json",
+         "timeline.svg"]
+WORLDS = [["workers=1"], ["workers=2"], ["workers=4"], ["executor=threads"],
+          ["executor=threads", "workers=2", "schedule_seed=11"]]
+WORLDS += [[f"schedule_seed={seed}", f"workers={1 + seed % 2}"] for seed in range(10)]
+
+
+class Determinism(unittest.TestCase):
+    def record(self, settings, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [PROGRAM, "lesson", "gradient-accumulation", "--out", folder + "/out",
+                       *options]
+            for setting in settings:
+                command += ["--set", setting]
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            return {name: self.bytes_of(f"{folder}/out/{name}") for name in FILES}
+
+    @staticmethod
+    def bytes_of(path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def check(self, *options):
+        first = self.record(WORLDS[0], *options)
+        for world in WORLDS[1:]:
+            with self.subTest(world=world):
+                self.assertEqual(self.record(world, *options), first)
+
+    def test_in_f32(self):
+        self.check()
+
+    def test_in_f64_on_seven_devices_of_another_cluster(self):
+        self.check("--dtype", "f64", "--ranks", "7", "--cluster", "v100", "--set", "steps=40")
+
+    def test_another_seed_gives_other_bits(self):
+        self.assertNotEqual(self.record([], "--set", "steps=5")["outputs.safetensors"],
+                            self.record([], "--set", "steps=5", "--seed", "2")
+                            ["outputs.safetensors"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
