@@ -32,7 +32,8 @@ std::string phase_text(const Engine& engine, int rank) {
     const VirtualDevice& clock = engine.ranks()[static_cast<std::size_t>(rank)]->clock;
     if (clock.phase() == Phase::none) return "";
     std::string text = fmt::format(", in {}", name_of(clock.phase()));
-    if (clock.micro_batch() >= 0) text += fmt::format(" of micro-batch {}", clock.micro_batch());
+    if (clock.micro_batch() >= 0)
+        text += fmt::format(" of micro-batch {}", clock.micro_batch());
     return text;
 }
 
@@ -67,7 +68,8 @@ std::string text_of(const Posted& posted) {
 std::vector<std::string> history_of(const Engine& engine, int rank) {
     const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
     std::vector<std::string> history;
-    const std::uint64_t kept = std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
         const Past& past = state.history[i % RankState::kHistory];
         CommOperation operation;
@@ -76,8 +78,8 @@ std::vector<std::string> history_of(const Engine& engine, int rank) {
         operation.dtype = past.dtype;
         operation.peer = past.peer;
         operation.count = past.count;
-        history.push_back(fmt::format("{} #{} of {} at {}", text_of(operation), past.sequence,
-                                      past.team->name, past.at.text()));
+        history.push_back(fmt::format("{} #{} of {} at {}", text_of(operation),
+                                      past.sequence, past.team->name, past.at.text()));
     }
     return history;
 }
@@ -89,10 +91,10 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         if (activity.ended()) return std::make_tuple(std::string(), std::string());
         CommOperation operation = activity.posted->operation;
         const std::string phase = phase_text(engine, activity.rank);
-        std::string text = fmt::format("{} {} {} {} {} {}{}", name_of(operation.verb),
-                                       operation.count, name_of(operation.dtype),
-                                       name_of(operation.reduction), activity.posted->sequence,
-                                       activity.posted->batch->team->name, phase);
+        std::string text = fmt::format(
+            "{} {} {} {} {} {}{}", name_of(operation.verb), operation.count,
+            name_of(operation.dtype), name_of(operation.reduction),
+            activity.posted->sequence, activity.posted->batch->team->name, phase);
         return std::make_tuple(text, operation.at.text());
     };
     std::map<std::tuple<std::string, std::string>, std::vector<const Activity*>> grouped;
@@ -107,7 +109,8 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         const std::vector<const Activity*>& group = grouped[key];
         const Activity& first = *group.front();
         Diagnosis::Party party;
-        for (const Activity* activity : group) party.ranks.push_back(activity->rank);
+        for (const Activity* activity : group)
+            party.ranks.push_back(activity->rank);
         std::sort(party.ranks.begin(), party.ranks.end());
         party.history = history_of(engine, first.rank);
         if (first.ended()) {
@@ -115,7 +118,8 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         } else {
             party.operation = text_of(*first.posted) + phase_text(engine, first.rank);
             if (group.size() > 1 && is_point_to_point(first.posted->operation.verb))
-                party.operation += fmt::format(" (rank {}'s; the others' likewise)", first.rank);
+                party.operation +=
+                    fmt::format(" (rank {}'s; the others' likewise)", first.rank);
             party.at = first.posted->operation.at;
         }
         parties.push_back(std::move(party));
@@ -123,13 +127,15 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
     return parties;
 }
 
-std::vector<Diagnosis::Party> others_of(const Engine& engine, const std::vector<int>& told) {
+std::vector<Diagnosis::Party> others_of(const Engine& engine,
+                                        const std::vector<int>& told) {
     std::vector<Activity> rest;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank)
         if (std::find(told.begin(), told.end(), rank) == told.end())
             rest.push_back(activity_of(engine, rank));
     std::vector<Diagnosis::Party> parties = parties_of(engine, rest);
-    for (Diagnosis::Party& party : parties) party.history.clear();
+    for (Diagnosis::Party& party : parties)
+        party.history.clear();
     return parties;
 }
 
@@ -137,51 +143,64 @@ const FaultText& fault_text(const std::string& fault) {
     static const std::map<std::string, FaultText> kTexts{
         {"F01",
          {"collectives in different order",
-          "All ranks of a communicator must call the same collectives in the same order; find "
+          "All ranks of a communicator must call the same collectives in the same order; "
+          "find "
           "where the two lines part ways and make both ranks take the same path."}},
         {"F02",
          {"counts differ",
-          "Every rank must pass the same number of elements; look at how each rank computes the "
+          "Every rank must pass the same number of elements; look at how each rank "
+          "computes the "
           "size of its buffer (uneven shards need padding or weights)."}},
         {"F03",
          {"data types differ",
-          "Every rank must pass the same type; make the tensors with one dtype on all ranks."}},
+          "Every rank must pass the same type; make the tensors with one dtype on all "
+          "ranks."}},
         {"F04",
          {"reductions differ",
-          "Every rank must ask for the same reduction; one of the two lines says sum where the "
+          "Every rank must ask for the same reduction; one of the two lines says sum "
+          "where the "
           "other says something else."}},
         {"F05",
          {"roots differ",
-          "Every rank must name the same root; a root that depends on the rank is the usual "
+          "Every rank must name the same root; a root that depends on the rank is the "
+          "usual "
           "mistake."}},
         {"F07",
          {"a rank is missing",
-          "The rank that ended never made this call. Look for an early return, or a loop that "
+          "The rank that ended never made this call. Look for an early return, or a loop "
+          "that "
           "runs fewer times on it."}},
         {"F09",
          {"a message's two sizes differ",
-          "A send and its recv must agree on count and type; check how each side computes its "
+          "A send and its recv must agree on count and type; check how each side "
+          "computes its "
           "size."}},
         {"F10",
          {"a message without its other half",
-          "Each send needs one recv on the other rank, and each recv one send; check the peers "
+          "Each send needs one recv on the other rank, and each recv one send; check the "
+          "peers "
           "and how many messages each side expects."}},
         {"F11",
          {"sends and recvs wait for each other in a circle",
-          "A send waits until its recv is there. Put concurrent sends and recvs into one group() "
+          "A send waits until its recv is there. Put concurrent sends and recvs into one "
+          "group() "
           "or let some ranks receive first."}},
         {"F12",
          {"communicators used in opposite order",
-          "Ranks that share two communicators must use them in the same order; swap the two calls "
+          "Ranks that share two communicators must use them in the same order; swap the "
+          "two calls "
           "on one of the ranks."}},
         {"F13",
          {"ranks took different paths",
-          "A condition or loop count differs between ranks, so that they are in different calls; "
+          "A condition or loop count differs between ranks, so that they are in "
+          "different calls; "
           "make it depend on values that all ranks share."}},
         {"F14",
          {"a pipeline schedule that cannot run",
-          "Each stage waits for another stage's message in a circle. Check the number of warm-up "
-          "forwards before the first backward, and group the send of one with the recv of the "
+          "Each stage waits for another stage's message in a circle. Check the number of "
+          "warm-up "
+          "forwards before the first backward, and group the send of one with the recv "
+          "of the "
           "next."}},
     };
     return kTexts.at(fault);

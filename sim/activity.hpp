@@ -29,12 +29,14 @@ std::string text_of(const Posted& posted);
 /// A rank's last operations, oldest first.
 std::vector<std::string> history_of(const Engine& engine, int rank);
 
-/// What several ranks do, equal ones together. With the history of the first of each party.
+/// What several ranks do, equal ones together. With the history of the first of each
+/// party.
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
 /// What all ranks do that are not in `told`.
-std::vector<Diagnosis::Party> others_of(const Engine& engine, const std::vector<int>& told);
+std::vector<Diagnosis::Party> others_of(const Engine& engine,
+                                        const std::vector<int>& told);
 
 /// Title and likely cause of a class of fault.
 struct FaultText {

@@ -10,8 +10,8 @@
 namespace lockstep::sim {
 
 bool same_signature(const CommOperation& a, const CommOperation& b) {
-    return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype && a.peer == b.peer &&
-           (a.reduction == b.reduction || !has_reduction(a.verb));
+    return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype &&
+           a.peer == b.peer && (a.reduction == b.reduction || !has_reduction(a.verb));
 }
 
 namespace {
@@ -23,7 +23,8 @@ struct Faction {
     int lowest_rank() const { return members.front()->batch->rank; }
     std::vector<int> ranks() const {
         std::vector<int> ranks;
-        for (const Posted* member : members) ranks.push_back(member->batch->rank);
+        for (const Posted* member : members)
+            ranks.push_back(member->batch->rank);
         std::sort(ranks.begin(), ranks.end());
         return ranks;
     }
@@ -34,17 +35,19 @@ std::vector<Faction> factions_of(const Meeting& meeting) {
     std::vector<Faction> factions;
     for (const Posted* posted : meeting.arrived) {
         if (posted == nullptr) continue;
-        const auto same = std::find_if(factions.begin(), factions.end(), [&](const Faction& f) {
-            return same_signature(f.operation(), posted->operation);
-        });
+        const auto same =
+            std::find_if(factions.begin(), factions.end(), [&](const Faction& f) {
+                return same_signature(f.operation(), posted->operation);
+            });
         if (same == factions.end())
             factions.push_back({{posted}});
         else
             same->members.push_back(posted);
     }
-    std::stable_sort(factions.begin(), factions.end(), [](const Faction& a, const Faction& b) {
-        return a.members.size() > b.members.size();
-    });
+    std::stable_sort(factions.begin(), factions.end(),
+                     [](const Faction& a, const Faction& b) {
+                         return a.members.size() > b.members.size();
+                     });
     return factions;
 }
 
@@ -56,27 +59,32 @@ struct Difference {
 };
 
 Difference difference(const CommOperation& odd, const CommOperation& usual) {
-    if (odd.verb != usual.verb) return {"F01", "operation", name_of(odd.verb), name_of(usual.verb)};
+    if (odd.verb != usual.verb)
+        return {"F01", "operation", name_of(odd.verb), name_of(usual.verb)};
     if (odd.peer != usual.peer)
         return {"F05", "root", std::to_string(odd.peer), std::to_string(usual.peer)};
     if (odd.dtype != usual.dtype)
-        return {"F03", "type", std::string(name_of(odd.dtype)), std::string(name_of(usual.dtype))};
+        return {"F03", "type", std::string(name_of(odd.dtype)),
+                std::string(name_of(usual.dtype))};
     if (odd.reduction != usual.reduction)
         return {"F04", "reduction", name_of(odd.reduction), name_of(usual.reduction)};
     return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
 }
 
-/// Whether `rank` has made the call at `at` among its last operations, before its newest one.
+/// Whether `rank` has made the call at `at` among its last operations, before its newest
+/// one.
 bool has_passed(const Engine& engine, int rank, SourceLine at) {
     const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
-    const std::uint64_t kept = std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i + 1 < state.launched; ++i)
         if (state.history[i % RankState::kHistory].at == at) return true;
     return false;
 }
 
-/// Where one side is at a line that the other has passed or will pass again, they run the same
-/// code a different number of times: a diverged loop rather than calls in the wrong order.
+/// Where one side is at a line that the other has passed or will pass again, they run the
+/// same code a different number of times: a diverged loop rather than calls in the wrong
+/// order.
 bool is_divergence(const Engine& engine, const Faction& odd, const Faction& usual) {
     return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
            has_passed(engine, odd.lowest_rank(), usual.operation().at);
@@ -92,8 +100,8 @@ void fill(Diagnosis& diagnosis, const std::string& fault, const Team& team) {
 
 Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
                           const std::string& differs) {
-    return {faction.ranks(), text_of(*faction.members.front()), differs, faction.operation().at,
-            history_of(engine, faction.lowest_rank())};
+    return {faction.ranks(), text_of(*faction.members.front()), differs,
+            faction.operation().at, history_of(engine, faction.lowest_rank())};
 }
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
@@ -104,13 +112,15 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     const Faction& usual = factions[0];
     const Faction& odd = factions[1];
     Difference differs = difference(odd.operation(), usual.operation());
-    if (differs.fault == "F01" && is_divergence(engine, odd, usual)) differs.fault = "F13";
+    if (differs.fault == "F01" && is_divergence(engine, odd, usual))
+        differs.fault = "F13";
 
     Diagnosis diagnosis;
     fill(diagnosis, differs.fault, team);
     diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     diagnosis.sentence = fmt::format(
-        "collective #{} of {}: {} calls {} at {}, but {} calls {} at {}: {} {} against {}",
+        "collective #{} of {}: {} calls {} at {}, but {} calls {} at {}: {} {} against "
+        "{}",
         posted.sequence, team.name, ranks_text(odd.ranks()), text_of(odd.operation()),
         odd.operation().at.text(), ranks_text(usual.ranks()), text_of(usual.operation()),
         usual.operation().at.text(), differs.field, differs.odd, differs.usual);
@@ -119,8 +129,10 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
         const bool is_usual = &faction == &usual;
         diagnosis.parties.push_back(party_of(
             engine, faction,
-            is_usual ? "" : fmt::format("{} {}", differs.field,
-                                        difference(faction.operation(), usual.operation()).odd)));
+            is_usual
+                ? ""
+                : fmt::format("{} {}", differs.field,
+                              difference(faction.operation(), usual.operation()).odd)));
         for (const Posted* member : faction.members) {
             told.push_back(member->batch->rank);
             diagnosis.time = std::max(diagnosis.time, member->batch->opened);
@@ -142,12 +154,12 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
     Diagnosis diagnosis;
     fill(diagnosis, counts ? "F09" : "F03", *send.batch->team);
     diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
-    diagnosis.sentence =
-        fmt::format("rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
-                    send.batch->rank, send.operation.count, name_of(send.operation.dtype),
-                    send.operation.at.text(), recv.batch->rank, recv.operation.count,
-                    name_of(recv.operation.dtype), recv.operation.at.text(),
-                    differing(send.operation), differing(recv.operation));
+    diagnosis.sentence = fmt::format(
+        "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
+        send.batch->rank, send.operation.count, name_of(send.operation.dtype),
+        send.operation.at.text(), recv.batch->rank, recv.operation.count,
+        name_of(recv.operation.dtype), recv.operation.at.text(),
+        differing(send.operation), differing(recv.operation));
     for (const Posted* side : {&send, &recv})
         diagnosis.parties.push_back({{side->batch->rank},
                                      text_of(*side),

@@ -10,12 +10,14 @@ namespace lockstep::sim {
 namespace {
 
 class VirtualCluster final : public Cluster {
- public:
+  public:
     explicit VirtualCluster(ClusterOptions options) : options_(std::move(options)) {}
     int size() const override { return options_.ranks; }
-    RunReport run(const Program& program) override { return Engine(options_).run(program); }
+    RunReport run(const Program& program) override {
+        return Engine(options_).run(program);
+    }
 
- private:
+  private:
     ClusterOptions options_;
 };
 
@@ -23,12 +25,13 @@ class VirtualCluster final : public Cluster {
 
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
     require(options.ranks >= 1 && options.ranks <= ClusterOptions::kMaxRanks, [&] {
-        return fmt::format("a cluster of {} ranks was asked for; it has 1 to {}", options.ranks,
-                           static_cast<int>(ClusterOptions::kMaxRanks));
+        return fmt::format("a cluster of {} ranks was asked for; it has 1 to {}",
+                           options.ranks, static_cast<int>(ClusterOptions::kMaxRanks));
     });
     require(options.workers >= 0 && options.workers <= 256, [&] {
-        return fmt::format("{} workers were asked for; 0 (one a core) to 256 are possible",
-                           options.workers);
+        return fmt::format(
+            "{} workers were asked for; 0 (one a core) to 256 are possible",
+            options.workers);
     });
     return std::make_unique<VirtualCluster>(std::move(options));
 }

@@ -13,12 +13,14 @@ namespace lockstep::sim {
 enum class ExecutorKind : std::uint8_t { fibers, threads };
 
 /// Makes the device of a rank; for numbers from elsewhere than Eigen.
-using DeviceFactory = std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
+using DeviceFactory =
+    std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
 
 struct ClusterOptions {
     int ranks = 1;
     ClusterSpec spec;
-    /// False computes shapes only: no storage and no arithmetic; the same time, bytes and memory.
+    /// False computes shapes only: no storage and no arithmetic; the same time, bytes and
+    /// memory.
     bool numbers = true;
     ExecutorKind executor = ExecutorKind::fibers;
     /// Threads that long operations run on; 0 is one a core. No result depends on it.
@@ -31,10 +33,12 @@ struct ClusterOptions {
     static constexpr int kMaxRanks = 32768;
 };
 
-/// Virtual devices in this process. Throws UsageError for a number of ranks that cannot be.
+/// Virtual devices in this process. Throws UsageError for a number of ranks that cannot
+/// be.
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
 
 /// The same with one call: N devices of a preset.
-std::unique_ptr<Cluster> make_cluster(int ranks, const std::string& cluster = "classroom");
+std::unique_ptr<Cluster> make_cluster(int ranks,
+                                      const std::string& cluster = "classroom");
 
 }  // namespace lockstep::sim

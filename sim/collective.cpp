@@ -11,7 +11,9 @@ namespace {
 
 using Members = std::vector<Posted*>;
 
-int size_of(const Members& members) { return static_cast<int>(members.size()); }
+int size_of(const Members& members) {
+    return static_cast<int>(members.size());
+}
 const CommOperation& at(const Members& members, int member) {
     return members[static_cast<std::size_t>(member)]->operation;
 }
@@ -25,7 +27,8 @@ Tensor block(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
     return tensor.slice(begin, count);
 }
 
-/// What `input(member)` gives, reduced from member first + 1 on round the ring to `first`.
+/// What `input(member)` gives, reduced from member first + 1 on round the ring to
+/// `first`.
 template <typename Input>
 Tensor reduce_round(const Members& members, int first, Input input) {
     const int n = size_of(members);
@@ -92,13 +95,15 @@ void reduce(const Members& members) {
 void gather(const Members& members) {
     const CommOperation& root = at(members, at(members, 0).peer);
     for (int from = 0; from < size_of(members); ++from)
-        copy(block(root.output, from * root.count, root.count), at(members, from).input.flat());
+        copy(block(root.output, from * root.count, root.count),
+             at(members, from).input.flat());
 }
 
 void scatter(const Members& members) {
     const CommOperation& root = at(members, at(members, 0).peer);
     for (int to = 0; to < size_of(members); ++to)
-        copy(at(members, to).output.flat(), block(root.input, to * root.count, root.count));
+        copy(at(members, to).output.flat(),
+             block(root.input, to * root.count, root.count));
 }
 
 void all_to_all(const Members& members) {
@@ -122,18 +127,27 @@ void all_to_all(const Members& members) {
 
 void compute(const std::vector<Posted*>& members) {
     switch (at(members, 0).verb) {
-        case Verb::all_reduce: return all_reduce(members);
-        case Verb::all_gather: return all_gather(members);
-        case Verb::reduce_scatter: return reduce_scatter(members);
-        case Verb::broadcast: return broadcast(members);
-        case Verb::reduce: return reduce(members);
-        case Verb::gather: return gather(members);
-        case Verb::scatter: return scatter(members);
-        case Verb::all_to_all: return all_to_all(members);
+        case Verb::all_reduce:
+            return all_reduce(members);
+        case Verb::all_gather:
+            return all_gather(members);
+        case Verb::reduce_scatter:
+            return reduce_scatter(members);
+        case Verb::broadcast:
+            return broadcast(members);
+        case Verb::reduce:
+            return reduce(members);
+        case Verb::gather:
+            return gather(members);
+        case Verb::scatter:
+            return scatter(members);
+        case Verb::all_to_all:
+            return all_to_all(members);
         case Verb::barrier:
         case Verb::split:
         case Verb::send:
-        case Verb::recv: return;
+        case Verb::recv:
+            return;
     }
 }
 

@@ -14,9 +14,10 @@ Engine& Comm::engine(SourceLine at) const {
     Engine& engine = **engine_;
     const int owner = team_.ranks[static_cast<std::size_t>(rank())];
     require(engine.current() == owner, at, [&] {
-        return fmt::format("rank {} used the {} communicator of rank {}; ranks share nothing but "
-                           "messages",
-                           engine.current(), name(), owner);
+        return fmt::format(
+            "rank {} used the {} communicator of rank {}; ranks share nothing but "
+            "messages",
+            engine.current(), name(), owner);
     });
     return engine;
 }

@@ -6,16 +6,16 @@
 
 namespace lockstep::sim {
 
-/// A rank's side of a communicator between virtual devices: hands what the rank launches to the
-/// engine.
+/// A rank's side of a communicator between virtual devices: hands what the rank launches
+/// to the engine.
 class Comm final : public Communicator {
- public:
+  public:
     Comm(std::shared_ptr<Engine*> engine, Device& device, Team& team, int member)
         : Communicator(device, team.name, member, team.size()),
           engine_(std::move(engine)),
           team_(team) {}
 
- private:
+  private:
     Engine& engine(SourceLine at) const;
 
     Work do_launch(std::span<CommOperation> operations, SourceLine at) override;

@@ -32,7 +32,9 @@ Engine::Engine(ClusterOptions options)
     }
 }
 
-Engine::~Engine() { *handle_ = nullptr; }
+Engine::~Engine() {
+    *handle_ = nullptr;
+}
 
 Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
     auto team = std::make_unique<Team>();
@@ -109,8 +111,8 @@ void Engine::post(Batch& batch, std::span<CommOperation> operations) {
         const bool message = is_point_to_point(operation.verb);
         batch.undone_sends += operation.verb == Verb::send;
         batch.undone_recvs += operation.verb == Verb::recv;
-        batch.posted.push_back({&batch, nullptr, message ? side.messages++ : side.collectives++,
-                                false, std::move(operation)});
+        batch.posted.emplace_back(batch, message ? side.messages++ : side.collectives++,
+                                  std::move(operation));
         note_past(batch.posted.back());
     }
     batch.counted = batch.has_messages();
@@ -128,7 +130,8 @@ void Engine::note_past(const Posted& posted) {
 
 void Engine::wait(Batch& batch, SourceLine at) {
     require(scheduler_.current() == batch.rank, at, [&] {
-        return fmt::format("rank {} waited for work of rank {}", scheduler_.current(), batch.rank);
+        return fmt::format("rank {} waited for work of rank {}", scheduler_.current(),
+                           batch.rank);
     });
     RankState& state = rank(batch.rank);
     if (batch.state != Batch::State::closed) {
@@ -204,18 +207,18 @@ void Engine::pair(Posted& posted) {
     if (partner == nullptr) return;
     posted.partner = partner;
     partner->partner = &posted;
-    if (mine.count != partner->operation.count || mine.dtype != partner->operation.dtype) {
+    if (mine.count != partner->operation.count ||
+        mine.dtype != partner->operation.dtype) {
         mistakes_.push_back({std::max(posted.batch->opened, other->opened),
                              std::min(posted.batch->rank, other->rank), &posted});
         return;
     }
     Posted& send = mine.verb == Verb::send ? posted : *partner;
     Posted& recv = *send.partner;
-    paired_.push_back({&send, &recv, send.batch->rank, recv.batch->rank,
-                       mine.count * bytes_of(mine.dtype),
-                       std::max(posted.batch->opened, other->opened),
-                       static_cast<std::uint64_t>(&send - send.batch->posted.data()),
-                       send.sequence});
+    paired_.push_back(
+        {&send, &recv, send.batch->rank, recv.batch->rank,
+         mine.count * bytes_of(mine.dtype), std::max(posted.batch->opened, other->opened),
+         static_cast<std::uint64_t>(&send - send.batch->posted.data()), send.sequence});
 }
 
 RunReport Engine::report() {
@@ -227,10 +230,12 @@ RunReport Engine::report() {
     }
     for (const auto& team : teams_) {
         for (int member = 0; member < team->size(); ++member)
-            add_traffic(*team, member,
-                        rank(team->ranks[static_cast<std::size_t>(member)]).report.traffic);
+            add_traffic(
+                *team, member,
+                rank(team->ranks[static_cast<std::size_t>(member)]).report.traffic);
     }
-    for (const auto& state : ranks_) whole.ranks.push_back(std::move(state->report));
+    for (const auto& state : ranks_)
+        whole.ranks.push_back(std::move(state->report));
     trace_.move_into(whole);
     return whole;
 }

@@ -32,12 +32,14 @@ struct Past {
 struct RankState {
     static constexpr std::size_t kHistory = 4;
 
-    RankState(int index, const ClusterOptions& options, Scheduler& scheduler, Trace& trace)
+    RankState(int index, const ClusterOptions& options, Scheduler& scheduler,
+              Trace& trace)
         : clock(index, options, scheduler, trace) {}
 
     // First what every message touches.
     Batch* waiting = nullptr;  ///< what it is suspended for
-    int message_batches = 0;   ///< launched batches with sends or recvs that are not closed
+    int message_batches =
+        0;  ///< launched batches with sends or recvs that are not closed
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice clock;
@@ -62,12 +64,13 @@ struct RankState {
 
 /// A run: its ranks, who waits for whom, and virtual time.
 ///
-/// Rules: ranks launch operations while they run. When all are blocked (the run is quiet), and
-/// only then, the engine completes what has found its partners, in an order of virtual time
-/// alone. So neither values nor times depend on the order in which the host ran the ranks, even
-/// in programs with races. A mistake is noted while ranks run and reported at the next quiet.
+/// Rules: ranks launch operations while they run. When all are blocked (the run is
+/// quiet), and only then, the engine completes what has found its partners, in an order
+/// of virtual time alone. So neither values nor times depend on the order in which the
+/// host ran the ranks, even in programs with races. A mistake is noted while ranks run
+/// and reported at the next quiet.
 class Engine {
- public:
+  public:
     explicit Engine(ClusterOptions options);
     ~Engine();
     RunReport run(const Program& program);
@@ -85,8 +88,9 @@ class Engine {
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
 
- private:
-    /// A failure that ends the run; the earliest in virtual time, then the lowest rank, counts.
+  private:
+    /// A failure that ends the run; the earliest in virtual time, then the lowest rank,
+    /// counts.
     struct Mistake {
         Picoseconds time;
         int rank;
@@ -128,11 +132,12 @@ class Engine {
     BatchPool batches_;
     std::vector<std::unique_ptr<Team>> teams_;
     std::vector<std::unique_ptr<RankState>> ranks_;
-    std::vector<Team*> complete_;      ///< their first meeting has all its members
-    std::vector<Message> paired_;      ///< have met since the last quiet
+    std::vector<Team*> complete_;  ///< their first meeting has all its members
+    std::vector<Message> paired_;  ///< have met since the last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
-    std::shared_ptr<Engine*> handle_;  ///< what communicators hold; null once the run is over
+    std::shared_ptr<Engine*>
+        handle_;  ///< what communicators hold; null once the run is over
     int woken_ = 0;
 };
 

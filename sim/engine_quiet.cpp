@@ -1,4 +1,5 @@
-// What the engine does when no rank can run: it completes communications, in virtual time.
+// What the engine does when no rank can run: it completes communications, in virtual
+// time.
 
 #include <algorithm>
 #include <map>
@@ -32,8 +33,9 @@ TraceEvent span_of(const Batch& batch, int micro_batch) {
         bytes += std::max(operation.input ? operation.input.bytes() : 0,
                           operation.output ? operation.output.bytes() : 0);
     }
-    return {batch.rank,  batch.team->name, name_of_batch(batch), "communication", batch.started,
-            batch.end, micro_batch,      bytes,                batch.at};
+    return {batch.rank,    batch.team->name, name_of_batch(batch), "communication",
+            batch.started, batch.end,        micro_batch,          bytes,
+            batch.at};
 }
 
 }  // namespace
@@ -55,7 +57,8 @@ bool Engine::move_on() {
         moved = pass_messages() || moved;
         if (woken_ > 0 && mistakes_.empty()) return true;
         if (moved) continue;
-        // No rank can run and no pair is new, so none can add a message of an earlier time.
+        // No rank can run and no pair is new, so none can add a message of an earlier
+        // time.
         const auto hand_over = [&](const Message& message, Network::Span span) {
             deliver(message, span);
         };
@@ -68,13 +71,13 @@ bool Engine::move_on() {
 
 bool Engine::note_failure() {
     if (mistakes_.empty()) return false;
-    const Mistake& first =
-        *std::min_element(mistakes_.begin(), mistakes_.end(), [](const auto& a, const auto& b) {
+    const Mistake& first = *std::min_element(
+        mistakes_.begin(), mistakes_.end(), [](const auto& a, const auto& b) {
             return std::tie(a.time, a.rank) < std::tie(b.time, b.rank);
         });
-    failure_ = first.posted == nullptr
-                   ? rank(first.rank).failure
-                   : std::make_exception_ptr(FaultError(explain_difference(*this, *first.posted)));
+    failure_ = first.posted == nullptr ? rank(first.rank).failure
+                                       : std::make_exception_ptr(FaultError(
+                                             explain_difference(*this, *first.posted)));
     return true;
 }
 
@@ -85,7 +88,8 @@ void Engine::note_stop() {
 
 bool Engine::end_meetings() {
     const std::vector<Team*> teams = std::exchange(complete_, {});
-    for (Team* team : teams) end_meeting(*team);
+    for (Team* team : teams)
+        end_meeting(*team);
     return !teams.empty();
 }
 
@@ -98,14 +102,17 @@ void Engine::end_meeting(Team& team) {
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
     Picoseconds start = 0;
-    for (const Posted* posted : meeting.arrived) start = std::max(start, posted->batch->end);
-    const Network::Span span{start, start + collective_time(call, options_.spec, team.ranks)};
+    for (const Posted* posted : meeting.arrived)
+        start = std::max(start, posted->batch->end);
+    const Network::Span span{start,
+                             start + collective_time(call, options_.spec, team.ranks)};
 
     if (operation.verb == Verb::split) split_team(team, meeting);
     if (options_.numbers) compute(meeting.arrived);
     for (int member = 0; member < team.size(); ++member)
         count_collective(team, member, call, options_.spec);
-    for (Posted* posted : meeting.arrived) finish(*posted, span);
+    for (Posted* posted : meeting.arrived)
+        finish(*posted, span);
     list_if_complete(team);
 }
 
@@ -131,8 +138,8 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// What a message touches was last used when its ranks ran: a thousand ranks later it has left
-/// the caches.
+/// What a message touches was last used when its ranks ran: a thousand ranks later it has
+/// left the caches.
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
@@ -155,16 +162,17 @@ bool Engine::pass_messages() {
     return !messages.empty();
 }
 
-/// Whether nothing can come before the message at its ports: they are its ranks' own, both ranks
-/// are blocked on it (or have ended), and no other send or recv of theirs is under way. Then it
-/// need not wait its turn in virtual time.
+/// Whether nothing can come before the message at its ports: they are its ranks' own,
+/// both ranks are blocked on it (or have ended), and no other send or recv of theirs is
+/// under way. Then it need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Batch& batch) {
         const RankState& state = *ranks_[static_cast<std::size_t>(batch.rank)];
         return (state.waiting == &batch || state.ended) && state.message_batches == 1;
     };
-    return message.send->batch->undone_sends == 1 && message.recv->batch->undone_recvs == 1 &&
-           blocked_on(*message.send->batch) && blocked_on(*message.recv->batch) &&
+    return message.send->batch->undone_sends == 1 &&
+           message.recv->batch->undone_recvs == 1 && blocked_on(*message.send->batch) &&
+           blocked_on(*message.recv->batch) &&
            !network_.is_shared(message.source, message.destination);
 }
 
@@ -173,8 +181,8 @@ void Engine::deliver(const Message& message, Network::Span span) {
     if (options_.numbers && output.elements() > 0)
         output.device()->transfer(output.flat(), message.send->operation.input.flat());
     count_message(message, options_.spec);
-    trace_.flow({message.source, message.destination, message.send->batch->team->name, span.start,
-                 span.end, message.bytes});
+    trace_.flow({message.source, message.destination, message.send->batch->team->name,
+                 span.start, span.end, message.bytes});
     finish(*message.send, span);
     finish(*message.recv, span);
 }
@@ -196,7 +204,8 @@ void Engine::close(Batch& batch) {
     batch.state = Batch::State::closed;
     side.free_at = batch.end;
     state.clock.communicated(batch.started, batch.end);
-    if (trace_.on() && !batch.posted.empty()) trace_.event(span_of(batch, state.clock.micro_batch()));
+    if (trace_.on() && !batch.posted.empty())
+        trace_.event(span_of(batch, state.clock.micro_batch()));
     if (batch.counted) --state.message_batches;
     if (state.waiting == &batch) {
         state.waiting = nullptr;

@@ -1,6 +1,6 @@
-#include <cxxabi.h>
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
+#include <cxxabi.h>
 
 #include "sim/scheduler.hpp"
 
@@ -8,11 +8,13 @@ namespace lockstep::sim {
 
 namespace {
 
-// Eigen's products used 202 KB of stack before its large temporaries were moved to the heap.
+// Eigen's products used 202 KB of stack before its large temporaries were moved to the
+// heap.
 constexpr std::size_t kStackBytes = 256 * 1024;
 
-/// What the C++ runtime keeps for each thread about exceptions being handled. Fibers share a
-/// thread, so each must carry its own across a switch (Itanium C++ ABI, section 2.2.2).
+/// What the C++ runtime keeps for each thread about exceptions being handled. Fibers
+/// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
+/// section 2.2.2).
 struct ExceptionState {
     void* caught = nullptr;
     unsigned int uncaught = 0;
@@ -23,10 +25,11 @@ ExceptionState& exception_state() {
 }
 
 class FiberContexts final : public Contexts {
- public:
+  public:
     void create(int count, FunctionRef<void(int)> body) override {
         fibers_.resize(static_cast<std::size_t>(count));
-        for (int i = 0; i < count; ++i) fibers_[static_cast<std::size_t>(i)] = make(i, body);
+        for (int i = 0; i < count; ++i)
+            fibers_[static_cast<std::size_t>(i)] = make(i, body);
     }
 
     void resume(int i) override {
@@ -43,7 +46,7 @@ class FiberContexts final : public Contexts {
 
     void join() override { fibers_.clear(); }
 
- private:
+  private:
     boost::context::fiber make(int i, FunctionRef<void(int)> body) {
         return boost::context::fiber(
             std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
@@ -60,6 +63,8 @@ class FiberContexts final : public Contexts {
 
 }  // namespace
 
-std::unique_ptr<Contexts> make_fiber_contexts() { return std::make_unique<FiberContexts>(); }
+std::unique_ptr<Contexts> make_fiber_contexts() {
+    return std::make_unique<FiberContexts>();
+}
 
 }  // namespace lockstep::sim

@@ -16,7 +16,8 @@ void Ledger::add(MemoryCategory category, std::int64_t bytes) {
     const auto index = static_cast<std::size_t>(category);
     total_ += bytes;
     report_.current[index] += bytes;
-    report_.category_peak[index] = std::max(report_.category_peak[index], report_.current[index]);
+    report_.category_peak[index] =
+        std::max(report_.category_peak[index], report_.current[index]);
     if (total_ > report_.peak) {
         report_.peak = total_;
         report_.at_peak = report_.current;
@@ -38,10 +39,11 @@ struct Holding {
 /// What is alive beside `wanted`, by category and line, largest first.
 std::vector<std::pair<std::string, Holding>> holdings(const Storage& wanted) {
     std::map<std::string, Holding> by_line;
-    for (const Storage* storage = wanted.device->live(); storage; storage = storage->next) {
+    for (const Storage* storage = wanted.device->live(); storage;
+         storage = storage->next) {
         if (storage == &wanted || !storage->counted) continue;
-        Holding& holding = by_line[fmt::format("{} made at {}", name_of(storage->category),
-                                               storage->allocated_at.text())];
+        Holding& holding = by_line[fmt::format(
+            "{} made at {}", name_of(storage->category), storage->allocated_at.text())];
         holding.bytes += storage->bytes;
         ++holding.tensors;
     }
@@ -57,15 +59,19 @@ std::vector<std::pair<std::string, Holding>> holdings(const Storage& wanted) {
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank) {
     constexpr std::size_t kListed = 8;
     std::string text = fmt::format(
-        "rank {} is out of memory: {} more for {} at {} do not fit, as {} of its {} are in use",
-        rank, bytes_text(wanted.bytes), name_of(wanted.category), wanted.allocated_at.text(),
-        bytes_text(ledger.total()), bytes_text(ledger.capacity()));
+        "rank {} is out of memory: {} more for {} at {} do not fit, as {} of its {} are "
+        "in use",
+        rank, bytes_text(wanted.bytes), name_of(wanted.category),
+        wanted.allocated_at.text(), bytes_text(ledger.total()),
+        bytes_text(ledger.capacity()));
     const auto held = holdings(wanted);
     for (std::size_t i = 0; i < std::min(kListed, held.size()); ++i)
-        text += fmt::format("\n  {:>10}  in {} {} of {}", bytes_text(held[i].second.bytes),
-                            held[i].second.tensors,
-                            held[i].second.tensors == 1 ? "tensor" : "tensors", held[i].first);
-    if (held.size() > kListed) text += fmt::format("\n  and {} lines more", held.size() - kListed);
+        text += fmt::format("\n  {:>10}  in {} {} of {}",
+                            bytes_text(held[i].second.bytes), held[i].second.tensors,
+                            held[i].second.tensors == 1 ? "tensor" : "tensors",
+                            held[i].first);
+    if (held.size() > kListed)
+        text += fmt::format("\n  and {} lines more", held.size() - kListed);
     return OutOfMemoryError(text);
 }
 

@@ -10,11 +10,13 @@ namespace lockstep::sim {
 
 /// A device's memory by category: now, at the peak, and against its capacity.
 class Ledger {
- public:
+  public:
     /// A capacity of 0 is unlimited.
     explicit Ledger(std::int64_t capacity) : capacity_(capacity) {}
 
-    bool fits(std::int64_t bytes) const { return capacity_ == 0 || total_ + bytes <= capacity_; }
+    bool fits(std::int64_t bytes) const {
+        return capacity_ == 0 || total_ + bytes <= capacity_;
+    }
     void add(MemoryCategory category, std::int64_t bytes);
     void remove(MemoryCategory category, std::int64_t bytes) noexcept;
 
@@ -22,16 +24,16 @@ class Ledger {
     std::int64_t total() const { return total_; }
     const MemoryReport& report() const { return report_; }
 
- private:
+  private:
     std::int64_t capacity_;
     std::int64_t total_ = 0;
     MemoryReport report_;
 };
 
-/// A device that is full. The sentence says what was asked for where, what there is, and which
-/// lines hold most of it.
+/// A device that is full. The sentence says what was asked for where, what there is, and
+/// which lines hold most of it.
 class OutOfMemoryError : public std::runtime_error {
- public:
+  public:
     using std::runtime_error::runtime_error;
 };
 

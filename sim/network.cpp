@@ -7,7 +7,8 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Place (23 bits), rank (16) and sequence (24) of a message, after all releases of ports.
+/// Place (23 bits), rank (16) and sequence (24) of a message, after all releases of
+/// ports.
 std::uint64_t order_of(const Message& message) {
     const std::uint64_t place = std::min<std::uint64_t>(message.place, (1U << 23) - 1);
     return std::uint64_t{1} << 63 | place << 40 |
@@ -51,7 +52,8 @@ Network::Way Network::way(const Message& message) const {
 
 bool Network::is_free(const Way& way, Picoseconds time) const {
     for (int i = 0; i < way.count; ++i) {
-        const auto port = static_cast<std::size_t>(way.ports[static_cast<std::size_t>(i)]);
+        const auto port =
+            static_cast<std::size_t>(way.ports[static_cast<std::size_t>(i)]);
         if (ports_[port].free_at > time) return false;
     }
     return true;
@@ -142,8 +144,9 @@ void Network::add_event(const Event& event) {
     std::push_heap(events_.begin(), events_.end(), kEventLater);
 }
 
-/// Starts the first in line whose other ports are free too. One that has started elsewhere is
-/// dropped from the line; one whose other port is busy is tried again when that is released.
+/// Starts the first in line whose other ports are free too. One that has started
+/// elsewhere is dropped from the line; one whose other port is busy is tried again when
+/// that is released.
 void Network::release(std::int32_t at, Picoseconds time, Deliver deliver) {
     Port& released = port(at);
     released.release_due = false;

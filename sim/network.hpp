@@ -18,21 +18,21 @@ struct Message {
     int source = 0;
     int destination = 0;
     std::int64_t bytes = 0;
-    Picoseconds ready = 0;      ///< both sides were there
+    Picoseconds ready = 0;       ///< both sides were there
     std::uint64_t place = 0;     ///< in the group that the source launched it with
     std::uint64_t sequence = 0;  ///< among the source's messages
 };
 
-/// The ports that messages occupy: each device has one out and one in; where a node has fewer
-/// network ports than devices, devices share those. A message holds all of its ports for
-/// alpha + bytes / beta.
+/// The ports that messages occupy: each device has one out and one in; where a node has
+/// fewer network ports than devices, devices share those. A message holds all of its
+/// ports for alpha + bytes / beta.
 ///
-/// A port serves what is ready and whose other ports are free, in order of (ready time, place in
-/// the group, rank, sequence): of virtual things alone, so that nothing depends on the host's
-/// order. The place comes first so that groups whose ranks name their peers in rotation pass
-/// without standing in each other's way.
+/// A port serves what is ready and whose other ports are free, in order of (ready time,
+/// place in the group, rank, sequence): of virtual things alone, so that nothing depends
+/// on the host's order. The place comes first so that groups whose ranks name their peers
+/// in rotation pass without standing in each other's way.
 class Network {
- public:
+  public:
     Network(const ClusterSpec& spec, int ranks);
 
     struct Span {
@@ -44,14 +44,16 @@ class Network {
     /// Whether the way between two ranks has a port that other ranks use too.
     bool is_shared(int source, int destination) const;
 
-    /// For a message that nothing else can come before: it takes its ports when they are free.
+    /// For a message that nothing else can come before: it takes its ports when they are
+    /// free.
     Span pass(const Message& message);
 
     /// For any message: it waits its turn in virtual time.
     void enqueue(const Message& message);
 
-    /// Moves on to the next instant at which a message may start, and delivers those that do.
-    /// False where none waits. Right only when no rank can add a message of an earlier time.
+    /// Moves on to the next instant at which a message may start, and delivers those that
+    /// do. False where none waits. Right only when no rank can add a message of an
+    /// earlier time.
     bool advance(Deliver deliver);
 
   private:

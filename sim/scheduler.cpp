@@ -24,11 +24,13 @@ std::uint64_t next_random(std::uint64_t& state) {
 }  // namespace
 
 Scheduler::Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed)
-    : contexts_(kind == ExecutorKind::fibers ? make_fiber_contexts() : make_thread_contexts()),
+    : contexts_(kind == ExecutorKind::fibers ? make_fiber_contexts()
+                                             : make_thread_contexts()),
       pool_(extra_threads(workers)),
       random_(seed) {}
 
-void Scheduler::run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> on_quiet) {
+void Scheduler::run(int tasks, FunctionRef<void(int)> body,
+                    FunctionRef<bool()> on_quiet) {
     ended_.assign(static_cast<std::size_t>(tasks), 0);
     running_ = tasks;
     const auto whole = [&](int task) {
@@ -41,9 +43,11 @@ void Scheduler::run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> 
     };
     contexts_->create(tasks, whole);
     ready_.reserve(static_cast<std::size_t>(tasks) * 2);
-    for (int task = 0; task < tasks; ++task) make_ready(task);
+    for (int task = 0; task < tasks; ++task)
+        make_ready(task);
 
-    do run_until_quiet();
+    do
+        run_until_quiet();
     while (on_quiet());
     cancel_rest(tasks);
     contexts_->join();
@@ -51,7 +55,8 @@ void Scheduler::run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> 
 
 void Scheduler::run_until_quiet() {
     while (true) {
-        for (const int task : pool_.take_finished()) make_ready(task);
+        for (const int task : pool_.take_finished())
+            make_ready(task);
         if (next_ == ready_.size()) {
             ready_.clear();
             next_ = 0;
@@ -67,7 +72,8 @@ void Scheduler::run_until_quiet() {
 
 int Scheduler::take_ready() {
     if (random_) {
-        const std::size_t choice = next_ + next_random(*random_) % (ready_.size() - next_);
+        const std::size_t choice =
+            next_ + next_random(*random_) % (ready_.size() - next_);
         std::swap(ready_[next_], ready_[choice]);
     }
     return ready_[next_++];

@@ -11,13 +11,13 @@
 
 namespace lockstep::sim {
 
-/// Ends a task from within when the run is over for it. Not a std::exception, so that a program's
-/// own handlers let it pass.
+/// Ends a task from within when the run is over for it. Not a std::exception, so that a
+/// program's own handlers let it pass.
 struct Cancelled {};
 
 /// A stack of its own for each task, and switches between them and the scheduler.
 class Contexts {
- public:
+  public:
     virtual ~Contexts() = default;
     /// Makes `count` contexts; context i runs body(i) when it is first resumed.
     virtual void create(int count, FunctionRef<void(int)> body) = 0;
@@ -34,16 +34,17 @@ std::unique_ptr<Contexts> make_thread_contexts();
 
 /// Runs tasks one at a time, each on a stack of its own, until none can run.
 ///
-/// Rules: one task (or the scheduler) runs at any moment, so nothing that tasks share needs a
-/// lock. Long arithmetic goes to `offload`: the task waits, others run. When no task can run and
-/// nothing is offloaded, the run is quiet: `on_quiet` moves the virtual world on and makes tasks
-/// ready. If it cannot, the run is over, and tasks that have not ended are cancelled.
+/// Rules: one task (or the scheduler) runs at any moment, so nothing that tasks share
+/// needs a lock. Long arithmetic goes to `offload`: the task waits, others run. When no
+/// task can run and nothing is offloaded, the run is quiet: `on_quiet` moves the virtual
+/// world on and makes tasks ready. If it cannot, the run is over, and tasks that have not
+/// ended are cancelled.
 class Scheduler {
- public:
+  public:
     Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed);
 
-    /// `body(i)` must let Cancelled pass. `on_quiet` gives false where nothing more can happen; it
-    /// is asked once more after the last task has ended.
+    /// `body(i)` must let Cancelled pass. `on_quiet` gives false where nothing more can
+    /// happen; it is asked once more after the last task has ended.
     void run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> on_quiet);
 
     /// The task that runs, -1 for the scheduler itself.
@@ -55,7 +56,7 @@ class Scheduler {
     void offload(FunctionRef<void()> job);
     bool has_workers() const { return pool_.workers() > 0; }
 
- private:
+  private:
     int take_ready();
     void run_until_quiet();
     void cancel_rest(int tasks);

@@ -10,8 +10,9 @@
 namespace lockstep::sim {
 
 void Batch::wait(SourceLine wait_at) {
-    require(engine != nullptr, wait_at,
-            [] { return std::string("wait: the run that this work was part of is over"); });
+    require(engine != nullptr, wait_at, [] {
+        return std::string("wait: the run that this work was part of is over");
+    });
     engine->wait(*this, wait_at);
 }
 
@@ -22,7 +23,8 @@ void Batch::index_by_peer() {
     std::iota(by_peer.begin(), by_peer.end(), 0);
     std::sort(by_peer.begin(), by_peer.end(), [&](std::int32_t a, std::int32_t b) {
         const auto key = [&](std::int32_t place) {
-            const CommOperation& operation = posted[static_cast<std::size_t>(place)].operation;
+            const CommOperation& operation =
+                posted[static_cast<std::size_t>(place)].operation;
             return std::make_tuple(operation.verb, operation.peer, place);
         };
         return key(a) < key(b);
@@ -39,12 +41,15 @@ Posted* Batch::unpaired(Verb verb, int peer) {
         return found == posted.end() ? nullptr : &*found;
     }
     const auto key = [&](std::int32_t place) {
-        const CommOperation& operation = posted[static_cast<std::size_t>(place)].operation;
+        const CommOperation& operation =
+            posted[static_cast<std::size_t>(place)].operation;
         return std::make_tuple(operation.verb, operation.peer);
     };
-    auto place = std::lower_bound(by_peer.begin(), by_peer.end(), std::make_tuple(verb, peer),
-                                  [&](std::int32_t a, const auto& b) { return key(a) < b; });
-    for (; place != by_peer.end() && key(*place) == std::make_tuple(verb, peer); ++place) {
+    auto place =
+        std::lower_bound(by_peer.begin(), by_peer.end(), std::make_tuple(verb, peer),
+                         [&](std::int32_t a, const auto& b) { return key(a) < b; });
+    for (; place != by_peer.end() && key(*place) == std::make_tuple(verb, peer);
+         ++place) {
         Posted& candidate = posted[static_cast<std::size_t>(*place)];
         if (candidate.partner == nullptr) return &candidate;
     }
@@ -59,7 +64,8 @@ void Batch::release() noexcept {
 }
 
 BatchPool::~BatchPool() {
-    for (Batch* batch : free_) delete batch;
+    for (Batch* batch : free_)
+        delete batch;
     for (Batch* batch = in_use_; batch != nullptr;) {
         Batch* const following = batch->pool_next;
         batch->engine = nullptr;
@@ -83,7 +89,8 @@ Batch* BatchPool::take() {
 void BatchPool::give_back(Batch* batch) noexcept {
     batch->by_peer.clear();
     (batch->pool_previous ? batch->pool_previous->pool_next : in_use_) = batch->pool_next;
-    if (batch->pool_next != nullptr) batch->pool_next->pool_previous = batch->pool_previous;
+    if (batch->pool_next != nullptr)
+        batch->pool_next->pool_previous = batch->pool_previous;
     free_.push_back(batch);
 }
 

@@ -17,22 +17,25 @@ struct Team;
 
 /// One operation that a rank launched.
 struct Posted {
-    Batch* batch = nullptr;
+    Posted(Batch& in, std::uint64_t number, CommOperation&& asked)
+        : batch(&in), sequence(number), operation(std::move(asked)) {}
+
+    Batch* batch;
     Posted* partner = nullptr;  ///< of a send or recv, once both are there
-    /// Its place among the collectives of its communicator, from 0; of a send or recv, among this
-    /// rank's sends and recvs.
-    std::uint64_t sequence = 0;
+    /// Its place among the collectives of its communicator, from 0; of a send or recv,
+    /// among this rank's sends and recvs.
+    std::uint64_t sequence;
     bool done = false;
     CommOperation operation;
 };
 
 /// Operations that a rank launched together, and what Work waits for.
 ///
-/// A communicator's batches are in order on each rank: the first is open, that is, its operations
-/// look for their partners; the rest queue behind it. When all its operations are done it closes,
-/// and the next one opens.
+/// A communicator's batches are in order on each rank: the first is open, that is, its
+/// operations look for their partners; the rest queue behind it. When all its operations
+/// are done it closes, and the next one opens.
 class Batch final : public PendingWork {
- public:
+  public:
     enum class State : std::uint8_t { queued, open, closed };
 
     void wait(SourceLine at) override;
@@ -43,18 +46,19 @@ class Batch final : public PendingWork {
     int rank = 0;    ///< the rank in the run
     SourceLine at;
     std::vector<Posted> posted;
-    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), where there are many.
+    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), where there
+    /// are many.
     std::vector<std::int32_t> by_peer;
     State state = State::queued;
-    int undone = 0;            ///< operations not done
+    int undone = 0;  ///< operations not done
     int undone_sends = 0;
     int undone_recvs = 0;
-    bool counted = false;      ///< among its rank's batches with messages
-    Picoseconds issued = 0;    ///< when what the device issued before was done
+    bool counted = false;    ///< among its rank's batches with messages
+    Picoseconds issued = 0;  ///< when what the device issued before was done
     Picoseconds opened = 0;
-    Picoseconds started = 0;   ///< when its first operation began to move
+    Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
-    Batch* next = nullptr;     ///< behind it in its member's queue
+    Batch* next = nullptr;  ///< behind it in its member's queue
     Batch* pool_next = nullptr;
     Batch* pool_previous = nullptr;
 
@@ -64,14 +68,14 @@ class Batch final : public PendingWork {
     /// The first send to, or recv from, `peer` without a partner; none is null.
     Posted* unpaired(Verb verb, int peer);
 
- private:
+  private:
     void release() noexcept override;
 };
 
-/// Batches are used again and again. One that a program still holds when the run ends lives on by
-/// itself.
+/// Batches are used again and again. One that a program still holds when the run ends
+/// lives on by itself.
 class BatchPool {
- public:
+  public:
     explicit BatchPool(Engine& engine) : engine_(engine) {}
     ~BatchPool();
     BatchPool(const BatchPool&) = delete;
@@ -80,7 +84,7 @@ class BatchPool {
     Batch* take();
     void give_back(Batch* batch) noexcept;
 
- private:
+  private:
     Engine& engine_;
     Batch* in_use_ = nullptr;
     std::vector<Batch*> free_;
@@ -124,7 +128,7 @@ struct Team {
     std::string name;
     std::vector<int> ranks;  ///< by member
     std::vector<Member> members;
-    std::vector<Counts> counts;  ///< by member
+    std::vector<Counts> counts;       ///< by member
     std::uint64_t first_meeting = 0;  ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
 

@@ -8,11 +8,11 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A thread a context. Who holds the baton runs: the scheduler hands it to a context's thread and
-/// waits until it comes back. Slower than fibers by three orders of magnitude, and just what
-/// debuggers and sanitizers understand.
+/// A thread a context. Who holds the baton runs: the scheduler hands it to a context's
+/// thread and waits until it comes back. Slower than fibers by three orders of magnitude,
+/// and just what debuggers and sanitizers understand.
 class ThreadContexts final : public Contexts {
- public:
+  public:
     void create(int count, FunctionRef<void(int)> body) override {
         for (int i = 0; i < count; ++i) {
             contexts_.push_back(std::make_unique<Context>());
@@ -36,11 +36,12 @@ class ThreadContexts final : public Contexts {
     }
 
     void join() override {
-        for (auto& context : contexts_) context->thread.join();
+        for (auto& context : contexts_)
+            context->thread.join();
         contexts_.clear();
     }
 
- private:
+  private:
     struct Context {
         std::binary_semaphore baton{0};
         std::thread thread;
@@ -52,6 +53,8 @@ class ThreadContexts final : public Contexts {
 
 }  // namespace
 
-std::unique_ptr<Contexts> make_thread_contexts() { return std::make_unique<ThreadContexts>(); }
+std::unique_ptr<Contexts> make_thread_contexts() {
+    return std::make_unique<ThreadContexts>();
+}
 
 }  // namespace lockstep::sim

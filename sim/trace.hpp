@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 /// Spans, messages and memory levels of a run as they happen; nothing where it is off.
 class Trace {
- public:
+  public:
     explicit Trace(bool on) : on_(on) {}
 
     bool on() const { return on_; }
@@ -23,11 +23,11 @@ class Trace {
         if (on_) memory_.push_back(level);
     }
 
-    /// Moves what was recorded into the report, in an order that does not depend on the host's:
-    /// by rank, then by time.
+    /// Moves what was recorded into the report, in an order that does not depend on the
+    /// host's: by rank, then by time.
     void move_into(RunReport& report);
 
- private:
+  private:
     bool on_;
     std::vector<TraceEvent> events_;
     std::vector<TraceFlow> flows_;

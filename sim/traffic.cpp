@@ -15,7 +15,9 @@ void count_collective(Team& team, int member, const CollectiveCall& call,
                       const ClusterSpec& spec) {
     const CollectiveTraffic moved = collective_traffic(call, member);
     const int n = team.size();
-    const auto rank = [&](int place) { return team.ranks[static_cast<std::size_t>(place % n)]; };
+    const auto rank = [&](int place) {
+        return team.ranks[static_cast<std::size_t>(place % n)];
+    };
     const bool out_between = !spec.same_node(rank(member), rank(member + 1));
     const bool in_between = !spec.same_node(rank(member), rank(member + n - 1));
 
@@ -48,9 +50,9 @@ void add_traffic(const Team& team, int member, std::vector<Traffic>& traffic) {
         for (const bool between : {false, true}) {
             const Count& count = counts[verb][between ? 1 : 0];
             if (count.calls == 0 && count.messages_received == 0) continue;
-            traffic.push_back({team.name, name_of(static_cast<Verb>(verb)), between, count.calls,
-                               count.messages_sent, count.bytes_sent, count.messages_received,
-                               count.bytes_received});
+            traffic.push_back({team.name, name_of(static_cast<Verb>(verb)), between,
+                               count.calls, count.messages_sent, count.bytes_sent,
+                               count.messages_received, count.bytes_received});
         }
     }
 }

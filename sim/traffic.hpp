@@ -9,9 +9,11 @@
 
 namespace lockstep::sim {
 
-/// Adds what `member` moves in a collective to its counts. What a ring sends goes over the link to
-/// the next member, what it receives comes over the one from the member before.
-void count_collective(Team& team, int member, const CollectiveCall& call, const ClusterSpec& spec);
+/// Adds what `member` moves in a collective to its counts. What a ring sends goes over
+/// the link to the next member, what it receives comes over the one from the member
+/// before.
+void count_collective(Team& team, int member, const CollectiveCall& call,
+                      const ClusterSpec& spec);
 
 /// Adds a message to both sides' counts.
 void count_message(const Message& message, const ClusterSpec& spec);

@@ -6,14 +6,15 @@ namespace lockstep::sim {
 
 namespace {
 
-// Handing an operation to a worker and back costs some ten microseconds; these take longer.
+// Handing an operation to a worker and back costs some ten microseconds; these take
+// longer.
 constexpr std::int64_t kOffloadFlops = 4'000'000;
 constexpr std::int64_t kOffloadBytes = 2'000'000;
 
 }  // namespace
 
-VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
-                             Trace& trace)
+VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
+                             Scheduler& scheduler, Trace& trace)
     : rank_(rank),
       spec_(options.spec),
       scheduler_(scheduler),
@@ -26,19 +27,22 @@ void VirtualDevice::advance(Picoseconds duration) {
     time_.end = std::max(time_.end, now_);
 }
 
-void VirtualDevice::execute(const DeviceOperation& operation, FunctionRef<void()> numbers) {
+void VirtualDevice::execute(const DeviceOperation& operation,
+                            FunctionRef<void()> numbers) {
     const Picoseconds start = now_;
     const Picoseconds duration =
-        spec_.phases ? 0
-                     : operation_time(spec_, operation.flops, operation.bytes, operation.dtype);
+        spec_.phases
+            ? 0
+            : operation_time(spec_, operation.flops, operation.bytes, operation.dtype);
     advance(duration);
     time_.compute += duration;
     flops_ += operation.flops;
     if (trace_.on())
-        trace_.event({rank_, "compute", operation.name, "operation", start, now_, micro_batch(),
-                      operation.bytes, operation.at});
+        trace_.event({rank_, "compute", operation.name, "operation", start, now_,
+                      micro_batch(), operation.bytes, operation.at});
     if (!numbers_) return;
-    const bool is_long = operation.flops > kOffloadFlops || operation.bytes > kOffloadBytes;
+    const bool is_long =
+        operation.flops > kOffloadFlops || operation.bytes > kOffloadBytes;
     if (is_long && scheduler_.current() >= 0)
         scheduler_.offload(numbers);
     else
@@ -51,8 +55,8 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
     time_.copy += now_ - start;
     if (trace_.on())
         trace_.event({rank_, "copy",
-                      direction == CopyDirection::to_host ? "to host" : "to device", "copy", start,
-                      now_, micro_batch(), tensor.bytes(), at});
+                      direction == CopyDirection::to_host ? "to host" : "to device",
+                      "copy", start, now_, micro_batch(), tensor.bytes(), at});
 }
 
 void VirtualDevice::allocated(const Storage& storage) {

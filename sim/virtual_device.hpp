@@ -9,14 +9,16 @@
 
 namespace lockstep::sim {
 
-/// What is virtual about a device: its clock, its ledger, its counters. Arithmetic is elsewhere.
+/// What is virtual about a device: its clock, its ledger, its counters. Arithmetic is
+/// elsewhere.
 ///
-/// The compute queue runs operations in program order. Its clock, now(), is when all that was
-/// issued so far is done; a communication begins then at the earliest, and waiting for one moves
-/// the clock to its end.
+/// The compute queue runs operations in program order. Its clock, now(), is when all that
+/// was issued so far is done; a communication begins then at the earliest, and waiting
+/// for one moves the clock to its end.
 class VirtualDevice final : public DeviceMonitor {
- public:
-    VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler, Trace& trace);
+  public:
+    VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
+                  Trace& trace);
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
     void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) override;
@@ -39,7 +41,7 @@ class VirtualDevice final : public DeviceMonitor {
     const TimeReport& time() const { return time_; }
     std::int64_t flops() const { return flops_; }
 
- private:
+  private:
     struct OpenPhase {
         Phase phase;
         int micro_batch;

@@ -1,4 +1,5 @@
-// The second half of the checker: when nothing can run, who waits for whom, and in what circle.
+// The second half of the checker: when nothing can run, who waits for whom, and in what
+// circle.
 
 #include <algorithm>
 
@@ -13,14 +14,15 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Ranks each of which waits for the next; the last waits for the first (a circle), or has ended.
+/// Ranks each of which waits for the next; the last waits for the first (a circle), or
+/// has ended.
 struct Chain {
     std::vector<Activity> links;
     bool circle = false;
 };
 
-/// Follows the waits from a rank until they end or meet again. A rank that waits for one that has
-/// ended shows the cause at once; else the lowest-numbered is followed.
+/// Follows the waits from a rank until they end or meet again. A rank that waits for one
+/// that has ended shows the cause at once; else the lowest-numbered is followed.
 Chain follow(const Engine& engine, int start) {
     Chain chain;
     std::vector<int> place(engine.ranks().size(), -1);
@@ -30,9 +32,10 @@ Chain follow(const Engine& engine, int start) {
         chain.links.push_back(activity_of(engine, rank));
         const Activity& link = chain.links.back();
         if (link.ended() || link.awaits.empty()) return chain;
-        const auto gone = std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
-            return engine.ranks()[static_cast<std::size_t>(awaited)]->ended;
-        });
+        const auto gone =
+            std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
+                return engine.ranks()[static_cast<std::size_t>(awaited)]->ended;
+            });
         rank = gone == link.awaits.end() ? link.awaits.front() : *gone;
     }
     chain.circle = true;
@@ -77,11 +80,13 @@ std::string circle_sentence(const Chain& chain) {
 
 std::vector<int> ranks_of(const std::vector<Activity>& links) {
     std::vector<int> ranks;
-    for (const Activity& link : links) ranks.push_back(link.rank);
+    for (const Activity& link : links)
+        ranks.push_back(link.rank);
     return ranks;
 }
 
-Diagnosis start_diagnosis(const Engine& engine, const std::string& fault, const Posted& posted) {
+Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
+                          const Posted& posted) {
     Diagnosis diagnosis;
     diagnosis.fault = fault;
     diagnosis.title = fault_text(fault).title;
@@ -118,8 +123,9 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
                                activity.posted->batch->team == posted.batch->team &&
                                activity.posted->sequence == posted.sequence &&
                                !is_point_to_point(activity.posted->operation.verb);
-        const bool absent = activity.ended() && std::count(waiting.awaits.begin(),
-                                                           waiting.awaits.end(), rank) > 0;
+        const bool absent =
+            activity.ended() &&
+            std::count(waiting.awaits.begin(), waiting.awaits.end(), rank) > 0;
         if (same_call || absent || rank == waiting.rank) involved.push_back(activity);
     }
     std::vector<int> waiters;
@@ -129,11 +135,13 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
 
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
     const std::vector<std::string> last = history_of(engine, gone.rank);
-    diagnosis.sentence = fmt::format(
-        "{} waits in {} at {} for {}, which has ended without that call; {}", ranks_text(waiters),
-        text_of(posted), posted.operation.at.text(), ranks_text(ended),
-        last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
-                     : fmt::format("the last operation of rank {} was {}", gone.rank, last.back()));
+    diagnosis.sentence =
+        fmt::format("{} waits in {} at {} for {}, which has ended without that call; {}",
+                    ranks_text(waiters), text_of(posted), posted.operation.at.text(),
+                    ranks_text(ended),
+                    last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
+                                 : fmt::format("the last operation of rank {} was {}",
+                                               gone.rank, last.back()));
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
     return diagnosis;
@@ -145,16 +153,22 @@ Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
     const Batch& batch = *posted.batch;
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
     diagnosis.sentence =
-        message ? fmt::format("the run has ended, but rank {}'s {} at {} never met its {} on rank {}",
-                              batch.rank, text_of(posted), posted.operation.at.text(),
-                              posted.operation.verb == Verb::send ? "recv" : "send",
-                              batch.team->ranks[static_cast<std::size_t>(posted.operation.peer)])
-                : fmt::format("the run has ended, but rank {}'s {} at {} was not called by every "
-                              "rank of {}",
-                              batch.rank, text_of(posted), posted.operation.at.text(),
-                              batch.team->name);
-    diagnosis.parties.push_back(
-        {{batch.rank}, text_of(posted), "", posted.operation.at, history_of(engine, batch.rank)});
+        message
+            ? fmt::format(
+                  "the run has ended, but rank {}'s {} at {} never met its {} on rank {}",
+                  batch.rank, text_of(posted), posted.operation.at.text(),
+                  posted.operation.verb == Verb::send ? "recv" : "send",
+                  batch.team->ranks[static_cast<std::size_t>(posted.operation.peer)])
+            : fmt::format(
+                  "the run has ended, but rank {}'s {} at {} was not called by every "
+                  "rank of {}",
+                  batch.rank, text_of(posted), posted.operation.at.text(),
+                  batch.team->name);
+    diagnosis.parties.push_back({{batch.rank},
+                                 text_of(posted),
+                                 "",
+                                 posted.operation.at,
+                                 history_of(engine, batch.rank)});
     diagnosis.others = others_of(engine, {batch.rank});
     return diagnosis;
 }
@@ -176,7 +190,8 @@ std::optional<Diagnosis> explain_stop(const Engine& engine) {
         const Chain chain = follow(engine, rank);
         return chain.circle ? explain_circle(engine, chain) : explain_end(engine, chain);
     }
-    if (const Posted* leftover = find_leftover(engine)) return explain_leftover(engine, *leftover);
+    if (const Posted* leftover = find_leftover(engine))
+        return explain_leftover(engine, *leftover);
     return std::nullopt;
 }
 

@@ -5,7 +5,8 @@
 namespace lockstep::sim {
 
 WorkerPool::WorkerPool(int workers) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < workers; ++i)
+        threads_.emplace_back([this] { work(); });
 }
 
 WorkerPool::~WorkerPool() {
@@ -14,7 +15,8 @@ WorkerPool::~WorkerPool() {
         stopping_ = true;
     }
     arrived_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads_)
+        thread.join();
 }
 
 void WorkerPool::submit(int task, FunctionRef<void()> job) {

@@ -12,7 +12,7 @@ namespace lockstep::sim {
 
 /// Threads that run long arithmetic while the tasks that asked for it wait.
 class WorkerPool {
- public:
+  public:
     explicit WorkerPool(int workers);
     ~WorkerPool();
     WorkerPool(const WorkerPool&) = delete;
@@ -28,7 +28,7 @@ class WorkerPool {
     /// Runs a waiting job on this thread, or waits until one ends.
     void help();
 
- private:
+  private:
     struct Job {
         int task;
         FunctionRef<void()> work;

@@ -14,24 +14,31 @@ struct LanguageTask {
     int steps = 0;
     std::int64_t micro_batch_rows = 0;
     int micro_batches = 0;  ///< a step's
-    std::vector<std::int32_t> positions;  ///< of each step's rows, (steps, all rows)
+    std::vector<std::int32_t>
+        positions;  ///< of each step's rows, (steps, all rows)
 
-    std::int64_t rows_per_step() const { return micro_batches * micro_batch_rows; }
+    std::int64_t rows_per_step() const {
+        return micro_batches * micro_batch_rows;
+    }
 };
 
 /// The text of --text or the lesson's own, cut as the options ask.
-std::shared_ptr<const LanguageTask> make_language_task(const LessonOptions& options,
-                                                       int micro_batches);
+std::shared_ptr<const LanguageTask> make_language_task(
+    const LessonOptions& options, int micro_batches);
 
-/// Training in which rank r takes micro-batches [first(r), first(r) + count) of each step.
-Training language_training(std::shared_ptr<const LanguageTask> task, const LessonOptions& options,
+/// Training in which rank r takes micro-batches [first(r), first(r) +
+/// count) of each step.
+Training language_training(std::shared_ptr<const LanguageTask> task,
+                           const LessonOptions& options,
                            std::function<int(int rank)> first, int count);
 
-/// Adds what another program needs to train the same: "language_model/ids" (characters), "/vocabulary"
-/// (V code points), "/positions" (steps, rows of a step), and the initial parameters.
+/// Adds what another program needs to train the same: "language_model/ids"
+/// (characters), "/vocabulary" (V code points), "/positions" (steps, rows
+/// of a step), and the initial parameters.
 void record_language_inputs(Record& record, const LanguageTask& task);
 
-/// Nats a character if each is drawn by its frequency alone, without looking at those before.
+/// Nats a character if each is drawn by its frequency alone, without
+/// looking at those before.
 double unigram_entropy(const Text& text);
 
 }  // namespace lockstep::lessons

@@ -4,7 +4,8 @@
 
 namespace lockstep::lessons {
 
-/// The lesson `gradient-accumulation`: gradient accumulation is data parallelism.
+/// The lesson `gradient-accumulation`: gradient accumulation is data
+/// parallelism.
 LessonEntry gradient_accumulation_lesson();
 
 }  // namespace lockstep::lessons

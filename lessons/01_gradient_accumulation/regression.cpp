@@ -16,21 +16,25 @@ constexpr std::int64_t kFeatures = 10;
 constexpr std::int64_t kOutputs = 5;
 constexpr double kNoise = 0.1;
 
-double true_weight(std::int64_t output, std::int64_t feature, std::uint64_t seed) {
+double true_weight(std::int64_t output, std::int64_t feature,
+                   std::uint64_t seed) {
     return RandomStream(seed, "regression/true weight")
         .normal(static_cast<std::uint64_t>(output * kFeatures + feature));
 }
 
 }  // namespace
 
-Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t seed) {
-    Regression data{HostTensor({rows, kFeatures}, dtype), HostTensor({rows, kOutputs}, dtype)};
+Regression generate_regression(std::int64_t rows, DType dtype,
+                               std::uint64_t seed) {
+    Regression data{HostTensor({rows, kFeatures}, dtype),
+                    HostTensor({rows, kOutputs}, dtype)};
     const RandomStream inputs(seed, "regression/inputs");
     const RandomStream noise(seed, "regression/noise");
     for (std::int64_t i = 0; i < rows * kFeatures; ++i)
         data.inputs.set(i, inputs.normal(static_cast<std::uint64_t>(i)));
     for (std::int64_t i = 0; i < rows * kOutputs; ++i) {
-        double target = kNoise * noise.normal(static_cast<std::uint64_t>(i));
+        double target =
+            kNoise * noise.normal(static_cast<std::uint64_t>(i));
         for (std::int64_t f = 0; f < kFeatures; ++f)
             target += true_weight(i % kOutputs, f, seed) *
                       data.inputs.at(i / kOutputs * kFeatures + f);
@@ -39,17 +43,20 @@ Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t see
     return data;
 }
 
-Regression load_regression(const std::filesystem::path& path, std::int64_t targets,
-                           DType dtype) {
+Regression load_regression(const std::filesystem::path& path,
+                           std::int64_t targets, DType dtype) {
     const NumberTable table = load_csv(path);
     const std::int64_t rows = table.values.shape()[0];
     const std::int64_t columns = table.values.shape()[1];
     require(targets < columns, [&] {
-        return fmt::format("{} has {} columns; with targets={} none is left for the inputs",
-                           path.string(), columns, targets);
+        return fmt::format(
+            "{} has {} columns; with targets={} none is left for the "
+            "inputs",
+            path.string(), columns, targets);
     });
     const std::int64_t features = columns - targets;
-    Regression data{HostTensor({rows, features}, dtype), HostTensor({rows, targets}, dtype)};
+    Regression data{HostTensor({rows, features}, dtype),
+                    HostTensor({rows, targets}, dtype)};
     for (std::int64_t row = 0; row < rows; ++row) {
         for (std::int64_t column = 0; column < columns; ++column) {
             const double value = table.values.at(row * columns + column);
@@ -63,40 +70,51 @@ Regression load_regression(const std::filesystem::path& path, std::int64_t targe
 }
 
 Regression regression_of(const LessonOptions& options, std::int64_t rows) {
-    if (!options.data) return generate_regression(rows, options.dtype, options.seed);
-    return load_regression(*options.data, options.integer("targets", 1, 1, 1'000'000),
+    if (!options.data)
+        return generate_regression(rows, options.dtype, options.seed);
+    return load_regression(*options.data,
+                           options.integer("targets", 1, 1, 1'000'000),
                            options.dtype);
 }
 
-std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight) {
+std::vector<Share> even_shares(std::int64_t rows, int parts,
+                               double total_weight) {
     std::vector<Share> shares;
     for (int part = 0; part < parts; ++part) {
         const Chunk rows_of_part = chunk(rows, parts, part);
-        shares.push_back({rows_of_part.begin, rows_of_part.count,
-                          total_weight * static_cast<double>(rows_of_part.count) /
-                              static_cast<double>(rows)});
+        shares.push_back(
+            {rows_of_part.begin, rows_of_part.count,
+             total_weight * static_cast<double>(rows_of_part.count) /
+                 static_cast<double>(rows)});
     }
     return shares;
 }
 
-Training linear_training(const Regression& data, const LinearSettings& settings,
-                         std::function<std::vector<Share>(int rank)> shares_of) {
+Training linear_training(
+    const Regression& data, const LinearSettings& settings,
+    std::function<std::vector<Share>(int rank)> shares_of) {
     Training training;
-    training.make_model = [features = data.inputs.shape()[1],
-                           outputs = data.targets.shape()[1]](const ParameterInit& init) {
-        auto model = std::make_unique<Linear>(init.child("linear"), features, outputs);
-        model->set_input_gradient(false);
-        return model;
-    };
-    training.make_optimizer = [rate = settings.learning_rate](std::vector<Parameter*> parameters) {
-        return std::make_unique<Sgd>(std::move(parameters), SgdOptions{rate, 0, 0});
+    training.make_model =
+        [features = data.inputs.shape()[1],
+         outputs = data.targets.shape()[1]](const ParameterInit& init) {
+            auto model = std::make_unique<Linear>(init.child("linear"),
+                                                  features, outputs);
+            model->set_input_gradient(false);
+            return model;
+        };
+    training.make_optimizer = [rate = settings.learning_rate](
+                                  std::vector<Parameter*> parameters) {
+        return std::make_unique<Sgd>(std::move(parameters),
+                                     SgdOptions{rate, 0, 0});
     };
     training.loss = mean_squared_error;
-    training.batches = [data, shares_of = std::move(shares_of)](int rank, int) {
+    training.batches = [data, shares_of = std::move(shares_of)](int rank,
+                                                                int) {
         std::vector<HostBatch> batches;
         for (const Share& share : shares_of(rank))
             batches.push_back({data.inputs.rows(share.begin, share.count),
-                               data.targets.rows(share.begin, share.count), share.weight});
+                               data.targets.rows(share.begin, share.count),
+                               share.weight});
         return batches;
     };
     training.same_batches = true;

@@ -12,12 +12,14 @@ struct Regression {
     std::int64_t rows() const { return inputs.shape()[0]; }
 };
 
-/// The notes' shape, 10 features and 5 outputs, with random values: targets are a fixed linear
-/// map of the inputs plus noise.
-Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t seed);
+/// The notes' shape, 10 features and 5 outputs, with random values: targets
+/// are a fixed linear map of the inputs plus noise.
+Regression generate_regression(std::int64_t rows, DType dtype,
+                               std::uint64_t seed);
 
 /// The table of --data: its last `targets` columns are the targets.
-Regression load_regression(const std::filesystem::path& path, std::int64_t targets, DType dtype);
+Regression load_regression(const std::filesystem::path& path,
+                           std::int64_t targets, DType dtype);
 
 /// What --data holds, or generated rows.
 Regression regression_of(const LessonOptions& options, std::int64_t rows);
@@ -29,8 +31,10 @@ struct Share {
     double weight = 1;
 };
 
-/// Rows dealt out evenly to `parts`; each weighs total_weight times its share of the rows.
-std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight);
+/// Rows dealt out evenly to `parts`; each weighs total_weight times its
+/// share of the rows.
+std::vector<Share> even_shares(std::int64_t rows, int parts,
+                               double total_weight);
 
 struct LinearSettings {
     int epochs = 100;  ///< one step each
@@ -38,8 +42,10 @@ struct LinearSettings {
     std::uint64_t seed = 0;
 };
 
-/// One linear layer trained by SGD on the shares that `shares_of(rank)` names.
-Training linear_training(const Regression& data, const LinearSettings& settings,
-                         std::function<std::vector<Share>(int rank)> shares_of);
+/// One linear layer trained by SGD on the shares that `shares_of(rank)`
+/// names.
+Training linear_training(
+    const Regression& data, const LinearSettings& settings,
+    std::function<std::vector<Share>(int rank)> shares_of);
 
 }  // namespace lockstep::lessons

@@ -14,21 +14,24 @@ bool is_parameter(const std::string& kept) {
     return !kept.starts_with("grad/") && !kept.starts_with("initial/");
 }
 
-std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
+std::vector<MicroBatch> upload(Device& device,
+                               const std::vector<HostBatch>& batches) {
     std::vector<MicroBatch> uploaded;
     for (const HostBatch& batch : batches)
-        uploaded.push_back(
-            {device.upload(batch.input), device.upload(batch.target), batch.weight});
+        uploaded.push_back({device.upload(batch.input),
+                            device.upload(batch.target), batch.weight});
     return uploaded;
 }
 
 }  // namespace
 
 // lesson: training-loop
-RunReport train(Cluster& cluster, const Training& training, Progress* progress) {
+RunReport train(Cluster& cluster, const Training& training,
+                Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto model = training.make_model({device, training.dtype, training.seed, ""});
+        const auto model = training.make_model(
+            {device, training.dtype, training.seed, ""});
         const auto optimizer = training.make_optimizer(model->parameters());
         for (const Parameter* parameter : model->parameters())
             rank.keep("initial/" + parameter->name(), parameter->value);
@@ -38,11 +41,15 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
                 mine = upload(device, training.batches(rank.index(), step));
             const Tensor loss =
                 training.data_parallel
-                    ? data_parallel_gradients(device, rank.world(), *model, training.loss, mine)
-                    : accumulate_gradients(device, *model, training.loss, mine);
+                    ? data_parallel_gradients(device, rank.world(), *model,
+                                              training.loss, mine)
+                    : accumulate_gradients(device, *model, training.loss,
+                                           mine);
             rank.keep_value("loss", device.peek(loss).at(0));
             for (const Parameter* parameter : model->parameters())
-                if (step == 0) rank.keep("grad/" + parameter->name(), parameter->gradient);
+                if (step == 0)
+                    rank.keep("grad/" + parameter->name(),
+                              parameter->gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
@@ -58,23 +65,27 @@ std::vector<double> losses(const RunReport& report) {
     for (const RankReport& rank : report.ranks) {
         const std::vector<double>& share = rank.series.at("loss");
         sums.resize(share.size());
-        for (std::size_t step = 0; step < share.size(); ++step) sums[step] += share[step];
+        for (std::size_t step = 0; step < share.size(); ++step)
+            sums[step] += share[step];
     }
     return sums;
 }
 
-void record_variant(Record& record, const std::string& variant, const RunReport& report) {
+void record_variant(Record& record, const std::string& variant,
+                    const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (!name.starts_with("initial/"))
             record.outputs.insert_or_assign(variant + "/" + name, tensor);
     const std::vector<double> curve = losses(report);
     record.outputs.insert_or_assign(
         variant + "/loss",
-        HostTensor::of(Shape{static_cast<std::int64_t>(curve.size())}, curve));
+        HostTensor::of(Shape{static_cast<std::int64_t>(curve.size())},
+                       curve));
     record.runs.emplace_back(variant, report);
 }
 
-void record_initial(Record& record, const std::string& task, const RunReport& report) {
+void record_initial(Record& record, const std::string& task,
+                    const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (name.starts_with("initial/"))
             record.inputs.insert_or_assign(task + "/" + name, tensor);
@@ -89,7 +100,8 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
         double difference = 0;
         for (std::int64_t i = 0; i < tensor.elements(); ++i) {
             const double gap = std::abs(tensor.at(i) - other.at(i));
-            if (std::isnan(gap)) return std::numeric_limits<double>::quiet_NaN();
+            if (std::isnan(gap))
+                return std::numeric_limits<double>::quiet_NaN();
             difference = std::max(difference, gap);
             largest = std::max(largest, std::abs(tensor.at(i)));
         }
@@ -99,12 +111,16 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
 }
 
 bool replicas_agree(const RunReport& report) {
-    return std::all_of(report.ranks.begin(), report.ranks.end(), [&](const RankReport& rank) {
-        return std::all_of(rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {
-            return !is_parameter(kept.first) ||
-                   kept.second == report.ranks.front().kept.at(kept.first);
+    return std::all_of(
+        report.ranks.begin(), report.ranks.end(),
+        [&](const RankReport& rank) {
+            return std::all_of(
+                rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {
+                    return !is_parameter(kept.first) ||
+                           kept.second ==
+                               report.ranks.front().kept.at(kept.first);
+                });
         });
-    });
 }
 
 }  // namespace lockstep::lessons

@@ -21,35 +21,43 @@ struct HostBatch {
     double weight = 1;
 };
 
-/// What is trained, on what, how long: the same for one device and for many.
+/// What is trained, on what, how long: the same for one device and for
+/// many.
 struct Training {
     std::function<std::unique_ptr<Module>(const ParameterInit&)> make_model;
-    std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer;
+    std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>
+        make_optimizer;
     Loss loss = mean_squared_error;
     /// The micro-batches of a rank at a step.
     std::function<std::vector<HostBatch>(int rank, int step)> batches;
-    bool same_batches = false;  ///< every step takes those of step 0
+    bool same_batches = false;   ///< every step takes those of step 0
     bool data_parallel = false;  ///< sum gradients over the ranks
     int steps = 1;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
 };
 
-/// Trains on every rank of the cluster. Each rank keeps its parameters after the last step under
-/// their names, before the first one under "initial/NAME", the first step's gradients under
-/// "grad/NAME", and its share of each step's loss in the series "loss".
-RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
+/// Trains on every rank of the cluster. Each rank keeps its parameters
+/// after the last step under their names, before the first one under
+/// "initial/NAME", the first step's gradients under "grad/NAME", and its
+/// share of each step's loss in the series "loss".
+RunReport train(Cluster& cluster, const Training& training,
+                Progress* progress = nullptr);
 
 /// The loss of every step, summed over the ranks' shares.
 std::vector<double> losses(const RunReport& report);
 
-/// What rank 0 kept and the losses, as the record's outputs "variant/NAME" and "variant/loss".
-void record_variant(Record& record, const std::string& variant, const RunReport& report);
+/// What rank 0 kept and the losses, as the record's outputs "variant/NAME"
+/// and "variant/loss".
+void record_variant(Record& record, const std::string& variant,
+                    const RunReport& report);
 
 /// What rank 0 began with, as the record's inputs "task/initial/NAME".
-void record_initial(Record& record, const std::string& task, const RunReport& report);
+void record_initial(Record& record, const std::string& task,
+                    const RunReport& report);
 
-/// The largest relative difference between the parameters that two runs ended with.
+/// The largest relative difference between the parameters that two runs
+/// ended with.
 double parameter_difference(const RunReport& a, const RunReport& b);
 
 /// Whether every rank of a run ended with the same bits.

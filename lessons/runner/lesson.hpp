@@ -30,21 +30,24 @@ struct LessonOptions {
     std::optional<std::filesystem::path> out;
     bool json = false;
 
-    /// The value of a setting as a number; UsageError names key, value and range where it is none
-    /// or out of range.
-    std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least,
-                         std::int64_t most) const;
-    double number(const std::string& key, double otherwise, double least, double most) const;
+    /// The value of a setting as a number; UsageError names key, value and range where it
+    /// is none or out of range.
+    std::int64_t integer(const std::string& key, std::int64_t otherwise,
+                         std::int64_t least, std::int64_t most) const;
+    double number(const std::string& key, double otherwise, double least,
+                  double most) const;
     std::string word(const std::string& key, const std::string& otherwise,
                      const std::vector<std::string>& allowed) const;
 };
 
-/// Makes the devices that a lesson's programs run on, as the options ask (backend, cluster,
-/// settings workers, executor, schedule_seed, numerics). `trace` keeps spans for a timeline.
-std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks, bool trace = false);
+/// Makes the devices that a lesson's programs run on, as the options ask (backend,
+/// cluster, settings workers, executor, schedule_seed, numerics). `trace` keeps spans for
+/// a timeline.
+std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
+                                      bool trace = false);
 
-/// One step: its title, and what it does and shows. Later steps may use what earlier ones left in
-/// the lesson; where a step is asked for alone, those before it run unseen.
+/// One step: its title, and what it does and shows. Later steps may use what earlier ones
+/// left in the lesson; where a step is asked for alone, those before it run unseen.
 struct Step {
     std::string title;
     std::function<void(Page&)> run;
@@ -53,16 +56,17 @@ struct Step {
 /// A lesson: steps over a state of its own. Whatever it records goes into `record`, whose
 /// options are set already. Both outlive the lesson.
 class Lesson {
- public:
-    Lesson(const LessonOptions& options, Record& record) : options_(options), record_(record) {}
+  public:
+    Lesson(const LessonOptions& options, Record& record)
+        : options_(options), record_(record) {}
     virtual ~Lesson() = default;
     virtual std::vector<Step> steps() = 0;
 
- protected:
+  protected:
     const LessonOptions& options() const { return options_; }
     Record& record() { return record_; }
 
- private:
+  private:
     const LessonOptions& options_;
     Record& record_;
 };
@@ -82,8 +86,8 @@ struct LessonEntry {
     std::vector<Setting> settings;
     bool takes_text = false;
     bool takes_data = false;
-    /// Reads --text, --data and settings, so that what is wrong with them is said before the
-    /// first step is shown; steps read no options. Computes nothing yet.
+    /// Reads --text, --data and settings, so that what is wrong with them is said before
+    /// the first step is shown; steps read no options. Computes nothing yet.
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
 };
 

@@ -15,14 +15,18 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
                    const char* part_name, const Tensor& part, std::int64_t parts,
                    SourceLine at) {
     require(whole && part, at, [&] {
-        return fmt::format("{}: this rank passed no {}", verb, whole ? part_name : whole_name);
+        return fmt::format("{}: this rank passed no {}", verb,
+                           whole ? part_name : whole_name);
     });
-    require(whole.dtype() == part.dtype() && whole.elements() == parts * part.elements(), at, [&] {
-        return fmt::format(
-            "{}: the {} holds {} x {}, expected {} x {}: {} times the {}'s {} elements", verb,
-            whole_name, whole.elements(), name_of(whole.dtype()), parts * part.elements(),
-            name_of(part.dtype()), parts, part_name, part.elements());
-    });
+    require(whole.dtype() == part.dtype() && whole.elements() == parts * part.elements(),
+            at, [&] {
+                return fmt::format(
+                    "{}: the {} holds {} x {}, expected {} x {}: {} times the {}'s {} "
+                    "elements",
+                    verb, whole_name, whole.elements(), name_of(whole.dtype()),
+                    parts * part.elements(), name_of(part.dtype()), parts, part_name,
+                    part.elements());
+            });
 }
 
 }  // namespace
@@ -32,8 +36,9 @@ void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& outpu
     check_own(verb, output, at);
     check_own(verb, input, at);
     const Tensor& any = input ? input : output;
-    require(static_cast<bool>(any), at,
-            [&] { return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_); });
+    require(static_cast<bool>(any), at, [&] {
+        return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_);
+    });
     operation.verb = verb;
     operation.dtype = any.dtype();
     operation.count = any.elements();
@@ -44,28 +49,31 @@ void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& outpu
 
 void Communicator::check_own(Verb verb, const Tensor& tensor, SourceLine at) const {
     require(!tensor || tensor.device() == &device_, at, [&] {
-        return fmt::format("{}: rank {} was given a tensor of {}; a rank passes tensors of its own "
-                           "device",
-                           name_of(verb), rank_,
-                           tensor.device() == nullptr
-                               ? std::string("a device that is gone")
-                               : fmt::format("device {}", tensor.device()->index()));
+        return fmt::format(
+            "{}: rank {} was given a tensor of {}; a rank passes tensors of its own "
+            "device",
+            name_of(verb), rank_,
+            tensor.device() == nullptr
+                ? std::string("a device that is gone")
+                : fmt::format("device {}", tensor.device()->index()));
     });
 }
 
 void Communicator::set_reduction(CommOperation& operation, Reduction reduction) const {
-    require(reduction != Reduction::mean || is_floating(operation.dtype), operation.at, [&] {
-        return fmt::format("{}: a mean of {} values is not an integer; use sum",
-                           name_of(operation.verb), name_of(operation.dtype));
-    });
+    require(reduction != Reduction::mean || is_floating(operation.dtype), operation.at,
+            [&] {
+                return fmt::format("{}: a mean of {} values is not an integer; use sum",
+                                   name_of(operation.verb), name_of(operation.dtype));
+            });
     operation.reduction = reduction;
 }
 
 void Communicator::set_peer(CommOperation& operation, int peer) const {
     require(peer >= 0 && peer < size_, operation.at, [&] {
         return fmt::format("{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
-                           name_of(operation.verb), has_root(operation.verb) ? "root" : "peer",
-                           peer, name_, size_ - 1);
+                           name_of(operation.verb),
+                           has_root(operation.verb) ? "root" : "peer", peer, name_,
+                           size_ - 1);
     });
     operation.peer = peer;
 }
@@ -93,8 +101,8 @@ void Communicator::fill_reduce_scatter(CommOperation& operation, const Tensor& o
     set_reduction(operation, reduction);
 }
 
-void Communicator::fill_broadcast(CommOperation& operation, const Tensor& buffer, int root,
-                                  SourceLine at) const {
+void Communicator::fill_broadcast(CommOperation& operation, const Tensor& buffer,
+                                  int root, SourceLine at) const {
     fill(operation, Verb::broadcast, buffer, buffer, at);
     set_peer(operation, root);
 }
@@ -110,8 +118,9 @@ void Communicator::fill_message(CommOperation& operation, Verb verb, const Tenso
                                 int peer, SourceLine at) const {
     const bool sends = verb == Verb::send;
     check_own(verb, buffer, at);
-    require(static_cast<bool>(buffer), at,
-            [&] { return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_); });
+    require(static_cast<bool>(buffer), at, [&] {
+        return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_);
+    });
     operation.verb = verb;
     operation.dtype = buffer.dtype();
     operation.count = buffer.elements();
@@ -124,8 +133,8 @@ Work Communicator::all_reduce(const Tensor& buffer, Reduction reduction, SourceL
     return all_reduce(buffer, buffer, reduction, at);
 }
 
-Work Communicator::all_reduce(const Tensor& output, const Tensor& input, Reduction reduction,
-                              SourceLine at) {
+Work Communicator::all_reduce(const Tensor& output, const Tensor& input,
+                              Reduction reduction, SourceLine at) {
     CommOperation operation;
     fill_all_reduce(operation, output, input, reduction, at);
     return launch(operation);
@@ -137,8 +146,8 @@ Work Communicator::all_gather(const Tensor& output, const Tensor& input, SourceL
     return launch(operation);
 }
 
-Work Communicator::reduce_scatter(const Tensor& output, const Tensor& input, Reduction reduction,
-                                  SourceLine at) {
+Work Communicator::reduce_scatter(const Tensor& output, const Tensor& input,
+                                  Reduction reduction, SourceLine at) {
     CommOperation operation;
     fill_reduce_scatter(operation, output, input, reduction, at);
     return launch(operation);
@@ -150,26 +159,31 @@ Work Communicator::broadcast(const Tensor& buffer, int root, SourceLine at) {
     return launch(operation);
 }
 
-Work Communicator::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
+Work Communicator::reduce(const Tensor& buffer, int root, Reduction reduction,
+                          SourceLine at) {
     CommOperation operation;
     fill_reduce(operation, buffer, root, reduction, at);
     return launch(operation);
 }
 
-Work Communicator::gather(const Tensor& output, const Tensor& input, int root, SourceLine at) {
+Work Communicator::gather(const Tensor& output, const Tensor& input, int root,
+                          SourceLine at) {
     CommOperation operation;
     fill(operation, Verb::gather, output, input, at);
     set_peer(operation, root);
-    if (rank_ == root) require_parts("gather", "output", output, "input", input, size_, at);
+    if (rank_ == root)
+        require_parts("gather", "output", output, "input", input, size_, at);
     operation.count = input.elements();
     return launch(operation);
 }
 
-Work Communicator::scatter(const Tensor& output, const Tensor& input, int root, SourceLine at) {
+Work Communicator::scatter(const Tensor& output, const Tensor& input, int root,
+                           SourceLine at) {
     CommOperation operation;
     fill(operation, Verb::scatter, output, input, at);
     set_peer(operation, root);
-    if (rank_ == root) require_parts("scatter", "input", input, "output", output, size_, at);
+    if (rank_ == root)
+        require_parts("scatter", "input", input, "output", output, size_, at);
     operation.count = output.elements();
     return launch(operation);
 }
@@ -179,8 +193,9 @@ Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceL
     fill(operation, Verb::all_to_all, output, input, at);
     require_parts("all_to_all", "output", output, "input", input, 1, at);
     require(input.elements() % size_ == 0, at, [&] {
-        return fmt::format("all_to_all: {} elements cannot be dealt out to {} ranks in equal blocks",
-                           input.elements(), size_);
+        return fmt::format(
+            "all_to_all: {} elements cannot be dealt out to {} ranks in equal blocks",
+            input.elements(), size_);
     });
     operation.count = input.elements() / size_;
     return launch(operation);
@@ -205,11 +220,12 @@ Work Communicator::barrier(SourceLine at) {
     return launch(operation);
 }
 
-std::unique_ptr<Communicator> Communicator::split(int color, int key, const std::string& name,
+std::unique_ptr<Communicator> Communicator::split(int color, int key,
+                                                  const std::string& name,
                                                   SourceLine at) {
     require(color >= 0 || color == kNoColor, at, [&] {
-        return fmt::format("split: colour {} of rank {} is negative; kNoColor is {}", color, rank_,
-                           static_cast<int>(kNoColor));
+        return fmt::format("split: colour {} of rank {} is negative; kNoColor is {}",
+                           color, rank_, static_cast<int>(kNoColor));
     });
     require_no_open_group(at);
     return do_split(color, key, name, at);
@@ -222,8 +238,8 @@ Work Communicator::launch(CommOperation& operation) {
 
 void Communicator::require_no_open_group(SourceLine at) const {
     require(!group_open_, at, [&] {
-        return fmt::format("rank {} used {} while its group begun at {} was not started", rank_,
-                           name_, group_at_.text());
+        return fmt::format("rank {} used {} while its group begun at {} was not started",
+                           rank_, name_, group_at_.text());
     });
 }
 
@@ -238,7 +254,9 @@ Group::Group(Communicator& communicator, SourceLine at) : communicator_(communic
     communicator_.grouped_.clear();
 }
 
-CommOperation& Group::next() { return communicator_.grouped_.emplace_back(); }
+CommOperation& Group::next() {
+    return communicator_.grouped_.emplace_back();
+}
 
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
     communicator_.fill_message(next(), Verb::send, input, peer, at);
@@ -260,7 +278,8 @@ Group& Group::all_gather(const Tensor& output, const Tensor& input, SourceLine a
     return *this;
 }
 
-Group& Group::reduce_scatter(const Tensor& output, const Tensor& input, Reduction reduction, SourceLine at) {
+Group& Group::reduce_scatter(const Tensor& output, const Tensor& input,
+                             Reduction reduction, SourceLine at) {
     communicator_.fill_reduce_scatter(next(), output, input, reduction, at);
     return *this;
 }

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <boost/smart_ptr/intrusive_ptr.hpp>
 
 #include "src/comm/operation.hpp"
 
@@ -13,11 +12,11 @@ namespace lockstep {
 
 /// A launched operation's state, made by a backend.
 class PendingWork {
- public:
+  public:
     virtual ~PendingWork() = default;
     virtual void wait(SourceLine at) = 0;
 
- private:
+  private:
     /// The last Work has gone; a backend may keep the object for another operation.
     virtual void release() noexcept = 0;
 
@@ -28,15 +27,15 @@ class PendingWork {
     }
 };
 
-/// A communication that was started. It runs beside what the device does next; after wait(), what
-/// the device does next comes after it. Received values are there, and sent buffers may be
-/// overwritten, only then.
+/// A communication that was started. It runs beside what the device does next; after
+/// wait(), what the device does next comes after it. Received values are there, and sent
+/// buffers may be overwritten, only then.
 class [[nodiscard]] Work {
- public:
+  public:
     explicit Work(PendingWork* state) : state_(state) {}
     void wait(SourceLine at = SourceLine::here()) { state_->wait(at); }
 
- private:
+  private:
     boost::intrusive_ptr<PendingWork> state_;
 };
 
@@ -44,16 +43,17 @@ class Group;
 
 /// A group of ranks that exchange messages: NCCL's verbs with PyTorch's semantics.
 ///
-/// An operation starts when what this device issued before it is done and the communicator's
-/// earlier operations are; it runs beside what the device issues next; Work::wait orders the two
-/// again. All ranks of the communicator call the same collectives in the same order. A send and
-/// its recv meet: nothing is buffered. Destinations come first. Buffers may be views. Wrong
-/// shapes, dtypes or ranks throw UsageError.
+/// An operation starts when what this device issued before it is done and the
+/// communicator's earlier operations are; it runs beside what the device issues next;
+/// Work::wait orders the two again. All ranks of the communicator call the same
+/// collectives in the same order. A send and its recv meet: nothing is buffered.
+/// Destinations come first. Buffers may be views. Wrong shapes, dtypes or ranks throw
+/// UsageError.
 ///
-/// S is the bytes of the whole buffer, n the size. "Bytes" is what one rank sends, over a ring
-/// unless said otherwise; latency steps are messages one after another.
+/// S is the bytes of the whole buffer, n the size. "Bytes" is what one rank sends, over a
+/// ring unless said otherwise; latency steps are messages one after another.
 class Communicator {
- public:
+  public:
     virtual ~Communicator() = default;
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
@@ -62,14 +62,15 @@ class Communicator {
     int size() const { return size_; }
     const std::string& name() const { return name_; }
 
-    /// In place: every rank ends with the reduction over all ranks. 2(n-1)/n S bytes, 2(n-1) steps.
+    /// In place: every rank ends with the reduction over all ranks. 2(n-1)/n S bytes,
+    /// 2(n-1) steps.
     Work all_reduce(const Tensor& buffer, Reduction reduction = Reduction::sum,
                     SourceLine at = SourceLine::here());
     /// The same, from `input` into `output`.
     Work all_reduce(const Tensor& output, const Tensor& input, Reduction reduction,
                     SourceLine at = SourceLine::here());
-    /// output (n x input's elements): every rank's input, in rank order. (n-1)/n S bytes, n-1
-    /// steps. In place where input is output's own block.
+    /// output (n x input's elements): every rank's input, in rank order. (n-1)/n S bytes,
+    /// n-1 steps. In place where input is output's own block.
     Work all_gather(const Tensor& output, const Tensor& input,
                     SourceLine at = SourceLine::here());
     /// output: this rank's block of the reduction of all inputs (n x output's elements).
@@ -77,24 +78,28 @@ class Communicator {
     Work reduce_scatter(const Tensor& output, const Tensor& input,
                         Reduction reduction = Reduction::sum,
                         SourceLine at = SourceLine::here());
-    /// The root's buffer goes to all. S bytes (the last rank of the chain sends none), n-1 steps.
+    /// The root's buffer goes to all. S bytes (the last rank of the chain sends none),
+    /// n-1 steps.
     Work broadcast(const Tensor& buffer, int root, SourceLine at = SourceLine::here());
     /// In place: the root ends with the reduction; other ranks' buffers are unchanged.
     /// S bytes (the root sends none), n-1 steps.
     Work reduce(const Tensor& buffer, int root, Reduction reduction = Reduction::sum,
                 SourceLine at = SourceLine::here());
-    /// The root's output (n x input's elements): every rank's input in rank order. Elsewhere
-    /// output is none (a default Tensor). Each other rank sends its S/n bytes to the root.
+    /// The root's output (n x input's elements): every rank's input in rank order.
+    /// Elsewhere output is none (a default Tensor). Each other rank sends its S/n bytes
+    /// to the root.
     Work gather(const Tensor& output, const Tensor& input, int root,
                 SourceLine at = SourceLine::here());
-    /// The root's input (n x output's elements) is dealt out in rank order. Elsewhere input is
-    /// none. The root sends (n-1)/n S bytes.
+    /// The root's input (n x output's elements) is dealt out in rank order. Elsewhere
+    /// input is none. The root sends (n-1)/n S bytes.
     Work scatter(const Tensor& output, const Tensor& input, int root,
                  SourceLine at = SourceLine::here());
-    /// Block i of input goes to rank i's output, block of this rank. (n-1)/n S bytes, n-1 steps.
+    /// Block i of input goes to rank i's output, block of this rank. (n-1)/n S bytes, n-1
+    /// steps.
     Work all_to_all(const Tensor& output, const Tensor& input,
                     SourceLine at = SourceLine::here());
-    /// To and from one rank, which must call the other half with the same count and dtype.
+    /// To and from one rank, which must call the other half with the same count and
+    /// dtype.
     Work send(const Tensor& input, int peer, SourceLine at = SourceLine::here());
     Work recv(const Tensor& output, int peer, SourceLine at = SourceLine::here());
     /// No rank's barrier ends before every rank's has begun. ceil(log2 n) empty messages.
@@ -105,30 +110,34 @@ class Communicator {
     ///     comm.group().send(right_going, right).recv(arriving, left).start().wait();
     Group group(SourceLine at = SourceLine::here());
 
-    /// A communicator of the ranks that give the same colour, ordered by (key, rank); every rank
-    /// of this one calls it. None (null) for kNoColor. `name` is for timelines and messages.
-    std::unique_ptr<Communicator> split(int color, int key, const std::string& name = "split",
+    /// A communicator of the ranks that give the same colour, ordered by (key, rank);
+    /// every rank of this one calls it. None (null) for kNoColor. `name` is for timelines
+    /// and messages.
+    std::unique_ptr<Communicator> split(int color, int key,
+                                        const std::string& name = "split",
                                         SourceLine at = SourceLine::here());
     static constexpr int kNoColor = -1;
 
- protected:
+  protected:
     Communicator(Device& device, std::string name, int rank, int size)
         : device_(device), name_(std::move(name)), rank_(rank), size_(size) {}
 
     Device& device() const { return device_; }
 
- private:
+  private:
     friend class Group;
 
-    // What a call asks, written in place: a simulator of many devices makes millions of them.
-    void fill(CommOperation& operation, Verb verb, const Tensor& output, const Tensor& input,
-              SourceLine at) const;
-    void fill_all_reduce(CommOperation& operation, const Tensor& output, const Tensor& input,
-                         Reduction reduction, SourceLine at) const;
-    void fill_all_gather(CommOperation& operation, const Tensor& output, const Tensor& input,
-                         SourceLine at) const;
-    void fill_reduce_scatter(CommOperation& operation, const Tensor& output, const Tensor& input,
-                             Reduction reduction, SourceLine at) const;
+    // What a call asks, written in place: a simulator of many devices makes millions of
+    // them.
+    void fill(CommOperation& operation, Verb verb, const Tensor& output,
+              const Tensor& input, SourceLine at) const;
+    void fill_all_reduce(CommOperation& operation, const Tensor& output,
+                         const Tensor& input, Reduction reduction, SourceLine at) const;
+    void fill_all_gather(CommOperation& operation, const Tensor& output,
+                         const Tensor& input, SourceLine at) const;
+    void fill_reduce_scatter(CommOperation& operation, const Tensor& output,
+                             const Tensor& input, Reduction reduction,
+                             SourceLine at) const;
     void fill_broadcast(CommOperation& operation, const Tensor& buffer, int root,
                         SourceLine at) const;
     void fill_reduce(CommOperation& operation, const Tensor& buffer, int root,
@@ -142,10 +151,11 @@ class Communicator {
     Work launch(CommOperation& operation);
     void require_no_open_group(SourceLine at) const;
 
-    /// Starts the operations together, which it may move from; `at` is the caller's line of the
-    /// group, or of the one.
+    /// Starts the operations together, which it may move from; `at` is the caller's line
+    /// of the group, or of the one.
     virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;
-    virtual std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
+    virtual std::unique_ptr<Communicator> do_split(int color, int key,
+                                                   const std::string& name,
                                                    SourceLine at) = 0;
 
     Device& device_;
@@ -160,7 +170,7 @@ class Communicator {
 /// Collects operations of one communicator and starts them together. The verbs are the
 /// communicator's. One group of a communicator at a time; a group must be started.
 class [[nodiscard]] Group {
- public:
+  public:
     Group(Communicator& communicator, SourceLine at);
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
@@ -181,7 +191,7 @@ class [[nodiscard]] Group {
     /// Launches what was collected. A group of nothing is done at once.
     Work start();
 
- private:
+  private:
     CommOperation& next();
 
     Communicator& communicator_;

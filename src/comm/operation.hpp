@@ -25,19 +25,22 @@ enum class Verb : std::uint8_t {
 };
 
 constexpr const char* name_of(Verb verb) {
-    constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                      "reduce",     "gather",     "scatter",        "all_to_all",
-                                      "barrier",    "split",      "send",           "recv"};
+    constexpr const char* kNames[] = {
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
+        "scatter",    "all_to_all", "barrier",        "split",     "send",   "recv"};
     return kNames[static_cast<int>(verb)];
 }
 
-constexpr bool is_point_to_point(Verb verb) { return verb == Verb::send || verb == Verb::recv; }
+constexpr bool is_point_to_point(Verb verb) {
+    return verb == Verb::send || verb == Verb::recv;
+}
 constexpr bool has_root(Verb verb) {
     return verb == Verb::broadcast || verb == Verb::reduce || verb == Verb::gather ||
            verb == Verb::scatter;
 }
 constexpr bool has_reduction(Verb verb) {
-    return verb == Verb::all_reduce || verb == Verb::reduce_scatter || verb == Verb::reduce;
+    return verb == Verb::all_reduce || verb == Verb::reduce_scatter ||
+           verb == Verb::reduce;
 }
 
 /// What one rank asks of a communicator.
@@ -47,8 +50,8 @@ struct CommOperation {
     DType dtype = DType::f32;
     /// The root of a rooted collective, the other rank of a send or recv; else -1.
     int peer = -1;
-    /// NCCL's count: elements of the smaller buffer for gather-like and scatter-like verbs, of
-    /// the whole buffer otherwise. Equal on all ranks.
+    /// NCCL's count: elements of the smaller buffer for gather-like and scatter-like
+    /// verbs, of the whole buffer otherwise. Equal on all ranks.
     std::int64_t count = 0;
     Tensor output;
     Tensor input;

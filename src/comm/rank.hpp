@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// One device's place in a run: what a program is written against.
 class Rank {
- public:
+  public:
     Rank(Device& device, Communicator& world, RankReport& report)
         : device_(device), world_(world), report_(report) {}
 
@@ -20,8 +20,8 @@ class Rank {
     Device& device() { return device_; }
     Communicator& world() { return world_; }
 
-    /// Leaves a tensor in the run's report; costs no virtual time. A name kept twice holds the
-    /// later value.
+    /// Leaves a tensor in the run's report; costs no virtual time. A name kept twice
+    /// holds the later value.
     void keep(const std::string& name, const Tensor& tensor) {
         report_.kept.insert_or_assign(name, device_.peek(tensor));
     }
@@ -30,7 +30,7 @@ class Rank {
         report_.series[name].push_back(value);
     }
 
- private:
+  private:
     Device& device_;
     Communicator& world_;
     RankReport& report_;
@@ -40,12 +40,13 @@ using Program = std::function<void(Rank&)>;
 
 /// Devices that can run a program: N virtual ones in this process, or this process's GPU.
 class Cluster {
- public:
+  public:
     virtual ~Cluster() = default;
     virtual int size() const = 0;
 
-    /// Runs the program on every device to its end. When one rank fails, all stop and the first
-    /// cause is thrown: what the program threw, or a FaultError that explains the mistake.
+    /// Runs the program on every device to its end. When one rank fails, all stop and the
+    /// first cause is thrown: what the program threw, or a FaultError that explains the
+    /// mistake.
     virtual RunReport run(const Program& program) = 0;
 };
 

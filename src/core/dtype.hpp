@@ -5,38 +5,55 @@
 
 namespace lockstep {
 
-/// Element types. bf16 has a size, so that memory can be planned with it, but no arithmetic yet.
+/// Element types. bf16 has a size, so that memory can be planned with it, but no
+/// arithmetic yet.
 enum class DType : std::uint8_t { f32, f64, i32, bf16 };
 
 constexpr std::int64_t bytes_of(DType dtype) {
     switch (dtype) {
-        case DType::f32: return 4;
-        case DType::f64: return 8;
-        case DType::i32: return 4;
-        case DType::bf16: return 2;
+        case DType::f32:
+            return 4;
+        case DType::f64:
+            return 8;
+        case DType::i32:
+            return 4;
+        case DType::bf16:
+            return 2;
     }
     return 0;
 }
 
 constexpr std::string_view name_of(DType dtype) {
     switch (dtype) {
-        case DType::f32: return "f32";
-        case DType::f64: return "f64";
-        case DType::i32: return "i32";
-        case DType::bf16: return "bf16";
+        case DType::f32:
+            return "f32";
+        case DType::f64:
+            return "f64";
+        case DType::i32:
+            return "i32";
+        case DType::bf16:
+            return "bf16";
     }
     return "?";
 }
 
-constexpr bool is_floating(DType dtype) { return dtype != DType::i32; }
+constexpr bool is_floating(DType dtype) {
+    return dtype != DType::i32;
+}
 
 template <typename T>
 constexpr DType dtype_of();
 template <>
-constexpr DType dtype_of<float>() { return DType::f32; }
+constexpr DType dtype_of<float>() {
+    return DType::f32;
+}
 template <>
-constexpr DType dtype_of<double>() { return DType::f64; }
+constexpr DType dtype_of<double>() {
+    return DType::f64;
+}
 template <>
-constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
+constexpr DType dtype_of<std::int32_t>() {
+    return DType::i32;
+}
 
 }  // namespace lockstep

@@ -5,17 +5,17 @@
 
 namespace lockstep {
 
-/// A reference to something callable, for passing a lambda down without copying it. Must not
-/// outlive what it refers to.
+/// A reference to something callable, for passing a lambda down without copying it. Must
+/// not outlive what it refers to.
 template <typename Signature>
 class FunctionRef;
 
 template <typename Result, typename... Arguments>
 class FunctionRef<Result(Arguments...)> {
- public:
+  public:
     template <typename Callable>
-        requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
-    FunctionRef(Callable&& callable)
+    requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
+        FunctionRef(Callable&& callable)
         : object_(const_cast<void*>(static_cast<const void*>(&callable))),
           call_([](void* object, Arguments... arguments) -> Result {
               return (*static_cast<std::remove_reference_t<Callable>*>(object))(
@@ -26,7 +26,7 @@ class FunctionRef<Result(Arguments...)> {
         return call_(object_, std::forward<Arguments>(arguments)...);
     }
 
- private:
+  private:
     void* object_;
     Result (*call_)(void*, Arguments...);
 };

@@ -16,8 +16,9 @@ HostTensor::HostTensor(Shape shape, DType dtype)
 template <typename T>
 HostTensor HostTensor::of(Shape shape, std::span<const T> values) {
     require(static_cast<std::int64_t>(values.size()) == shape.elements(), [&] {
-        return fmt::format("a tensor of shape {} has {} elements, but {} values were given",
-                           shape.text(), shape.elements(), values.size());
+        return fmt::format(
+            "a tensor of shape {} has {} elements, but {} values were given",
+            shape.text(), shape.elements(), values.size());
     });
     HostTensor tensor(shape, dtype_of<T>());
     if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size_bytes());
@@ -45,10 +46,14 @@ double HostTensor::at(std::int64_t index) const {
         return static_cast<double>(value);
     };
     switch (dtype_) {
-        case DType::f32: return read(float{});
-        case DType::f64: return read(double{});
-        case DType::i32: return read(std::int32_t{});
-        case DType::bf16: break;
+        case DType::f32:
+            return read(float{});
+        case DType::f64:
+            return read(double{});
+        case DType::i32:
+            return read(std::int32_t{});
+        case DType::bf16:
+            break;
     }
     // A bf16 is the upper half of the f32 with the same value.
     std::uint16_t upper = 0;
@@ -63,10 +68,14 @@ void HostTensor::set(std::int64_t index, double value) {
     std::byte* element = data_.data() + index * bytes_of(dtype_);
     const auto write = [&](auto typed) { std::memcpy(element, &typed, sizeof typed); };
     switch (dtype_) {
-        case DType::f32: return write(static_cast<float>(value));
-        case DType::f64: return write(value);
-        case DType::i32: return write(static_cast<std::int32_t>(value));
-        case DType::bf16: break;
+        case DType::f32:
+            return write(static_cast<float>(value));
+        case DType::f64:
+            return write(value);
+        case DType::i32:
+            return write(static_cast<std::int32_t>(value));
+        case DType::bf16:
+            break;
     }
     throw UsageError("bf16 values cannot be written: bf16 has no arithmetic yet");
 }
@@ -74,16 +83,18 @@ void HostTensor::set(std::int64_t index, double value) {
 HostTensor HostTensor::as(DType dtype) const {
     if (dtype == dtype_) return *this;
     HostTensor converted(shape_, dtype);
-    for (std::int64_t i = 0; i < elements(); ++i) converted.set(i, at(i));
+    for (std::int64_t i = 0; i < elements(); ++i)
+        converted.set(i, at(i));
     return converted;
 }
 
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
-    require(shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
-            [&] {
-                return fmt::format("rows [{}, {}) of a tensor of shape {}", begin, begin + count,
-                                   shape_.text());
-            });
+    require(
+        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
+        [&] {
+            return fmt::format("rows [{}, {}) of a tensor of shape {}", begin,
+                               begin + count, shape_.text());
+        });
     HostTensor part(shape_.with_first(count), dtype_);
     const std::int64_t row_bytes = shape_[0] == 0 ? 0 : bytes() / shape_[0];
     if (part.bytes() > 0)

@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// A tensor on the host: what is uploaded to a device, downloaded from it, kept in records and
-/// written to files. Contiguous, row-major.
+/// A tensor on the host: what is uploaded to a device, downloaded from it, kept in
+/// records and written to files. Contiguous, row-major.
 class HostTensor {
- public:
+  public:
     HostTensor() : HostTensor(Shape{0}, DType::f32) {}
     /// All zeros.
     HostTensor(Shape shape, DType dtype);
 
-    /// Copies `values` in; T is float, double or int32_t. Throws UsageError where the number of
-    /// values is not the shape's.
+    /// Copies `values` in; T is float, double or int32_t. Throws UsageError where the
+    /// number of values is not the shape's.
     template <typename T>
     static HostTensor of(Shape shape, std::span<const T> values);
     template <typename T>
@@ -54,7 +54,7 @@ class HostTensor {
     /// Same shape, dtype and bits.
     bool operator==(const HostTensor& other) const = default;
 
- private:
+  private:
     Shape shape_;
     DType dtype_;
     std::vector<std::byte> data_;

@@ -6,10 +6,11 @@
 
 namespace lockstep {
 
-// Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, sections
-// 2 and 4. Counter based: value i of a stream is a function of (seed, stream, i) alone, so a
-// shard holds the slice of the whole's values, whoever fills it and in whatever order.
-// Everything here is constexpr, so that nvcc compiles it for the device unchanged.
+// Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11,
+// sections 2 and 4. Counter based: value i of a stream is a function of (seed, stream, i)
+// alone, so a shard holds the slice of the whole's values, whoever fills it and in
+// whatever order. Everything here is constexpr, so that nvcc compiles it for the device
+// unchanged.
 
 /// Four random words.
 struct PhiloxWords {
@@ -17,7 +18,8 @@ struct PhiloxWords {
 };
 
 /// The ten rounds of the block cipher that turns a counter into random words under a key.
-constexpr PhiloxWords philox(PhiloxWords counter, std::uint32_t key0, std::uint32_t key1) {
+constexpr PhiloxWords philox(PhiloxWords counter, std::uint32_t key0,
+                             std::uint32_t key1) {
     PhiloxWords x = counter;
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t product0 = std::uint64_t{0xD2511F53} * x.word[0];
@@ -41,7 +43,8 @@ struct RandomStream {
     constexpr RandomStream(std::uint64_t seed_value, std::uint64_t purpose_value)
         : seed(seed_value), purpose(purpose_value) {}
     /// The stream of the tensor called `name` (FNV-1a of the name is the purpose).
-    constexpr RandomStream(std::uint64_t seed_value, std::string_view name) : seed(seed_value) {
+    constexpr RandomStream(std::uint64_t seed_value, std::string_view name)
+        : seed(seed_value) {
         purpose = 0xcbf29ce484222325;
         for (const char c : name)
             purpose = (purpose ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -51,26 +54,27 @@ struct RandomStream {
     constexpr std::uint64_t bits(std::uint64_t index) const {
         const PhiloxWords words = philox(
             {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-              static_cast<std::uint32_t>(purpose), static_cast<std::uint32_t>(purpose >> 32)}},
+              static_cast<std::uint32_t>(purpose),
+              static_cast<std::uint32_t>(purpose >> 32)}},
             static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
         return std::uint64_t{words.word[0]} << 32 | words.word[1];
     }
 
     /// Uniform in (0, 1): 53 random bits, centred in their cell, so neither end is drawn.
-    constexpr double uniform(std::uint64_t index) const {
-        return to_unit(bits(index));
-    }
+    constexpr double uniform(std::uint64_t index) const { return to_unit(bits(index)); }
 
-    /// Normal with mean 0 and deviation 1, by Box and Muller's transform of values 2i and 2i + 1
-    /// of the stream's upper half, which uniform() does not reach.
+    /// Normal with mean 0 and deviation 1, by Box and Muller's transform of values 2i and
+    /// 2i + 1 of the stream's upper half, which uniform() does not reach.
     template <typename Real = double>
     constexpr Real normal(std::uint64_t index) const {
         constexpr std::uint64_t kUpperHalf = std::uint64_t{1} << 63;
-        const Real radius = std::sqrt(-2 * std::log(to_unit(bits(kUpperHalf | 2 * index))));
-        return radius * std::cos(6.283185307179586 * to_unit(bits(kUpperHalf | (2 * index + 1))));
+        const Real radius =
+            std::sqrt(-2 * std::log(to_unit(bits(kUpperHalf | 2 * index))));
+        return radius *
+               std::cos(6.283185307179586 * to_unit(bits(kUpperHalf | (2 * index + 1))));
     }
 
- private:
+  private:
     static constexpr double to_unit(std::uint64_t bits) {
         return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
     }

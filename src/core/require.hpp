@@ -7,17 +7,17 @@
 
 namespace lockstep {
 
-/// The caller's mistake: a shape, rank, size or option that cannot be. The sentence says what
-/// was wrong and what was expected; `at` is the caller's line where one is known.
+/// The caller's mistake: a shape, rank, size or option that cannot be. The sentence says
+/// what was wrong and what was expected; `at` is the caller's line where one is known.
 class UsageError : public std::runtime_error {
- public:
+  public:
     explicit UsageError(const std::string& sentence) : std::runtime_error(sentence) {}
     UsageError(const std::string& sentence, SourceLine at)
         : std::runtime_error(at.text() + ": " + sentence) {}
 };
 
-/// Throws UsageError with `sentence()` unless `condition` holds; in every build. The sentence is
-/// made only when it is needed:
+/// Throws UsageError with `sentence()` unless `condition` holds; in every build. The
+/// sentence is made only when it is needed:
 ///
 ///     require(k == b.shape()[0], at, [&] { return fmt::format("matmul: …", …); });
 template <typename Sentence>

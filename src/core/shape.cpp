@@ -22,9 +22,12 @@ Shape::Shape(const std::int64_t* extents, int dimensions) : dimensions_(dimensio
             return fmt::format("extent {} of a shape is {}; it must not be negative", d,
                                extents[d]);
         });
-        require(extents[d] == 0 ||
-                    elements <= std::numeric_limits<std::int64_t>::max() / 16 / extents[d],
-                [&] { return std::string("a shape with more elements than can be addressed"); });
+        require(
+            extents[d] == 0 ||
+                elements <= std::numeric_limits<std::int64_t>::max() / 16 / extents[d],
+            [&] {
+                return std::string("a shape with more elements than can be addressed");
+            });
         if (extents[d] > 0) elements *= extents[d];
         extents_[static_cast<std::size_t>(d)] = extents[d];
     }

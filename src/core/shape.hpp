@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-/// The extents of a tensor, outermost first; row-major. Up to four dimensions, none for a scalar.
+/// The extents of a tensor, outermost first; row-major. Up to four dimensions, none for a
+/// scalar.
 class Shape {
- public:
+  public:
     static constexpr int kMaxDimensions = 4;
 
     Shape() = default;
@@ -32,15 +33,19 @@ class Shape {
 
     std::int64_t elements() const {
         std::int64_t product = 1;
-        for (int d = 0; d < dimensions_; ++d) product *= (*this)[d];
+        for (int d = 0; d < dimensions_; ++d)
+            product *= (*this)[d];
         return product;
     }
 
     /// Seen as a matrix: the last extent is the columns, all before it are the rows.
-    std::int64_t columns() const { return dimensions_ == 0 ? 1 : (*this)[dimensions_ - 1]; }
+    std::int64_t columns() const {
+        return dimensions_ == 0 ? 1 : (*this)[dimensions_ - 1];
+    }
     std::int64_t rows() const {
         std::int64_t product = 1;
-        for (int d = 0; d + 1 < dimensions_; ++d) product *= (*this)[d];
+        for (int d = 0; d + 1 < dimensions_; ++d)
+            product *= (*this)[d];
         return product;
     }
 
@@ -53,7 +58,7 @@ class Shape {
     /// "(25, 10)"; "()" for a scalar.
     std::string text() const;
 
- private:
+  private:
     std::array<std::int64_t, kMaxDimensions> extents_{};
     int dimensions_ = 0;
 };

@@ -7,11 +7,12 @@
 namespace lockstep {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const {
-    require(shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0], at,
-            [&] {
-                return fmt::format("rows [{}, {}) of a tensor of shape {} were asked for", begin,
-                                   begin + count, shape_.text());
-            });
+    require(
+        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
+        at, [&] {
+            return fmt::format("rows [{}, {}) of a tensor of shape {} were asked for",
+                               begin, begin + count, shape_.text());
+        });
     Tensor view = *this;
     view.shape_ = shape_.with_first(count);
     if (shape_[0] > 0) view.offset_ += begin * (bytes() / shape_[0]);
@@ -20,15 +21,18 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const
 
 Tensor Tensor::reshaped(Shape shape, SourceLine at) const {
     require(shape.elements() == elements(), at, [&] {
-        return fmt::format("a tensor of shape {} cannot be seen as {}: {} elements, not {}",
-                           shape_.text(), shape.text(), elements(), shape.elements());
+        return fmt::format(
+            "a tensor of shape {} cannot be seen as {}: {} elements, not {}",
+            shape_.text(), shape.text(), elements(), shape.elements());
     });
     Tensor view = *this;
     view.shape_ = shape;
     return view;
 }
 
-Tensor Tensor::flat() const { return slice(0, elements()); }
+Tensor Tensor::flat() const {
+    return slice(0, elements());
+}
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) const {
     require(begin >= 0 && count >= 0 && begin + count <= elements(), at, [&] {

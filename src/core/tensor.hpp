@@ -1,9 +1,8 @@
 #pragma once
 
+#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <cstddef>
 #include <cstdint>
-
-#include <boost/smart_ptr/intrusive_ptr.hpp>
 
 #include "src/core/dtype.hpp"
 #include "src/core/shape.hpp"
@@ -25,27 +24,28 @@ enum class MemoryCategory : std::uint8_t {
 inline constexpr int kMemoryCategories = 6;
 
 constexpr const char* name_of(MemoryCategory category) {
-    constexpr const char* kNames[kMemoryCategories] = {"parameters",  "gradients",
-                                                       "optimizer",   "activations",
+    constexpr const char* kNames[kMemoryCategories] = {"parameters",    "gradients",
+                                                       "optimizer",     "activations",
                                                        "communication", "workspace"};
     return kNames[static_cast<int>(category)];
 }
 
-/// Device memory behind one or more tensors. Made by a device, given back to it when the last
-/// tensor goes; if the device goes first, the memory goes with it. The count is not atomic: a
-/// device and its tensors belong to one thread of control at a time.
+/// Device memory behind one or more tensors. Made by a device, given back to it when the
+/// last tensor goes; if the device goes first, the memory goes with it. The count is not
+/// atomic: a device and its tensors belong to one thread of control at a time.
 class Storage {
- public:
-    Device* device = nullptr;  ///< null once the device is gone
+  public:
+    Device* device = nullptr;   ///< null once the device is gone
     std::byte* data = nullptr;  ///< null where the run computes shapes only
     std::int64_t bytes = 0;
     MemoryCategory category = MemoryCategory::activations;
-    bool counted = true;  ///< false for a communicator's scratch, which the ledger leaves out
+    bool counted =
+        true;  ///< false for a communicator's scratch, which the ledger leaves out
     SourceLine allocated_at;
     Storage* previous = nullptr;  ///< the device's list of live storage
     Storage* next = nullptr;
 
- private:
+  private:
     int references_ = 0;
     friend void intrusive_ptr_add_ref(Storage* storage) { ++storage->references_; }
     friend void intrusive_ptr_release(Storage* storage);
@@ -53,7 +53,7 @@ class Storage {
 
 /// A contiguous, row-major array on a device; copies share the storage.
 class Tensor {
- public:
+  public:
     Tensor() = default;
     Tensor(boost::intrusive_ptr<Storage> storage, Shape shape, DType dtype)
         : storage_(std::move(storage)), shape_(shape), dtype_(dtype) {}
@@ -79,7 +79,8 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
-    /// Address of the first element on the device; null where the run computes shapes only.
+    /// Address of the first element on the device; null where the run computes shapes
+    /// only.
     template <typename T>
     T* data() const {
         return reinterpret_cast<T*>(bytes_begin());
@@ -96,7 +97,7 @@ class Tensor {
     /// Whether the two share at least one byte.
     bool overlaps(const Tensor& other) const;
 
- private:
+  private:
     boost::intrusive_ptr<Storage> storage_;
     std::int64_t offset_ = 0;
     Shape shape_;

@@ -20,7 +20,9 @@ std::string scaled_text(double value, const std::array<Unit, N>& units) {
     for (const Unit& unit : units) {
         if (std::abs(value) < unit.size) continue;
         const double scaled = value / unit.size;
-        const int decimals = std::abs(scaled) >= 99.95 ? 0 : std::abs(scaled) >= 9.995 ? 1 : 2;
+        const int decimals = std::abs(scaled) >= 99.95   ? 0
+                             : std::abs(scaled) >= 9.995 ? 1
+                                                         : 2;
         std::string number = fmt::format("{:.{}f}", scaled, decimals);
         if (number.find('.') != std::string::npos) {
             number.erase(number.find_last_not_of('0') + 1);

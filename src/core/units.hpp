@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// Virtual time is integer picoseconds: sums are exact, so equal programs end at equal times.
+/// Virtual time is integer picoseconds: sums are exact, so equal programs end at equal
+/// times.
 using Picoseconds = std::int64_t;
 
 constexpr Picoseconds kSecond = 1'000'000'000'000;

@@ -17,8 +17,8 @@ struct LinkSpec {
     double bytes_per_second = 0;  ///< 0 means free of cost per byte
 };
 
-/// What a device and its links can do. Times in seconds, rates per second, sizes in bytes; a rate
-/// of 0 stands for "takes no time".
+/// What a device and its links can do. Times in seconds, rates per second, sizes in
+/// bytes; a rate of 0 stands for "takes no time".
 struct ClusterSpec {
     std::string name;
     std::string source;  ///< where the figures are from
@@ -32,11 +32,12 @@ struct ClusterSpec {
     LinkSpec host_copy;             ///< between host and device
 
     int devices_per_node = 8;
-    LinkSpec inside;   ///< between devices of a node, each with ports of its own
-    LinkSpec between;  ///< between nodes
+    LinkSpec inside;        ///< between devices of a node, each with ports of its own
+    LinkSpec between;       ///< between nodes
     int network_ports = 0;  ///< a node's ports to other nodes; 0 is one a device
 
-    /// Durations of the phases of a training step, where operations themselves are free (`unit`).
+    /// Durations of the phases of a training step, where operations themselves are free
+    /// (`unit`).
     struct PhaseTimes {
         double forward = 0;
         double backward_input = 0;
@@ -45,23 +46,27 @@ struct ClusterSpec {
     std::optional<PhaseTimes> phases;
 
     double flops(DType dtype) const;
-    bool same_node(int a, int b) const { return a / devices_per_node == b / devices_per_node; }
-    const LinkSpec& link(int a, int b) const { return same_node(a, b) ? inside : between; }
+    bool same_node(int a, int b) const {
+        return a / devices_per_node == b / devices_per_node;
+    }
+    const LinkSpec& link(int a, int b) const {
+        return same_node(a, b) ? inside : between;
+    }
 };
 
 /// Time of one message over a link.
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);
 
 /// Time of a device operation: launch + the longer of arithmetic and memory traffic.
-Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops, std::int64_t bytes,
-                           DType dtype);
+Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
+                           std::int64_t bytes, DType dtype);
 
 /// "unit", "classroom", "v100", "a100", "h100", "h200".
 std::vector<std::string> cluster_preset_names();
 
-/// A preset's name, or the path of a JSON file whose keys are this struct's members ("base" may
-/// name a preset whose values hold where the file is silent). Throws UsageError with the file,
-/// the key, and what was expected.
+/// A preset's name, or the path of a JSON file whose keys are this struct's members
+/// ("base" may name a preset whose values hold where the file is silent). Throws
+/// UsageError with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
 }  // namespace lockstep

@@ -26,23 +26,22 @@ struct CollectiveCall {
     int root = 0;
 };
 
-/// What `rank` moves, exactly, where chunks are uneven too. Rings for all_reduce, all_gather,
-/// reduce_scatter; a pipelined chain from the root on (broadcast) or to it (reduce); messages
-/// straight to and from the root (gather, scatter) and between pairs (all_to_all); dissemination
-/// (barrier). A split moves nothing.
-/// Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
-/// 2005.
+/// What `rank` moves, exactly, where chunks are uneven too. Rings for all_reduce,
+/// all_gather, reduce_scatter; a pipelined chain from the root on (broadcast) or to it
+/// (reduce); messages straight to and from the root (gather, scatter) and between pairs
+/// (all_to_all); dissemination (barrier). A split moves nothing. Thakur, Rabenseifner &
+/// Gropp, "Optimization of collective communication operations in MPICH", 2005.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
-/// How long it takes by the alpha-beta model, over the group's slowest link from a member to the
-/// next: a ring runs in step with it. `members` are the global ranks.
+/// How long it takes by the alpha-beta model, over the group's slowest link from a member
+/// to the next: a ring runs in step with it. `members` are the global ranks.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 
 /// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one.
-/// ring 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta); Rabenseifner's halving
-/// and doubling 2 lg n alpha + 2(n-1)/n S/beta. Where n is no power of two, the latter two take two
-/// steps more of the whole buffer.
+/// ring 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta);
+/// Rabenseifner's halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. Where n is no
+/// power of two, the latter two take two steps more of the whole buffer.
 double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);

@@ -3,11 +3,11 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
@@ -21,15 +21,16 @@ namespace {
 
 /// Reads a cluster's JSON member by member; each complaint names file and key.
 class Reader {
- public:
+  public:
     Reader(std::string file, ClusterSpec& spec) : file_(std::move(file)), spec_(spec) {}
 
     void read(const Json& json) {
         object(json, "the file");
-        for (const auto& [key, value] : json.items()) member(key, value);
+        for (const auto& [key, value] : json.items())
+            member(key, value);
     }
 
- private:
+  private:
     void member(const std::string& key, const Json& value) {
         static const std::map<std::string, double ClusterSpec::*> kRates{
             {"flops_f32", &ClusterSpec::flops_f32},
@@ -58,9 +59,11 @@ class Reader {
         else if (key == "phases")
             spec_.phases = phases_of(value, key);
         else if (key != "base")
-            fail(key, "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
-                      "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
-                      "host_copy, inside, between, devices_per_node, network_ports and phases");
+            fail(
+                key,
+                "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
+                "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
+                "host_copy, inside, between, devices_per_node, network_ports and phases");
     }
 
     LinkSpec link_of(const Json& value, const std::string& key) {
@@ -72,8 +75,9 @@ class Reader {
             else if (part == "bytes_per_second")
                 link.bytes_per_second = number(number_value, key + "." + part);
             else
-                fail(key + "." + part, "is not known; a link has alpha_seconds and "
-                                       "bytes_per_second");
+                fail(key + "." + part,
+                     "is not known; a link has alpha_seconds and "
+                     "bytes_per_second");
         }
         return link;
     }
@@ -81,14 +85,16 @@ class Reader {
     ClusterSpec::PhaseTimes phases_of(const Json& value, const std::string& key) {
         object(value, key);
         ClusterSpec::PhaseTimes times;
-        const std::map<std::string, double*> parts{{"forward", &times.forward},
-                                                   {"backward_input", &times.backward_input},
-                                                   {"backward_weight", &times.backward_weight}};
+        const std::map<std::string, double*> parts{
+            {"forward", &times.forward},
+            {"backward_input", &times.backward_input},
+            {"backward_weight", &times.backward_weight}};
         for (const auto& [part, seconds] : value.items()) {
             const auto place = parts.find(part);
             if (place == parts.end())
                 fail(key + "." + part,
-                     "is not known; phases are forward, backward_input and backward_weight");
+                     "is not known; phases are forward, backward_input and "
+                     "backward_weight");
             *place->second = number(seconds, key + "." + part);
         }
         return times;
@@ -129,17 +135,19 @@ class Reader {
 
 const ClusterSpec* find_preset(const std::string& name) {
     const auto& presets = cluster_presets();
-    const auto found = std::find_if(presets.begin(), presets.end(),
-                                    [&](const ClusterSpec& spec) { return spec.name == name; });
+    const auto found =
+        std::find_if(presets.begin(), presets.end(),
+                     [&](const ClusterSpec& spec) { return spec.name == name; });
     return found == presets.end() ? nullptr : &*found;
 }
 
 Json parse_file(const std::string& path) {
     std::ifstream file(path);
     if (!file || std::filesystem::is_directory(path))
-        throw UsageError(fmt::format("cluster '{}' is neither a preset ({}) nor a file that can be "
-                                     "read",
-                                     path, fmt::join(cluster_preset_names(), ", ")));
+        throw UsageError(
+            fmt::format("cluster '{}' is neither a preset ({}) nor a file that can be "
+                        "read",
+                        path, fmt::join(cluster_preset_names(), ", ")));
     try {
         return Json::parse(file);
     } catch (const Json::parse_error& error) {
@@ -152,7 +160,8 @@ Json parse_file(const std::string& path) {
 
 std::vector<std::string> cluster_preset_names() {
     std::vector<std::string> names;
-    for (const ClusterSpec& spec : cluster_presets()) names.push_back(spec.name);
+    for (const ClusterSpec& spec : cluster_presets())
+        names.push_back(spec.name);
     return names;
 }
 
@@ -161,11 +170,12 @@ ClusterSpec load_cluster(const std::string& name_or_path) {
     const Json json = parse_file(name_or_path);
     ClusterSpec spec;
     if (json.is_object() && json.contains("base")) {
-        const std::string base = json["base"].is_string() ? json["base"].get<std::string>() : "";
+        const std::string base =
+            json["base"].is_string() ? json["base"].get<std::string>() : "";
         const ClusterSpec* preset = find_preset(base);
         require(preset != nullptr, [&] {
-            return fmt::format("cluster file {}: base is not a preset; those are {}", name_or_path,
-                               fmt::join(cluster_preset_names(), ", "));
+            return fmt::format("cluster file {}: base is not a preset; those are {}",
+                               name_or_path, fmt::join(cluster_preset_names(), ", "));
         });
         spec = *preset;
     }

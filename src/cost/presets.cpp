@@ -6,22 +6,23 @@ namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// A message over NVLink or the network takes what NCCL's tuner reckons for one ring step of its
-// Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14 us. Its bandwidth of an NVLink
-// is 20.0 GB/s up to Ampere, 20.6 GB/s on Hopper, of 6, 12 and 18 links a device
-// (src/graph/topo.h).
+// A message over NVLink or the network takes what NCCL's tuner reckons for one ring step
+// of its Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14 us. Its
+// bandwidth of an NVLink is 20.0 GB/s up to Ampere, 20.6 GB/s on Hopper, of 6, 12 and 18
+// links a device (src/graph/topo.h).
 constexpr double kNvlinkAlpha = 3.4e-6;
 constexpr double kNetworkAlpha = 14e-6;
 
-/// Round figures of ours for what data sheets do not give: a kernel's launch, and a host copy's
-/// latency.
+/// Round figures of ours for what data sheets do not give: a kernel's launch, and a host
+/// copy's latency.
 constexpr double kLaunch = 3e-6;
 constexpr double kHostAlpha = 10e-6;
 
 ClusterSpec unit() {
     ClusterSpec spec;
     spec.name = "unit";
-    spec.source = "made for hand-checked pictures: forward 1 s, backward 2 s, all else free";
+    spec.source =
+        "made for hand-checked pictures: forward 1 s, backward 2 s, all else free";
     spec.phases = ClusterSpec::PhaseTimes{1, 1, 1};
     return spec;
 }
@@ -65,7 +66,8 @@ ClusterSpec a100() {
     ClusterSpec spec;
     spec.name = "a100";
     spec.source =
-        "DGX A100 80 GB: NVIDIA A100 data sheet (2021), dense, no sparsity. 8 x HDR InfiniBand a "
+        "DGX A100 80 GB: NVIDIA A100 data sheet (2021), dense, no sparsity. 8 x HDR "
+        "InfiniBand a "
         "node. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.flops_f32 = 19.5e12;
     spec.flops_f64 = 9.7e12;
@@ -83,7 +85,8 @@ ClusterSpec h100() {
     ClusterSpec spec;
     spec.name = "h100";
     spec.source =
-        "DGX H100: NVIDIA H100 SXM data sheet (2023), dense, no sparsity. 8 x NDR InfiniBand a "
+        "DGX H100: NVIDIA H100 SXM data sheet (2023), dense, no sparsity. 8 x NDR "
+        "InfiniBand a "
         "node. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.flops_f32 = 67e12;
     spec.flops_f64 = 34e12;
@@ -101,7 +104,8 @@ ClusterSpec h200() {
     ClusterSpec spec = h100();
     spec.name = "h200";
     spec.source =
-        "DGX H200: NVIDIA H200 SXM data sheet (2024): the H100's arithmetic with 141 GB at "
+        "DGX H200: NVIDIA H200 SXM data sheet (2024): the H100's arithmetic with 141 GB "
+        "at "
         "4.8 TB/s. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.memory_bytes_per_second = 4.8e12;
     spec.memory_bytes = 141'000'000'000;

@@ -3,8 +3,9 @@
 namespace lockstep {
 
 // lesson: data-parallel
-Tensor data_parallel_gradients(Device& device, Communicator& replicas, Module& model,
-                               const Loss& loss, std::span<const MicroBatch> mine) {
+Tensor data_parallel_gradients(Device& device, Communicator& replicas,
+                               Module& model, const Loss& loss,
+                               std::span<const MicroBatch> mine) {
     Tensor share = accumulate_gradients(device, model, loss, mine);
     for (Parameter* parameter : model.parameters())
         replicas.all_reduce(parameter->gradient, Reduction::sum).wait();

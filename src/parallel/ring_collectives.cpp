@@ -10,21 +10,25 @@ namespace {
 
 /// Chunk `index` of the buffer, counted round the ring.
 Tensor piece(const Tensor& buffer, int parts, int index) {
-    const Chunk part = chunk(buffer.elements(), parts, (index % parts + parts) % parts);
+    const Chunk part =
+        chunk(buffer.elements(), parts, (index % parts + parts) % parts);
     return buffer.slice(part.begin, part.count);
 }
 
 }  // namespace
 
 // lesson: ring-reduce-scatter
-void ring_reduce_scatter(Device& device, Communicator& ring, const Tensor& buffer) {
+void ring_reduce_scatter(Device& device, Communicator& ring,
+                         const Tensor& buffer) {
     const int n = ring.size();
     const int me = ring.rank();
     const int right = (me + 1) % n;
     const int left = (me + n - 1) % n;
-    const Tensor arriving = device.empty({(buffer.elements() + n - 1) / n}, buffer.dtype());
+    const Tensor arriving =
+        device.empty({(buffer.elements() + n - 1) / n}, buffer.dtype());
 
-    // Chunk c sets out from rank c + 1 and gathers every rank's part until it is home at rank c.
+    // Chunk c sets out from rank c + 1 and gathers every rank's part until
+    // it is home at rank c.
     for (int step = 0; step < n - 1; ++step) {
         const Tensor going = piece(buffer, n, me - 1 - step);
         const Tensor mine = piece(buffer, n, me - 2 - step);
@@ -52,17 +56,20 @@ void ring_all_gather(Communicator& ring, const Tensor& buffer) {
 // lesson: end
 
 // lesson: ring-all-reduce
-void ring_all_reduce(Device& device, Communicator& ring, const Tensor& buffer) {
+void ring_all_reduce(Device& device, Communicator& ring,
+                     const Tensor& buffer) {
     ring_reduce_scatter(device, ring, buffer);
     ring_all_gather(ring, buffer);
 }
 // lesson: end
 
 // lesson: recursive-doubling
-void recursive_doubling_all_reduce(Device& device, Communicator& group, const Tensor& buffer) {
+void recursive_doubling_all_reduce(Device& device, Communicator& group,
+                                   const Tensor& buffer) {
     const int n = group.size();
     const int me = group.rank();
-    const int pairs = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
+    const int pairs =
+        static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
     const int surplus = n - pairs;
     const Tensor arriving = device.empty(buffer.shape(), buffer.dtype());
 
@@ -76,10 +83,15 @@ void recursive_doubling_all_reduce(Device& device, Communicator& group, const Te
         group.recv(arriving, me + pairs).wait();
         device.add(buffer, arriving);
     }
-    // Double: after the exchange at distance d, each rank holds the sum over 2d ranks.
+    // Double: after the exchange at distance d, each rank holds the sum
+    // over 2d ranks.
     for (int distance = 1; distance < pairs; distance *= 2) {
         const int partner = me ^ distance;
-        group.group().send(buffer, partner).recv(arriving, partner).start().wait();
+        group.group()
+            .send(buffer, partner)
+            .recv(arriving, partner)
+            .start()
+            .wait();
         device.add(buffer, arriving);
     }
     // Unfold.

@@ -1,10 +1,9 @@
 // How fast the simulator runs: rendezvous, hand-written collectives, memory a device.
 
 #include <benchmark/benchmark.h>
+#include <fstream>
 #include <malloc.h>
 #include <unistd.h>
-
-#include <fstream>
 
 #include "sim/cluster.hpp"
 #include "src/parallel/ring_collectives.hpp"
@@ -28,10 +27,12 @@ void rendezvous(benchmark::State& state) {
     const int barriers = 2'000'000 / ranks;
     for (auto _ : state)
         sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {
-            for (int i = 0; i < barriers; ++i) rank.world().barrier().wait();
+            for (int i = 0; i < barriers; ++i)
+                rank.world().barrier().wait();
         });
-    state.counters["rank_rendezvous"] = benchmark::Counter(
-        static_cast<double>(state.iterations()) * barriers * ranks, benchmark::Counter::kIsRate);
+    state.counters["rank_rendezvous"] =
+        benchmark::Counter(static_cast<double>(state.iterations()) * barriers * ranks,
+                           benchmark::Counter::kIsRate);
 }
 BENCHMARK(rendezvous)->Arg(8)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
@@ -86,7 +87,11 @@ void memory_a_device(benchmark::State& state) {
     }
     state.counters["resident_bytes_a_device"] = bytes / ranks;
 }
-BENCHMARK(memory_a_device)->Arg(1024)->Arg(16384)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(memory_a_device)
+    ->Arg(1024)
+    ->Arg(16384)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -1,16 +1,14 @@
-// A device's matrix product over plain Eigen, and over OpenBLAS where it is installed: ratios of
-// rounds in which each takes its turn.
-
-#include "sim/eigen.hpp"
-
-#include <benchmark/benchmark.h>
-#include <dlfcn.h>
+// A device's matrix product over plain Eigen, and over OpenBLAS where it is installed:
+// ratios of rounds in which each takes its turn.
 
 #include <algorithm>
+#include <benchmark/benchmark.h>
 #include <chrono>
+#include <dlfcn.h>
 #include <vector>
 
 #include "sim/device.hpp"
+#include "sim/eigen.hpp"
 #include "tests/device/plain_monitor.hpp"
 
 namespace {
@@ -21,7 +19,8 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 double seconds_of(const auto& work) {
     const auto start = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+        .count();
 }
 
 double median(std::vector<double> values) {
@@ -31,10 +30,11 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// cblas_sgemm of OpenBLAS on one thread, found at run time; null where it is not installed.
+/// cblas_sgemm of OpenBLAS on one thread, found at run time; null where it is not
+/// installed.
 struct OpenBlas {
-    using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int,
-                          float, float*, int);
+    using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int,
+                          const float*, int, float, float*, int);
     OpenBlas() {
         void* library = dlopen("libopenblas.so.0", RTLD_NOW);
         if (library == nullptr) return;
@@ -70,7 +70,8 @@ void matmul(benchmark::State& state) {
     double seconds = 0;
     for (auto _ : state) {
         const double ours = seconds_of([&] { device.matmul_into(c, a, b); });
-        over_eigen.push_back(ours / seconds_of([&] { plain_c.noalias() = plain_a * plain_b; }));
+        over_eigen.push_back(ours /
+                             seconds_of([&] { plain_c.noalias() = plain_a * plain_b; }));
         if (blas.gemm != nullptr)
             over_blas.push_back(ours / seconds_of([&] {
                                     blas.multiply(static_cast<int>(n), a.data<float>(),
@@ -80,8 +81,8 @@ void matmul(benchmark::State& state) {
     }
     state.counters["time_over_eigen"] = median(over_eigen);
     if (blas.gemm != nullptr) state.counters["time_over_openblas"] = median(over_blas);
-    state.counters["gflops"] =
-        2e-9 * static_cast<double>(n * n * n) * static_cast<double>(state.iterations()) / seconds;
+    state.counters["gflops"] = 2e-9 * static_cast<double>(n * n * n) *
+                               static_cast<double>(state.iterations()) / seconds;
 }
 BENCHMARK(matmul)->Arg(128)->Arg(512)->Arg(1024)->Unit(benchmark::kMillisecond);
 

@@ -1,9 +1,9 @@
-// The simulation tax: a step of the lesson's model on 4 virtual devices, over the same kernels
-// called directly. Both take turns in one process, so that the machine's noise meets both.
-
-#include <benchmark/benchmark.h>
+// The simulation tax: a step of the lesson's model on 4 virtual devices, over the same
+// kernels called directly. Both take turns in one process, so that the machine's noise
+// meets both.
 
 #include <algorithm>
+#include <benchmark/benchmark.h>
 #include <chrono>
 #include <vector>
 
@@ -48,10 +48,12 @@ struct Replica {
 double seconds_of(const auto& work) {
     const auto start = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+        .count();
 }
 
-/// The steps of all ranks one after another on plain devices, and their sums as plain additions.
+/// The steps of all ranks one after another on plain devices, and their sums as plain
+/// additions.
 double direct_seconds() {
     test::PlainMonitor monitor;
     std::vector<std::unique_ptr<sim::Device>> devices;
@@ -68,18 +70,25 @@ double direct_seconds() {
         for (std::size_t p = 0; p < sums.size(); ++p) {
             const Tensor& sum = sums[p]->gradient;
             for (int rank = 1; rank < kRanks; ++rank)
-                devices[0]->transfer_combine(
-                    sum, replicas[static_cast<std::size_t>(rank)]->model->parameters()[p]->gradient,
-                    Reduction::sum);
+                devices[0]->transfer_combine(sum,
+                                             replicas[static_cast<std::size_t>(rank)]
+                                                 ->model->parameters()[p]
+                                                 ->gradient,
+                                             Reduction::sum);
             for (int rank = 1; rank < kRanks; ++rank)
                 devices[static_cast<std::size_t>(rank)]->transfer(
-                    replicas[static_cast<std::size_t>(rank)]->model->parameters()[p]->gradient, sum);
+                    replicas[static_cast<std::size_t>(rank)]
+                        ->model->parameters()[p]
+                        ->gradient,
+                    sum);
         }
-        for (auto& replica : replicas) replica->optimizer.step();
+        for (auto& replica : replicas)
+            replica->optimizer.step();
     };
     step();
     return seconds_of([&] {
-        for (int i = 0; i < kSteps; ++i) step();
+        for (int i = 0; i < kSteps; ++i)
+            step();
     });
 }
 
@@ -99,7 +108,8 @@ double simulated_seconds() {
         step();
         rank.world().barrier().wait();
         const double own = seconds_of([&] {
-            for (int i = 0; i < kSteps; ++i) step();
+            for (int i = 0; i < kSteps; ++i)
+                step();
             rank.world().barrier().wait();
         });
         seconds = std::max(seconds, own);
@@ -114,7 +124,8 @@ void simulation_tax(benchmark::State& state) {
         const double direct = direct_seconds();
         ratios.push_back(simulated_seconds() / direct);
     }
-    std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2),
+    std::nth_element(ratios.begin(),
+                     ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2),
                      ratios.end());
     state.counters["simulated_over_direct"] = ratios[ratios.size() / 2];
 }

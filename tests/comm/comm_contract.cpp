@@ -9,12 +9,16 @@ namespace lockstep::test {
 
 namespace {
 
-/// A value for element i of rank r that is exact in every dtype, as are sums over few ranks.
-double value(int rank, std::int64_t i) { return static_cast<double>((rank * 37 + i * 11) % 64 - 20); }
+/// A value for element i of rank r that is exact in every dtype, as are sums over few
+/// ranks.
+double value(int rank, std::int64_t i) {
+    return static_cast<double>((rank * 37 + i * 11) % 64 - 20);
+}
 
 HostTensor filled(Shape shape, DType dtype, int rank) {
     HostTensor values(shape, dtype);
-    for (std::int64_t i = 0; i < values.elements(); ++i) values.set(i, value(rank, i));
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        values.set(i, value(rank, i));
     return values;
 }
 
@@ -25,7 +29,8 @@ void check_kept(const RunReport& report, const std::string& name,
         const auto kept = report.ranks[r].kept.find(name);
         if (kept == report.ranks[r].kept.end()) continue;
         for (std::int64_t i = 0; i < kept->second.elements(); ++i) {
-            INFO(name << " of rank " << r << " element " << i << " of " << report.ranks.size());
+            INFO(name << " of rank " << r << " element " << i << " of "
+                      << report.ranks.size());
             REQUIRE(kept->second.at(i) == expected(static_cast<int>(r), i));
         }
     }
@@ -44,8 +49,10 @@ double reduced(Reduction reduction, int ranks, std::int64_t i) {
 
 }  // namespace
 
-void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
-    for (const Reduction reduction : {Reduction::sum, Reduction::minimum, Reduction::maximum}) {
+void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype) {
+    for (const Reduction reduction :
+         {Reduction::sum, Reduction::minimum, Reduction::maximum}) {
         const RunReport report = make(ranks)->run([&](Rank& rank) {
             const Tensor in = rank.device().upload(filled({count}, dtype, rank.index()));
             const Tensor out = rank.device().zeros({count}, dtype);
@@ -55,7 +62,9 @@ void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count, DT
             rank.keep("out of place", out);
             rank.keep("in place", in);
         });
-        const auto expected = [&](int, std::int64_t i) { return reduced(reduction, ranks, i); };
+        const auto expected = [&](int, std::int64_t i) {
+            return reduced(reduction, ranks, i);
+        };
         check_kept(report, "out of place", expected);
         check_kept(report, "in place", expected);
         check_kept(report, "input", [](int r, std::int64_t i) { return value(r, i); });
@@ -72,7 +81,8 @@ void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count, DT
                              reduced(Reduction::mean, ranks, i) / ranks) < 1e-5);
 }
 
-void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype) {
     const RunReport report = make(ranks)->run([&](Rank& rank) {
         const HostTensor mine = filled({count}, dtype, rank.index());
         const Tensor whole = rank.device().zeros({ranks * count}, dtype);
@@ -90,9 +100,11 @@ void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count, DT
         });
 }
 
-void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count,
+                          DType dtype) {
     const RunReport report = make(ranks)->run([&](Rank& rank) {
-        const Tensor in = rank.device().upload(filled({ranks * count}, dtype, rank.index()));
+        const Tensor in =
+            rank.device().upload(filled({ranks * count}, dtype, rank.index()));
         const Tensor out = rank.device().zeros({count}, dtype);
         rank.world().reduce_scatter(out, in).wait();
         rank.keep("out of place", out);
@@ -116,7 +128,8 @@ void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType 
             rank.keep("broadcast", sent);
 
             const Tensor part = device.upload(filled({count}, dtype, rank.index()));
-            const Tensor whole = is_root ? device.zeros({ranks * count}, dtype) : Tensor();
+            const Tensor whole =
+                is_root ? device.zeros({ranks * count}, dtype) : Tensor();
             rank.world().gather(whole, part, root).wait();
             if (is_root) rank.keep("gather", whole);
             const Tensor back = device.zeros({count}, dtype);
@@ -126,7 +139,8 @@ void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType 
             rank.world().reduce(part, root).wait();
             rank.keep("reduce", part);
         });
-        check_kept(report, "broadcast", [&](int, std::int64_t i) { return value(root, i); });
+        check_kept(report, "broadcast",
+                   [&](int, std::int64_t i) { return value(root, i); });
         check_kept(report, "gather", [&](int, std::int64_t i) {
             return value(static_cast<int>(i / count), i % count);
         });
@@ -137,9 +151,11 @@ void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType 
     }
 }
 
-void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype) {
     const RunReport report = make(ranks)->run([&](Rank& rank) {
-        const Tensor in = rank.device().upload(filled({ranks * count}, dtype, rank.index()));
+        const Tensor in =
+            rank.device().upload(filled({ranks * count}, dtype, rank.index()));
         const Tensor out = rank.device().zeros({ranks * count}, dtype);
         rank.world().all_to_all(out, in).wait();
         rank.keep("all_to_all", out);
@@ -164,12 +180,10 @@ void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DTyp
         rank.keep("along a line", out);
         rank.world().barrier().wait();
     });
-    check_kept(report, "from the left", [&](int r, std::int64_t i) {
-        return value((r + ranks - 1) % ranks, i);
-    });
-    check_kept(report, "along a line", [&](int r, std::int64_t i) {
-        return value((r + ranks - 1) % ranks, i);
-    });
+    check_kept(report, "from the left",
+               [&](int r, std::int64_t i) { return value((r + ranks - 1) % ranks, i); });
+    check_kept(report, "along a line",
+               [&](int r, std::int64_t i) { return value((r + ranks - 1) % ranks, i); });
 }
 
 void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
@@ -193,21 +207,30 @@ void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType 
         const Tensor second = device.zeros({count}, dtype);
         const int right = (rank.index() + 1) % ranks;
         const int left = (rank.index() + ranks - 1) % ranks;
-        rank.world().group().send(a, right).send(b, right).recv(first, left).recv(second, left)
-            .start().wait();
+        rank.world()
+            .group()
+            .send(a, right)
+            .send(b, right)
+            .recv(first, left)
+            .recv(second, left)
+            .start()
+            .wait();
         rank.keep("first", first);
         rank.keep("second", second);
         rank.keep("gathered", whole);
         rank.world().group().start().wait();
     });
-    const auto sum = [&](int, std::int64_t i) { return reduced(Reduction::sum, ranks, i); };
+    const auto sum = [&](int, std::int64_t i) {
+        return reduced(Reduction::sum, ranks, i);
+    };
     check_kept(report, "sum", sum);
     check_kept(report, "first", sum);
     check_kept(report, "gathered", [&](int, std::int64_t i) {
         return value(static_cast<int>(i / count), i % count);
     });
     for (const char* name : {"broadcast", "second"})
-        check_kept(report, name, [&](int, std::int64_t i) { return value(ranks - 1, i); });
+        check_kept(report, name,
+                   [&](int, std::int64_t i) { return value(ranks - 1, i); });
 }
 
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {

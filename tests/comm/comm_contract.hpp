@@ -8,16 +8,21 @@
 
 namespace lockstep::test {
 
-/// What must hold for the communicators of every world. `make(n)` gives a cluster of n ranks.
+/// What must hold for the communicators of every world. `make(n)` gives a cluster of n
+/// ranks.
 using MakeCluster = std::function<std::unique_ptr<Cluster>(int ranks)>;
 
-/// Every verb, for one number of ranks, on buffers of `count` elements (a block's, where ranks have
-/// blocks): values against a plain computation on the host.
-void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+/// Every verb, for one number of ranks, on buffers of `count` elements (a block's, where
+/// ranks have blocks): values against a plain computation on the host.
+void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype);
+void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype);
+void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count,
+                          DType dtype);
 void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
+                      DType dtype);
 void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);

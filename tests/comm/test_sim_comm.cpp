@@ -6,12 +6,15 @@ namespace lockstep::test {
 
 namespace {
 
-std::unique_ptr<Cluster> make(int ranks) { return sim::make_cluster(ranks); }
+std::unique_ptr<Cluster> make(int ranks) {
+    return sim::make_cluster(ranks);
+}
 
 template <typename Contract>
 void for_all_sizes(Contract contract) {
     for (const int ranks : {1, 2, 3, 4, 5, 7, 9})
-        for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{13}})
+        for (const std::int64_t count :
+             {std::int64_t{0}, std::int64_t{1}, std::int64_t{13}})
             for (const DType dtype : {DType::f32, DType::f64, DType::i32})
                 contract(make, ranks, count, dtype);
 }

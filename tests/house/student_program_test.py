@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
                     f"{folder}/ring.cpp", *flags, "-o", f"{folder}/ring"], check=True)
     printed = subprocess.run([f"{folder}/ring"], check=True, capture_output=True,
                              text=True).stdout
-    expected = "sum 10, 48 bytes sent\n" * 4 + "all done after 13 us\n"
+    expected = "sum 10, 48 bytes sent\n" * 4 + "all done after 14 us\n"
     if printed != expected:
         sys.exit(f"printed:\n{printed}expected:\n{expected}")
 

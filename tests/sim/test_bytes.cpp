@@ -5,8 +5,9 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Counted bytes and messages against the formulas of Thakur et al. 2005 and NCCL's documentation:
-// per rank where n divides the buffer, summed over the ranks where it does not.
+// Counted bytes and messages against the formulas of Thakur et al. 2005 and NCCL's
+// documentation: per rank where n divides the buffer, summed over the ranks where it does
+// not.
 
 namespace lockstep::test {
 
@@ -37,7 +38,9 @@ Sum sum_of(const RunReport& report) {
     return sum;
 }
 
-Tensor floats(Rank& rank, std::int64_t count) { return rank.device().zeros({count}, DType::f32); }
+Tensor floats(Rank& rank, std::int64_t count) {
+    return rank.device().zeros({count}, DType::f32);
+}
 
 void check_all_reduce(int n, std::int64_t count) {
     const RunReport built_in =
@@ -79,21 +82,25 @@ void check_by_hand(int n, std::int64_t count) {
         CHECK(mine.bytes_sent() == theirs.bytes_sent());
         CHECK(mine.messages_sent() == theirs.messages_sent());
         for (std::int64_t i = 0; i < count; ++i)
-            CHECK(std::abs(doubled.ranks[r].kept.at("x").at(i) - theirs.kept.at("x").at(i)) <
-                  1e-5);
+            CHECK(std::abs(doubled.ranks[r].kept.at("x").at(i) -
+                           theirs.kept.at("x").at(i)) < 1e-5);
     }
 }
 
 }  // namespace
 
-TEST_CASE("an all-reduce sends 2(n-1)/n of the buffer in 2(n-1) messages", "[sim][bytes]") {
+TEST_CASE("an all-reduce sends 2(n-1)/n of the buffer in 2(n-1) messages",
+          "[sim][bytes]") {
     for (int n = 1; n <= 9; ++n)
-        for (const std::int64_t count : {0, 1, 7, 64, 360, 2520}) check_all_reduce(n, count);
+        for (const std::int64_t count : {0, 1, 7, 64, 360, 2520})
+            check_all_reduce(n, count);
 }
 
-TEST_CASE("the ring by hand equals all_reduce in value, messages and bytes", "[sim][bytes]") {
+TEST_CASE("the ring by hand equals all_reduce in value, messages and bytes",
+          "[sim][bytes]") {
     for (int n = 1; n <= 9; ++n)
-        for (const std::int64_t count : {0, 1, 7, 64, 360}) check_by_hand(n, count);
+        for (const std::int64_t count : {0, 1, 7, 64, 360})
+            check_by_hand(n, count);
 }
 
 TEST_CASE("recursive doubling sends the buffer lg n times", "[sim][bytes]") {
@@ -141,7 +148,9 @@ TEST_CASE("the other collectives send what their formulas say", "[sim][bytes]") 
     for (int n = 1; n <= 9; ++n) {
         const std::int64_t block = 13;
         const std::int64_t bytes = block * kFloat;
-        const auto sent_by = [&](const Program& program) { return sum_of(run(n, program)); };
+        const auto sent_by = [&](const Program& program) {
+            return sum_of(run(n, program));
+        };
 
         const Sum gathered = sent_by([&](Rank& rank) {
             rank.world().all_gather(floats(rank, n * block), floats(rank, block)).wait();
@@ -149,21 +158,27 @@ TEST_CASE("the other collectives send what their formulas say", "[sim][bytes]") 
         CHECK(gathered.bytes_sent == n * (n - 1) * bytes);
         CHECK(gathered.messages == n * (n - 1));
         const Sum scattered = sent_by([&](Rank& rank) {
-            rank.world().reduce_scatter(floats(rank, block), floats(rank, n * block)).wait();
+            rank.world()
+                .reduce_scatter(floats(rank, block), floats(rank, n * block))
+                .wait();
         });
         CHECK(scattered.bytes_sent == n * (n - 1) * bytes);
         CHECK(scattered.messages == n * (n - 1));
         const Sum transposed = sent_by([&](Rank& rank) {
-            rank.world().all_to_all(floats(rank, n * block), floats(rank, n * block)).wait();
+            rank.world()
+                .all_to_all(floats(rank, n * block), floats(rank, n * block))
+                .wait();
         });
         CHECK(transposed.bytes_sent == n * (n - 1) * bytes);
         CHECK(transposed.messages == n * (n - 1));
         for (int root = 0; root < n; ++root) {
-            const Sum broadcast = sent_by(
-                [&](Rank& rank) { rank.world().broadcast(floats(rank, block), root).wait(); });
+            const Sum broadcast = sent_by([&](Rank& rank) {
+                rank.world().broadcast(floats(rank, block), root).wait();
+            });
             CHECK(broadcast.bytes_sent == (n - 1) * bytes);
-            const Sum reduced = sent_by(
-                [&](Rank& rank) { rank.world().reduce(floats(rank, block), root).wait(); });
+            const Sum reduced = sent_by([&](Rank& rank) {
+                rank.world().reduce(floats(rank, block), root).wait();
+            });
             CHECK(reduced.bytes_sent == (n - 1) * bytes);
             const RunReport to_root = run(n, [&](Rank& rank) {
                 const bool is_root = rank.index() == root;

@@ -14,14 +14,16 @@ std::string text_of(const RunReport& report) {
     std::ostringstream text;
     text.precision(17);
     for (const RankReport& rank : report.ranks) {
-        text << rank.time.end << ' ' << rank.time.compute << ' ' << rank.time.communication << ' '
-             << rank.time.waiting << ' ' << rank.memory.peak << ' ' << rank.flops << '\n';
+        text << rank.time.end << ' ' << rank.time.compute << ' '
+             << rank.time.communication << ' ' << rank.time.waiting << ' '
+             << rank.memory.peak << ' ' << rank.flops << '\n';
         for (const Traffic& traffic : rank.traffic)
-            text << traffic.group << traffic.verb << traffic.between_nodes << traffic.bytes_sent
-                 << ' ' << traffic.messages_received << '\n';
+            text << traffic.group << traffic.verb << traffic.between_nodes
+                 << traffic.bytes_sent << ' ' << traffic.messages_received << '\n';
         for (const auto& [name, tensor] : rank.kept) {
             text << name;
-            for (std::int64_t i = 0; i < tensor.elements(); ++i) text << ' ' << tensor.at(i);
+            for (std::int64_t i = 0; i < tensor.elements(); ++i)
+                text << ' ' << tensor.at(i);
             text << '\n';
         }
     }
@@ -29,17 +31,19 @@ std::string text_of(const RunReport& report) {
 }
 
 /// The same program in every world: one report.
-void check_same(int ranks, const Program& program, const std::string& spec = "classroom") {
+void check_same(int ranks, const Program& program,
+                const std::string& spec = "classroom") {
     std::string first;
     for (const World& world : all_worlds()) {
-        const std::string text = text_of(make_cluster_in(world, ranks, spec, true)->run(program));
+        const std::string text =
+            text_of(make_cluster_in(world, ranks, spec, true)->run(program));
         if (first.empty()) first = text;
         REQUIRE(text == first);
     }
 }
 
-/// Every rank exchanges with random others and computes for random times, on two communicators,
-/// without order between them: contention for ports at unequal times.
+/// Every rank exchanges with random others and computes for random times, on two
+/// communicators, without order between them: contention for ports at unequal times.
 void random_exchange(Rank& rank, std::uint64_t seed) {
     Device& device = rank.device();
     const int n = rank.size();
@@ -48,10 +52,12 @@ void random_exchange(Rank& rank, std::uint64_t seed) {
     const Tensor sum = device.zeros({64}, DType::f64);
     device.fill(sum, rank.index());
     for (std::uint64_t round = 0; round < 6; ++round) {
-        const auto shift = static_cast<int>(1 + stream.bits(round) % static_cast<unsigned>(n - 1));
+        const auto shift =
+            static_cast<int>(1 + stream.bits(round) % static_cast<unsigned>(n - 1));
         const auto work = static_cast<std::int64_t>(
             stream.bits(1000 + round * 100 + static_cast<unsigned>(rank.index())) % 50);
-        for (std::int64_t i = 0; i < work; ++i) device.scale(sum.slice(0, 1), 1);
+        for (std::int64_t i = 0; i < work; ++i)
+            device.scale(sum.slice(0, 1), 1);
         const Tensor in = device.zeros({64}, DType::f64);
         const Tensor third = device.zeros({64}, DType::f64);
         Work first = rank.world()
@@ -62,7 +68,8 @@ void random_exchange(Rank& rank, std::uint64_t seed) {
         const Tensor copy = device.zeros({64}, DType::f64);
         device.copy(copy, sum);
         Group group = other->group();
-        group.send(copy, (other->rank() + shift) % n).recv(third, (other->rank() + n - shift) % n);
+        group.send(copy, (other->rank() + shift) % n)
+            .recv(third, (other->rank() + n - shift) % n);
         Work second = group.start();
         second.wait();
         device.scale(third, 0.5);
@@ -113,18 +120,21 @@ TEST_CASE("a race has one outcome: data moves when no rank runs", "[sim][determi
     });
 }
 
-TEST_CASE("shapes only: the same time, bytes and memory as with numbers", "[sim][determinism]") {
+TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
+          "[sim][determinism]") {
     const auto run = [](bool numbers) {
         sim::ClusterOptions options;
         options.ranks = 5;
         options.spec = load_cluster("h100");
         options.numbers = numbers;
-        return sim::make_cluster(options)->run([](Rank& rank) { random_exchange(rank, 1); });
+        return sim::make_cluster(options)->run(
+            [](Rank& rank) { random_exchange(rank, 1); });
     };
     RunReport with = run(true);
     RunReport without = run(false);
     for (RunReport* report : {&with, &without})
-        for (RankReport& rank : report->ranks) rank.kept.clear();
+        for (RankReport& rank : report->ranks)
+            rank.kept.clear();
     CHECK(text_of(with) == text_of(without));
 }
 

@@ -1,7 +1,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Each mistake is made on purpose; its sentence must name the class, the ranks and both lines.
+// Each mistake is made on purpose; its sentence must name the class, the ranks and both
+// lines.
 
 namespace lockstep::test {
 
@@ -11,7 +12,9 @@ namespace {
 int here = 0;
 int there = 0;
 
-std::string line(int number) { return "tests/sim/test_faults.cpp:" + std::to_string(number); }
+std::string line(int number) {
+    return "tests/sim/test_faults.cpp:" + std::to_string(number);
+}
 
 bool says(const Diagnosis& diagnosis, const std::vector<std::string>& words) {
     for (const std::string& word : words) {
@@ -21,7 +24,9 @@ bool says(const Diagnosis& diagnosis, const std::vector<std::string>& words) {
     return true;
 }
 
-Tensor floats(Rank& rank, std::int64_t count) { return rank.device().zeros({count}, DType::f32); }
+Tensor floats(Rank& rank, std::int64_t count) {
+    return rank.device().zeros({count}, DType::f32);
+}
 
 }  // namespace
 
@@ -43,7 +48,8 @@ TEST_CASE("F01: two collectives in another order on one rank", "[sim][errors]") 
         CHECK(found.parties.size() == 2);
         CHECK(found.parties[1].ranks == std::vector<int>{2});
         CHECK(found.parties[0].ranks.size() == static_cast<std::size_t>(ranks - 1));
-        says(found, {"rank 2", "broadcast", line(there), "all_reduce", line(here), "world"});
+        says(found,
+             {"rank 2", "broadcast", line(there), "all_reduce", line(here), "world"});
     }
 }
 
@@ -195,13 +201,15 @@ TEST_CASE("F11: all ranks receive first", "[sim][errors]") {
         });
         CHECK(found.fault == "F11");
         std::size_t told = 0;
-        for (const auto& party : found.parties) told += party.ranks.size();
+        for (const auto& party : found.parties)
+            told += party.ranks.size();
         CHECK(told == static_cast<std::size_t>(ranks));
         says(found, {"rank 0", "recv", line(here)});
     }
 }
 
-TEST_CASE("F11: all ranks send first, which only a buffer would let pass", "[sim][errors]") {
+TEST_CASE("F11: all ranks send first, which only a buffer would let pass",
+          "[sim][errors]") {
     const Diagnosis found = fault_of(2, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
         if (rank.index() == 0) {
@@ -236,7 +244,8 @@ TEST_CASE("F13: one rank goes through a loop once more", "[sim][errors]") {
     }
 }
 
-TEST_CASE("F13: a rank waits for a message while the rest are in a collective", "[sim][errors]") {
+TEST_CASE("F13: a rank waits for a message while the rest are in a collective",
+          "[sim][errors]") {
     const Diagnosis found = fault_of(4, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
         if (rank.index() == 1) {
@@ -272,7 +281,8 @@ TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][err
                 pipe->send(x, 0).wait();
             }
         };
-        // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its first backward.
+        // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its first
+        // backward.
         forward(0);
         if (rank.index() == 1) forward(1);
         backward(0);
@@ -316,7 +326,8 @@ TEST_CASE("a device that is full says what fills it", "[sim][errors]") {
         FAIL("it fitted");
     } catch (const std::exception& error) {
         const std::string text = error.what();
-        for (const char* word : {"rank 1 is out of memory", "400 B", "optimizer", "1 tensor"}) {
+        for (const char* word :
+             {"rank 1 is out of memory", "400 B", "optimizer", "1 tensor"}) {
             INFO(text);
             CHECK(text.find(word) != std::string::npos);
         }

@@ -2,8 +2,9 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Virtual time against arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100 GB/s memory,
-// messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s) between nodes.
+// Virtual time against arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100 GB/s
+// memory, messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s) between
+// nodes.
 
 namespace lockstep::test {
 
@@ -11,7 +12,9 @@ namespace {
 
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
-Tensor floats(Rank& rank, std::int64_t count) { return rank.device().empty({count}, DType::f32); }
+Tensor floats(Rank& rank, std::int64_t count) {
+    return rank.device().empty({count}, DType::f32);
+}
 
 RunReport run(int ranks, const Program& program, const std::string& spec = "classroom") {
     return sim::make_cluster(ranks, spec)->run(program);
@@ -19,7 +22,8 @@ RunReport run(int ranks, const Program& program, const std::string& spec = "clas
 
 }  // namespace
 
-TEST_CASE("a product takes its launch and the longer of arithmetic and memory", "[sim][time]") {
+TEST_CASE("a product takes its launch and the longer of arithmetic and memory",
+          "[sim][time]") {
     const RunReport report = run(1, [](Rank& rank) {
         const Tensor a = rank.device().empty({1000, 1000}, DType::f32);
         const Tensor b = rank.device().empty({1000, 1000}, DType::f32);
@@ -35,12 +39,12 @@ TEST_CASE("a product takes its launch and the longer of arithmetic and memory", 
 TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][time]") {
     for (const int n : {2, 4, 8}) {
         const std::int64_t count = 10'000 * n;
-        const RunReport built_in =
-            run(n, [&](Rank& rank) { rank.world().all_reduce(floats(rank, count)).wait(); });
+        const RunReport built_in = run(
+            n, [&](Rank& rank) { rank.world().all_reduce(floats(rank, count)).wait(); });
         const Picoseconds step = kMicrosecond + 4 * kMicrosecond;
         CHECK(built_in.makespan() == 2 * (n - 1) * step);
-        const RunReport by_hand =
-            run(n, [&](Rank& rank) { ring_all_gather(rank.world(), floats(rank, count)); });
+        const RunReport by_hand = run(
+            n, [&](Rank& rank) { ring_all_gather(rank.world(), floats(rank, count)); });
         CHECK(by_hand.makespan() == (n - 1) * step);
     }
 }
@@ -48,11 +52,13 @@ TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][ti
 TEST_CASE("a collective starts when its last member is ready", "[sim][time]") {
     const RunReport report = run(4, [](Rank& rank) {
         const Tensor x = floats(rank, 1);
-        for (int i = 0; i < rank.index(); ++i) rank.device().fill(x.slice(0, 0), 0);
+        for (int i = 0; i < rank.index(); ++i)
+            rank.device().fill(x.slice(0, 0), 0);
         rank.world().barrier().wait();
     });
     // Rank 3 comes after three launches; a barrier of four is two messages.
-    for (const RankReport& rank : report.ranks) CHECK(rank.time.end == 5 * kMicrosecond);
+    for (const RankReport& rank : report.ranks)
+        CHECK(rank.time.end == 5 * kMicrosecond);
     CHECK(report.ranks[0].time.waiting == 5 * kMicrosecond);
     CHECK(report.ranks[3].time.waiting == 2 * kMicrosecond);
 }
@@ -64,7 +70,8 @@ TEST_CASE("communication runs beside compute until it is waited for", "[sim][tim
             const Tensor y = floats(rank, 1);
             Work work = rank.world().all_reduce(x);  // 2 (1 us + 4 us)
             if (!overlap) work.wait();
-            for (int i = 0; i < 6; ++i) rank.device().fill(y.slice(0, 0), 0);
+            for (int i = 0; i < 6; ++i)
+                rank.device().fill(y.slice(0, 0), 0);
             if (overlap) work.wait();
         };
     };
@@ -72,7 +79,8 @@ TEST_CASE("communication runs beside compute until it is waited for", "[sim][tim
     CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
 }
 
-TEST_CASE("operations of a communicator queue; those of two run side by side", "[sim][time]") {
+TEST_CASE("operations of a communicator queue; those of two run side by side",
+          "[sim][time]") {
     const auto program = [](bool two) {
         return [two](Rank& rank) {
             const auto other = rank.world().split(0, rank.index(), "other");
@@ -88,7 +96,8 @@ TEST_CASE("operations of a communicator queue; those of two run side by side", "
     CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
 }
 
-TEST_CASE("a port carries one message at a time, both directions at once", "[sim][time]") {
+TEST_CASE("a port carries one message at a time, both directions at once",
+          "[sim][time]") {
     const std::int64_t count = 10'000;  // 1 us + 4 us a message
     const RunReport fan_in = run(4, [&](Rank& rank) {
         if (rank.index() > 0) {
@@ -96,14 +105,19 @@ TEST_CASE("a port carries one message at a time, both directions at once", "[sim
             return;
         }
         Group group = rank.world().group();
-        for (int from = 1; from < 4; ++from) group.recv(floats(rank, count), from);
+        for (int from = 1; from < 4; ++from)
+            group.recv(floats(rank, count), from);
         group.start().wait();
     });
     CHECK(fan_in.makespan() == 15 * kMicrosecond);
     const RunReport exchange = run(2, [&](Rank& rank) {
         const int other = 1 - rank.index();
-        rank.world().group().send(floats(rank, count), other).recv(floats(rank, count), other)
-            .start().wait();
+        rank.world()
+            .group()
+            .send(floats(rank, count), other)
+            .recv(floats(rank, count), other)
+            .start()
+            .wait();
     });
     CHECK(exchange.makespan() == 5 * kMicrosecond);
 }
@@ -145,7 +159,8 @@ TEST_CASE("devices of a node share its network ports", "[sim][time]") {
     CHECK(four_pairs(1) == 56 * kMicrosecond);
 }
 
-TEST_CASE("in the unit cluster phases cost their units and all else is free", "[sim][time]") {
+TEST_CASE("in the unit cluster phases cost their units and all else is free",
+          "[sim][time]") {
     const RunReport report = run(
         2,
         [](Rank& rank) {

@@ -11,12 +11,13 @@ std::vector<World> all_worlds() {
                               {sim::ExecutorKind::threads, 1, std::nullopt},
                               {sim::ExecutorKind::threads, 2, 99}};
     for (std::uint64_t seed = 0; seed < 10; ++seed)
-        worlds.push_back({sim::ExecutorKind::fibers, 1 + static_cast<int>(seed % 2), seed});
+        worlds.push_back(
+            {sim::ExecutorKind::fibers, 1 + static_cast<int>(seed % 2), seed});
     return worlds;
 }
 
-std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks, const std::string& spec,
-                                         bool trace) {
+std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
+                                         const std::string& spec, bool trace) {
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.spec = load_cluster(spec);

@@ -25,8 +25,8 @@ std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
                                          const std::string& spec = "classroom",
                                          bool trace = false);
 
-/// The mistake that a program is found to make: the same in every world (checked), under a
-/// cluster of `ranks`.
+/// The mistake that a program is found to make: the same in every world (checked), under
+/// a cluster of `ranks`.
 Diagnosis fault_of(int ranks, const Program& program);
 
 }  // namespace lockstep::test
