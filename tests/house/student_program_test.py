@@ -47,10 +47,11 @@ with tempfile.TemporaryDirectory() as folder:
         "rank.world().send(going, right).wait();\n"
         "        rank.world().recv(coming, left).wait();")
     assert wrong != program
+    line = wrong[: wrong.index("world().send(")].count("\n") + 1
     with open(f"{folder}/wrong.cpp", "w", encoding="utf-8") as file:
         file.write(wrong)
     subprocess.run([*compiler, "-std=c++20", f"{folder}/wrong.cpp", *flags, "-o",
                     f"{folder}/wrong"], check=True)
     done = subprocess.run([f"{folder}/wrong"], capture_output=True, text=True, check=False)
-    if done.returncode != 1 or "F11" not in done.stderr or "wrong.cpp:23" not in done.stderr:
+    if done.returncode != 1 or "F11" not in done.stderr or f"wrong.cpp:{line}" not in done.stderr:
         sys.exit(f"the wrong program ended with {done.returncode} and:\n{done.stderr}")
