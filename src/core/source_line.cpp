@@ -10,11 +10,22 @@ bool SourceLine::operator==(const SourceLine& other) const {
            (file == other.file || std::strcmp(file, other.file) == 0);
 }
 
+namespace {
+
+/// What the build puts before a source's path from the project's root, as it put it before this
+/// file's: "../" where the build folder stands in the project.
+std::string_view root_prefix() {
+    constexpr std::string_view kHere = __builtin_FILE();
+    constexpr std::string_view kFromRoot = "src/core/source_line.cpp";
+    static_assert(kHere.ends_with(kFromRoot));
+    return kHere.substr(0, kHere.size() - kFromRoot.size());
+}
+
+}  // namespace
+
 std::string SourceLine::text() const {
-    // The build runs in a folder beside the sources, so names arrive as "../src/...".
     std::string_view name = file;
-    while (name.starts_with("../"))
-        name.remove_prefix(3);
+    if (name.starts_with(root_prefix())) name.remove_prefix(root_prefix().size());
     return std::string(name) + ":" + std::to_string(line);
 }
 

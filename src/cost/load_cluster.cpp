@@ -150,6 +150,9 @@ Json parse_file(const std::string& path) {
                         path, fmt::join(cluster_preset_names(), ", ")));
     try {
         return Json::parse(file);
+    } catch (const Json::out_of_range&) {
+        throw UsageError(
+            fmt::format("cluster file {} holds a number that is too large to be one", path));
     } catch (const Json::parse_error& error) {
         throw UsageError(
             fmt::format("cluster file {} is not JSON: at byte {}", path, error.byte));

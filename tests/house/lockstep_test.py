@@ -17,7 +17,7 @@ SCRIPT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "lockstep")
 BASE = ("awk bash cat chmod cp dirname env flock grep head mkdir realpath rm sleep tail tee"
         " touch").split()
 LIBRARIES = ("libeigen3-dev libfmt-dev libboost-context-dev libcli11-dev nlohmann-json3-dev"
-             " catch2 libbenchmark-dev libcmark-dev").split()
+             " catch2 libbenchmark-dev").split()
 TOOLS = {"g++": "", "pkg-config": "", "meson": """
 case $1 in
     --version) echo "${MESON_VERSION:-1.0.1}" ;;
@@ -128,7 +128,7 @@ class Installing(Script):
     def test_without_apt_it_names_the_packages(self):
         run = self.world(without=["g++"]).run("lessons")
         self.check(run, 3, "")
-        self.assertRegex(run.stderr, "^lockstep: this system has no apt; install .*g.*libcmark-dev")
+        self.assertRegex(run.stderr, "^lockstep: this system has no apt; install .*g.*libbenchmark-dev")
 
     def test_sudo_that_wants_a_password_is_not_waited_for(self):
         world = self.world(missing=["catch2"], commands={

@@ -2,7 +2,7 @@
 """What a lesson prints in a pipe is its expected.txt, on every machine.
 
 Arguments: the program, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 it writes
-expected.txt and timeline.svg instead of comparing.
+expected.txt, and the README's timeline.svg, instead of comparing.
 """
 
 import difflib
@@ -18,17 +18,15 @@ with tempfile.TemporaryDirectory() as out:
     with open(f"{out}/record/timeline.svg", encoding="utf-8") as file:
         picture = file.read()
 
-wrong = False
-for name, printed in (("expected.txt", done.stdout), ("timeline.svg", picture)):
-    path = os.path.join(folder, name)
-    if os.environ.get("LOCKSTEP_UPDATE"):
+expected_txt = os.path.join(folder, "expected.txt")
+if os.environ.get("LOCKSTEP_UPDATE"):
+    for path, text in ((expected_txt, done.stdout), (f"{folder}/timeline.svg", picture)):
         with open(path, "w", encoding="utf-8") as file:
-            file.write(printed)
-        continue
-    with open(path, encoding="utf-8") as file:
-        expected = file.read()
-    if printed != expected:
-        wrong = True
-        sys.stdout.writelines(difflib.unified_diff(
-            expected.splitlines(True), printed.splitlines(True), path, "printed", n=1))
-sys.exit(wrong)
+            file.write(text)
+    sys.exit(0)
+
+with open(expected_txt, encoding="utf-8") as file:
+    expected = file.read()
+sys.stdout.writelines(difflib.unified_diff(
+    expected.splitlines(True), done.stdout.splitlines(True), expected_txt, "printed", n=1))
+sys.exit(done.stdout != expected)

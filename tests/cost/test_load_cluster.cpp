@@ -1,0 +1,91 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "src/core/require.hpp"
+#include "src/cost/cluster_spec.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// A cluster file that goes away again.
+class ClusterFile {
+ public:
+    explicit ClusterFile(const std::string& text)
+        : path_(std::filesystem::temp_directory_path() /
+                ("lockstep_cluster_" + std::to_string(std::rand()) + ".json")) {
+        std::ofstream(path_) << text;
+    }
+    ~ClusterFile() { std::filesystem::remove(path_); }
+    ClusterFile(const ClusterFile&) = delete;
+    ClusterFile& operator=(const ClusterFile&) = delete;
+    ClusterSpec load() const { return load_cluster(path_.string()); }
+
+ private:
+    std::filesystem::path path_;
+};
+
+void check_refused(const std::string& text, const std::vector<std::string>& words) {
+    try {
+        (void)ClusterFile(text).load();
+        FAIL("accepted: " << text);
+    } catch (const UsageError& error) {
+        const std::string sentence = error.what();
+        for (const std::string& word : words) {
+            INFO("'" << word << "' in: " << sentence);
+            CHECK(sentence.find(word) != std::string::npos);
+        }
+        CHECK(sentence.find('\n') == std::string::npos);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("every preset has a name, a source and usable figures", "[cost]") {
+    for (const std::string& name : cluster_preset_names()) {
+        const ClusterSpec spec = load_cluster(name);
+        CHECK(spec.name == name);
+        CHECK_FALSE(spec.source.empty());
+        CHECK(spec.devices_per_node >= 1);
+        if (spec.phases) continue;
+        CHECK(spec.flops(DType::f32) > spec.flops(DType::f64));
+        CHECK(spec.inside.bytes_per_second > spec.between.bytes_per_second);
+        CHECK(message_time(spec.inside, 1000) < message_time(spec.between, 1000));
+    }
+}
+
+TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
+    const ClusterSpec spec = ClusterFile(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
+        "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
+        "phases": {"forward": 1, "backward_weight": 3}})")
+                                 .load();
+    CHECK(spec.name == "mine");
+    CHECK(spec.memory_bytes == 1000);
+    CHECK(spec.network_ports == 2);
+    CHECK(spec.flops_f32 == load_cluster("h100").flops_f32);
+    CHECK(message_time(spec.inside, 1000) == 3'000'000);
+    REQUIRE(spec.phases);
+    CHECK(spec.phases->backward_weight == 3);
+    CHECK(spec.phases->backward_input == 0);
+}
+
+TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
+    check_refused("{", {"is not JSON"});
+    check_refused("[]", {"is not a JSON object"});
+    check_refused(R"({"flops_f32": "fast"})", {"flops_f32", "is not a number"});
+    check_refused(R"({"flops_f32": -1})", {"flops_f32", "from 0"});
+    check_refused(R"({"flops_f32": 1e400})", {"lockstep_cluster_", "too large"});
+    check_refused(R"({"speed": 1})", {"speed", "is not known"});
+    check_refused(R"({"inside": {"alpha": 1}})", {"inside.alpha", "alpha_seconds"});
+    check_refused(R"({"inside": 3})", {"inside", "is not a JSON object"});
+    check_refused(R"({"devices_per_node": 0})", {"devices_per_node", "from 1"});
+    check_refused(R"({"devices_per_node": 1.5})", {"devices_per_node", "whole number"});
+    check_refused(R"({"base": "moon"})", {"base", "classroom"});
+    check_refused(R"({"phases": {"sideways": 1}})", {"phases.sideways", "backward_input"});
+    CHECK_THROWS_AS(load_cluster("no such cluster"), UsageError);
+    CHECK_THROWS_AS(load_cluster("/"), UsageError);
+}
+
+}  // namespace lockstep::test
