@@ -21,8 +21,7 @@ std::vector<int> awaited_by(const Posted& posted) {
         return {rank_of(static_cast<std::size_t>(posted.operation.peer))};
     }
     std::vector<int> absent;
-    const Meeting& meeting =
-        team.meetings[static_cast<std::size_t>(posted.sequence - team.first_meeting)];
+    const Meeting& meeting = meeting_of(posted);
     for (std::size_t member = 0; member < team.members.size(); ++member)
         if (meeting.arrived[member] == nullptr) absent.push_back(rank_of(member));
     return absent;
@@ -37,15 +36,9 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
-}  // namespace
-
-Activity activity_of(const Engine& engine, int rank) {
-    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
-    Activity activity{rank, nullptr, {}};
-    if (state.waiting == nullptr) return activity;
-    const Batch& waiting = *state.waiting;
-    const Batch& open =
-        *waiting.team->members[static_cast<std::size_t>(waiting.member)].first;
+/// What the rank's open batch waits for.
+Activity activity_of(const Batch& open) {
+    Activity activity{open.rank, nullptr, {}};
     for (const Posted& posted : open.posted) {
         if (posted.done) continue;
         if (activity.posted == nullptr) activity.posted = &posted;
@@ -56,6 +49,25 @@ Activity activity_of(const Engine& engine, int rank) {
         break;
     }
     return activity;
+}
+
+}  // namespace
+
+Activity activity_of(const Engine& engine, int rank) {
+    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    if (state.waiting == nullptr) return {rank, nullptr, {}};
+    const Batch& waiting = *state.waiting;
+    return activity_of(
+        *waiting.team->members[static_cast<std::size_t>(waiting.member)].first);
+}
+
+Activity activity_in(const Engine& engine, int rank, const Team& team) {
+    if (!engine.ranks()[static_cast<std::size_t>(rank)]->ended)
+        return activity_of(engine, rank);
+    const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
+    const Batch* const open =
+        team.members[static_cast<std::size_t>(place - team.ranks.begin())].first;
+    return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
 }
 
 std::string text_of(const Posted& posted) {

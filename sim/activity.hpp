@@ -23,6 +23,11 @@ struct Activity {
 
 Activity activity_of(const Engine& engine, int rank);
 
+/// What keeps a rank of `team` from an operation of it that another waits for: one that
+/// has ended may have left an operation there, never waited for, that others queue
+/// behind.
+Activity activity_in(const Engine& engine, int rank, const Team& team);
+
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 

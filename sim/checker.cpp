@@ -20,6 +20,7 @@ namespace {
 struct Faction {
     std::vector<const Posted*> members;
     const CommOperation& operation() const { return members.front()->operation; }
+    const char* calls() const { return members.size() == 1 ? "calls" : "call"; }
     int lowest_rank() const { return members.front()->batch->rank; }
     std::vector<int> ranks() const {
         std::vector<int> ranks;
@@ -106,9 +107,7 @@ Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     const Team& team = *posted.batch->team;
-    const Meeting& meeting =
-        team.meetings[static_cast<std::size_t>(posted.sequence - team.first_meeting)];
-    const std::vector<Faction> factions = factions_of(meeting);
+    const std::vector<Faction> factions = factions_of(meeting_of(posted));
     const Faction& usual = factions[0];
     const Faction& odd = factions[1];
     Difference differs = difference(odd.operation(), usual.operation());
@@ -119,11 +118,12 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     fill(diagnosis, differs.fault, team);
     diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     diagnosis.sentence = fmt::format(
-        "collective #{} of {}: {} calls {} at {}, but {} calls {} at {}: {} {} against "
+        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against "
         "{}",
-        posted.sequence, team.name, ranks_text(odd.ranks()), text_of(odd.operation()),
-        odd.operation().at.text(), ranks_text(usual.ranks()), text_of(usual.operation()),
-        usual.operation().at.text(), differs.field, differs.odd, differs.usual);
+        posted.sequence, team.name, ranks_text(odd.ranks()), odd.calls(),
+        text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
+        usual.calls(), text_of(usual.operation()), usual.operation().at.text(),
+        differs.field, differs.odd, differs.usual);
     std::vector<int> told;
     for (const Faction& faction : factions) {
         const bool is_usual = &faction == &usual;

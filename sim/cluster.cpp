@@ -33,6 +33,12 @@ std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
             "{} workers were asked for; 0 (one a core) to 256 are possible",
             options.workers);
     });
+    require(options.spec.devices_per_node >= 1 && options.spec.network_ports >= 0, [&] {
+        return fmt::format(
+            "a cluster whose nodes have {} devices and {} network ports was asked for; "
+            "they have 1 device or more, and 0 ports (one a device) or more",
+            options.spec.devices_per_node, options.spec.network_ports);
+    });
     return std::make_unique<VirtualCluster>(std::move(options));
 }
 

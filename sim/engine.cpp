@@ -69,7 +69,7 @@ void Engine::run_rank(int index, const Program& program) {
         throw;
     } catch (...) {
         state.failure = std::current_exception();
-        mistakes_.push_back({state.clock.now(), index, nullptr});
+        mistakes_.push_back({index, nullptr});
     }
     state.ended = true;
 }
@@ -160,7 +160,7 @@ void Engine::open(Batch& batch) {
     const Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
     batch.state = Batch::State::open;
     batch.opened = std::max(batch.issued, side.free_at);
-    batch.started = batch.end = batch.opened;
+    batch.started = batch.end = batch.turn = batch.opened;
     if (batch.undone == 0) return close(batch);
     for (Posted& posted : batch.posted) {
         if (!is_point_to_point(posted.operation.verb))
@@ -183,7 +183,7 @@ void Engine::arrive(Posted& posted) {
     ++meeting.present;
     if (!same_signature(meeting.first->operation, posted.operation) && !meeting.differs) {
         meeting.differs = true;
-        mistakes_.push_back({posted.batch->opened, posted.batch->rank, &posted});
+        mistakes_.push_back({posted.batch->rank, &posted});
     }
     list_if_complete(team);
 }
@@ -209,8 +209,7 @@ void Engine::pair(Posted& posted) {
     partner->partner = &posted;
     if (mine.count != partner->operation.count ||
         mine.dtype != partner->operation.dtype) {
-        mistakes_.push_back({std::max(posted.batch->opened, other->opened),
-                             std::min(posted.batch->rank, other->rank), &posted});
+        mistakes_.push_back({posted.batch->rank, &posted});
         return;
     }
     Posted& send = mine.verb == Verb::send ? posted : *partner;

@@ -89,13 +89,14 @@ class Engine {
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
 
   private:
-    /// A failure that ends the run; the earliest in virtual time, then the lowest rank,
-    /// counts.
+    /// A failure that ends the run.
     struct Mistake {
-        Picoseconds time;
         int rank;
         const Posted* posted;  ///< of a collective or message that differs; else null
     };
+    /// The earliest in virtual time counts, then that of the lowest rank; the rest tells
+    /// apart what a rank launched at one time.
+    using Order = std::array<std::int64_t, 6>;
 
     void run_rank(int rank, const Program& program);
     Team& make_team(const std::string& name, std::vector<int> ranks);
@@ -120,6 +121,7 @@ class Engine {
     void deliver(const Message& message, Network::Span span);
     void finish(Posted& posted, Network::Span span);
     void close(Batch& batch);
+    Order order_of(const Mistake& mistake) const;
     bool note_failure();
     void note_stop();
 

@@ -38,6 +38,25 @@ TraceEvent span_of(const Batch& batch, int micro_batch) {
             batch.at};
 }
 
+/// When a collective starts for which all are there.
+Picoseconds start_of(const Meeting& meeting) {
+    Picoseconds start = 0;
+    for (const Posted* posted : meeting.arrived)
+        start = std::max(start, posted->batch->turn);
+    return start;
+}
+
+/// Teams whose first collectives can end, by when these start: where two of them use one
+/// buffer, the order shows.
+void in_virtual_order(std::vector<Team*>& teams) {
+    std::vector<std::tuple<Picoseconds, int, Team*>> starts;
+    for (Team* team : teams)
+        starts.emplace_back(start_of(team->meetings.front()), team->id, team);
+    std::sort(starts.begin(), starts.end());
+    for (std::size_t i = 0; i < teams.size(); ++i)
+        teams[i] = std::get<Team*>(starts[i]);
+}
+
 }  // namespace
 
 bool Engine::on_quiet() {
@@ -69,12 +88,40 @@ bool Engine::move_on() {
     return false;
 }
 
+/// Of virtual things alone: which side of a collective or message came last on the host
+/// must not show.
+Engine::Order Engine::order_of(const Mistake& mistake) const {
+    if (mistake.posted == nullptr) {
+        const RankState& state = *ranks_[static_cast<std::size_t>(mistake.rank)];
+        return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
+    }
+    const Posted& posted = *mistake.posted;
+    const Team& team = *posted.batch->team;
+    if (is_point_to_point(posted.operation.verb)) {
+        const Posted& send =
+            posted.operation.verb == Verb::send ? posted : *posted.partner;
+        return {std::max(posted.batch->opened, posted.partner->batch->opened),
+                std::min(posted.batch->rank, posted.partner->batch->rank),
+                team.id,
+                1,
+                send.batch->rank,
+                static_cast<std::int64_t>(send.sequence)};
+    }
+    Order order{
+        0, posted.batch->rank, team.id, 0, 0, static_cast<std::int64_t>(posted.sequence)};
+    for (const Posted* side : meeting_of(posted).arrived) {
+        if (side == nullptr) continue;
+        order[0] = std::max(order[0], side->batch->opened);
+        order[1] = std::min<std::int64_t>(order[1], side->batch->rank);
+    }
+    return order;
+}
+
 bool Engine::note_failure() {
     if (mistakes_.empty()) return false;
     const Mistake& first = *std::min_element(
-        mistakes_.begin(), mistakes_.end(), [](const auto& a, const auto& b) {
-            return std::tie(a.time, a.rank) < std::tie(b.time, b.rank);
-        });
+        mistakes_.begin(), mistakes_.end(),
+        [&](const Mistake& a, const Mistake& b) { return order_of(a) < order_of(b); });
     failure_ = first.posted == nullptr ? rank(first.rank).failure
                                        : std::make_exception_ptr(FaultError(
                                              explain_difference(*this, *first.posted)));
@@ -87,7 +134,8 @@ void Engine::note_stop() {
 }
 
 bool Engine::end_meetings() {
-    const std::vector<Team*> teams = std::exchange(complete_, {});
+    std::vector<Team*> teams = std::exchange(complete_, {});
+    if (teams.size() > 1) in_virtual_order(teams);
     for (Team* team : teams)
         end_meeting(*team);
     return !teams.empty();
@@ -101,9 +149,7 @@ void Engine::end_meeting(Team& team) {
     const CommOperation operation = meeting.first->operation;
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
-    Picoseconds start = 0;
-    for (const Posted* posted : meeting.arrived)
-        start = std::max(start, posted->batch->end);
+    const Picoseconds start = start_of(meeting);
     const Network::Span span{start,
                              start + collective_time(call, options_.spec, team.ranks)};
 
@@ -193,6 +239,7 @@ void Engine::finish(Posted& posted, Network::Span span) {
     const bool first = batch.undone == static_cast<int>(batch.posted.size());
     batch.started = first ? span.start : std::min(batch.started, span.start);
     batch.end = std::max(batch.end, span.end);
+    if (!is_point_to_point(posted.operation.verb)) batch.turn = span.end;
     batch.undone_sends -= posted.operation.verb == Verb::send;
     batch.undone_recvs -= posted.operation.verb == Verb::recv;
     if (--batch.undone == 0) close(batch);

@@ -1,4 +1,5 @@
 #include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cxxabi.h>
 
@@ -11,6 +12,9 @@ namespace {
 // Eigen's products used 202 KB of stack before its large temporaries were moved to the
 // heap.
 constexpr std::size_t kStackBytes = 256 * 1024;
+
+// A stack with a guard page is two mappings, of which Linux gives a process 65,530.
+constexpr int kMostGuarded = 24'000;
 
 /// What the C++ runtime keeps for each thread about exceptions being handled. Fibers
 /// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
@@ -28,13 +32,20 @@ class FiberContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {
         fibers_.resize(static_cast<std::size_t>(count));
+        const boost::context::protected_fixedsize_stack guarded(kStackBytes);
+        const boost::context::fixedsize_stack bare(kStackBytes);
         for (int i = 0; i < count; ++i)
-            fibers_[static_cast<std::size_t>(i)] = make(i, body);
+            fibers_[static_cast<std::size_t>(i)] =
+                count <= kMostGuarded ? make(guarded, i, body) : make(bare, i, body);
     }
 
     void resume(int i) override {
+        // A run may be started from within a handler.
+        const ExceptionState mine = exception_state();
+        exception_state() = {};
         boost::context::fiber& fiber = fibers_[static_cast<std::size_t>(i)];
         fiber = std::move(fiber).resume();
+        exception_state() = mine;
     }
 
     void suspend(int) override {
@@ -47,14 +58,14 @@ class FiberContexts final : public Contexts {
     void join() override { fibers_.clear(); }
 
   private:
-    boost::context::fiber make(int i, FunctionRef<void(int)> body) {
-        return boost::context::fiber(
-            std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
-            [this, i, body](boost::context::fiber&& scheduler) {
-                scheduler_ = std::move(scheduler);
-                body(i);
-                return std::move(scheduler_);
-            });
+    template <typename Stack>
+    boost::context::fiber make(Stack stack, int i, FunctionRef<void(int)> body) {
+        return boost::context::fiber(std::allocator_arg, std::move(stack),
+                                     [this, i, body](boost::context::fiber&& scheduler) {
+                                         scheduler_ = std::move(scheduler);
+                                         body(i);
+                                         return std::move(scheduler_);
+                                     });
     }
 
     std::vector<boost::context::fiber> fibers_;

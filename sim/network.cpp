@@ -23,13 +23,16 @@ constexpr auto kEventLater = [](const auto& a, const auto& b) {
 
 }  // namespace
 
-Network::Network(const ClusterSpec& spec, int ranks) : spec_(spec), ranks_(ranks) {
-    const int nodes = (ranks + spec.devices_per_node - 1) / spec.devices_per_node;
-    ports_.resize(static_cast<std::size_t>(2 * ranks + 2 * nodes * spec.network_ports));
+Network::Network(const ClusterSpec& spec, int ranks)
+    : spec_(spec),
+      ranks_(ranks),
+      network_ports_(std::min({spec.network_ports, spec.devices_per_node, ranks})) {
+    const int nodes = (ranks - 1) / spec.devices_per_node + 1;
+    ports_.resize(static_cast<std::size_t>(2 * ranks + 2 * nodes * network_ports_));
 }
 
 bool Network::is_shared(int source, int destination) const {
-    return spec_.network_ports > 0 && !spec_.same_node(source, destination);
+    return network_ports_ > 0 && !spec_.same_node(source, destination);
 }
 
 Network::Way Network::way(const Message& message) const {
@@ -42,7 +45,7 @@ Network::Way Network::way(const Message& message) const {
     const auto network_port = [&](int rank) {
         const int node = rank / spec_.devices_per_node;
         const int local = rank % spec_.devices_per_node;
-        return 2 * (ranks_ + node * spec_.network_ports + local % spec_.network_ports);
+        return 2 * (ranks_ + node * network_ports_ + local % network_ports_);
     };
     way.ports[2] = network_port(message.source);
     way.ports[3] = network_port(message.destination) + 1;

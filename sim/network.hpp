@@ -95,6 +95,7 @@ class Network {
 
     const ClusterSpec& spec_;
     int ranks_;
+    int network_ports_;  ///< a node's; no more than it has devices
     std::vector<Port> ports_;
     std::vector<Event> events_;  ///< a heap
     std::vector<Waiting> slots_;

@@ -94,9 +94,9 @@ void Scheduler::cancel_rest(int tasks) {
 }
 
 void Scheduler::suspend() {
-    if (cancelled_) throw Cancelled{};
-    contexts_->suspend(current_);
-    if (cancelled_) throw Cancelled{};
+    if (!cancelled_) contexts_->suspend(current_);
+    // A destructor that waits while its task is unwound must not throw.
+    if (cancelled_ && std::uncaught_exceptions() == 0) throw Cancelled{};
 }
 
 void Scheduler::offload(FunctionRef<void()> job) {

@@ -12,7 +12,8 @@
 namespace lockstep::sim {
 
 /// Ends a task from within when the run is over for it. Not a std::exception, so that a
-/// program's own handlers let it pass.
+/// program's own handlers let it pass. A destructor that waits is noexcept(false), or the
+/// process ends where a run fails while it waits.
 struct Cancelled {};
 
 /// A stack of its own for each task, and switches between them and the scheduler.
@@ -49,7 +50,8 @@ class Scheduler {
 
     /// The task that runs, -1 for the scheduler itself.
     int current() const { return current_; }
-    /// From a task: until make_ready(task). Throws Cancelled.
+    /// From a task: until make_ready(task). Throws Cancelled once the run is over; where
+    /// an exception is already on its way, it returns.
     void suspend();
     void make_ready(int task) { ready_.push_back(task); }
     /// From a task: runs `job` on a worker, if there is one.

@@ -58,6 +58,7 @@ class Batch final : public PendingWork {
     Picoseconds opened = 0;
     Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
+    Picoseconds turn = 0;   ///< when its collectives so far are done: the next one's turn
     Batch* next = nullptr;  ///< behind it in its member's queue
     Batch* pool_next = nullptr;
     Batch* pool_previous = nullptr;
@@ -134,5 +135,11 @@ struct Team {
 
     int size() const { return static_cast<int>(ranks.size()); }
 };
+
+/// The collective that the posted operation, which is not done, is a part of.
+inline const Meeting& meeting_of(const Posted& posted) {
+    const Team& team = *posted.batch->team;
+    return team.meetings[static_cast<std::size_t>(posted.sequence - team.first_meeting)];
+}
 
 }  // namespace lockstep::sim

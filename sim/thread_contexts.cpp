@@ -1,8 +1,12 @@
 #include <memory>
 #include <semaphore>
+#include <system_error>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "sim/scheduler.hpp"
+#include "src/core/require.hpp"
 
 namespace lockstep::sim {
 
@@ -14,14 +18,16 @@ namespace {
 class ThreadContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {
-        for (int i = 0; i < count; ++i) {
-            contexts_.push_back(std::make_unique<Context>());
-            Context& context = *contexts_.back();
-            context.thread = std::thread([this, i, body, &context] {
-                context.baton.acquire();
-                body(i);
-                scheduler_.release();
-            });
+        try {
+            for (int i = 0; i < count; ++i)
+                add(i, body);
+        } catch (const std::system_error&) {
+            const std::size_t made = contexts_.size() - 1;
+            give_up();
+            throw UsageError(fmt::format(
+                "{} ranks as threads were asked for, but this machine gives {}; fibers "
+                "need none",
+                count, made));
         }
     }
 
@@ -47,6 +53,27 @@ class ThreadContexts final : public Contexts {
         std::thread thread;
     };
 
+    void add(int i, FunctionRef<void(int)> body) {
+        contexts_.push_back(std::make_unique<Context>());
+        Context& context = *contexts_.back();
+        context.thread = std::thread([this, i, body, &context] {
+            context.baton.acquire();
+            if (given_up_) return;
+            body(i);
+            scheduler_.release();
+        });
+    }
+
+    /// Ends the threads that were made, before any has run.
+    void give_up() {
+        given_up_ = true;
+        contexts_.pop_back();  // the one without a thread
+        for (auto& context : contexts_)
+            context->baton.release();
+        join();
+    }
+
+    bool given_up_ = false;
     std::vector<std::unique_ptr<Context>> contexts_;
     std::binary_semaphore scheduler_{0};
 };

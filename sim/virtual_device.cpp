@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
 namespace lockstep::sim {
 
 namespace {
@@ -22,6 +26,15 @@ VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
       numbers_(options.numbers),
       ledger_(options.spec.memory_bytes) {}
 
+/// Another rank's device would be used at whatever time the host's order gives.
+void VirtualDevice::require_own(SourceLine at) const {
+    const int user = scheduler_.current();
+    require(user == rank_ || user < 0, at, [&] {
+        return fmt::format("rank {} used device {}; ranks share nothing but messages",
+                           user, rank_);
+    });
+}
+
 void VirtualDevice::advance(Picoseconds duration) {
     now_ += duration;
     time_.end = std::max(time_.end, now_);
@@ -29,6 +42,7 @@ void VirtualDevice::advance(Picoseconds duration) {
 
 void VirtualDevice::execute(const DeviceOperation& operation,
                             FunctionRef<void()> numbers) {
+    require_own(operation.at);
     const Picoseconds start = now_;
     const Picoseconds duration =
         spec_.phases
@@ -50,6 +64,7 @@ void VirtualDevice::execute(const DeviceOperation& operation,
 }
 
 void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at) {
+    require_own(at);
     const Picoseconds start = now_;
     if (!spec_.phases) advance(message_time(spec_.host_copy, tensor.bytes()));
     time_.copy += now_ - start;
@@ -60,6 +75,7 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
 }
 
 void VirtualDevice::allocated(const Storage& storage) {
+    require_own(storage.allocated_at);
     if (!ledger_.fits(storage.bytes)) throw out_of_memory(ledger_, storage, rank_);
     ledger_.add(storage.category, storage.bytes);
     note_memory();

@@ -49,6 +49,7 @@ class VirtualDevice final : public DeviceMonitor {
         SourceLine at;
     };
 
+    void require_own(SourceLine at) const;
     void advance(Picoseconds duration);
     void note_memory();
 

@@ -27,14 +27,18 @@ Chain follow(const Engine& engine, int start) {
     Chain chain;
     std::vector<int> place(engine.ranks().size(), -1);
     int rank = start;
+    const Team* team = nullptr;  // in which the link before waits for this one
     while (place[static_cast<std::size_t>(rank)] < 0) {
         place[static_cast<std::size_t>(rank)] = static_cast<int>(chain.links.size());
-        chain.links.push_back(activity_of(engine, rank));
+        chain.links.push_back(team == nullptr ? activity_of(engine, rank)
+                                              : activity_in(engine, rank, *team));
         const Activity& link = chain.links.back();
         if (link.ended() || link.awaits.empty()) return chain;
+        team = link.posted->batch->team;
         const auto gone =
             std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
-                return engine.ranks()[static_cast<std::size_t>(awaited)]->ended;
+                return engine.ranks()[static_cast<std::size_t>(awaited)]->ended &&
+                       activity_in(engine, awaited, *team).ended();
             });
         rank = gone == link.awaits.end() ? link.awaits.front() : *gone;
     }
@@ -118,7 +122,8 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
 
     std::vector<Activity> involved;
     for (int rank : posted.batch->team->ranks) {
-        const Activity activity = activity_of(engine, rank);
+        const Activity activity =
+            rank == waiting.rank ? waiting : activity_of(engine, rank);
         const bool same_call = !activity.ended() && !message &&
                                activity.posted->batch->team == posted.batch->team &&
                                activity.posted->sequence == posted.sequence &&
@@ -135,13 +140,13 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
 
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
     const std::vector<std::string> last = history_of(engine, gone.rank);
-    diagnosis.sentence =
-        fmt::format("{} waits in {} at {} for {}, which has ended without that call; {}",
-                    ranks_text(waiters), text_of(posted), posted.operation.at.text(),
-                    ranks_text(ended),
-                    last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
-                                 : fmt::format("the last operation of rank {} was {}",
-                                               gone.rank, last.back()));
+    diagnosis.sentence = fmt::format(
+        "{} {} in {} at {} for {}, which {} ended without that call; {}",
+        ranks_text(waiters), waiters.size() == 1 ? "waits" : "wait", text_of(posted),
+        posted.operation.at.text(), ranks_text(ended), ended.size() == 1 ? "has" : "have",
+        last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
+                     : fmt::format("the last operation of rank {} was {}", gone.rank,
+                                   last.back()));
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
     return diagnosis;

@@ -37,16 +37,10 @@ std::vector<int> WorkerPool::take_finished() {
 
 void WorkerPool::help() {
     std::unique_lock lock(mutex_);
-    if (waiting_.empty()) {
+    if (waiting_.empty())
         ended_.wait(lock, [this] { return !finished_.empty(); });
-        return;
-    }
-    const Job job = waiting_.front();
-    waiting_.pop_front();
-    lock.unlock();
-    job.work();
-    lock.lock();
-    finished_.push_back(job.task);
+    else
+        run_first(lock);
 }
 
 void WorkerPool::work() {
@@ -54,14 +48,18 @@ void WorkerPool::work() {
     while (true) {
         arrived_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
         if (waiting_.empty()) return;
-        const Job job = waiting_.front();
-        waiting_.pop_front();
-        lock.unlock();
-        job.work();
-        lock.lock();
-        finished_.push_back(job.task);
+        run_first(lock);
         ended_.notify_one();
     }
+}
+
+void WorkerPool::run_first(std::unique_lock<std::mutex>& lock) {
+    const Job job = waiting_.front();
+    waiting_.pop_front();
+    lock.unlock();
+    job.work();
+    lock.lock();
+    finished_.push_back(job.task);
 }
 
 }  // namespace lockstep::sim

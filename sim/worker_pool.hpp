@@ -35,6 +35,8 @@ class WorkerPool {
     };
 
     void work();
+    /// Runs the job that waits longest, without the lock.
+    void run_first(std::unique_lock<std::mutex>& lock);
 
     std::mutex mutex_;
     std::condition_variable arrived_;

@@ -1,5 +1,6 @@
 #include "src/comm/communicator.hpp"
 
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,7 +30,21 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
             });
 }
 
+/// A tensor that every rank of a gather or scatter passes, not only the root.
+void require_everywhere(Verb verb, const char* name, const Tensor& tensor, int rank,
+                        SourceLine at) {
+    require(static_cast<bool>(tensor), at, [&] {
+        return fmt::format("{}: rank {} passed no {}", name_of(verb), rank, name);
+    });
+}
+
 }  // namespace
+
+void Work::wait(SourceLine at) {
+    require(state_ != nullptr, at,
+            [] { return std::string("wait: this Work was moved from"); });
+    state_->wait(at);
+}
 
 void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& output,
                         const Tensor& input, SourceLine at) const {
@@ -65,6 +80,12 @@ void Communicator::set_reduction(CommOperation& operation, Reduction reduction) 
                 return fmt::format("{}: a mean of {} values is not an integer; use sum",
                                    name_of(operation.verb), name_of(operation.dtype));
             });
+    require(operation.dtype != DType::bf16 || !device_.has_numbers(), operation.at, [&] {
+        return fmt::format(
+            "{}: bf16 has no arithmetic yet; only runs that compute shapes only may "
+            "reduce it",
+            name_of(operation.verb));
+    });
     operation.reduction = reduction;
 }
 
@@ -170,6 +191,7 @@ Work Communicator::gather(const Tensor& output, const Tensor& input, int root,
                           SourceLine at) {
     CommOperation operation;
     fill(operation, Verb::gather, output, input, at);
+    require_everywhere(Verb::gather, "input", input, rank_, at);
     set_peer(operation, root);
     if (rank_ == root)
         require_parts("gather", "output", output, "input", input, size_, at);
@@ -181,6 +203,7 @@ Work Communicator::scatter(const Tensor& output, const Tensor& input, int root,
                            SourceLine at) {
     CommOperation operation;
     fill(operation, Verb::scatter, output, input, at);
+    require_everywhere(Verb::scatter, "output", output, rank_, at);
     set_peer(operation, root);
     if (rank_ == root)
         require_parts("scatter", "input", input, "output", output, size_, at);
@@ -254,47 +277,77 @@ Group::Group(Communicator& communicator, SourceLine at) : communicator_(communic
     communicator_.grouped_.clear();
 }
 
-CommOperation& Group::next() {
-    return communicator_.grouped_.emplace_back();
+Group::~Group() {
+    if (started_ || std::uncaught_exceptions() == 0) return;
+    communicator_.group_open_ = false;
+    communicator_.grouped_.clear();
+}
+
+/// Lets `fill` fill an operation of the group; one that it refuses is no part of it.
+template <typename Fill>
+Group& Group::add(SourceLine at, Fill fill) {
+    require(!started_, at, [&] {
+        return fmt::format("rank {} added to its group of {} begun at {} after its start",
+                           communicator_.rank_, communicator_.name_,
+                           communicator_.group_at_.text());
+    });
+    CommOperation& operation = communicator_.grouped_.emplace_back();
+    try {
+        fill(operation);
+    } catch (...) {
+        communicator_.grouped_.pop_back();
+        throw;
+    }
+    return *this;
 }
 
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
-    communicator_.fill_message(next(), Verb::send, input, peer, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_message(operation, Verb::send, input, peer, at);
+    });
 }
 
 Group& Group::recv(const Tensor& output, int peer, SourceLine at) {
-    communicator_.fill_message(next(), Verb::recv, output, peer, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_message(operation, Verb::recv, output, peer, at);
+    });
 }
 
 Group& Group::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
-    communicator_.fill_all_reduce(next(), buffer, buffer, reduction, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_all_reduce(operation, buffer, buffer, reduction, at);
+    });
 }
 
 Group& Group::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    communicator_.fill_all_gather(next(), output, input, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_all_gather(operation, output, input, at);
+    });
 }
 
 Group& Group::reduce_scatter(const Tensor& output, const Tensor& input,
                              Reduction reduction, SourceLine at) {
-    communicator_.fill_reduce_scatter(next(), output, input, reduction, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_reduce_scatter(operation, output, input, reduction, at);
+    });
 }
 
 Group& Group::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    communicator_.fill_broadcast(next(), buffer, root, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_broadcast(operation, buffer, root, at);
+    });
 }
 
 Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
-    communicator_.fill_reduce(next(), buffer, root, reduction, at);
-    return *this;
+    return add(at, [&](CommOperation& operation) {
+        communicator_.fill_reduce(operation, buffer, root, reduction, at);
+    });
 }
 
 Work Group::start() {
+    require(!started_, communicator_.group_at_,
+            [] { return std::string("a group was started twice"); });
+    started_ = true;
     communicator_.group_open_ = false;
     Work work = communicator_.do_launch(communicator_.grouped_, communicator_.group_at_);
     communicator_.grouped_.clear();

@@ -33,7 +33,8 @@ class PendingWork {
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}
-    void wait(SourceLine at = SourceLine::here()) { state_->wait(at); }
+    /// Throws UsageError where the Work was moved from.
+    void wait(SourceLine at = SourceLine::here());
 
   private:
     boost::intrusive_ptr<PendingWork> state_;
@@ -168,10 +169,13 @@ class Communicator {
 };
 
 /// Collects operations of one communicator and starts them together. The verbs are the
-/// communicator's. One group of a communicator at a time; a group must be started.
+/// communicator's. One group of a communicator at a time; a group must be started, and
+/// takes nothing more then. One that an exception leaves is given up: nothing of it
+/// starts.
 class [[nodiscard]] Group {
   public:
     Group(Communicator& communicator, SourceLine at);
+    ~Group();
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
 
@@ -192,9 +196,11 @@ class [[nodiscard]] Group {
     Work start();
 
   private:
-    CommOperation& next();
+    template <typename Fill>
+    Group& add(SourceLine at, Fill fill);
 
     Communicator& communicator_;
+    bool started_ = false;
 };
 
 }  // namespace lockstep

@@ -90,10 +90,10 @@ HostTensor HostTensor::as(DType dtype) const {
 
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
     require(
-        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
+        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
         [&] {
-            return fmt::format("rows [{}, {}) of a tensor of shape {}", begin,
-                               begin + count, shape_.text());
+            return fmt::format("{} rows from {} on of a tensor of shape {}", count, begin,
+                               shape_.text());
         });
     HostTensor part(shape_.with_first(count), dtype_);
     const std::int64_t row_bytes = shape_[0] == 0 ? 0 : bytes() / shape_[0];

@@ -8,10 +8,11 @@ namespace lockstep {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const {
     require(
-        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0],
+        shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
         at, [&] {
-            return fmt::format("rows [{}, {}) of a tensor of shape {} were asked for",
-                               begin, begin + count, shape_.text());
+            return fmt::format(
+                "{} rows from {} on of a tensor of shape {} were asked for", count, begin,
+                shape_.text());
         });
     Tensor view = *this;
     view.shape_ = shape_.with_first(count);
@@ -35,9 +36,9 @@ Tensor Tensor::flat() const {
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) const {
-    require(begin >= 0 && count >= 0 && begin + count <= elements(), at, [&] {
-        return fmt::format("elements [{}, {}) of a tensor of {} were asked for", begin,
-                           begin + count, elements());
+    require(begin >= 0 && count >= 0 && count <= elements() - begin, at, [&] {
+        return fmt::format("{} elements from {} on of a tensor of {} were asked for",
+                           count, begin, elements());
     });
     Tensor view = *this;
     view.shape_ = Shape::flat(count);

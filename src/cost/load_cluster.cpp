@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -36,16 +35,17 @@ class Reader {
             {"flops_f32", &ClusterSpec::flops_f32},
             {"flops_f64", &ClusterSpec::flops_f64},
             {"flops_bf16", &ClusterSpec::flops_bf16},
-            {"memory_bytes_per_second", &ClusterSpec::memory_bytes_per_second},
-            {"launch_seconds", &ClusterSpec::launch_seconds}};
+            {"memory_bytes_per_second", &ClusterSpec::memory_bytes_per_second}};
         static const std::map<std::string, LinkSpec ClusterSpec::*> kLinks{
             {"host_copy", &ClusterSpec::host_copy},
             {"inside", &ClusterSpec::inside},
             {"between", &ClusterSpec::between}};
         if (const auto rate = kRates.find(key); rate != kRates.end())
-            spec_.*rate->second = number(value, key);
+            spec_.*rate->second = per_second(value, key);
         else if (const auto link = kLinks.find(key); link != kLinks.end())
             spec_.*link->second = link_of(value, key);
+        else if (key == "launch_seconds")
+            spec_.launch_seconds = seconds(value, key);
         else if (key == "name")
             spec_.name = text(value, key);
         else if (key == "source")
@@ -71,9 +71,9 @@ class Reader {
         LinkSpec link;
         for (const auto& [part, number_value] : value.items()) {
             if (part == "alpha_seconds")
-                link.alpha_seconds = number(number_value, key + "." + part);
+                link.alpha_seconds = seconds(number_value, key + "." + part);
             else if (part == "bytes_per_second")
-                link.bytes_per_second = number(number_value, key + "." + part);
+                link.bytes_per_second = per_second(number_value, key + "." + part);
             else
                 fail(key + "." + part,
                      "is not known; a link has alpha_seconds and "
@@ -89,22 +89,36 @@ class Reader {
             {"forward", &times.forward},
             {"backward_input", &times.backward_input},
             {"backward_weight", &times.backward_weight}};
-        for (const auto& [part, seconds] : value.items()) {
+        for (const auto& [part, duration] : value.items()) {
             const auto place = parts.find(part);
             if (place == parts.end())
                 fail(key + "." + part,
                      "is not known; phases are forward, backward_input and "
                      "backward_weight");
-            *place->second = number(seconds, key + "." + part);
+            *place->second = seconds(duration, key + "." + part);
         }
         return times;
+    }
+
+    // Virtual time is picoseconds in 64 bits, 106 days at most: no step may come near.
+
+    double seconds(const Json& value, const std::string& key) {
+        const double seconds = number(value, key);
+        if (!(seconds <= 10'000)) fail(key, "is not a number of seconds from 0 to 10000");
+        return seconds;
+    }
+
+    double per_second(const Json& value, const std::string& key) {
+        const double rate = number(value, key);
+        if (!(rate == 0 || (rate >= 1000 && rate <= 1e30)))
+            fail(key, "is neither 0 (free) nor a rate from 1000 to 1e30");
+        return rate;
     }
 
     double number(const Json& value, const std::string& key) {
         if (!value.is_number()) fail(key, "is not a number");
         const double number = value.get<double>();
-        if (!(number >= 0) || !std::isfinite(number) || number > 1e30)
-            fail(key, "is not a number from 0 to 1e30");
+        if (!(number >= 0)) fail(key, "is not a number from 0 on");
         return number;
     }
 
@@ -151,8 +165,8 @@ Json parse_file(const std::string& path) {
     try {
         return Json::parse(file);
     } catch (const Json::out_of_range&) {
-        throw UsageError(
-            fmt::format("cluster file {} holds a number that is too large to be one", path));
+        throw UsageError(fmt::format(
+            "cluster file {} holds a number that is too large to be one", path));
     } catch (const Json::parse_error& error) {
         throw UsageError(
             fmt::format("cluster file {} is not JSON: at byte {}", path, error.byte));

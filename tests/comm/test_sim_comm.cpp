@@ -1,4 +1,8 @@
+#include <limits>
+#include <utility>
+
 #include "sim/cluster.hpp"
+#include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/comm_contract.hpp"
 
@@ -44,6 +48,58 @@ TEST_CASE("a group's operations progress together, in order", "[sim][comm]") {
 }
 TEST_CASE("a split makes communicators by colour and key", "[sim][comm]") {
     for_all_sizes(check_split);
+}
+
+TEST_CASE("an operation that a group refuses is no part of it", "[sim][comm][errors]") {
+    make(2)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({4}, DType::f32);
+        Group group = rank.world().group();
+        CHECK_THROWS_AS(group.send(x, 9), UsageError);
+        group.all_reduce(x).start().wait();
+        CHECK_THROWS_AS(group.all_reduce(x), UsageError);
+        CHECK_THROWS_AS(group.start(), UsageError);
+    });
+}
+
+TEST_CASE("a group that an exception leaves is given up", "[sim][comm][errors]") {
+    make(2)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({4}, DType::f32);
+        try {
+            rank.world().group().all_reduce(x).send(x, 9).start().wait();
+            FAIL("rank 9 was found");
+        } catch (const UsageError&) {
+        }
+        rank.world().barrier().wait();
+    });
+}
+
+TEST_CASE("a gather without input and a scatter without output are refused",
+          "[sim][comm][errors]") {
+    make(2)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({1}, DType::f32);
+        CHECK_THROWS_AS(rank.world().gather(x, Tensor(), 1 - rank.index()), UsageError);
+        CHECK_THROWS_AS(rank.world().scatter(Tensor(), x, 1 - rank.index()), UsageError);
+    });
+}
+
+TEST_CASE("waiting for work that was moved away is refused", "[sim][comm][errors]") {
+    make(1)->run([](Rank& rank) {
+        Work work = rank.world().barrier();
+        Work moved = std::move(work);
+        moved.wait();
+        CHECK_THROWS_AS(work.wait(), UsageError);  // NOLINT(bugprone-use-after-move)
+    });
+}
+
+TEST_CASE("rows and elements beyond the end are refused, however many",
+          "[sim][comm][errors]") {
+    make(1)->run([](Rank& rank) {
+        constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+        const Tensor x = rank.device().zeros({4}, DType::f32);
+        CHECK_THROWS_AS(x.rows(1, kMost), UsageError);
+        CHECK_THROWS_AS(x.slice(1, kMost), UsageError);
+        CHECK_THROWS_AS(HostTensor({4}, DType::f32).rows(1, kMost), UsageError);
+    });
 }
 
 }  // namespace lockstep::test
