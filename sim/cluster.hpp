@@ -30,7 +30,7 @@ struct ClusterOptions {
     bool trace = false;
     DeviceFactory device_factory;  ///< none is Eigen
 
-    static constexpr int kMaxRanks = 32768;
+    static constexpr int kMaxRanks = 16384;
 };
 
 /// Virtual devices in this process. Throws UsageError for a number of ranks that cannot

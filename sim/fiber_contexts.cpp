@@ -1,5 +1,4 @@
 #include <boost/context/fiber.hpp>
-#include <boost/context/fixedsize_stack.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cxxabi.h>
 
@@ -9,12 +8,9 @@ namespace lockstep::sim {
 
 namespace {
 
-// Eigen's products used 202 KB of stack before its large temporaries were moved to the
-// heap.
-constexpr std::size_t kStackBytes = 256 * 1024;
-
-// A stack with a guard page is two mappings, of which Linux gives a process 65,530.
-constexpr int kMostGuarded = 24'000;
+// Room for a program's own arrays; only what is touched takes memory. With its guard page
+// a stack is two mappings, of which Linux gives a process 65,530.
+constexpr std::size_t kStackBytes = 1024 * 1024;
 
 /// What the C++ runtime keeps for each thread about exceptions being handled. Fibers
 /// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
@@ -32,11 +28,8 @@ class FiberContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {
         fibers_.resize(static_cast<std::size_t>(count));
-        const boost::context::protected_fixedsize_stack guarded(kStackBytes);
-        const boost::context::fixedsize_stack bare(kStackBytes);
         for (int i = 0; i < count; ++i)
-            fibers_[static_cast<std::size_t>(i)] =
-                count <= kMostGuarded ? make(guarded, i, body) : make(bare, i, body);
+            fibers_[static_cast<std::size_t>(i)] = make(i, body);
     }
 
     void resume(int i) override {
@@ -58,14 +51,14 @@ class FiberContexts final : public Contexts {
     void join() override { fibers_.clear(); }
 
   private:
-    template <typename Stack>
-    boost::context::fiber make(Stack stack, int i, FunctionRef<void(int)> body) {
-        return boost::context::fiber(std::allocator_arg, std::move(stack),
-                                     [this, i, body](boost::context::fiber&& scheduler) {
-                                         scheduler_ = std::move(scheduler);
-                                         body(i);
-                                         return std::move(scheduler_);
-                                     });
+    boost::context::fiber make(int i, FunctionRef<void(int)> body) {
+        return boost::context::fiber(
+            std::allocator_arg, boost::context::protected_fixedsize_stack(kStackBytes),
+            [this, i, body](boost::context::fiber&& scheduler) {
+                scheduler_ = std::move(scheduler);
+                body(i);
+                return std::move(scheduler_);
+            });
     }
 
     std::vector<boost::context::fiber> fibers_;

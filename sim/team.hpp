@@ -98,6 +98,7 @@ struct Count {
     std::int64_t bytes_sent = 0;
     std::int64_t messages_received = 0;
     std::int64_t bytes_received = 0;
+    bool operator==(const Count&) const = default;
 };
 
 inline constexpr std::size_t kVerbs = 12;

@@ -9,9 +9,8 @@
 
 namespace lockstep::sim {
 
-/// Adds what `member` moves in a collective to its counts. What a ring sends goes over
-/// the link to the next member, what it receives comes over the one from the member
-/// before.
+/// Adds what `member` exchanges in a collective to its counts, by the class of each link. The call
+/// itself counts once, among those inside a node.
 void count_collective(Team& team, int member, const CollectiveCall& call,
                       const ClusterSpec& spec);
 

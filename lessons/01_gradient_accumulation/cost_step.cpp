@@ -1,6 +1,7 @@
 #include "lessons/01_gradient_accumulation/cost_step.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -32,6 +33,15 @@ std::vector<CollectiveCall> gradient_reductions(const RunReport& report) {
 
 }  // namespace
 
+std::string link_text(const LinkSpec& link) {
+    const std::string rate =
+        link.bytes_per_second > 0
+            ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
+            : "unlimited";
+    return fmt::format("alpha {}, beta {}",
+                       time_text(picoseconds(link.alpha_seconds)), rate);
+}
+
 Table cost_table(
     const std::vector<std::pair<std::string, const RunReport*>>& runs) {
     Table table{{"of one device", "time", "parameters", "gradients",
@@ -61,6 +71,8 @@ void show_gradient_bytes(Page& page, const RunReport& report,
     std::vector<int> members(static_cast<std::size_t>(n));
     std::iota(members.begin(), members.end(), 0);
     const ClusterSpec spec = load_cluster(options.cluster);
+    const bool spaced =
+        n > spec.devices_per_node;  // its ring crosses nodes
     std::int64_t elements = 0;
     std::int64_t bytes = 0;
     Picoseconds time = 0;
@@ -74,7 +86,8 @@ void show_gradient_bytes(Page& page, const RunReport& report,
                              "many bytes does a device send "
                              "in one step over {} devices?",
                              count_text(elements), size, n),
-                 2.0 * (n - 1) / n * static_cast<double>(elements * size),
+                 std::round(2.0 * (n - 1) / n *
+                            static_cast<double>(elements * size)),
                  "bytes",
                  fmt::format("2(n-1)/n * S = 2 * {}/{} * {} * {}", n - 1, n,
                              elements, size));
@@ -89,10 +102,9 @@ void show_gradient_bytes(Page& page, const RunReport& report,
             calls.size()),
         static_cast<double>(time) / 1e6, "us",
         fmt::format("the sum over parameters of 2(n-1) * (alpha + chunk / "
-                    "beta), alpha {}, beta "
-                    "{:.4g} GB/s",
-                    time_text(picoseconds(spec.inside.alpha_seconds)),
-                    spec.inside.bytes_per_second / 1e9));
+                    "beta), {} {}",
+                    link_text(spaced ? spec.between : spec.inside),
+                    spaced ? "between nodes" : "inside a node"));
     page.check(
         Check::equal("picoseconds of communication against the formula",
                      static_cast<double>(first.time.communication),

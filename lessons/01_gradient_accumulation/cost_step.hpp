@@ -5,8 +5,12 @@
 #include <vector>
 
 #include "lessons/runner/lesson.hpp"
+#include "src/cost/cluster_spec.hpp"
 
 namespace lockstep::lessons {
+
+/// "alpha 1 us, beta 10 GB/s"
+std::string link_text(const LinkSpec& link);
 
 /// Time, peak memory by category, and bytes sent of each run's busiest
 /// rank.

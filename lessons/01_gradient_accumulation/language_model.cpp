@@ -54,6 +54,7 @@ std::shared_ptr<const LanguageTask> make_language_task(
         static_cast<int>(options.integer("steps", 400, 1, 1'000'000));
     task.micro_batch_rows = options.integer("rows", 64, 1, 65536);
     task.micro_batches = micro_batches;
+    task.learning_rate = options.number("text_learning_rate", 0.2, 0, 1e6);
 
     const auto choices = static_cast<std::uint64_t>(
         static_cast<std::int64_t>(task.text.ids.size()) -
@@ -81,11 +82,11 @@ Training language_training(std::shared_ptr<const LanguageTask> task,
     training.make_model = [sizes = task->sizes](const ParameterInit& init) {
         return make_char_model(init, sizes);
     };
-    const double rate = options.number("text_learning_rate", 0.2, 0, 1e6);
-    training.make_optimizer = [rate](std::vector<Parameter*> parameters) {
-        return std::make_unique<Sgd>(std::move(parameters),
-                                     SgdOptions{rate, 0.9, 0});
-    };
+    training.make_optimizer =
+        [rate = task->learning_rate](std::vector<Parameter*> parameters) {
+            return std::make_unique<Sgd>(std::move(parameters),
+                                         SgdOptions{rate, 0.9, 0});
+        };
     training.loss = cross_entropy_loss;
     training.batches = [task = std::move(task), first = std::move(first),
                         count](int rank, int step) {

@@ -14,6 +14,7 @@ struct LanguageTask {
     int steps = 0;
     std::int64_t micro_batch_rows = 0;
     int micro_batches = 0;  ///< a step's
+    double learning_rate = 0;
     std::vector<std::int32_t>
         positions;  ///< of each step's rows, (steps, all rows)
 

@@ -70,11 +70,11 @@ Regression load_regression(const std::filesystem::path& path,
 }
 
 Regression regression_of(const LessonOptions& options, std::int64_t rows) {
+    const std::int64_t targets =
+        options.integer("targets", 1, 1, 1'000'000);
     if (!options.data)
         return generate_regression(rows, options.dtype, options.seed);
-    return load_regression(*options.data,
-                           options.integer("targets", 1, 1, 1'000'000),
-                           options.dtype);
+    return load_regression(*options.data, targets, options.dtype);
 }
 
 std::vector<Share> even_shares(std::int64_t rows, int parts,

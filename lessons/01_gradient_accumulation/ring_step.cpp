@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/01_gradient_accumulation/cost_step.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
@@ -36,9 +37,8 @@ void show_algorithms(Page& page, const ClusterSpec& spec) {
         "Rabenseifner's halving and "
         "doubling takes 2 lg n steps and the ring's bytes. On this "
         "cluster's links inside a node "
-        "(alpha {}, beta {:.4g} GB/s), by the alpha-beta model:",
-        time_text(picoseconds(spec.inside.alpha_seconds)),
-        spec.inside.bytes_per_second / 1e9));
+        "({}), by the alpha-beta model:",
+        link_text(spec.inside)));
     page.verbatim(
         "  ring                2(n-1) alpha + 2(n-1)/n S/beta\n"
         "  recursive doubling  lg n alpha   + lg n S/beta\n"
@@ -58,8 +58,9 @@ void show_algorithms(Page& page, const ClusterSpec& spec) {
                 halving_doubling_seconds(spec.inside, bytes, n);
             const char* winner = doubling < ring && doubling < halving
                                      ? "recursive doubling"
-                                 : halving < ring ? "halving, doubling"
-                                                  : "ring";
+                                 : halving < ring  ? "halving, doubling"
+                                 : halving == ring ? "none"
+                                                   : "ring";
             table.rows.push_back({std::to_string(n), bytes_text(bytes),
                                   time_text(picoseconds(ring)),
                                   time_text(picoseconds(doubling)),

@@ -110,17 +110,17 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
     return worst;
 }
 
-bool replicas_agree(const RunReport& report) {
-    return std::all_of(
+int replicas_that_differ(const RunReport& report) {
+    const auto& first = report.ranks.front().kept;
+    return static_cast<int>(std::count_if(
         report.ranks.begin(), report.ranks.end(),
         [&](const RankReport& rank) {
-            return std::all_of(
+            return std::any_of(
                 rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {
-                    return !is_parameter(kept.first) ||
-                           kept.second ==
-                               report.ranks.front().kept.at(kept.first);
+                    return is_parameter(kept.first) &&
+                           !(kept.second == first.at(kept.first));
                 });
-        });
+        }));
 }
 
 }  // namespace lockstep::lessons

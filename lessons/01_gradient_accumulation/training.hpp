@@ -60,7 +60,7 @@ void record_initial(Record& record, const std::string& task,
 /// ended with.
 double parameter_difference(const RunReport& a, const RunReport& b);
 
-/// Whether every rank of a run ended with the same bits.
-bool replicas_agree(const RunReport& report);
+/// How many ranks of a run ended with other bits than rank 0.
+int replicas_that_differ(const RunReport& report);
 
 }  // namespace lockstep::lessons

@@ -18,7 +18,8 @@ struct Unit {
 template <std::size_t N>
 std::string scaled_text(double value, const std::array<Unit, N>& units) {
     for (const Unit& unit : units) {
-        if (std::abs(value) < unit.size) continue;
+        // 999.6 of a unit would round to 1000: it is one of the next.
+        if (std::abs(value) < 0.9995 * unit.size) continue;
         const double scaled = value / unit.size;
         const int decimals = std::abs(scaled) >= 99.95   ? 0
                              : std::abs(scaled) >= 9.995 ? 1

@@ -16,83 +16,108 @@ int floor_log2(int n) {
     return std::bit_width(static_cast<unsigned>(n)) - 1;
 }
 
-/// A rank that sends all of `count` elements but its chunk `skipped`, in n - 1 messages.
+/// All of `count` elements but chunk `skipped`, counted round the ring.
 std::int64_t all_but(std::int64_t count, int n, int skipped) {
     return count - chunk(count, n, (skipped % n + n) % n).count;
 }
 
-/// The ring's two halves: in reduce-scatter, rank r sends every chunk but its own and
-/// receives every one but the next to its left; in all-gather it starts with its own.
-CollectiveTraffic reduce_scatter_traffic(std::int64_t count, std::int64_t size, int n,
-                                         int rank) {
-    return {n - 1, size * all_but(count, n, rank), n - 1,
-            size * all_but(count, n, rank - 1)};
-}
+/// A rank's part of a collective, as it tells each transfer.
+class Part {
+  public:
+    Part(const CollectiveCall& call, int rank, FunctionRef<void(const Transfer&)> tell)
+        : call_(call), n_(call.ranks), rank_(rank), tell_(tell) {}
 
-CollectiveTraffic all_gather_traffic(std::int64_t count, std::int64_t size, int n,
-                                     int rank) {
-    return {n - 1, size * all_but(count, n, rank + 1), n - 1,
-            size * all_but(count, n, rank)};
-}
+    /// In the ring's reduce-scatter a rank sends every chunk but its own and receives every
+    /// one but its left neighbour's.
+    void reduce_scatter(std::int64_t count) const {
+        sent(rank_ + 1, n_ - 1, bytes(all_but(count, n_, rank_)));
+        received(rank_ - 1, n_ - 1, bytes(all_but(count, n_, rank_ - 1)));
+    }
+    /// In its all-gather a rank begins with its own chunk.
+    void all_gather(std::int64_t count) const {
+        sent(rank_ + 1, n_ - 1, bytes(all_but(count, n_, rank_ + 1)));
+        received(rank_ - 1, n_ - 1, bytes(all_but(count, n_, rank_)));
+    }
+    /// A chain round the ring that begins at `first`; each passes the whole on.
+    void chain(int first) const {
+        const int place = (rank_ - first + n_) % n_;
+        if (place < n_ - 1) sent(rank_ + 1, 1, bytes(call_.count));
+        if (place > 0) received(rank_ - 1, 1, bytes(call_.count));
+    }
+    void gather() const {
+        for_others_of_root([&](int peer) { received(peer, 1, bytes(call_.count)); },
+                           [&] { sent(call_.root, 1, bytes(call_.count)); });
+    }
+    void scatter() const {
+        for_others_of_root([&](int peer) { sent(peer, 1, bytes(call_.count)); },
+                           [&] { received(call_.root, 1, bytes(call_.count)); });
+    }
+    void all_to_all() const {
+        for (int step = 1; step < n_; ++step) {
+            sent(rank_ + step, 1, bytes(call_.count));
+            received(rank_ - step, 1, bytes(call_.count));
+        }
+    }
+    void barrier() const {
+        for (int distance = 1; distance < n_; distance *= 2) {
+            sent(rank_ + distance, 1, 0);
+            received(rank_ - distance, 1, 0);
+        }
+    }
 
-CollectiveTraffic sum(const CollectiveTraffic& a, const CollectiveTraffic& b) {
-    return {a.messages_sent + b.messages_sent, a.bytes_sent + b.bytes_sent,
-            a.messages_received + b.messages_received,
-            a.bytes_received + b.bytes_received};
-}
+  private:
+    std::int64_t bytes(std::int64_t elements) const { return elements * call_.element_bytes; }
+    void sent(int peer, std::int64_t messages, std::int64_t amount) const {
+        tell_({(peer + n_) % n_, messages, amount, true});
+    }
+    void received(int peer, std::int64_t messages, std::int64_t amount) const {
+        tell_({(peer + n_) % n_, messages, amount, false});
+    }
+    template <typename AtRoot, typename Elsewhere>
+    void for_others_of_root(AtRoot at_root, Elsewhere elsewhere) const {
+        if (rank_ != call_.root) return elsewhere();
+        for (int peer = 0; peer < n_; ++peer)
+            if (peer != rank_) at_root(peer);
+    }
 
-CollectiveTraffic reversed(const CollectiveTraffic& traffic) {
-    return {traffic.messages_received, traffic.bytes_received, traffic.messages_sent,
-            traffic.bytes_sent};
-}
-
-/// The chain root, root + 1, …: each passes the whole on, the last only receives.
-CollectiveTraffic broadcast_traffic(std::int64_t bytes, int n, int place) {
-    const std::int64_t sends = place < n - 1 ? 1 : 0;
-    const std::int64_t receives = place > 0 ? 1 : 0;
-    return {sends, sends * bytes, receives, receives * bytes};
-}
-
-CollectiveTraffic scatter_traffic(std::int64_t bytes, int n, int place) {
-    if (place == 0) return {n - 1, (n - 1) * bytes, 0, 0};
-    return {0, 0, 1, bytes};
-}
+    const CollectiveCall& call_;
+    int n_;
+    int rank_;
+    FunctionRef<void(const Transfer&)> tell_;
+};
 
 }  // namespace
 
-CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank) {
-    const int n = call.ranks;
-    if (n == 1) return {};
-    const std::int64_t size = call.element_bytes;
-    const std::int64_t bytes = call.count * size;
-    const int place = (rank - call.root + n) % n;
+void for_each_transfer(const CollectiveCall& call, int rank,
+                       FunctionRef<void(const Transfer&)> tell) {
+    if (call.ranks == 1) return;
+    const Part part(call, rank, tell);
     switch (call.verb) {
         case Verb::all_reduce:
-            return sum(reduce_scatter_traffic(call.count, size, n, rank),
-                       all_gather_traffic(call.count, size, n, rank));
-        case Verb::all_gather:
-            return all_gather_traffic(call.count * n, size, n, rank);
-        case Verb::reduce_scatter:
-            return reduce_scatter_traffic(call.count * n, size, n, rank);
-        case Verb::broadcast:
-            return broadcast_traffic(bytes, n, place);
-        // The chain of a reduce ends at the root: root + 1 sends first.
-        case Verb::reduce:
-            return reversed(broadcast_traffic(bytes, n, (n - place) % n));
-        case Verb::scatter:
-            return scatter_traffic(bytes, n, place);
-        case Verb::gather:
-            return reversed(scatter_traffic(bytes, n, place));
-        case Verb::all_to_all:
-            return {n - 1, (n - 1) * bytes, n - 1, (n - 1) * bytes};
-        case Verb::barrier:
-            return {ceil_log2(n), 0, ceil_log2(n), 0};
+            part.reduce_scatter(call.count);
+            return part.all_gather(call.count);
+        case Verb::all_gather: return part.all_gather(call.count * call.ranks);
+        case Verb::reduce_scatter: return part.reduce_scatter(call.count * call.ranks);
+        case Verb::broadcast: return part.chain(call.root);
+        // The chain of a reduce ends at the root: the next one begins.
+        case Verb::reduce: return part.chain((call.root + 1) % call.ranks);
+        case Verb::gather: return part.gather();
+        case Verb::scatter: return part.scatter();
+        case Verb::all_to_all: return part.all_to_all();
+        case Verb::barrier: return part.barrier();
         case Verb::split:
         case Verb::send:
-        case Verb::recv:
-            break;
+        case Verb::recv: return;
     }
-    return {};
+}
+
+CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank) {
+    CollectiveTraffic sum;
+    for_each_transfer(call, rank, [&](const Transfer& transfer) {
+        (transfer.sent ? sum.messages_sent : sum.messages_received) += transfer.messages;
+        (transfer.sent ? sum.bytes_sent : sum.bytes_received) += transfer.bytes;
+    });
+    return sum;
 }
 
 namespace {

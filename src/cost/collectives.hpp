@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/comm/operation.hpp"
+#include "src/core/function_ref.hpp"
 #include "src/cost/cluster_spec.hpp"
 
 namespace lockstep {
@@ -26,11 +27,24 @@ struct CollectiveCall {
     int root = 0;
 };
 
-/// What `rank` moves, exactly, where chunks are uneven too. Rings for all_reduce,
-/// all_gather, reduce_scatter; a pipelined chain from the root on (broadcast) or to it
+/// What a rank exchanges with another in a collective.
+struct Transfer {
+    int peer;
+    std::int64_t messages;
+    std::int64_t bytes;
+    bool sent;  ///< or received
+};
+
+/// Tells what `rank` exchanges with whom, exactly, where chunks are uneven too. Rings for
+/// all_reduce, all_gather, reduce_scatter; a pipelined chain from the root on (broadcast) or to it
 /// (reduce); messages straight to and from the root (gather, scatter) and between pairs
-/// (all_to_all); dissemination (barrier). A split moves nothing. Thakur, Rabenseifner &
-/// Gropp, "Optimization of collective communication operations in MPICH", 2005.
+/// (all_to_all); dissemination (barrier). A split moves nothing.
+/// Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
+/// 2005.
+void for_each_transfer(const CollectiveCall& call, int rank,
+                       FunctionRef<void(const Transfer&)> tell);
+
+/// The same, summed over peers.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// How long it takes by the alpha-beta model, over the group's slowest link from a member

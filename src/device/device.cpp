@@ -27,14 +27,22 @@ Tensor Device::empty(Shape shape, DType dtype, SourceLine at) {
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->category = category_;
     storage->allocated_at = at;
-    if (has_numbers() && storage->bytes > 0) storage->data = do_allocate(storage->bytes);
     link(*storage);
+    // The ledger's "no" comes before the host's.
     try {
         monitor_.allocated(*storage);
     } catch (...) {
         unlink(*storage);
-        if (storage->data != nullptr) do_free(storage->data);
         throw;
+    }
+    if (has_numbers() && storage->bytes > 0) {
+        try {
+            storage->data = do_allocate(storage->bytes);
+        } catch (...) {
+            monitor_.freed(*storage);
+            unlink(*storage);
+            throw;
+        }
     }
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
 }

@@ -77,6 +77,8 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
     check_refused(R"({"flops_f32": "fast"})", {"flops_f32", "is not a number"});
     check_refused(R"({"flops_f32": -1})", {"flops_f32", "from 0"});
     check_refused(R"({"flops_f32": 1e400})", {"lockstep_cluster_", "too large"});
+    check_refused(R"({"inside": {"alpha_seconds": 1e30}})", {"inside.alpha_seconds"});
+    check_refused(R"({"inside": {"bytes_per_second": 1e-20}})", {"inside.bytes_per_second"});
     check_refused(R"({"speed": 1})", {"speed", "is not known"});
     check_refused(R"({"inside": {"alpha": 1}})", {"inside.alpha", "alpha_seconds"});
     check_refused(R"({"inside": 3})", {"inside", "is not a JSON object"});

@@ -82,7 +82,7 @@ TEST_CASE("options may stand before the lesson, and have defaults", "[lessons]")
 
 TEST_CASE("a bad value is named with its option and what was expected",
           "[lessons][errors]") {
-    const std::string ranks = ": a whole number from 1 to 32768 is expected";
+    const std::string ranks = ": a whole number from 1 to 16384 is expected";
     for (const char* value :
          {"0", "100000", "x", "-3", "4.0", "", "99999999999999999999"})
         CHECK(

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Another program, of the standard library alone, recomputes the record of the first lesson.
+
+It reads inputs.safetensors, trains by the formulas of the lesson's README, and finds what
+outputs.safetensors holds. Arguments: the program.
+"""
+
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+BOUND = 1e-10
+MOMENTUM = 0.9
+
+
+def read_tensors(path):
+    """name: (shape, values), the values flat."""
+    with open(path, "rb") as file:
+        content = file.read()
+    (header_bytes,) = struct.unpack_from("<Q", content)
+    header = json.loads(content[8:8 + header_bytes])
+    tensors = {}
+    for name, about in header.items():
+        begin, end = (8 + header_bytes + offset for offset in about["data_offsets"])
+        code = {"F64": "d", "F32": "f", "I32": "i"}[about["dtype"]]
+        count = (end - begin) // struct.calcsize(code)
+        tensors[name] = about["shape"], struct.unpack(f"<{count}{code}", content[begin:end])
+    return tensors
+
+
+def dot(a, b):
+    return sum(map(float.__mul__, a, b))
+
+
+def rows_of(tensor):
+    shape, values = tensor
+    return [list(values[i:i + shape[-1]]) for i in range(0, len(values), shape[-1])]
+
+
+def flat(rows):
+    return [value for row in rows for value in row]
+
+
+def zeros(matrix):
+    return [[0.0] * len(matrix[0]) for _ in matrix]
+
+
+def add_scaled(target, source, factor):
+    """target += factor * source, both matrices."""
+    for to, row in zip(target, source):
+        to[:] = [t + factor * s for t, s in zip(to, row)]
+
+
+class Regression:
+    """y = x W^T + b, trained on the sum over `parts` of the parts' weighted means."""
+
+    def __init__(self, inputs):
+        self.x = rows_of(inputs["regression/inputs"])
+        self.target = rows_of(inputs["regression/targets"])
+        self.weight = rows_of(inputs["regression/initial/linear.weight"])
+        self.bias = list(inputs["regression/initial/linear.bias"][1])
+
+    def gradients(self, parts):
+        """Loss and gradients: part i weighs parts * B_i / B, so a row weighs parts / B."""
+        loss = 0
+        weight, bias = zeros(self.weight), [0.0] * len(self.bias)
+        factor = parts / (len(self.x) * len(self.bias))
+        for x, target in zip(self.x, self.target):
+            for out, row in enumerate(self.weight):
+                error = dot(row, x) + self.bias[out] - target[out]
+                loss += factor * error * error
+                slope = 2 * factor * error
+                bias[out] += slope
+                weight[out] = [w + slope * value for w, value in zip(weight[out], x)]
+        return loss, weight, bias
+
+    def step(self, parts, rate):
+        loss, weight, bias = self.gradients(parts)
+        add_scaled(self.weight, weight, -rate)
+        add_scaled([self.bias], [bias], -rate)
+        return loss, flat(weight), bias
+
+
+class LanguageModel:
+    """Embedding, linear, tanh, linear, softmax; SGD with momentum."""
+
+    NAMES = ["embedding.weight", "hidden.weight", "hidden.bias", "output.weight", "output.bias"]
+
+    def __init__(self, inputs):
+        self.ids = inputs["language_model/ids"][1]
+        self.positions = rows_of(inputs["language_model/positions"])
+        self.values = {name: rows_of(inputs["language_model/initial/" + name])
+                       for name in self.NAMES}
+        self.context = (len(self.values["hidden.weight"][0])
+                        // len(self.values["embedding.weight"][0]))
+        self.velocity = {name: zeros(rows) for name, rows in self.values.items()}
+
+    def row(self, position, factor, gradients):
+        """Adds a row's gradients; its loss. Both are weighted by factor."""
+        embedding, hidden, hidden_bias, output, output_bias = (
+            self.values[name] for name in self.NAMES)
+        seen = self.ids[position - self.context:position]
+        x = flat([embedding[i] for i in seen])
+        h = [math.tanh(dot(w, x) + b) for w, b in zip(hidden, hidden_bias[0])]
+        logits = [dot(w, h) + b for w, b in zip(output, output_bias[0])]
+        largest = max(logits)
+        powers = [math.exp(logit - largest) for logit in logits]
+        total = sum(powers)
+
+        d_logits = [factor * power / total for power in powers]
+        d_logits[self.ids[position]] -= factor
+        d_h = [0.0] * len(h)
+        for slope, w in zip(d_logits, output):
+            d_h = [d + slope * value for d, value in zip(d_h, w)]
+        d_sum = [d * (1 - value * value) for d, value in zip(d_h, h)]
+        d_x = [0.0] * len(x)
+        for slope, w in zip(d_sum, hidden):
+            d_x = [d + slope * value for d, value in zip(d_x, w)]
+        width = len(embedding[0])
+        for place, i in enumerate(seen):
+            add_scaled([gradients["embedding.weight"][i]],
+                       [d_x[place * width:(place + 1) * width]], 1)
+        for name, slopes, came in (("hidden", d_sum, x), ("output", d_logits, h)):
+            add_scaled(gradients[name + ".bias"], [slopes], 1)
+            for to, slope in zip(gradients[name + ".weight"], slopes):
+                to[:] = [t + slope * value for t, value in zip(to, came)]
+        return factor * (math.log(total) + largest - logits[self.ids[position]])
+
+    def step(self, step, rate):
+        gradients = {name: zeros(rows) for name, rows in self.values.items()}
+        positions = [int(p) for p in self.positions[step]]
+        loss = sum(self.row(p, 1 / len(positions), gradients) for p in positions)
+        for name in self.NAMES:
+            add_scaled(gradients[name], self.velocity[name], MOMENTUM)
+            self.velocity[name] = gradients[name]
+            add_scaled(self.values[name], gradients[name], -rate)
+        return loss, self.velocity
+
+
+class Recompute(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def record(self, name, *options):
+        """What a lesson in f64 left: inputs and outputs."""
+        out = os.path.join(self.folder.name, name)
+        subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--dtype", "f64",
+                        "--out", out, *options], check=True, capture_output=True,
+                       cwd=self.folder.name, timeout=120)
+        return [read_tensors(f"{out}/{file}.safetensors") for file in ("inputs", "outputs")]
+
+    def assert_close(self, name, recomputed, recorded):
+        largest = max(map(abs, recorded))
+        self.assertGreater(largest, 0, name)
+        self.assertEqual(len(recomputed), len(recorded), name)
+        for ours, theirs in zip(recomputed, recorded):
+            self.assertTrue(abs(ours - theirs) <= BOUND * largest,
+                            f"{name}: {ours} and {theirs}")
+
+    def check_regression(self, inputs, outputs, parts, epochs=100, rate=0.01):
+        model = Regression(inputs)
+        losses = []
+        for epoch in range(epochs):
+            loss, *gradients = model.step(parts, rate)
+            losses.append(loss)
+            if epoch == 0:
+                first = gradients
+        expected = {"loss": losses, "grad/linear.weight": first[0],
+                    "grad/linear.bias": first[1], "linear.weight": flat(model.weight),
+                    "linear.bias": model.bias}
+        for variant in ("reference", "accumulation", "data_parallel"):
+            for name, values in expected.items():
+                with self.subTest(variant=variant, name=name):
+                    self.assert_close(name, values, outputs[f"{variant}/{name}"][1])
+
+    def check_language_model(self, inputs, outputs, steps, rate=0.2):
+        model = LanguageModel(inputs)
+        self.assertEqual(len(model.positions), steps)
+        losses = []
+        expected = {}
+        for step in range(steps):
+            loss, gradients = model.step(step, rate)
+            losses.append(loss)
+            if step == 0:  # velocity is still the gradient alone
+                expected = {"grad/" + name: flat(rows) for name, rows in gradients.items()}
+        expected |= {name: flat(rows) for name, rows in model.values.items()}
+        expected["loss"] = losses
+        for variant in ("language_model_accumulation", "language_model_data_parallel"):
+            for name, values in expected.items():
+                with self.subTest(variant=variant, name=name):
+                    self.assert_close(name, values, outputs[f"{variant}/{name}"][1])
+
+    def test_the_lesson_as_it_is(self):
+        inputs, outputs = self.record("four", "--set", "steps=2")
+        self.check_regression(inputs, outputs, parts=4)
+        self.check_language_model(inputs, outputs, steps=2)
+
+    def test_a_table_and_a_text_dealt_out_unevenly(self):
+        text, table = (os.path.join(self.folder.name, name) for name in ("text", "table"))
+        verse = "床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(verse)
+        with open(table, "w", encoding="utf-8") as file:
+            file.write("a,b,c,d\n")
+            for i in range(17):
+                file.write(f"{i / 10},{math.sin(i):.6f},{math.cos(3 * i):.6f},{i % 5 - 2}\n")
+        inputs, outputs = self.record(
+            "three", "--ranks", "3", "--text", text, "--data", table, "--set", "targets=2",
+            "--set", "epochs=20", "--set", "steps=4", "--set", "rows=5", "--set", "context=3",
+            "--set", "width=2", "--set", "hidden=7", "--set", "learning_rate=0.05",
+            "--set", "text_learning_rate=0.1")
+        vocabulary = inputs["language_model/vocabulary"][1]
+        ids = inputs["language_model/ids"][1]
+        self.assertEqual("".join(chr(vocabulary[i]) for i in ids), verse)
+        self.check_regression(inputs, outputs, parts=3, epochs=20, rate=0.05)
+        self.check_language_model(inputs, outputs, steps=4, rate=0.1)
+
+    def test_a_formula_that_is_wrong_is_caught(self):
+        inputs, outputs = self.record("mean", "--step", "2", "--set", "epochs=3")
+        with self.assertRaises(AssertionError):
+            loss, *_ = Regression(inputs).step(1, 0.01)  # a mean where the lesson sums
+            self.assert_close("loss", [loss], outputs["reference/loss"][1][:1])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
