@@ -77,13 +77,16 @@ std::string text_of(const Posted& posted) {
     return fmt::format("{} #{} of {}", text_of(posted.operation), posted.sequence, team);
 }
 
-std::vector<std::string> history_of(const Engine& engine, int rank) {
+std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now) {
     const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
     std::vector<std::string> history;
     const std::uint64_t kept =
         std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
         const Past& past = state.history[i % RankState::kHistory];
+        if (now != nullptr && past.team == now->batch->team &&
+            past.verb == now->operation.verb && past.sequence == now->sequence)
+            continue;
         CommOperation operation;
         operation.verb = past.verb;
         operation.reduction = past.reduction;
@@ -124,7 +127,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         for (const Activity* activity : group)
             party.ranks.push_back(activity->rank);
         std::sort(party.ranks.begin(), party.ranks.end());
-        party.history = history_of(engine, first.rank);
+        party.history = history_of(engine, first.rank, first.posted);
         if (first.ended()) {
             party.operation = group.size() == 1 ? "has ended" : "have ended";
         } else {

@@ -31,8 +31,8 @@ Activity activity_in(const Engine& engine, int rank, const Team& team);
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 
-/// A rank's last operations, oldest first.
-std::vector<std::string> history_of(const Engine& engine, int rank);
+/// A rank's last operations, oldest first, without the one that it is in now, if any.
+std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
 
 /// What several ranks do, equal ones together. With the history of the first of each
 /// party.

@@ -102,7 +102,8 @@ void fill(Diagnosis& diagnosis, const std::string& fault, const Team& team) {
 Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
                           const std::string& differs) {
     return {faction.ranks(), text_of(*faction.members.front()), differs,
-            faction.operation().at, history_of(engine, faction.lowest_rank())};
+            faction.operation().at,
+            history_of(engine, faction.lowest_rank(), faction.members.front())};
 }
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
@@ -165,7 +166,7 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
                                      text_of(*side),
                                      differing(side->operation),
                                      side->operation.at,
-                                     history_of(engine, side->batch->rank)});
+                                     history_of(engine, side->batch->rank, side)});
     diagnosis.others = others_of(engine, {send.batch->rank, recv.batch->rank});
     return diagnosis;
 }

@@ -9,8 +9,8 @@
 
 namespace lockstep::sim {
 
-/// Adds what `member` exchanges in a collective to its counts, by the class of each link. The call
-/// itself counts once, among those inside a node.
+/// Adds what `member` exchanges in a collective to its counts, by the class of each link.
+/// The call itself counts once, among those inside a node.
 void count_collective(Team& team, int member, const CollectiveCall& call,
                       const ClusterSpec& spec);
 

@@ -139,7 +139,7 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
         (activity.ended() ? ended : waiters).push_back(activity.rank);
 
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
-    const std::vector<std::string> last = history_of(engine, gone.rank);
+    const std::vector<std::string> last = history_of(engine, gone.rank, nullptr);
     diagnosis.sentence = fmt::format(
         "{} {} in {} at {} for {}, which {} ended without that call; {}",
         ranks_text(waiters), waiters.size() == 1 ? "waits" : "wait", text_of(posted),
@@ -173,7 +173,7 @@ Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
                                  text_of(posted),
                                  "",
                                  posted.operation.at,
-                                 history_of(engine, batch.rank)});
+                                 history_of(engine, batch.rank, &posted)});
     diagnosis.others = others_of(engine, {batch.rank});
     return diagnosis;
 }

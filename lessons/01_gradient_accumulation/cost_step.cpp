@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/01_gradient_accumulation/gradient_accumulation.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
 
@@ -109,6 +110,72 @@ void show_gradient_bytes(Page& page, const RunReport& report,
         Check::equal("picoseconds of communication against the formula",
                      static_cast<double>(first.time.communication),
                      static_cast<double>(time)));
+}
+
+namespace {
+
+/// Whether many devices are worth it, where the step is short and messages
+/// are not.
+std::string gain_text(const RunReport& whole, const RunReport& together) {
+    const Picoseconds messages = together.ranks.front().time.communication;
+    if (messages == 0 || together.makespan() < whole.makespan()) return "";
+    return fmt::format(
+        " Of its {} here the all-reduces take {}: a model this small gains "
+        "nothing over the whole "
+        "batch at once on one device, {}, where that fits.",
+        time_text(together.makespan()), time_text(messages),
+        time_text(whole.makespan()));
+}
+
+}  // namespace
+
+/// A step of the language model with each way to split the batch.
+void GradientAccumulation::measure(Page& page) {
+    const auto task = std::make_shared<LanguageTask>(*language_);
+    task->steps = 1;
+    const auto whole_task = std::make_shared<LanguageTask>(*task);
+    whole_task->micro_batch_rows = task->rows_per_step();
+    whole_task->micro_batches = 1;
+
+    const auto first_of_all = [](int) { return 0; };
+    const auto own = [](int rank) { return rank; };
+    const RunReport whole =
+        train(*make_cluster(options(), 1, true),
+              language_training(whole_task, options(), first_of_all, 1));
+    const RunReport alone =
+        train(*make_cluster(options(), 1, true),
+              language_training(task, options(), first_of_all, parts_));
+    Training training = language_training(task, options(), own, 1);
+    training.data_parallel = true;
+    const RunReport together =
+        train(*make_cluster(options(), parts_, true), training);
+    record().runs.emplace_back("step_whole", whole);
+    record().runs.emplace_back("step_accumulation", alone);
+    record().runs.emplace_back("step_data_parallel", together);
+
+    page.text(fmt::format(
+        "The results are the same; what differs is what they cost. Here is "
+        "one step of the "
+        "language model of step 6, {} rows, on the {} cluster: the whole "
+        "batch at once, "
+        "accumulation in {} parts, and {} devices. What stands before the "
+        "first F in a picture mostly makes "
+        "the model, which a longer run does once.",
+        task->rows_per_step(), options().cluster, parts_, parts_));
+    page.table(cost_table(
+        {{"whole batch at once", &whole},
+         {fmt::format("accumulation, {} parts", parts_), &alone},
+         {fmt::format("data parallel, {} devices", parts_), &together}}));
+    page.timeline("accumulation", alone);
+    page.timeline("data parallel", together);
+    page.text(
+        "Accumulation saves memory: activations of one part instead of "
+        "all. It pays in time, as each "
+        "part goes through the model by itself. Data parallelism saves "
+        "that memory too, and has its "
+        "parts go through at the same time; it pays in bytes." +
+        gain_text(whole, together));
+    show_gradient_bytes(page, together, options());
 }
 
 }  // namespace lockstep::lessons

@@ -1,103 +1,58 @@
 #include "lessons/01_gradient_accumulation/lesson.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
-#include "lessons/01_gradient_accumulation/cost_step.hpp"
-#include "lessons/01_gradient_accumulation/language_model.hpp"
-#include "lessons/01_gradient_accumulation/regression.hpp"
-#include "lessons/01_gradient_accumulation/ring_step.hpp"
-#include "lessons/01_gradient_accumulation/training.hpp"
+#include "lessons/01_gradient_accumulation/gradient_accumulation.hpp"
 #include "src/core/require.hpp"
-#include "src/core/units.hpp"
 
 namespace lockstep::lessons {
 
-namespace {
+GradientAccumulation::GradientAccumulation(const LessonOptions& options,
+                                           Record& record)
+    : Lesson(options, record),
+      parts_(options.ranks.value_or(4)),
+      linear_{
+          static_cast<int>(options.integer("epochs", 100, 1, 1'000'000)),
+          options.number("learning_rate", 0.01, 0, 1e6), options.seed},
+      has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
+    require(parts_ <= kMostParts, [&] {
+        return fmt::format(
+            "--ranks {}: this lesson deals a batch out to at most {} "
+            "ranks",
+            parts_, kMostParts);
+    });
+    data_ = regression_of(options, 25 * parts_);
+    language_ = make_language_task(options, parts_);
+    // A weight is a sum of a term for each row of each step.
+    record.options.sum_length =
+        std::max(linear_.epochs * data_.rows(),
+                 language_->steps * language_->rows_per_step());
+    require(data_.rows() >= parts_, [&] {
+        return fmt::format(
+            "{} rows of data cannot be dealt out to {} ranks: each "
+            "needs one",
+            data_.rows(), parts_);
+    });
+}
 
-class GradientAccumulation final : public Lesson {
-  public:
-    GradientAccumulation(const LessonOptions& options, Record& record)
-        : Lesson(options, record),
-          parts_(options.ranks.value_or(4)),
-          linear_{static_cast<int>(
-                      options.integer("epochs", 100, 1, 1'000'000)),
-                  options.number("learning_rate", 0.01, 0, 1e6),
-                  options.seed},
-          has_numbers_(options.word("numerics", "on", {"on", "off"}) ==
-                       "on") {
-        require(parts_ <= kMostParts, [&] {
-            return fmt::format(
-                "--ranks {}: this lesson deals a batch out to at most {} "
-                "ranks",
-                parts_, kMostParts);
-        });
-        data_ = regression_of(options, 25 * parts_);
-        language_ = make_language_task(options, parts_);
-        // A weight is a sum of a term for each row of each step.
-        record.options.sum_length =
-            std::max(linear_.epochs * data_.rows(),
-                     language_->steps * language_->rows_per_step());
-        require(data_.rows() >= parts_, [&] {
-            return fmt::format(
-                "{} rows of data cannot be dealt out to {} ranks: each "
-                "needs one",
-                data_.rows(), parts_);
-        });
-    }
-
-    std::vector<Step> steps() override {
-        const auto step = [this](void (GradientAccumulation::*run)(Page&)) {
-            return [this, run](Page& page) { (this->*run)(page); };
-        };
-        return {{"Small batches, one step",
-                 step(&GradientAccumulation::accumulate)},
-                {"The same batches on as many devices",
-                 step(&GradientAccumulation::distribute)},
-                {"Sum or mean", step(&GradientAccumulation::average)},
-                {"What differs: time and memory",
-                 step(&GradientAccumulation::measure)},
-                {"The ring by hand", step(&GradientAccumulation::ring)},
-                {"A real model on real text",
-                 step(&GradientAccumulation::read_text)},
-                {"Predict first", step(&GradientAccumulation::predict)}};
-    }
-
-  private:
-    void accumulate(Page& page);
-    void distribute(Page& page);
-    void average(Page& page);
-    void average_unequal(Page& page, const Regression& data);
-    void measure(Page& page);
-    void ring(Page& page);
-    void read_text(Page& page);
-    void predict(Page& page);
-
-    /// A check of values; in a run of shapes only there are none.
-    void check_values(Page& page, const std::string& name,
-                      double difference, double bound);
-    double bound() const {
-        return options().dtype == DType::f64 ? 1e-13 : 1e-5;
-    }
-    RunReport train_alone(const Regression& data,
-                          const std::vector<Share>& shares);
-    RunReport train_together(const Regression& data,
-                             const std::vector<Share>& shares,
-                             double rate_factor = 1);
-    void show_curve(Page& page, const std::vector<double>& alone,
-                    const std::vector<double>& together);
-
-    static constexpr int kMostParts = 64;
-
-    int parts_;
-    LinearSettings linear_;
-    bool has_numbers_;
-    Regression data_;
-    std::shared_ptr<const LanguageTask> language_;
-    RunReport accumulation_;
-};
+std::vector<Step> GradientAccumulation::steps() {
+    const auto step = [this](void (GradientAccumulation::*run)(Page&)) {
+        return [this, run](Page& page) { (this->*run)(page); };
+    };
+    return {{"Small batches, one step",
+             step(&GradientAccumulation::accumulate)},
+            {"The same batches on as many devices",
+             step(&GradientAccumulation::distribute)},
+            {"Sum or mean", step(&GradientAccumulation::average)},
+            {"What differs: time and memory",
+             step(&GradientAccumulation::measure)},
+            {"The ring by hand", step(&GradientAccumulation::ring)},
+            {"A real model on real text",
+             step(&GradientAccumulation::read_text)},
+            {"Predict first", step(&GradientAccumulation::predict)}};
+}
 
 void GradientAccumulation::check_values(Page& page, const std::string& name,
                                         double difference, double limit) {
@@ -107,346 +62,6 @@ void GradientAccumulation::check_values(Page& page, const std::string& name,
         page.text(fmt::format(
             "({}: not compared, as this run computes shapes only.)", name));
 }
-
-RunReport GradientAccumulation::train_alone(
-    const Regression& data, const std::vector<Share>& shares) {
-    return train(
-        *make_cluster(options(), 1),
-        linear_training(data, linear_, [&](int) { return shares; }));
-}
-
-RunReport GradientAccumulation::train_together(
-    const Regression& data, const std::vector<Share>& shares,
-    double rate_factor) {
-    LinearSettings settings = linear_;
-    settings.learning_rate *= rate_factor;
-    Training training = linear_training(data, settings, [&](int rank) {
-        return std::vector<Share>{shares[static_cast<std::size_t>(rank)]};
-    });
-    training.data_parallel = true;
-    return train(*make_cluster(options(), parts_), training);
-}
-
-void GradientAccumulation::accumulate(Page& page) {
-    const auto rows = data_.rows();
-    page.text(
-        fmt::format("A batch of {} rows does not fit, say, but {} rows do. "
-                    "So go through the batch in {} "
-                    "parts, one after another, and let backward add each "
-                    "part's gradient to what is there. "
-                    "Then take one step with the sum.",
-                    rows, (rows + parts_ - 1) / parts_, parts_));
-    page.quote("gradient-accumulation");
-    page.text(
-        fmt::format("The model is one linear layer, {} to {}, the loss the "
-                    "mean squared error, the optimizer "
-                    "SGD with learning rate {}, for {} epochs of one step "
-                    "each. Each part's loss is its own "
-                    "mean, and the {} gradients are summed: that is {} "
-                    "times the mean over the whole batch.",
-                    data_.inputs.shape()[1], data_.targets.shape()[1],
-                    linear_.learning_rate, linear_.epochs, parts_, parts_));
-
-    const double total = parts_;
-    const RunReport reference =
-        train_alone(data_, even_shares(rows, 1, total));
-    accumulation_ = train_alone(data_, even_shares(rows, parts_, total));
-    record().inputs.insert_or_assign("regression/inputs", data_.inputs);
-    record().inputs.insert_or_assign("regression/targets", data_.targets);
-    record_initial(record(), "regression", reference);
-    record_variant(record(), "reference", reference);
-    record_variant(record(), "accumulation", accumulation_);
-
-    const std::vector<double> curve = losses(accumulation_);
-    if (has_numbers_)
-        page.text(fmt::format(
-            "The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
-            curve.front(), curve.back()));
-    check_values(page,
-                 "accumulation against the whole batch at once, largest "
-                 "relative difference",
-                 parameter_difference(reference, accumulation_), bound());
-}
-
-void GradientAccumulation::distribute(Page& page) {
-    page.text(fmt::format(
-        "Now give each part to a device of its own. All {} start from the "
-        "same parameters, each "
-        "computes the gradient of its part, and an all-reduce adds the "
-        "gradients up, so that "
-        "every device takes the same step. What accumulation adds up in "
-        "time, data parallelism "
-        "adds up in space; its code is accumulation's, and an all-reduce "
-        "for each parameter.",
-        parts_));
-    page.quote("data-parallel");
-    const RunReport together =
-        train_together(data_, even_shares(data_.rows(), parts_, parts_));
-    record_variant(record(), "data_parallel", together);
-    check_values(
-        page,
-        "data parallel against accumulation, largest relative difference",
-        parameter_difference(accumulation_, together), bound());
-    if (has_numbers_)
-        page.check(Check::equal(
-            "devices whose parameters differ from device 0's in any bit",
-            replicas_that_differ(together), 0));
-    page.text(
-        options().dtype == DType::f64
-            ? "In f64 what is left is rounding: sums of the same numbers "
-              "in another order. The "
-              "mathematics is the same."
-            : "Run this with --dtype f64: the difference shrinks by nine "
-              "digits, as rounding "
-              "does. What stayed would be a mistake in the mathematics.");
-}
-
-void GradientAccumulation::average(Page& page) {
-    page.text(
-        fmt::format("The sum of {} batch means is {} times their mean. "
-                    "PyTorch's DistributedDataParallel "
-                    "divides by the number of ranks; the code of step 1 "
-                    "does not. The direction is the same, "
-                    "so the two agree when the mean takes a learning rate "
-                    "{} times as large.",
-                    parts_, parts_, parts_));
-    const RunReport mean =
-        train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
-    check_values(
-        page,
-        fmt::format("mean with {} times the learning rate against the sum",
-                    parts_),
-        parameter_difference(accumulation_, mean), bound());
-
-    const Regression data =
-        options().data ? data_ : regression_of(options(), 250 * parts_);
-    page.text(
-        fmt::format("Next {} rows on {} devices, dealt out evenly, "
-                    "averaged, against one "
-                    "device that takes the whole batch at once.",
-                    data.rows(), parts_));
-    const RunReport whole =
-        train_alone(data, even_shares(data.rows(), 1, 1));
-    const RunReport shared =
-        train_together(data, even_shares(data.rows(), parts_, 1));
-    check_values(page,
-                 fmt::format("{} rows over {} devices against one",
-                             data.rows(), parts_),
-                 parameter_difference(whole, shared), bound());
-    if (parts_ > 1 && data.rows() > parts_) average_unequal(page, data);
-}
-
-/// Shares in the proportion 1 : 2 : 3 : …
-std::vector<Share> unequal_shares(std::int64_t rows, int parts,
-                                  bool by_rows) {
-    std::vector<Share> shares;
-    std::int64_t begin = 0;
-    const std::int64_t spare = rows - parts;
-    const std::int64_t all = std::int64_t{parts} * (parts + 1) / 2;
-    for (int part = 0; part < parts; ++part) {
-        const std::int64_t upto = std::int64_t{part + 1} * (part + 2) / 2;
-        const std::int64_t end = part + 1 + spare * upto / all;
-        const double weight = by_rows ? static_cast<double>(end - begin) /
-                                            static_cast<double>(rows)
-                                      : 1.0 / parts;
-        shares.push_back({begin, end - begin, weight});
-        begin = end;
-    }
-    return shares;
-}
-
-void GradientAccumulation::average_unequal(Page& page,
-                                           const Regression& data) {
-    const std::vector<Share> shares =
-        unequal_shares(data.rows(), parts_, true);
-    std::string sizes;
-    for (const Share& share : shares)
-        sizes +=
-            fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
-    page.text(
-        fmt::format("Shares need not be equal. With {} rows a device, the "
-                    "mean of the devices' means counts a "
-                    "row on the small share for more than one on the large "
-                    "share. Weighted by B_i / B, each row "
-                    "counts the same.",
-                    sizes));
-    page.verbatim(
-        "  mean over all rows = sum over devices of (B_i / B) * (mean over "
-        "B_i rows)");
-    const RunReport whole =
-        train_alone(data, even_shares(data.rows(), 1, 1));
-    const RunReport weighted = train_together(data, shares);
-    const RunReport unweighted =
-        train_together(data, unequal_shares(data.rows(), parts_, false));
-    check_values(page, "unequal shares, weighted mean, against one device",
-                 parameter_difference(whole, weighted), bound());
-    if (has_numbers_)
-        page.text(fmt::format(
-            "The mean of means ends {:.1e} away, relatively: no rounding.",
-            parameter_difference(whole, unweighted)));
-}
-
-/// Whether many devices are worth it, where the step is short and messages
-/// are not.
-std::string gain_text(const RunReport& whole, const RunReport& together) {
-    const Picoseconds messages = together.ranks.front().time.communication;
-    if (messages == 0 || together.makespan() < whole.makespan()) return "";
-    return fmt::format(
-        " Of its {} here the all-reduces take {}: a model this small gains "
-        "nothing over the whole "
-        "batch at once on one device, {}, where that fits.",
-        time_text(together.makespan()), time_text(messages),
-        time_text(whole.makespan()));
-}
-
-/// A step of the language model with each way to split the batch.
-void GradientAccumulation::measure(Page& page) {
-    const auto task = std::make_shared<LanguageTask>(*language_);
-    task->steps = 1;
-    const auto whole_task = std::make_shared<LanguageTask>(*task);
-    whole_task->micro_batch_rows = task->rows_per_step();
-    whole_task->micro_batches = 1;
-
-    const auto first_of_all = [](int) { return 0; };
-    const auto own = [](int rank) { return rank; };
-    const RunReport whole =
-        train(*make_cluster(options(), 1, true),
-              language_training(whole_task, options(), first_of_all, 1));
-    const RunReport alone =
-        train(*make_cluster(options(), 1, true),
-              language_training(task, options(), first_of_all, parts_));
-    Training training = language_training(task, options(), own, 1);
-    training.data_parallel = true;
-    const RunReport together =
-        train(*make_cluster(options(), parts_, true), training);
-    record().runs.emplace_back("step_whole", whole);
-    record().runs.emplace_back("step_accumulation", alone);
-    record().runs.emplace_back("step_data_parallel", together);
-
-    page.text(fmt::format(
-        "The results are the same; what differs is what they cost. Here is "
-        "one step of the "
-        "language model of step 6, {} rows, on the {} cluster: the whole "
-        "batch at once, "
-        "accumulation in {} parts, and {} devices. What stands before the "
-        "first F in a picture mostly makes "
-        "the model, which a longer run does once.",
-        task->rows_per_step(), options().cluster, parts_, parts_));
-    page.table(cost_table(
-        {{"whole batch at once", &whole},
-         {fmt::format("accumulation, {} parts", parts_), &alone},
-         {fmt::format("data parallel, {} devices", parts_), &together}}));
-    page.timeline("accumulation", alone);
-    page.timeline("data parallel", together);
-    page.text(
-        "Accumulation saves memory: activations of one part instead of "
-        "all. It pays in time, as each "
-        "part goes through the model by itself. Data parallelism saves "
-        "that memory too, and has its "
-        "parts go through at the same time; it pays in bytes." +
-        gain_text(whole, together));
-    show_gradient_bytes(page, together, options());
-}
-
-void GradientAccumulation::ring(Page& page) {
-    page.text(
-        fmt::format("How does an all-reduce work? Cut the buffer into {} "
-                    "chunks. Each chunk travels round the "
-                    "ring of devices, gathering every device's part; then "
-                    "the finished chunks travel round "
-                    "once more. Nobody waits for one busy root, and every "
-                    "link carries the same load.",
-                    parts_));
-    page.quote("ring-reduce-scatter");
-    page.quote("ring-all-gather");
-    show_ring(page, options(), parts_, has_numbers_);
-}
-
-void GradientAccumulation::read_text(Page& page) {
-    const std::shared_ptr<const LanguageTask> task = language_;
-    page.text(fmt::format(
-        "A model that predicts the next character from the {} before: "
-        "embedding of {}, hidden "
-        "layer of {}, softmax over the {} different characters of a text "
-        "of {}. "
-        "Each step takes {} rows "
-        "from it; one device accumulates them in {} parts, {} devices take "
-        "a part each.",
-        task->sizes.context, task->sizes.width, task->sizes.hidden,
-        task->sizes.vocabulary,
-        count_text(static_cast<std::int64_t>(task->text.ids.size())),
-        task->rows_per_step(), parts_, parts_));
-    page.quote("training-loop");
-
-    const RunReport alone =
-        train(*make_cluster(options(), 1),
-              language_training(
-                  task, options(), [](int) { return 0; }, parts_),
-              page.progress("one device", task->steps).get());
-    Training training = language_training(
-        task, options(), [](int rank) { return rank; }, 1);
-    training.data_parallel = true;
-    const RunReport together =
-        train(*make_cluster(options(), parts_), training,
-              page.progress("many devices", task->steps).get());
-    record_variant(record(), "language_model_accumulation", alone);
-    record_variant(record(), "language_model_data_parallel", together);
-    record_language_inputs(record(), *task);
-    record_initial(record(), "language_model", alone);
-
-    const std::vector<double> one = losses(alone);
-    const std::vector<double> many = losses(together);
-    show_curve(page, one, many);
-    double widest = 0;
-    for (std::size_t step = 0; step < one.size(); ++step) {
-        const double gap = std::abs(one[step] - many[step]);
-        if (!(gap <= widest)) widest = gap;
-    }
-    check_values(page, "largest difference of the two losses at any step",
-                 widest, 1e-4);
-    const double entropy = unigram_entropy(task->text);
-    double last = 0;
-    const std::size_t window = std::min<std::size_t>(one.size(), 20);
-    for (std::size_t i = one.size() - window; i < one.size(); ++i)
-        last += one[i] / static_cast<double>(window);
-    page.text(
-        fmt::format("Drawn by frequency alone, a character of this text "
-                    "carries {:.3f} nats: its unigram "
-                    "entropy. A model below that has learnt from the "
-                    "characters before.",
-                    entropy));
-    if (task->steps >= 400)
-        check_values(
-            page, "mean loss of the last 20 steps over the unigram entropy",
-            last / entropy, 0.9);
-}
-
-void GradientAccumulation::show_curve(Page& page,
-                                      const std::vector<double>& alone,
-                                      const std::vector<double>& together) {
-    if (!has_numbers_) return;
-    Table table{{"step", "one device", fmt::format("{} devices", parts_)},
-                {}};
-    for (std::size_t i = 0; i <= 8; ++i) {
-        const std::size_t step = (alone.size() - 1) * i / 8;
-        if (i > 0 && step == (alone.size() - 1) * (i - 1) / 8) continue;
-        table.rows.push_back({std::to_string(step + 1),
-                              fmt::format("{:.3f}", alone[step]),
-                              fmt::format("{:.3f}", together[step])});
-    }
-    page.table(table);
-}
-
-void GradientAccumulation::predict(Page& page) {
-    page.text(
-        "Now you. Three questions about a larger run, with a pencil; then "
-        "look. The cluster is "
-        "`classroom`: a message of b bytes takes 1 us + b / (10 GB/s) "
-        "inside a node of 8 devices.");
-    show_predictions(page);
-}
-
-}  // namespace
 
 LessonEntry gradient_accumulation_lesson() {
     LessonEntry entry;
@@ -458,16 +73,16 @@ LessonEntry gradient_accumulation_lesson() {
         "the same weights, and what does each cost?";
     entry.default_ranks = 4;
     entry.settings = {
-        {"epochs", "steps of the linear layer (100)"},
-        {"learning_rate", "of the linear layer (0.01)"},
-        {"targets",
-         "columns of --data that are targets, the last ones (1)"},
-        {"steps", "of the language model (400)"},
-        {"rows", "of a micro-batch of the language model (64)"},
-        {"context", "characters that the next one is predicted from (8)"},
-        {"width", "numbers that stand for a character (16)"},
-        {"hidden", "units of the hidden layer (128)"},
-        {"text_learning_rate", "of the language model (0.2)"},
+        {"epochs", "steps of the linear layer", "100"},
+        {"learning_rate", "of the linear layer", "0.01"},
+        {"targets", "columns of --data that are targets, the last ones",
+         "1"},
+        {"steps", "of the language model", "400"},
+        {"rows", "of a micro-batch of the language model", "64"},
+        {"context", "characters that the next one is predicted from", "8"},
+        {"width", "numbers that stand for a character", "16"},
+        {"hidden", "units of the hidden layer", "128"},
+        {"text_learning_rate", "of the language model", "0.2"},
     };
     entry.takes_text = true;
     entry.takes_data = true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lessons/01_gradient_accumulation/cost_step.hpp"
+#include "lessons/01_gradient_accumulation/gradient_accumulation.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
@@ -166,6 +167,29 @@ void show_predictions(Page& page) {
         "sends grows from S to "
         "almost 2 S and stays there. Only the latency goes on growing with "
         "n.");
+}
+
+void GradientAccumulation::ring(Page& page) {
+    page.text(
+        fmt::format("How does an all-reduce work? Cut the buffer into {} "
+                    "chunks. Each chunk travels round the "
+                    "ring of devices, gathering every device's part; then "
+                    "the finished chunks travel round "
+                    "once more. Nobody waits for one busy root, and every "
+                    "link carries the same load.",
+                    parts_));
+    page.quote("ring-reduce-scatter");
+    page.quote("ring-all-gather");
+    show_ring(page, options(), parts_, has_numbers_);
+}
+
+void GradientAccumulation::predict(Page& page) {
+    page.text(
+        "Now you. Three questions about a larger run, with a pencil; then "
+        "look. The cluster is "
+        "`classroom`: a message of b bytes takes 1 us + b / (10 GB/s) "
+        "inside a node of 8 devices.");
+    show_predictions(page);
 }
 
 }  // namespace lockstep::lessons

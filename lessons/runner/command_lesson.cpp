@@ -18,11 +18,29 @@ namespace lockstep::lessons {
 
 namespace {
 
+/// Every setting with the value that it has in this run, and what else decides the
+/// numbers.
+std::map<std::string, std::string> settings_in_force(const LessonEntry& lesson,
+                                                     const LessonOptions& options) {
+    std::map<std::string, std::string> settings = options.settings;
+    for (const auto* known : {&common_settings(), &lesson.settings})
+        for (const Setting& setting : *known)
+            if (!setting.standard.empty())
+                settings.emplace(setting.key, setting.standard);
+    if (options.text) settings["--text"] = printable(options.text->string());
+    if (options.data) settings["--data"] = printable(options.data->string());
+    if (options.step) settings["--step"] = std::to_string(*options.step);
+    return settings;
+}
+
 RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) {
-    return {
-        lesson.slug,     options.backend, options.ranks.value_or(lesson.default_ranks),
-        options.dtype,   options.seed,    options.cluster,
-        options.settings};
+    return {lesson.slug,
+            options.backend,
+            options.ranks.value_or(lesson.default_ranks),
+            options.dtype,
+            options.seed,
+            options.cluster,
+            settings_in_force(lesson, options)};
 }
 
 PageStyle page_style() {

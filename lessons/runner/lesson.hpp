@@ -26,7 +26,6 @@ struct LessonOptions {
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE
-    bool check_full = false;                      ///< --check full
     std::optional<std::filesystem::path> out;
     bool json = false;
 
@@ -75,6 +74,7 @@ class Lesson {
 struct Setting {
     std::string key;
     std::string meaning;
+    std::string standard;  ///< its value where it is not set; run.json records it
 };
 
 /// How the catalogue knows a lesson.

@@ -20,7 +20,6 @@ Json options_json(const LessonOptions& options, const RunOptions& run) {
     if (options.step) json["step"] = *options.step;
     if (options.text) json["text"] = options.text->string();
     if (options.data) json["data"] = options.data->string();
-    if (options.check_full) json["check"] = "full";
     return json;
 }
 

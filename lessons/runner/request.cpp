@@ -84,8 +84,6 @@ LessonOptions lesson_options(const Arguments& arguments) {
             one_of("--dtype", *dtype, {"f32", "f64"}) == "f64" ? DType::f64 : DType::f32;
     if (const auto backend = arguments.value("--backend"))
         options.backend = one_of("--backend", *backend, {"sim", "cuda", "nccl", "gpu"});
-    if (const auto check = arguments.value("--check"))
-        options.check_full = one_of("--check", *check, {"full"}) == "full";
     options.cluster = arguments.value("--cluster").value_or(options.cluster);
     options.text = path_of(arguments, "--text");
     options.data = path_of(arguments, "--data");

@@ -57,7 +57,6 @@ CommandText lesson_command_text() {
              {"--text", "FILE", "UTF-8 text to train on"},
              {"--data", "FILE", "CSV of numbers to train on"},
              {"--set", "KEY=VALUE", "a setting, see below; may be repeated", true},
-             {"--check", "full", "also the checks that cost time"},
              {"--out", "DIR", "leave a record of the run there"},
              {"--json", "", "print one JSON document and nothing else"}}};
 }
@@ -74,13 +73,18 @@ CommandText compare_command_text() {
 
 std::string settings_text(const std::string& slug, int width) {
     std::string text = "\nSettings (--set KEY=VALUE):\n";
+    const auto entry = [width](const Setting& setting) {
+        const std::string standard =
+            setting.standard.empty() ? "" : fmt::format(" ({})", setting.standard);
+        return entry_text(setting.key, setting.meaning + standard, width);
+    };
     for (const Setting& setting : common_settings())
-        text += entry_text(setting.key, setting.meaning, width);
+        text += entry(setting);
     for (const LessonEntry& lesson : catalogue()) {
         if (lesson.slug != slug || lesson.settings.empty()) continue;
         text += fmt::format("\nSettings of {}:\n", slug);
         for (const Setting& setting : lesson.settings)
-            text += entry_text(setting.key, setting.meaning, width);
+            text += entry(setting);
     }
     return text;
 }

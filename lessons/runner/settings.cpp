@@ -61,10 +61,12 @@ std::string LessonOptions::word(const std::string& key, const std::string& other
 
 const std::vector<Setting>& common_settings() {
     static const std::vector<Setting> settings{
-        {"workers", "threads that long operations run on, 0 to 256; 0 is one a core"},
-        {"executor", "what runs the virtual devices: fibers or threads"},
-        {"schedule_seed", "a seed that permutes the order in which devices are run"},
-        {"numerics", "on or off; off computes shapes only: same time, bytes and memory"},
+        {"workers", "threads that long operations run on, 0 to 256; 0 is one a core",
+         "0"},
+        {"executor", "what runs the virtual devices: fibers or threads", "fibers"},
+        {"schedule_seed", "a seed that permutes the order in which devices are run", ""},
+        {"numerics", "on or off; off computes shapes only: same time, bytes and memory",
+         "on"},
     };
     return settings;
 }

@@ -27,8 +27,8 @@ class Part {
     Part(const CollectiveCall& call, int rank, FunctionRef<void(const Transfer&)> tell)
         : call_(call), n_(call.ranks), rank_(rank), tell_(tell) {}
 
-    /// In the ring's reduce-scatter a rank sends every chunk but its own and receives every
-    /// one but its left neighbour's.
+    /// In the ring's reduce-scatter a rank sends every chunk but its own and receives
+    /// every one but its left neighbour's.
     void reduce_scatter(std::int64_t count) const {
         sent(rank_ + 1, n_ - 1, bytes(all_but(count, n_, rank_)));
         received(rank_ - 1, n_ - 1, bytes(all_but(count, n_, rank_ - 1)));
@@ -66,7 +66,9 @@ class Part {
     }
 
   private:
-    std::int64_t bytes(std::int64_t elements) const { return elements * call_.element_bytes; }
+    std::int64_t bytes(std::int64_t elements) const {
+        return elements * call_.element_bytes;
+    }
     void sent(int peer, std::int64_t messages, std::int64_t amount) const {
         tell_({(peer + n_) % n_, messages, amount, true});
     }
@@ -96,18 +98,27 @@ void for_each_transfer(const CollectiveCall& call, int rank,
         case Verb::all_reduce:
             part.reduce_scatter(call.count);
             return part.all_gather(call.count);
-        case Verb::all_gather: return part.all_gather(call.count * call.ranks);
-        case Verb::reduce_scatter: return part.reduce_scatter(call.count * call.ranks);
-        case Verb::broadcast: return part.chain(call.root);
+        case Verb::all_gather:
+            return part.all_gather(call.count * call.ranks);
+        case Verb::reduce_scatter:
+            return part.reduce_scatter(call.count * call.ranks);
+        case Verb::broadcast:
+            return part.chain(call.root);
         // The chain of a reduce ends at the root: the next one begins.
-        case Verb::reduce: return part.chain((call.root + 1) % call.ranks);
-        case Verb::gather: return part.gather();
-        case Verb::scatter: return part.scatter();
-        case Verb::all_to_all: return part.all_to_all();
-        case Verb::barrier: return part.barrier();
+        case Verb::reduce:
+            return part.chain((call.root + 1) % call.ranks);
+        case Verb::gather:
+            return part.gather();
+        case Verb::scatter:
+            return part.scatter();
+        case Verb::all_to_all:
+            return part.all_to_all();
+        case Verb::barrier:
+            return part.barrier();
         case Verb::split:
         case Verb::send:
-        case Verb::recv: return;
+        case Verb::recv:
+            return;
     }
 }
 

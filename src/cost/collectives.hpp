@@ -36,10 +36,10 @@ struct Transfer {
 };
 
 /// Tells what `rank` exchanges with whom, exactly, where chunks are uneven too. Rings for
-/// all_reduce, all_gather, reduce_scatter; a pipelined chain from the root on (broadcast) or to it
-/// (reduce); messages straight to and from the root (gather, scatter) and between pairs
-/// (all_to_all); dissemination (barrier). A split moves nothing.
-/// Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
+/// all_reduce, all_gather, reduce_scatter; a pipelined chain from the root on (broadcast)
+/// or to it (reduce); messages straight to and from the root (gather, scatter) and
+/// between pairs (all_to_all); dissemination (barrier). A split moves nothing. Thakur,
+/// Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH",
 /// 2005.
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell);

@@ -25,20 +25,22 @@ TEST_CASE("the algorithms' times are the textbook's", "[cost]") {
 
 TEST_CASE("latency chooses doubling, bandwidth the ring's bytes", "[cost]") {
     const LinkSpec link{1e-6, 10e9};
-    CHECK(recursive_doubling_seconds(link, 1024, 64) < ring_all_reduce_seconds(link, 1024, 64));
+    CHECK(recursive_doubling_seconds(link, 1024, 64) <
+          ring_all_reduce_seconds(link, 1024, 64));
     CHECK(recursive_doubling_seconds(link, 1 << 26, 64) >
           2 * ring_all_reduce_seconds(link, 1 << 26, 64));
 }
 
 TEST_CASE("what all ranks send is what all ranks receive", "[cost]") {
-    for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter,
-                            Verb::broadcast, Verb::reduce, Verb::gather, Verb::scatter,
-                            Verb::all_to_all, Verb::barrier}) {
+    for (const Verb verb :
+         {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::broadcast,
+          Verb::reduce, Verb::gather, Verb::scatter, Verb::all_to_all, Verb::barrier}) {
         for (int n = 1; n <= 9; ++n) {
             for (int root = 0; root < n; ++root) {
                 CollectiveTraffic sum;
                 for (int rank = 0; rank < n; ++rank) {
-                    const CollectiveTraffic t = collective_traffic({verb, 17, 4, n, root}, rank);
+                    const CollectiveTraffic t =
+                        collective_traffic({verb, 17, 4, n, root}, rank);
                     sum.messages_sent += t.messages_sent;
                     sum.messages_received += t.messages_received;
                     sum.bytes_sent += t.bytes_sent;
@@ -57,10 +59,12 @@ TEST_CASE("a ring over two nodes keeps step with its slowest link", "[cost]") {
     std::vector<int> members(16);
     std::iota(members.begin(), members.end(), 0);
     const CollectiveCall call{Verb::all_reduce, 16 * 1000, 4, 16};
-    CHECK(collective_time(call, spec, members) == 2 * 15 * message_time(spec.between, 4000));
+    CHECK(collective_time(call, spec, members) ==
+          2 * 15 * message_time(spec.between, 4000));
     members.resize(8);
     const CollectiveCall inside{Verb::all_reduce, 8 * 1000, 4, 8};
-    CHECK(collective_time(inside, spec, members) == 2 * 7 * message_time(spec.inside, 4000));
+    CHECK(collective_time(inside, spec, members) ==
+          2 * 7 * message_time(spec.inside, 4000));
 }
 
 }  // namespace lockstep::test

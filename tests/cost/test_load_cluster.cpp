@@ -12,7 +12,7 @@ namespace {
 
 /// A cluster file that goes away again.
 class ClusterFile {
- public:
+  public:
     explicit ClusterFile(const std::string& text)
         : path_(std::filesystem::temp_directory_path() /
                 ("lockstep_cluster_" + std::to_string(std::rand()) + ".json")) {
@@ -23,7 +23,7 @@ class ClusterFile {
     ClusterFile& operator=(const ClusterFile&) = delete;
     ClusterSpec load() const { return load_cluster(path_.string()); }
 
- private:
+  private:
     std::filesystem::path path_;
 };
 
@@ -57,10 +57,11 @@ TEST_CASE("every preset has a name, a source and usable figures", "[cost]") {
 }
 
 TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
-    const ClusterSpec spec = ClusterFile(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
+    const ClusterSpec spec =
+        ClusterFile(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
         "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
         "phases": {"forward": 1, "backward_weight": 3}})")
-                                 .load();
+            .load();
     CHECK(spec.name == "mine");
     CHECK(spec.memory_bytes == 1000);
     CHECK(spec.network_ports == 2);
@@ -78,14 +79,16 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
     check_refused(R"({"flops_f32": -1})", {"flops_f32", "from 0"});
     check_refused(R"({"flops_f32": 1e400})", {"lockstep_cluster_", "too large"});
     check_refused(R"({"inside": {"alpha_seconds": 1e30}})", {"inside.alpha_seconds"});
-    check_refused(R"({"inside": {"bytes_per_second": 1e-20}})", {"inside.bytes_per_second"});
+    check_refused(R"({"inside": {"bytes_per_second": 1e-20}})",
+                  {"inside.bytes_per_second"});
     check_refused(R"({"speed": 1})", {"speed", "is not known"});
     check_refused(R"({"inside": {"alpha": 1}})", {"inside.alpha", "alpha_seconds"});
     check_refused(R"({"inside": 3})", {"inside", "is not a JSON object"});
     check_refused(R"({"devices_per_node": 0})", {"devices_per_node", "from 1"});
     check_refused(R"({"devices_per_node": 1.5})", {"devices_per_node", "whole number"});
     check_refused(R"({"base": "moon"})", {"base", "classroom"});
-    check_refused(R"({"phases": {"sideways": 1}})", {"phases.sideways", "backward_input"});
+    check_refused(R"({"phases": {"sideways": 1}})",
+                  {"phases.sideways", "backward_input"});
     CHECK_THROWS_AS(load_cluster("no such cluster"), UsageError);
     CHECK_THROWS_AS(load_cluster("/"), UsageError);
 }

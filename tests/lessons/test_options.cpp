@@ -37,7 +37,7 @@ LessonOptions with(const std::string& key, const std::string& value) {
 LessonEntry entry() {
     LessonEntry entry;
     entry.slug = "some-lesson";
-    entry.settings = {{"targets", "columns that are targets"}};
+    entry.settings = {{"targets", "columns that are targets", "1"}};
     return entry;
 }
 
@@ -51,8 +51,8 @@ TEST_CASE("every option of a lesson is read", "[lessons]") {
                 "--cluster", "h100",      "--text",
                 "a.txt",     "--data",    "b.csv",
                 "--set",     "targets=2", "--set",
-                "note=a=b",  "--check",   "full",
-                "--out",     "run",       "--json"});
+                "note=a=b",  "--out",     "run",
+                "--json"});
     const LessonOptions& options = request.options;
     CHECK(request.slug == "some-lesson");
     CHECK(options.step == 3);
@@ -65,7 +65,6 @@ TEST_CASE("every option of a lesson is read", "[lessons]") {
     CHECK(options.data == "b.csv");
     CHECK(options.settings ==
           std::map<std::string, std::string>{{"targets", "2"}, {"note", "a=b"}});
-    CHECK(options.check_full);
     CHECK(options.out == "run");
     CHECK(options.json);
 }
@@ -95,7 +94,6 @@ TEST_CASE("a bad value is named with its option and what was expected",
     CHECK(lesson_refusal({"--dtype", "f16"}) == "--dtype f16: f32 or f64 is expected");
     CHECK(lesson_refusal({"--backend", "tpu"}) ==
           "--backend tpu: sim, cuda, nccl or gpu is expected");
-    CHECK(lesson_refusal({"--check", "some"}) == "--check some: full is expected");
     CHECK(lesson_refusal({"--set", "nonsense"}) ==
           "--set nonsense: KEY=VALUE is expected");
     CHECK(lesson_refusal({"--set", "=1"}) == "--set =1: KEY=VALUE is expected");

@@ -54,7 +54,6 @@ CASES = [
     ([*LESSON, "--seed", "lucky"], 2, ["--seed lucky"]),
     ([*LESSON, "--cluster", "cray"], 2, ["--cluster", "cray", "classroom"]),
     ([*LESSON, "--cluster", "bad.json"], 2, ["--cluster", "bad.json"]),
-    ([*LESSON, "--check", "most"], 2, ["--check most"]),
     ([*LESSON, "--set", "nonsense"], 2, ["--set nonsense", "KEY=VALUE"]),
     ([*LESSON, "--set", "nonsense=1"], 2, ["--set nonsense=1", "workers"]),
     ([*LESSON, "--set", "workers=1000"], 2, ["--set workers=1000", "0 to 256"]),

@@ -77,15 +77,16 @@ std::vector<MicroBatch> own_parts(Rank& rank) {
     for (int half = 0; half < 2; ++half) {
         const Chunk rows = chunk(mine.count, 2, half);
         if (rows.count > 0)
-            parts.push_back(
-                part(rank.device(), {mine.begin + rows.begin, rows.count}, share_of(rows)));
+            parts.push_back(part(rank.device(), {mine.begin + rows.begin, rows.count},
+                                 share_of(rows)));
     }
     return parts;
 }
 
 }  // namespace
 
-TEST_CASE("data parallelism over n devices trains as one device does", "[sim][parallel]") {
+TEST_CASE("data parallelism over n devices trains as one device does",
+          "[sim][parallel]") {
     const RunReport one = whole_batch();
     for (int n = 1; n <= 9; ++n) {
         const RunReport many = train(n, [](Rank& rank, Module& model) {
@@ -114,7 +115,8 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
                 const Chunk rows = chunk(36, parts, i);
                 batches.push_back(part(rank.device(), rows, share_of(rows)));
             }
-            return accumulate_gradients(rank.device(), model, mean_squared_error, batches);
+            return accumulate_gradients(rank.device(), model, mean_squared_error,
+                                        batches);
         });
         return report.ranks[0]
             .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
@@ -143,9 +145,10 @@ TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
     const auto wrong = [&](auto weight_of, Reduction reduction) {
         const RunReport report = train(4, [&](Rank& rank, Module& model) {
             const Chunk mine = chunk(kRows, rank.size(), rank.index());
-            const std::vector<MicroBatch> batches{part(rank.device(), mine, weight_of(mine))};
-            const Tensor loss = accumulate_gradients(rank.device(), model, mean_squared_error,
-                                                     batches);
+            const std::vector<MicroBatch> batches{
+                part(rank.device(), mine, weight_of(mine))};
+            const Tensor loss =
+                accumulate_gradients(rank.device(), model, mean_squared_error, batches);
             for (Parameter* parameter : model.parameters())
                 rank.world().all_reduce(parameter->gradient, reduction).wait();
             return loss;

@@ -115,7 +115,7 @@ inline RunReport small_run() {
                                         t + end * kNano,
                                         micro_batch,
                                         64,
-                                        {"../src/step.cpp", 7}});
+                                        {"src/step.cpp", 7}});
             };
             add("compute", "forward", "phase", 0, 2000, step);
             add("compute", "matmul", "operation", 0, 1500, -1);

@@ -27,7 +27,7 @@ Diagnosis counts_differ(int ranks) {
             {{rank},
              odd ? "all_reduce(sum, 500 x f32)" : "all_reduce(sum, 1000 x f32)",
              odd ? "count" : "",
-             {"../lesson.cpp", odd ? 31 : 29},
+             {"lesson.cpp", odd ? 31 : 29},
              {"matmul", "all_reduce #40"}});
     }
     diagnosis.others.push_back({{ranks}, "has ended", "", {}, {}});

@@ -196,15 +196,19 @@ TEST_CASE("the other collectives send what their formulas say", "[sim][bytes]") 
 
 TEST_CASE("direct collectives count each pair's link", "[sim][bytes]") {
     const std::int64_t block = 5;
-    const auto bytes = [&](const Program& program, std::size_t r, bool between, bool sent) {
+    const auto bytes = [&](const Program& program, std::size_t r, bool between,
+                           bool sent) {
+        const RunReport report = run(16, program);
         std::int64_t sum = 0;
-        for (const Traffic& traffic : run(16, program).ranks[r].traffic)
+        for (const Traffic& traffic : report.ranks[r].traffic)
             if (traffic.between_nodes == between)
                 sum += sent ? traffic.bytes_sent : traffic.bytes_received;
         return sum;
     };
     const Program transpose = [&](Rank& rank) {
-        rank.world().all_to_all(floats(rank, 16 * block), floats(rank, 16 * block)).wait();
+        rank.world()
+            .all_to_all(floats(rank, 16 * block), floats(rank, 16 * block))
+            .wait();
     };
     CHECK(bytes(transpose, 3, false, true) == 7 * block * kFloat);
     CHECK(bytes(transpose, 3, true, true) == 8 * block * kFloat);

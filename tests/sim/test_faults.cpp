@@ -223,6 +223,7 @@ TEST_CASE("F11: all ranks send first, which only a buffer would let pass",
         }
     });
     CHECK(found.fault == "F11");
+    CHECK(found.parties[0].history.empty());  // it has done nothing before
     says(found, {line(here), line(there), "to rank 1", "to rank 0"});
 }
 

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/01_gradient_accumulation/language_model.hpp"
+#include "lessons/01_gradient_accumulation/regression.hpp"
+#include "lessons/01_gradient_accumulation/training.hpp"
+#include "lessons/runner/lesson.hpp"
+
+namespace lockstep::lessons {
+
+/// The lesson's steps, and what later ones need of earlier ones. Steps 1 to
+/// 3 are in linear_steps.cpp, 4 in cost_step.cpp, 5 and 7 in ring_step.cpp,
+/// 6 in language_step.cpp.
+class GradientAccumulation final : public Lesson {
+  public:
+    /// Throws UsageError where the options ask for what cannot be.
+    GradientAccumulation(const LessonOptions& options, Record& record);
+
+    std::vector<Step> steps() override;
+
+  private:
+    void accumulate(Page& page);
+    void distribute(Page& page);
+    void average(Page& page);
+    void average_unequal(Page& page, const Regression& data);
+    void measure(Page& page);
+    void ring(Page& page);
+    void read_text(Page& page);
+    void predict(Page& page);
+
+    /// A check of values; in a run of shapes only there are none.
+    void check_values(Page& page, const std::string& name,
+                      double difference, double bound);
+    double bound() const {
+        return options().dtype == DType::f64 ? 1e-13 : 1e-5;
+    }
+    RunReport train_alone(const Regression& data,
+                          const std::vector<Share>& shares);
+    RunReport train_together(const Regression& data,
+                             const std::vector<Share>& shares,
+                             double rate_factor = 1);
+    void show_curve(Page& page, const std::vector<double>& alone,
+                    const std::vector<double>& together);
+
+    static constexpr int kMostParts = 64;
+
+    int parts_;
+    LinearSettings linear_;
+    bool has_numbers_;
+    Regression data_;
+    std::shared_ptr<const LanguageTask> language_;
+    RunReport accumulation_;
+};
+
+}  // namespace lockstep::lessons
