@@ -119,8 +119,7 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     fill(diagnosis, differs.fault, team);
     diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     diagnosis.sentence = fmt::format(
-        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against "
-        "{}",
+        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against {}",
         posted.sequence, team.name, ranks_text(odd.ranks()), odd.calls(),
         text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
         usual.calls(), text_of(usual.operation()), usual.operation().at.text(),

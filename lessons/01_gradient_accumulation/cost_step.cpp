@@ -84,8 +84,8 @@ void show_gradient_bytes(Page& page, const RunReport& report,
     }
     const std::int64_t size = bytes_of(options.dtype);
     page.predict(fmt::format("The model has {} parameters of {} bytes. How "
-                             "many bytes does a device send "
-                             "in one step over {} devices?",
+                             "many bytes does a device send in one step "
+                             "over {} devices?",
                              count_text(elements), size, n),
                  std::round(2.0 * (n - 1) / n *
                             static_cast<double>(elements * size)),
@@ -121,8 +121,8 @@ std::string gain_text(const RunReport& whole, const RunReport& together) {
     if (messages == 0 || together.makespan() < whole.makespan()) return "";
     return fmt::format(
         " Of its {} here the all-reduces take {}: a model this small gains "
-        "nothing over the whole "
-        "batch at once on one device, {}, where that fits.",
+        "nothing over the whole batch at once on one device, {}, where "
+        "that fits.",
         time_text(together.makespan()), time_text(messages),
         time_text(whole.makespan()));
 }
@@ -155,12 +155,10 @@ void GradientAccumulation::measure(Page& page) {
 
     page.text(fmt::format(
         "The results are the same; what differs is what they cost. Here is "
-        "one step of the "
-        "language model of step 6, {} rows, on the {} cluster: the whole "
-        "batch at once, "
-        "accumulation in {} parts, and {} devices. What stands before the "
-        "first F in a picture mostly makes "
-        "the model, which a longer run does once.",
+        "one step of the language model of step 6, {} rows, on the {} "
+        "cluster: the whole batch at once, accumulation in {} parts, and "
+        "{} devices. What stands before the first F in a picture mostly "
+        "makes the model, which a longer run does once.",
         task->rows_per_step(), options().cluster, parts_, parts_));
     page.table(cost_table(
         {{"whole batch at once", &whole},
@@ -170,10 +168,9 @@ void GradientAccumulation::measure(Page& page) {
     page.timeline("data parallel", together);
     page.text(
         "Accumulation saves memory: activations of one part instead of "
-        "all. It pays in time, as each "
-        "part goes through the model by itself. Data parallelism saves "
-        "that memory too, and has its "
-        "parts go through at the same time; it pays in bytes." +
+        "all. It pays in time, as each part goes through the model by "
+        "itself. Data parallelism saves that memory too, and has its parts "
+        "go through at the same time; it pays in bytes." +
         gain_text(whole, together));
     show_gradient_bytes(page, together, options());
 }

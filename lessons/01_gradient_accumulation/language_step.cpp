@@ -12,10 +12,8 @@ void GradientAccumulation::read_text(Page& page) {
     const std::shared_ptr<const LanguageTask> task = language_;
     page.text(fmt::format(
         "A model that predicts the next character from the {} before: "
-        "embedding of {}, hidden "
-        "layer of {}, softmax over the {} different characters of a text "
-        "of {}. "
-        "Each step takes {} rows "
+        "embedding of {}, hidden layer of {}, softmax over the {} "
+        "different characters of a text of {}. Each step takes {} rows "
         "from it; one device accumulates them in {} parts, {} devices take "
         "a part each.",
         task->sizes.context, task->sizes.width, task->sizes.hidden,
@@ -57,9 +55,8 @@ void GradientAccumulation::read_text(Page& page) {
         last += one[i] / static_cast<double>(window);
     page.text(
         fmt::format("Drawn by frequency alone, a character of this text "
-                    "carries {:.3f} nats: its unigram "
-                    "entropy. A model below that has learnt from the "
-                    "characters before.",
+                    "carries {:.3f} nats: its unigram entropy. A model "
+                    "below that has learnt from the characters before.",
                     entropy));
     if (task->steps >= 400)
         check_values(

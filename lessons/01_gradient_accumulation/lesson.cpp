@@ -19,8 +19,7 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options,
       has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
     require(parts_ <= kMostParts, [&] {
         return fmt::format(
-            "--ranks {}: this lesson deals a batch out to at most {} "
-            "ranks",
+            "--ranks {}: this lesson deals a batch out to at most {} ranks",
             parts_, kMostParts);
     });
     data_ = regression_of(options, 25 * parts_);
@@ -31,8 +30,8 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options,
                  language_->steps * language_->rows_per_step());
     require(data_.rows() >= parts_, [&] {
         return fmt::format(
-            "{} rows of data cannot be dealt out to {} ranks: each "
-            "needs one",
+            "{} rows of data cannot be dealt out to {} ranks: each needs "
+            "one",
             data_.rows(), parts_);
     });
 }
@@ -69,8 +68,7 @@ LessonEntry gradient_accumulation_lesson() {
     entry.title = "Gradient accumulation is data parallelism";
     entry.question =
         "Why do four small batches on one device and one batch on four "
-        "devices end in "
-        "the same weights, and what does each cost?";
+        "devices end in the same weights, and what does each cost?";
     entry.default_ranks = 4;
     entry.settings = {
         {"epochs", "steps of the linear layer", "100"},

@@ -27,19 +27,18 @@ void GradientAccumulation::accumulate(Page& page) {
     const auto rows = data_.rows();
     page.text(
         fmt::format("A batch of {} rows does not fit, say, but {} rows do. "
-                    "So go through the batch in {} "
-                    "parts, one after another, and let backward add each "
-                    "part's gradient to what is there. "
-                    "Then take one step with the sum.",
+                    "So go through the batch in {} parts, one after "
+                    "another, and let backward add each part's gradient to "
+                    "what is there. Then take one step with the sum.",
                     rows, (rows + parts_ - 1) / parts_, parts_));
     page.quote("gradient-accumulation");
     page.text(
         fmt::format("The model is one linear layer, {} to {}, the loss the "
-                    "mean squared error, the optimizer "
-                    "SGD with learning rate {}, for {} epochs of one step "
-                    "each. Each part's loss is its own "
-                    "mean, and the {} gradients are summed: that is {} "
-                    "times the mean over the whole batch.",
+                    "mean squared error, the optimizer SGD with learning "
+                    "rate {}, for {} epochs of one step each. Each part's "
+                    "loss is its own mean, and the {} gradients are "
+                    "summed: that is {} times the mean over the whole "
+                    "batch.",
                     data_.inputs.shape()[1], data_.targets.shape()[1],
                     linear_.learning_rate, linear_.epochs, parts_, parts_));
 
@@ -67,11 +66,9 @@ void GradientAccumulation::accumulate(Page& page) {
 void GradientAccumulation::distribute(Page& page) {
     page.text(fmt::format(
         "Now give each part to a device of its own. All {} start from the "
-        "same parameters, each "
-        "computes the gradient of its part, and an all-reduce adds the "
-        "gradients up, so that "
-        "every device takes the same step. What accumulation adds up in "
-        "time, data parallelism "
+        "same parameters, each computes the gradient of its part, and an "
+        "all-reduce adds the gradients up, so that every device takes the "
+        "same step. What accumulation adds up in time, data parallelism "
         "adds up in space; its code is accumulation's, and an all-reduce "
         "for each parameter.",
         parts_));
@@ -91,21 +88,19 @@ void GradientAccumulation::distribute(Page& page) {
     page.text(
         options().dtype == DType::f64
             ? "In f64 what is left is rounding: sums of the same numbers "
-              "in another order. The "
-              "mathematics is the same."
+              "in another order. The mathematics is the same."
             : "Run this with --dtype f64: the difference shrinks by nine "
-              "digits, as rounding "
-              "does. What stayed would be a mistake in the mathematics.");
+              "digits, as rounding does. What stayed would be a mistake in "
+              "the mathematics.");
 }
 
 void GradientAccumulation::average(Page& page) {
     page.text(
         fmt::format("The sum of {} batch means is {} times their mean. "
-                    "PyTorch's DistributedDataParallel "
-                    "divides by the number of ranks; the code of step 1 "
-                    "does not. The direction is the same, "
-                    "so the two agree when the mean takes a learning rate "
-                    "{} times as large.",
+                    "PyTorch's DistributedDataParallel divides by the "
+                    "number of ranks; the code of step 1 does not. The "
+                    "direction is the same, so the two agree when the mean "
+                    "takes a learning rate {} times as large.",
                     parts_, parts_, parts_));
     const RunReport mean =
         train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
@@ -119,8 +114,8 @@ void GradientAccumulation::average(Page& page) {
         options().data ? data_ : regression_of(options(), 250 * parts_);
     page.text(
         fmt::format("Next {} rows on {} devices, dealt out evenly, "
-                    "averaged, against one "
-                    "device that takes the whole batch at once.",
+                    "averaged, against one device that takes the whole "
+                    "batch at once.",
                     data.rows(), parts_));
     const RunReport whole =
         train_alone(data, even_shares(data.rows(), 1, 1));
@@ -166,10 +161,9 @@ void GradientAccumulation::average_unequal(Page& page,
             fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
     page.text(
         fmt::format("Shares need not be equal. With {} rows a device, the "
-                    "mean of the devices' means counts a "
-                    "row on the small share for more than one on the large "
-                    "share. Weighted by B_i / B, each row "
-                    "counts the same.",
+                    "mean of the devices' means counts a row on the small "
+                    "share for more than one on the large share. Weighted "
+                    "by B_i / B, each row counts the same.",
                     sizes));
     page.verbatim(
         "  mean over all rows = sum over devices of (B_i / B) * (mean over "

@@ -33,11 +33,9 @@ Program reduce_with(bool by_hand, const LessonOptions& options) {
 void show_algorithms(Page& page, const ClusterSpec& spec) {
     page.text(fmt::format(
         "A ring is not always best: its 2(n-1) steps each pay the latency "
-        "alpha. Recursive "
-        "doubling takes lg n steps, but sends the whole buffer in each. "
-        "Rabenseifner's halving and "
-        "doubling takes 2 lg n steps and the ring's bytes. On this "
-        "cluster's links inside a node "
+        "alpha. Recursive doubling takes lg n steps, but sends the whole "
+        "buffer in each. Rabenseifner's halving and doubling takes 2 lg n "
+        "steps and the ring's bytes. On this cluster's links inside a node "
         "({}), by the alpha-beta model:",
         link_text(spec.inside)));
     page.verbatim(
@@ -71,10 +69,9 @@ void show_algorithms(Page& page, const ClusterSpec& spec) {
     page.table(table);
     page.text(
         "The model leaves out that halving and doubling talks to far "
-        "neighbours, whose messages "
-        "share links, and that a ring keeps to near ones. That is why "
-        "rings carry the large "
-        "buffers of real clusters.");
+        "neighbours, whose messages share links, and that a ring keeps to "
+        "near ones. That is why rings carry the large buffers of real "
+        "clusters.");
 }
 
 }  // namespace
@@ -146,8 +143,7 @@ void show_predictions(Page& page) {
     const RunReport eight = reduce_in_classroom(8, kParameters);
     page.predict(
         "A model of 1,000,000 f32 parameters is trained on 8 devices. "
-        "Bytes that each device sends "
-        "a step?",
+        "Bytes that each device sends a step?",
         static_cast<double>(eight.ranks.front().bytes_sent()), "bytes",
         "2 * 7/8 * 4,000,000");
     page.predict("How long does that all-reduce take, in microseconds?",
@@ -164,19 +160,17 @@ void show_predictions(Page& page) {
                             static_cast<double>(eight.makespan()), 714e6));
     page.text(
         "Four times the devices, but not twice the time: what a device "
-        "sends grows from S to "
-        "almost 2 S and stays there. Only the latency goes on growing with "
-        "n.");
+        "sends grows from S to almost 2 S and stays there. Only the "
+        "latency goes on growing with n.");
 }
 
 void GradientAccumulation::ring(Page& page) {
     page.text(
         fmt::format("How does an all-reduce work? Cut the buffer into {} "
-                    "chunks. Each chunk travels round the "
-                    "ring of devices, gathering every device's part; then "
-                    "the finished chunks travel round "
-                    "once more. Nobody waits for one busy root, and every "
-                    "link carries the same load.",
+                    "chunks. Each chunk travels round the ring of devices, "
+                    "gathering every device's part; then the finished "
+                    "chunks travel round once more. Nobody waits for one "
+                    "busy root, and every link carries the same load.",
                     parts_));
     page.quote("ring-reduce-scatter");
     page.quote("ring-all-gather");
@@ -186,9 +180,8 @@ void GradientAccumulation::ring(Page& page) {
 void GradientAccumulation::predict(Page& page) {
     page.text(
         "Now you. Three questions about a larger run, with a pencil; then "
-        "look. The cluster is "
-        "`classroom`: a message of b bytes takes 1 us + b / (10 GB/s) "
-        "inside a node of 8 devices.");
+        "look. The cluster is `classroom`: a message of b bytes takes 1 us "
+        "+ b / (10 GB/s) inside a node of 8 devices.");
     show_predictions(page);
 }
 

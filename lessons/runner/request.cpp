@@ -148,8 +148,8 @@ Request read_request(const std::vector<std::string>& arguments) {
     static const std::vector<std::string> commands{"lessons", "lesson", "compare"};
     const std::string kind = first.starts_with("-") ? "option" : "command";
     throw UsageError(
-        fmt::format("unknown {} '{}'; there are lessons, lesson, compare, --help "
-                    "and --version",
+        fmt::format("unknown {} '{}'; there are lessons, lesson, compare, --help and "
+                    "--version",
                     kind, printable(first)));
 }
 

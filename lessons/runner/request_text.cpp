@@ -30,8 +30,7 @@ std::string program_text(int width) {
     text += "\n";
     for (const std::string& line :
          wrap("Exit status: 0; 1 a check or a comparison failed, or a program was found "
-              "at "
-              "fault; 2 wrong usage; 3 the machine lacks something.",
+              "at fault; 2 wrong usage; 3 the machine lacks something.",
               width))
         text += line + "\n";
     return text;
@@ -64,8 +63,7 @@ CommandText lesson_command_text() {
 CommandText compare_command_text() {
     return {"lockstep compare",
             "Compares the outputs of two records. Exit status 1 where they differ by "
-            "more than "
-            "the bound.",
+            "more than the bound.",
             {{"DIR_A", "the record of a run"}, {"DIR_B", "that of another"}},
             {{"--bound", "X", "largest relative difference; 0 asks for the same bits"},
              {"--json", "", "print one JSON document and nothing else"}}};

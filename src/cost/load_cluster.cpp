@@ -76,8 +76,7 @@ class Reader {
                 link.bytes_per_second = per_second(number_value, key + "." + part);
             else
                 fail(key + "." + part,
-                     "is not known; a link has alpha_seconds and "
-                     "bytes_per_second");
+                     "is not known; a link has alpha_seconds and bytes_per_second");
         }
         return link;
     }

@@ -47,8 +47,8 @@ ClusterSpec v100() {
     ClusterSpec spec;
     spec.name = "v100";
     spec.source =
-        "DGX-1 with V100 SXM2 32 GB: NVIDIA V100 data sheet (2020); 16 bit is FP16. "
-        "4 x EDR InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "DGX-1 with V100 SXM2 32 GB: NVIDIA V100 data sheet (2020); 16 bit is FP16. 4 x "
+        "EDR InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.flops_f32 = 15.7e12;
     spec.flops_f64 = 7.8e12;
     spec.flops_bf16 = 125e12;
@@ -67,8 +67,7 @@ ClusterSpec a100() {
     spec.name = "a100";
     spec.source =
         "DGX A100 80 GB: NVIDIA A100 data sheet (2021), dense, no sparsity. 8 x HDR "
-        "InfiniBand a "
-        "node. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.flops_f32 = 19.5e12;
     spec.flops_f64 = 9.7e12;
     spec.flops_bf16 = 312e12;
@@ -86,8 +85,7 @@ ClusterSpec h100() {
     spec.name = "h100";
     spec.source =
         "DGX H100: NVIDIA H100 SXM data sheet (2023), dense, no sparsity. 8 x NDR "
-        "InfiniBand a "
-        "node. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.flops_f32 = 67e12;
     spec.flops_f64 = 34e12;
     spec.flops_bf16 = 989.4e12;
@@ -105,8 +103,7 @@ ClusterSpec h200() {
     spec.name = "h200";
     spec.source =
         "DGX H200: NVIDIA H200 SXM data sheet (2024): the H100's arithmetic with 141 GB "
-        "at "
-        "4.8 TB/s. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "at 4.8 TB/s. Message times: NCCL 2.28 src/graph/tuning.cc";
     spec.memory_bytes_per_second = 4.8e12;
     spec.memory_bytes = 141'000'000'000;
     return spec;

@@ -14,8 +14,8 @@ void Check::refuse_owner(const char* name, const Tensor& tensor) const {
     if (tensor.device() == nullptr)
         refuse(fmt::format("{} belongs to a device that is gone", name));
     refuse(fmt::format(
-        "{} belongs to device {}, but device {} was asked; devices share nothing "
-        "but messages",
+        "{} belongs to device {}, but device {} was asked; devices share nothing but "
+        "messages",
         name, tensor.device()->index(), device_.index()));
 }
 

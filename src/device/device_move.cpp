@@ -95,8 +95,8 @@ void Device::combine(const Tensor& destination, const Tensor& source, Reduction 
     const Check check(*this, "combine", at);
     check.that(reduction != Reduction::mean, [] {
         return std::string(
-            "the mean of two tensors taken again and again is no mean; combine "
-            "with sum, then scale");
+            "the mean of two tensors taken again and again is no mean; combine with sum, "
+            "then scale");
     });
     check.number("destination", destination);
     check.like("source", source, "destination", destination);

@@ -18,8 +18,8 @@ const Tensor* Saved::find(const char* name) const {
 void Saved::keep(const char* name, Tensor tensor) {
     require(find(name) == nullptr, [&] {
         return fmt::format(
-            "this Saved already holds \"{}\" of another forward: each micro-batch "
-            "needs its own, or clear() where there is no backward",
+            "this Saved already holds \"{}\" of another forward: each micro-batch needs "
+            "its own, or clear() where there is no backward",
             name);
     });
     tensors_.emplace_back(name, std::move(tensor));

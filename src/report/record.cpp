@@ -152,8 +152,8 @@ void check_folder(const fs::path& folder) {
             std::ranges::find(kFiles, name) != kFiles.end() && entry.is_regular_file();
         require(ours, [&] {
             return fmt::format(
-                "{}: this folder holds {}, which is no part of a record; nothing "
-                "was overwritten, name another folder",
+                "{}: this folder holds {}, which is no part of a record; nothing was "
+                "overwritten, name another folder",
                 folder.string(), name);
         });
     }

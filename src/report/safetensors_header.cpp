@@ -173,16 +173,15 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
     for (const TensorEntry& entry : entries) {
         require(entry.begin == covered, [&] {
             return fmt::format(
-                "{}: tensor {}: its data begins at {}, but that before it ends at "
-                "{}: they {}",
+                "{}: tensor {}: its data begins at {}, but that before it ends at {}: "
+                "they {}",
                 file, quoted(entry.name), entry.begin, covered,
                 entry.begin < covered ? "overlap" : "leave a gap");
         });
         covered = entry.end;
         require(covered <= data_bytes, [&] {
             return fmt::format(
-                "{}: tensor {}: its data ends at {}, but the file has {} bytes of "
-                "data",
+                "{}: tensor {}: its data ends at {}, but the file has {} bytes of data",
                 file, quoted(entry.name), covered, data_bytes);
         });
     }

@@ -13,8 +13,8 @@ std::string svg_arrows(const std::vector<TraceFlow>& flows, const SvgScale& scal
         const double to = y_of(flow.destination_rank, flow.queue);
         if (from < 0 || to < 0) continue;
         svg += fmt::format(
-            "<path d=\"M{} {}L{} {}\" class=\"a\" marker-end=\"url(#head)\">"
-            "<title>{} from device {} to device {}, {} to {}</title></path>\n",
+            "<path d=\"M{} {}L{} {}\" class=\"a\" marker-end=\"url(#head)\"><title>{} "
+            "from device {} to device {}, {} to {}</title></path>\n",
             svg_number(scale.x(flow.start)), svg_number(from),
             svg_number(scale.x(flow.end)), svg_number(to), bytes_text(flow.bytes),
             flow.source_rank, flow.destination_rank, time_text(flow.start),

@@ -11,7 +11,8 @@ SourceLine line_of_caller(SourceLine at = SourceLine::here()) {
 
 }  // namespace
 
-TEST_CASE("a default argument gives the caller's line, from the project's root", "[core]") {
+TEST_CASE("a default argument gives the caller's line, from the project's root",
+          "[core]") {
     const int line = __LINE__ + 1;
     const SourceLine at = line_of_caller();
     CHECK(at.line == line);

@@ -172,8 +172,7 @@ TEST_CASE("a setting that nobody understands is refused", "[lessons][errors]") {
     CHECK(message_of<UsageError>(
               [] { require_understood(with("target", "1"), entry()); }) ==
           "--set target=1: no such setting; there are workers, executor, schedule_seed, "
-          "numerics, "
-          "targets");
+          "numerics, targets");
     LessonOptions options;
     options.text = "a.txt";
     CHECK(message_of<UsageError>([&] { require_understood(options, entry()); }) ==

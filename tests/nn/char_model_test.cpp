@@ -141,8 +141,8 @@ TEST_CASE("The character model refuses windows of another length", "[nn][sim][er
     CHECK_THAT(refusal([&] {
                    model->forward(one.device.zeros({2, 4}, DType::i32), saved);
                }),
-               says("hidden.weight has shape (4, 6), so x must have 6 columns; got "
-                    "shape (2, 8)"));
+               says("hidden.weight has shape (4, 6), so x must have 6 columns; got shape "
+                    "(2, 8)"));
 }
 
 }  // namespace lockstep::nn_test

@@ -14,8 +14,7 @@ Diagnosis counts_differ(int ranks) {
     diagnosis.title = "counts differ";
     diagnosis.sentence =
         "Rank 2 calls all_reduce with 500 elements at lesson.cpp:31; the others with "
-        "1000 at "
-        "lesson.cpp:29.";
+        "1000 at lesson.cpp:29.";
     diagnosis.cause = "the buffer's size depends on the rank.";
     diagnosis.communicator = "dp";
     diagnosis.sequence = 41;
@@ -99,8 +98,7 @@ TEST_CASE("a fault's message is its title and sentence", "[report]") {
     const FaultError error(counts_differ(4));
     REQUIRE(std::string(error.what()) ==
             "F02: counts differ\nRank 2 calls all_reduce with 500 elements at "
-            "lesson.cpp:31; the "
-            "others with 1000 at lesson.cpp:29.");
+            "lesson.cpp:31; the others with 1000 at lesson.cpp:29.");
     REQUIRE(error.diagnosis().sequence == 41);
 }
 
