@@ -4,6 +4,7 @@
 Arguments: the program.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,16 @@ class Determinism(unittest.TestCase):
 
     def test_in_f64_on_seven_devices_of_another_cluster(self):
         self.check("--dtype", "f64", "--ranks", "7", "--cluster", "v100", "--set", "steps=40")
+
+    def test_shapes_only_give_the_same_times_bytes_and_memory(self):
+        figures = []
+        for numerics in ("on", "off"):
+            metrics = json.loads(self.record([f"numerics={numerics}"])["metrics.json"])
+            for run in metrics["runs"]:
+                for rank in run["ranks"]:
+                    del rank["series"]  # losses, which are numbers
+            figures.append(metrics["runs"])
+        self.assertEqual(*figures)
 
     def test_another_seed_gives_other_bits(self):
         self.assertNotEqual(self.record([], "--set", "steps=5")["outputs.safetensors"],
