@@ -1,35 +1,23 @@
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
 
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
-/// A cluster file that goes away again.
-class ClusterFile {
-  public:
-    explicit ClusterFile(const std::string& text)
-        : path_(std::filesystem::temp_directory_path() /
-                ("lockstep_cluster_" + std::to_string(std::rand()) + ".json")) {
-        std::ofstream(path_) << text;
-    }
-    ~ClusterFile() { std::filesystem::remove(path_); }
-    ClusterFile(const ClusterFile&) = delete;
-    ClusterFile& operator=(const ClusterFile&) = delete;
-    ClusterSpec load() const { return load_cluster(path_.string()); }
-
-  private:
-    std::filesystem::path path_;
-};
+ClusterSpec load(const std::string& text) {
+    const TemporaryFolder folder;
+    return load_cluster(folder.file("cluster.json", text).string());
+}
 
 void check_refused(const std::string& text, const std::vector<std::string>& words) {
     try {
-        (void)ClusterFile(text).load();
+        (void)load(text);
         FAIL("accepted: " << text);
     } catch (const UsageError& error) {
         const std::string sentence = error.what();
@@ -58,10 +46,9 @@ TEST_CASE("every preset has a name, a source and usable figures", "[cost]") {
 
 TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
     const ClusterSpec spec =
-        ClusterFile(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
+        load(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
         "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
-        "phases": {"forward": 1, "backward_weight": 3}})")
-            .load();
+        "phases": {"forward": 1, "backward_weight": 3}})");
     CHECK(spec.name == "mine");
     CHECK(spec.memory_bytes == 1000);
     CHECK(spec.network_ports == 2);
@@ -77,7 +64,7 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
     check_refused("[]", {"is not a JSON object"});
     check_refused(R"({"flops_f32": "fast"})", {"flops_f32", "is not a number"});
     check_refused(R"({"flops_f32": -1})", {"flops_f32", "from 0"});
-    check_refused(R"({"flops_f32": 1e400})", {"lockstep_cluster_", "too large"});
+    check_refused(R"({"flops_f32": 1e400})", {"cluster.json", "too large"});
     check_refused(R"({"inside": {"alpha_seconds": 1e30}})", {"inside.alpha_seconds"});
     check_refused(R"({"inside": {"bytes_per_second": 1e-20}})",
                   {"inside.bytes_per_second"});

@@ -4,7 +4,8 @@
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/temporary_file.hpp"
+#include "tests/lessons/message_of.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace lockstep;
 using namespace lockstep::lessons;

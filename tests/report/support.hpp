@@ -12,34 +12,9 @@
 
 #include "src/core/require.hpp"
 #include "src/report/run_report.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {
-
-/// An empty folder that goes, with what it holds, when this goes.
-class TemporaryFolder {
-  public:
-    TemporaryFolder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-        if (mkdtemp(name.data()) == nullptr)
-            throw std::runtime_error("no temporary folder");
-        path_ = name;
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    const std::filesystem::path& path() const { return path_; }
-    std::filesystem::path operator/(const std::string& name) const {
-        return path_ / name;
-    }
-
-  private:
-    std::filesystem::path path_;
-};
 
 inline std::string read_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);

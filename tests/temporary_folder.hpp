@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace lockstep::test {
 
-/// A folder that is gone when the object is.
+/// An empty folder of its own that goes, with what it holds, when this goes.
 class TemporaryFolder {
   public:
     TemporaryFolder() {
         std::string name =
-            (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+            (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
             throw std::runtime_error("mkdtemp: " + name);
         path_ = name;
@@ -27,6 +28,9 @@ class TemporaryFolder {
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path operator/(const std::string& name) const {
+        return path_ / name;
+    }
 
     /// Writes a file and returns its path.
     std::filesystem::path file(const std::string& name, std::string_view bytes) const {
@@ -37,17 +41,5 @@ class TemporaryFolder {
   private:
     std::filesystem::path path_;
 };
-
-/// What an exception of type E that `action` throws has to say; a sentence that no test
-/// expects where it throws none.
-template <typename E, typename Action>
-std::string message_of(Action&& action) {
-    try {
-        action();
-    } catch (const E& error) {
-        return error.what();
-    }
-    return "(nothing was thrown)";
-}
 
 }  // namespace lockstep::test
