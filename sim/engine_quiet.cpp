@@ -155,8 +155,7 @@ void Engine::end_meeting(Team& team) {
 
     if (operation.verb == Verb::split) split_team(team, meeting);
     if (options_.numbers) compute(meeting.arrived);
-    for (int member = 0; member < team.size(); ++member)
-        count_collective(team, member, call, options_.spec);
+    count_collective(team, call, options_.spec);
     for (Posted* posted : meeting.arrived)
         finish(*posted, span);
     list_if_complete(team);

@@ -1,6 +1,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <cxxabi.h>
+#include <utility>
 
 #include "sim/scheduler.hpp"
 
@@ -20,13 +21,10 @@ struct ExceptionState {
     unsigned int uncaught = 0;
 };
 
-ExceptionState& exception_state() {
-    return *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
-}
-
 class FiberContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {
+        exceptions_ = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
         fibers_.resize(static_cast<std::size_t>(count));
         for (int i = 0; i < count; ++i)
             fibers_[static_cast<std::size_t>(i)] = make(i, body);
@@ -34,18 +32,16 @@ class FiberContexts final : public Contexts {
 
     void resume(int i) override {
         // A run may be started from within a handler.
-        const ExceptionState mine = exception_state();
-        exception_state() = {};
+        const ExceptionState mine = std::exchange(*exceptions_, {});
         boost::context::fiber& fiber = fibers_[static_cast<std::size_t>(i)];
         fiber = std::move(fiber).resume();
-        exception_state() = mine;
+        *exceptions_ = mine;
     }
 
     void suspend(int) override {
-        const ExceptionState mine = exception_state();
-        exception_state() = {};
+        const ExceptionState mine = std::exchange(*exceptions_, {});
         scheduler_ = std::move(scheduler_).resume();
-        exception_state() = mine;
+        *exceptions_ = mine;
     }
 
     void join() override { fibers_.clear(); }
@@ -61,6 +57,7 @@ class FiberContexts final : public Contexts {
             });
     }
 
+    ExceptionState* exceptions_ = nullptr;  ///< of the one thread that runs all fibers
     std::vector<boost::context::fiber> fibers_;
     boost::context::fiber scheduler_;
 };

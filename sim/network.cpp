@@ -119,14 +119,21 @@ void Network::become_ready(Slot slot, Picoseconds time, Deliver deliver) {
 }
 
 void Network::list(Slot slot, std::int32_t at, Picoseconds time) {
-    const auto earlier = [&](Slot a, Slot b) {
-        const Message& first = slots_[a].message;
-        const Message& second = slots_[b].message;
-        return std::make_tuple(first.ready, order_of(first)) <
-               std::make_tuple(second.ready, order_of(second));
+    const auto comes_later = [&](const InLine& place) {
+        const Message& listed = slots_[place.slot].message;
+        const Message& added = slots_[slot].message;
+        return std::make_tuple(added.ready, order_of(added)) <
+               std::make_tuple(listed.ready, order_of(listed));
     };
-    std::vector<Slot>& waiting = port(at).waiting;
-    waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), slot, earlier), slot);
+    std::vector<InLine>& line = port(at).waiting;
+    const auto place =
+        line.empty() || !comes_later(line.back())
+            ? line.end()
+            : std::partition_point(line.begin(), line.end(), [&](const InLine& other) {
+                  return !comes_later(other);
+              });
+    const Way& way = slots_[slot].way;
+    line.insert(place, {slot, way.ports[0] == at ? way.ports[1] : way.ports[0]});
     ++slots_[slot].listed;
     if (port(at).free_at > time) expect_release(at);
 }
@@ -154,13 +161,18 @@ void Network::release(std::int32_t at, Picoseconds time, Deliver deliver) {
     Port& released = port(at);
     released.release_due = false;
     if (released.free_at > time) return expect_release(at);
-    std::vector<Slot>& line = released.waiting;
+    std::vector<InLine>& line = released.waiting;
     std::size_t kept = 0;
     std::size_t next = 0;
     for (; next < line.size() && released.free_at <= time; ++next) {
-        Waiting& candidate = slots_[line[next]];
+        const InLine place = line[next];
+        if (port(place.other).free_at > time) {
+            line[kept++] = place;
+            continue;
+        }
+        Waiting& candidate = slots_[place.slot];
         if (!candidate.started && !is_free(candidate.way, time)) {
-            line[kept++] = line[next];
+            line[kept++] = place;
             continue;
         }
         if (!candidate.started) {
@@ -169,7 +181,7 @@ void Network::release(std::int32_t at, Picoseconds time, Deliver deliver) {
             const Way way = candidate.way;
             deliver(message, occupy(message, way, time));
         }
-        unlist(line[next]);
+        unlist(place.slot);
     }
     line.erase(line.begin() + static_cast<std::ptrdiff_t>(kept),
                line.begin() + static_cast<std::ptrdiff_t>(next));

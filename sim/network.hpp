@@ -76,10 +76,16 @@ class Network {
         bool started = false;
         int listed = 0;
     };
+    /// A message in a port's line, and another port that it needs, to pass it over
+    /// quickly.
+    struct InLine {
+        Slot slot;
+        std::int32_t other;
+    };
     struct Port {
         Picoseconds free_at = 0;
         bool release_due = false;
-        std::vector<Slot> waiting;  ///< in the order of service
+        std::vector<InLine> waiting;  ///< in the order of service
     };
 
     Way way(const Message& message) const;

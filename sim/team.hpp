@@ -8,6 +8,7 @@
 
 #include "src/comm/communicator.hpp"
 #include "src/core/units.hpp"
+#include "src/cost/collectives.hpp"
 
 namespace lockstep::sim {
 
@@ -112,8 +113,9 @@ struct Member {
     std::uint64_t messages = 0;
 };
 
-/// By verb, inside and between nodes.
-using Counts = std::array<std::array<Count, 2>, kVerbs>;
+/// Inside and between nodes.
+using ByLink = std::array<Count, 2>;
+using Counts = std::array<ByLink, kVerbs>;
 
 /// A collective that members are arriving for.
 struct Meeting {
@@ -130,7 +132,9 @@ struct Team {
     std::string name;
     std::vector<int> ranks;  ///< by member
     std::vector<Member> members;
-    std::vector<Counts> counts;       ///< by member
+    std::vector<Counts> counts;  ///< by member
+    CollectiveCall shared_call{};
+    std::vector<ByLink> shares;       ///< by member, what shared_call adds
     std::uint64_t first_meeting = 0;  ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
 

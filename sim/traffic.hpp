@@ -9,10 +9,10 @@
 
 namespace lockstep::sim {
 
-/// Adds what `member` exchanges in a collective to its counts, by the class of each link.
-/// The call itself counts once, among those inside a node.
-void count_collective(Team& team, int member, const CollectiveCall& call,
-                      const ClusterSpec& spec);
+/// Adds what each member exchanges in a collective to its counts, by the class of each
+/// link. The call itself counts once, among those inside a node. What the team's last
+/// call came to is kept: most calls are made again and again.
+void count_collective(Team& team, const CollectiveCall& call, const ClusterSpec& spec);
 
 /// Adds a message to both sides' counts.
 void count_message(const Message& message, const ClusterSpec& spec);

@@ -25,6 +25,7 @@ struct CollectiveCall {
     std::int64_t element_bytes;
     int ranks;
     int root = 0;
+    bool operator==(const CollectiveCall&) const = default;
 };
 
 /// What a rank exchanges with another in a collective.
