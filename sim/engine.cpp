@@ -136,7 +136,6 @@ void Engine::wait(Batch& batch, SourceLine at) {
     RankState& state = rank(batch.rank);
     if (batch.state != Batch::State::closed) {
         state.waiting = &batch;
-        state.waiting_at = at;
         scheduler_.suspend();
     }
     state.clock.wait_until(batch.end);

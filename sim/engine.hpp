@@ -44,7 +44,6 @@ struct RankState {
     std::uint64_t launched = 0;
     VirtualDevice clock;
     std::array<Past, kHistory> history;  ///< a ring; the newest is number launched - 1
-    SourceLine waiting_at;
 
     std::unique_ptr<Device> device;
     std::unique_ptr<Communicator> world;

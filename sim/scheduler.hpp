@@ -56,7 +56,6 @@ class Scheduler {
     void make_ready(int task) { ready_.push_back(task); }
     /// From a task: runs `job` on a worker, if there is one.
     void offload(FunctionRef<void()> job);
-    bool has_workers() const { return pool_.workers() > 0; }
 
   private:
     int take_ready();

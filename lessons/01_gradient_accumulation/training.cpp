@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "src/parallel/data_parallel.hpp"
+#include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
 
@@ -92,20 +93,19 @@ void record_initial(Record& record, const std::string& task,
 }
 
 double parameter_difference(const RunReport& a, const RunReport& b) {
+    const auto parameters_of = [](const RunReport& report) {
+        NamedTensors parameters;
+        for (const auto& [name, tensor] : report.ranks.front().kept)
+            if (is_parameter(name)) parameters.emplace(name, tensor);
+        return parameters;
+    };
+    const Comparison comparison =
+        compare_tensors(parameters_of(a), parameters_of(b), std::nullopt);
     double worst = 0;
-    for (const auto& [name, tensor] : a.ranks.front().kept) {
-        if (!is_parameter(name)) continue;
-        const HostTensor& other = b.ranks.front().kept.at(name);
-        double largest = 0;
-        double difference = 0;
-        for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-            const double gap = std::abs(tensor.at(i) - other.at(i));
-            if (std::isnan(gap))
-                return std::numeric_limits<double>::quiet_NaN();
-            difference = std::max(difference, gap);
-            largest = std::max(largest, std::abs(tensor.at(i)));
-        }
-        if (difference > 0) worst = std::max(worst, difference / largest);
+    for (const TensorDifference& tensor : comparison.tensors) {
+        if (std::isnan(tensor.largest_relative))
+            return tensor.largest_relative;
+        worst = std::max(worst, tensor.largest_relative);
     }
     return worst;
 }

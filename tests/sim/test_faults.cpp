@@ -67,15 +67,17 @@ TEST_CASE("F02: one rank passes half as many elements", "[sim][errors]") {
 }
 
 TEST_CASE("F03: one rank passes another type", "[sim][errors]") {
-    const Diagnosis found = fault_of(4, [](Rank& rank) {
-        const Tensor x =
-            rank.device().zeros({8}, rank.index() == 3 ? DType::i32 : DType::f32);
-        here = __LINE__ + 1;
-        rank.world().all_reduce(x).wait();
-    });
-    CHECK(found.fault == "F03");
-    CHECK(found.parties[1].ranks == std::vector<int>{3});
-    says(found, {"rank 3", "type i32 against f32", line(here)});
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x =
+                rank.device().zeros({8}, rank.index() == 3 ? DType::i32 : DType::f32);
+            here = __LINE__ + 1;
+            rank.world().all_reduce(x).wait();
+        });
+        CHECK(found.fault == "F03");
+        CHECK(found.parties[1].ranks == std::vector<int>{3});
+        says(found, {"rank 3", "type i32 against f32", line(here)});
+    }
 }
 
 TEST_CASE("F03: a send and its recv differ in type", "[sim][errors]") {
@@ -160,14 +162,16 @@ TEST_CASE("F09: a send and its recv differ in size", "[sim][errors]") {
 }
 
 TEST_CASE("F10: a recv whose send never comes", "[sim][errors]") {
-    const Diagnosis found = fault_of(4, [](Rank& rank) {
-        if (rank.index() == 1) {
-            here = __LINE__ + 1;
-            rank.world().recv(floats(rank, 4), 2).wait();
-        }
-    });
-    CHECK(found.fault == "F10");
-    says(found, {"rank 1", "from rank 2", line(here), "has ended"});
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            if (rank.index() == 1) {
+                here = __LINE__ + 1;
+                rank.world().recv(floats(rank, 4), 2).wait();
+            }
+        });
+        CHECK(found.fault == "F10");
+        says(found, {"rank 1", "from rank 2", line(here), "has ended"});
+    }
 }
 
 TEST_CASE("F10: a send that nobody waited for is left at the end", "[sim][errors]") {
@@ -247,52 +251,57 @@ TEST_CASE("F13: one rank goes through a loop once more", "[sim][errors]") {
 
 TEST_CASE("F13: a rank waits for a message while the rest are in a collective",
           "[sim][errors]") {
-    const Diagnosis found = fault_of(4, [](Rank& rank) {
-        const Tensor x = floats(rank, 4);
-        if (rank.index() == 1) {
-            there = __LINE__ + 1;
-            rank.world().recv(x, 0).wait();
-        }
-        here = __LINE__ + 1;
-        rank.world().all_reduce(x).wait();
-    });
-    CHECK(found.fault == "F13");
-    says(found, {"rank 1 in recv", line(there), "all_reduce", line(here)});
+    for (const int ranks : {4, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 4);
+            if (rank.index() == 1) {
+                there = __LINE__ + 1;
+                rank.world().recv(x, 0).wait();
+            }
+            here = __LINE__ + 1;
+            rank.world().all_reduce(x).wait();
+        });
+        CHECK(found.fault == "F13");
+        says(found, {"rank 1 in recv", line(there), "all_reduce", line(here)});
+    }
 }
 
 TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][errors]") {
-    const Diagnosis found = fault_of(2, [](Rank& rank) {
-        const auto pipe = rank.world().split(0, rank.index(), "pp");
-        const Tensor x = floats(rank, 4);
-        const auto forward = [&](int batch) {
-            const PhaseScope phase(rank.device(), Phase::forward, batch);
-            if (rank.index() == 0) {
-                pipe->send(x, 1).wait();
-            } else {
-                there = __LINE__ + 1;
-                pipe->recv(x, 0).wait();
-            }
-        };
-        const auto backward = [&](int batch) {
-            const PhaseScope phase(rank.device(), Phase::backward, batch);
-            if (rank.index() == 0) {
-                here = __LINE__ + 1;
-                pipe->recv(x, 1).wait();
-            } else {
-                pipe->send(x, 0).wait();
-            }
-        };
-        // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its first
-        // backward.
-        forward(0);
-        if (rank.index() == 1) forward(1);
-        backward(0);
-        if (rank.index() == 0) forward(1);
-        backward(1);
-    });
-    CHECK(found.fault == "F14");
-    says(found, {"recv", line(here), line(there), "of pp"});
-    CHECK(found.text().find("micro-batch") != std::string::npos);
+    for (const int ranks : {2, 256}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const auto pipe = rank.world().split(0, rank.index(), "pp");
+            const Tensor x = floats(rank, 4);
+            const auto forward = [&](int batch) {
+                const PhaseScope phase(rank.device(), Phase::forward, batch);
+                if (rank.index() == 0) {
+                    pipe->send(x, 1).wait();
+                } else {
+                    there = __LINE__ + 1;
+                    pipe->recv(x, 0).wait();
+                }
+            };
+            const auto backward = [&](int batch) {
+                const PhaseScope phase(rank.device(), Phase::backward, batch);
+                if (rank.index() == 0) {
+                    here = __LINE__ + 1;
+                    pipe->recv(x, 1).wait();
+                } else {
+                    pipe->send(x, 0).wait();
+                }
+            };
+            if (rank.index() > 1) return rank.world().barrier().wait();
+            // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its
+            // first backward.
+            forward(0);
+            if (rank.index() == 1) forward(1);
+            backward(0);
+            if (rank.index() == 0) forward(1);
+            backward(1);
+        });
+        CHECK(found.fault == "F14");
+        says(found, {"recv", line(here), line(there), "of pp"});
+        CHECK(found.text().find("micro-batch") != std::string::npos);
+    }
 }
 
 TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
