@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/ledger.hpp"
+#include "src/device/ledger.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
 #include "src/cost/cluster_spec.hpp"

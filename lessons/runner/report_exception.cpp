@@ -8,7 +8,7 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
-#include "sim/ledger.hpp"
+#include "src/device/ledger.hpp"
 #include "src/core/require.hpp"
 #include "src/report/diagnosis.hpp"
 
@@ -57,7 +57,7 @@ int report_exception() {
         if (!text.ends_with('\n')) text += '\n';
         complain(text);
         return kFailed;
-    } catch (const sim::OutOfMemoryError& full) {
+    } catch (const OutOfMemoryError& full) {
         complain(std::string("lockstep: ") + full.what() + "\n");
         return kFailed;
     } catch (const UsageError& error) {

@@ -16,6 +16,12 @@ class UsageError : public std::runtime_error {
         : std::runtime_error(at.text() + ": " + sentence) {}
 };
 
+/// This machine, or this build, lacks what was asked for. The sentence says what is
+/// missing and what would help.
+class MissingError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /// Throws UsageError with `sentence()` unless `condition` holds; in every build. The
 /// sentence is made only when it is needed:
 ///

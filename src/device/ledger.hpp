@@ -6,7 +6,7 @@
 #include "src/core/tensor.hpp"
 #include "src/report/run_report.hpp"
 
-namespace lockstep::sim {
+namespace lockstep {
 
 /// A device's memory by category: now, at the peak, and against its capacity.
 class Ledger {
@@ -40,4 +40,4 @@ class OutOfMemoryError : public std::runtime_error {
 /// Explains that `wanted`, which is in its device's list of live storage, does not fit.
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank);
 
-}  // namespace lockstep::sim
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "sim/ledger.hpp"
+#include "src/device/ledger.hpp"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include "src/core/units.hpp"
 #include "src/device/device.hpp"
 
-namespace lockstep::sim {
+namespace lockstep {
 
 void Ledger::add(MemoryCategory category, std::int64_t bytes) {
     const auto index = static_cast<std::size_t>(category);
@@ -75,4 +75,4 @@ OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int 
     return OutOfMemoryError(text);
 }
 
-}  // namespace lockstep::sim
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "gpu/check.hpp"
+
+namespace lockstep::gpu {
+
+/// Puts a kernel into the stream. A plain call, so that a C++ compiler can read it too.
+template <typename... Parameters, typename... Arguments>
+void launch(cudaStream_t stream, void (*kernel)(Parameters...), int blocks, int threads,
+            Arguments... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.stream = stream;
+    GPU_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,3 @@
+#include "gpu/launcher/control.hpp"
+
+namespace lockstep::gpu {}

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gpu/launcher/placement.hpp"
+
+namespace lockstep::gpu {
+
+/// What ended a run before its time, as all its processes are told.
+struct Failure {
+    int rank = 0;      ///< where it began
+    int status = 1;    ///< what every process exits with
+    std::string text;  ///< what rank 0 prints: whole lines
+};
+
+/// Thrown on the main thread of every process once its run has been stopped.
+class RunStopped : public std::runtime_error {
+  public:
+    explicit RunStopped(Failure failure);
+    const Failure& failure() const { return failure_; }
+
+  private:
+    Failure failure_;
+};
+
+struct ControlOptions {
+    /// A process that is watched and makes no progress for so long has stalled; one that
+    /// does not come to the rendezvous for so long is missing.
+    double timeout_seconds = 60;
+};
+
+/// The line between the processes of a run: sockets from all of them to rank 0, each
+/// served by a thread of its own process, so that a process answers while its program
+/// computes or hangs.
+///
+/// One process fails, is lost, or stalls: all are told the first cause, and check()
+/// throws it everywhere. A process whose main thread does not come to check() soon after
+/// is ended.
+class Control {
+  public:
+    /// Meets the other processes. Throws UsageError where the address cannot be, and
+    /// MissingError that names the ranks that did not come in time.
+    static std::unique_ptr<Control> join(const Placement& placement,
+                                         const ControlOptions& options);
+    virtual ~Control() = default;
+    Control(const Control&) = delete;
+    Control& operator=(const Control&) = delete;
+
+    virtual const Placement& placement() const = 0;
+    int rank() const { return placement().rank; }
+    int size() const { return placement().size; }
+
+    /// Every process's bytes, in rank order; all processes call it. Waits for them as
+    /// long as they live. Throws RunStopped.
+    virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
+    /// Rank 0's bytes, whatever the others pass; all processes call it. Throws
+    /// RunStopped.
+    virtual std::string broadcast(const std::string& bytes) = 0;
+
+    /// Between the two, this process must show progress.
+    virtual void begin_watching() = 0;
+    virtual void end_watching() noexcept = 0;
+    virtual void progress() noexcept = 0;
+
+    /// Both are asked on the control thread, while the main one may hang. `describe`
+    /// gives what this process has to say of itself; `explain`, on rank 0, makes the text
+    /// of the failure of it: all processes' descriptions in rank order (empty where one
+    /// did not answer), and the rank that stalled first.
+    using Describe = std::function<std::string()>;
+    using Explain =
+        std::function<std::string(const std::vector<std::string>&, int stalled)>;
+    virtual void set_describe(Describe describe) = 0;
+    virtual void set_explain(Explain explain) = 0;
+
+    /// Stops the run on all processes; the first failure counts. Returns at once.
+    virtual void fail(const Failure& failure) noexcept = 0;
+    /// Cheap: read by every wait on the GPU.
+    virtual bool stopped() const noexcept = 0;
+    /// Throws RunStopped once the run has been stopped.
+    virtual void check() const = 0;
+
+  protected:
+    Control() = default;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,3 @@
+#include "gpu/launcher/placement.hpp"
+
+namespace lockstep::gpu {}

@@ -1,0 +1,3 @@
+#include "gpu/launcher/supervise.hpp"
+
+namespace lockstep::gpu {}

@@ -1,0 +1,44 @@
+#include "gpu/stream.hpp"
+
+#include "gpu/check.hpp"
+
+namespace lockstep::gpu {
+
+Event::Event(Timing timing) {
+    GPU_CHECK(cudaEventCreateWithFlags(
+        &event_, timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming));
+}
+
+Event::~Event() {
+    cudaEventDestroy(event_);
+}
+
+bool Event::done() const {
+    const cudaError_t result = cudaEventQuery(event_);
+    if (result == cudaErrorNotReady) return false;
+    GPU_CHECK(result);
+    return true;
+}
+
+Stream::Stream() {
+    GPU_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+Stream::~Stream() {
+    cudaStreamDestroy(stream_);
+}
+
+void Stream::wait(const Event& event) {
+    GPU_CHECK(cudaStreamWaitEvent(stream_, event.get(), 0));
+}
+
+void Stream::record(const Event& event) {
+    GPU_CHECK(cudaEventRecord(event.get(), stream_));
+}
+
+void Stream::wait_for(const Stream& other) {
+    GPU_CHECK(cudaEventRecord(other.reached_.get(), other.stream_));
+    wait(other.reached_);
+}
+
+}  // namespace lockstep::gpu

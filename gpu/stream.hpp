@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace lockstep::gpu {
+
+/// A CUDA event. Events that are only waited for keep no time and cost less.
+class Event {
+  public:
+    enum class Timing : bool { off, on };
+
+    explicit Event(Timing timing = Timing::off);
+    ~Event();
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+
+    cudaEvent_t get() const { return event_; }
+    bool done() const;
+
+  private:
+    cudaEvent_t event_ = nullptr;
+};
+
+/// A CUDA stream: what is put in runs in order, beside other streams.
+class Stream {
+  public:
+    Stream();
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    cudaStream_t get() const { return stream_; }
+
+    /// What is put in later begins once the event, recorded before, has happened.
+    void wait(const Event& event);
+    void record(const Event& event);
+    /// What is put in later begins once all that `other` holds now is done.
+    void wait_for(const Stream& other);
+
+  private:
+    cudaStream_t stream_ = nullptr;
+    Event reached_;  ///< for wait_for of others
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::gpu {
+
+struct GpuInfo {
+    std::string name;
+    std::string capability;  ///< "9.0"
+    std::int64_t memory_bytes = 0;
+    std::vector<int> peers;  ///< GPUs whose memory it can reach directly
+};
+
+/// What this build and this machine have for the GPU twin. Versions are empty where there
+/// is none.
+struct Survey {
+    bool built = false;  ///< with the GPU twin
+    std::string cuda;    ///< that this was built against, "13.0"
+    std::string driver;  ///< the CUDA version that the driver supports
+    std::string nccl;    ///< that was loaded, "2.28.9"
+    std::vector<GpuInfo> gpus;
+    /// Why no GPU can be used, in one sentence that says what would help; empty where one
+    /// can.
+    std::string problem;
+};
+
+Survey survey();
+
+}  // namespace lockstep::gpu
