@@ -36,6 +36,15 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
+/// What is said of ranks whose programs have returned.
+std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
+    const bool one = ranks.size() == 1;
+    if (engine.stands_still(ranks.front()))
+        return one ? "stands still, after its last operation"
+                   : "stand still, after their last operations";
+    return one ? "has ended" : "have ended";
+}
+
 /// What the rank's open batch waits for.
 Activity activity_of(const Batch& open) {
     Activity activity{open.rank, nullptr, {}};
@@ -103,7 +112,8 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities) {
     // Messages of many ranks differ in their peers; those are told apart only when alone.
     const auto key_of = [&](const Activity& activity) {
-        if (activity.ended()) return std::make_tuple(std::string(), std::string());
+        if (activity.ended())
+            return std::make_tuple(end_text(engine, {activity.rank}), std::string());
         CommOperation operation = activity.posted->operation;
         const std::string phase = phase_text(engine, activity.rank);
         std::string text = fmt::format(
@@ -129,7 +139,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         std::sort(party.ranks.begin(), party.ranks.end());
         party.history = history_of(engine, first.rank, first.posted);
         if (first.ended()) {
-            party.operation = group.size() == 1 ? "has ended" : "have ended";
+            party.operation = end_text(engine, party.ranks);
         } else {
             party.operation = text_of(*first.posted) + phase_text(engine, first.rank);
             if (group.size() > 1 && is_point_to_point(first.posted->operation.verb))

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "src/comm/rank.hpp"
 #include "src/cost/cluster_spec.hpp"
@@ -29,6 +30,9 @@ struct ClusterOptions {
     std::optional<std::uint64_t> schedule_seed;
     bool trace = false;
     DeviceFactory device_factory;  ///< none is Eigen
+    /// Ranks of which a diagnosis says, once their program returns, not that they have
+    /// ended but that they stand still; for repeating runs that hang. Empty is none.
+    std::vector<bool> stands_still;
 
     static constexpr int kMaxRanks = 16384;
 };

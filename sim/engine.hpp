@@ -86,6 +86,10 @@ class Engine {
     // For the checker.
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
+    bool stands_still(int rank) const {
+        return !options_.stands_still.empty() &&
+               options_.stands_still[static_cast<std::size_t>(rank)];
+    }
 
   private:
     /// A failure that ends the run.

@@ -9,6 +9,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
+#include "src/cost/traffic.hpp"
 
 namespace lockstep::sim {
 
@@ -92,18 +93,6 @@ class BatchPool {
     std::vector<Batch*> free_;
 };
 
-/// Counts of one verb over one class of link.
-struct Count {
-    std::int64_t calls = 0;
-    std::int64_t messages_sent = 0;
-    std::int64_t bytes_sent = 0;
-    std::int64_t messages_received = 0;
-    std::int64_t bytes_received = 0;
-    bool operator==(const Count&) const = default;
-};
-
-inline constexpr std::size_t kVerbs = 12;
-
 /// A rank's side of a communicator.
 struct Member {
     Batch* first = nullptr;  ///< the open batch
@@ -112,10 +101,6 @@ struct Member {
     std::uint64_t collectives = 0;  ///< launched so far
     std::uint64_t messages = 0;
 };
-
-/// Inside and between nodes.
-using ByLink = std::array<Count, 2>;
-using Counts = std::array<ByLink, kVerbs>;
 
 /// A collective that members are arriving for.
 struct Meeting {
@@ -132,10 +117,10 @@ struct Team {
     std::string name;
     std::vector<int> ranks;  ///< by member
     std::vector<Member> members;
-    std::vector<Counts> counts;  ///< by member
+    std::vector<TrafficByVerb> counts;  ///< by member
     CollectiveCall shared_call{};
-    std::vector<ByLink> shares;       ///< by member, what shared_call adds
-    std::uint64_t first_meeting = 0;  ///< sequence of meetings.front()
+    std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds
+    std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
 
     int size() const { return static_cast<int>(ranks.size()); }

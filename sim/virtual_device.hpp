@@ -1,9 +1,9 @@
 #pragma once
 
-#include "src/device/ledger.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
 #include "src/cost/cluster_spec.hpp"
+#include "src/device/ledger.hpp"
 #include "src/device/monitor.hpp"
 #include "src/report/run_report.hpp"
 

@@ -113,6 +113,10 @@ Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
     return diagnosis;
 }
 
+constexpr const char* kStandsStill =
+    "The rank that is waited for computes, loops or waits for something else. Look at "
+    "what its program does after its last operation.";
+
 /// Ranks that wait in the same call for the one that has ended, and that one.
 Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     const Activity& waiting = chain.links[chain.links.size() - 2];
@@ -140,10 +144,14 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
 
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
     const std::vector<std::string> last = history_of(engine, gone.rank, nullptr);
+    const std::string have = ended.size() == 1 ? "has" : "have";
+    const bool still = engine.stands_still(gone.rank);
+    if (still) diagnosis.cause = kStandsStill;
     diagnosis.sentence = fmt::format(
-        "{} {} in {} at {} for {}, which {} ended without that call; {}",
-        ranks_text(waiters), waiters.size() == 1 ? "waits" : "wait", text_of(posted),
-        posted.operation.at.text(), ranks_text(ended), ended.size() == 1 ? "has" : "have",
+        "{} {} in {} at {} for {}, which {}; {}", ranks_text(waiters),
+        waiters.size() == 1 ? "waits" : "wait", text_of(posted),
+        posted.operation.at.text(), ranks_text(ended),
+        still ? have + " not come to that call" : have + " ended without that call",
         last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
                      : fmt::format("the last operation of rank {} was {}", gone.rank,
                                    last.back()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,7 @@ enum class Verb : std::uint8_t {
     send,
     recv,
 };
+inline constexpr std::size_t kVerbs = 12;
 
 constexpr const char* name_of(Verb verb) {
     constexpr const char* kNames[] = {

@@ -1,9 +1,18 @@
 #include "src/core/source_line.hpp"
 
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string_view>
 
 namespace lockstep {
+
+SourceLine SourceLine::of(const std::string& file, int line) {
+    static std::mutex mutex;
+    static std::set<std::string> files;
+    const std::lock_guard lock(mutex);
+    return {files.insert(file).first->c_str(), line};
+}
 
 bool SourceLine::operator==(const SourceLine& other) const {
     return line == other.line &&

@@ -19,6 +19,9 @@ struct SourceLine {
         return {file, line};
     }
 
+    /// A line that another process named; the file's name is kept from then on.
+    static SourceLine of(const std::string& file, int line);
+
     bool operator==(const SourceLine& other) const;
 
     /// "src/parallel/data_parallel.cpp:31", relative to the project's root.

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/comm/operation.hpp"
+
+namespace lockstep {
+
+/// A call that a rank made of a communicator.
+struct LoggedCall {
+    enum class Kind : std::uint8_t { launch, wait, split };
+
+    Kind kind = Kind::launch;
+    /// 0 is world; those that this rank's splits made are counted from 1, in the order of
+    /// the splits.
+    int communicator = 0;
+    /// The number of the launch, or of the one waited for. Operations launched together
+    /// have one number.
+    std::int64_t work = 0;
+
+    // Of a launch: see CommOperation.
+    Verb verb = Verb::barrier;
+    Reduction reduction = Reduction::sum;
+    DType dtype = DType::f32;
+    int peer = -1;
+    std::int64_t count = 0;
+
+    // Of a split.
+    int color = 0;
+    int key = 0;
+    std::string name;
+
+    SourceLine at;
+};
+
+/// What a rank did, in program order.
+struct RankLog {
+    std::vector<LoggedCall> calls;
+    bool ended = false;     ///< its program came to its end
+    bool complete = false;  ///< no call was forgotten
+};
+
+/// Writes down what a rank asks of its communicators, so that a run that hangs can be
+/// explained by repeating it on virtual devices. The rank writes, any thread reads. Only
+/// the last kMostCalls are kept.
+class OperationLog {
+  public:
+    static constexpr std::size_t kMostCalls = std::size_t{1} << 18;
+
+    /// Returns the launch's number.
+    std::int64_t launched(int communicator, std::span<const CommOperation> operations);
+    void waited(std::int64_t work, SourceLine at);
+    /// Returns the number of the communicator that the split makes.
+    int split(int communicator, int color, int key, const std::string& name,
+              SourceLine at);
+    void ended();
+
+    /// For another process; read_log reads it.
+    std::string bytes() const;
+
+  private:
+    void add(LoggedCall call);
+
+    mutable std::mutex mutex_;
+    std::deque<LoggedCall> calls_;
+    std::int64_t launches_ = 0;
+    int communicators_ = 0;
+    bool ended_ = false;
+    bool complete_ = true;
+};
+
+/// UsageError where `bytes` are none of a log's.
+RankLog read_log(const std::string& bytes);
+
+/// "all_reduce(sum, 1000 x f32)", "wait", "split".
+std::string text_of(const LoggedCall& call);
+
+}  // namespace lockstep
