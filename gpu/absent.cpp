@@ -8,18 +8,18 @@ namespace lockstep::gpu {
 
 namespace {
 
+// LOCKSTEP_GPU_MISSING is what gpu/meson.build did not find.
 constexpr const char* kAbsent =
-    "this build has no GPU support: install the CUDA toolkit (nvcc, cuBLAS) and NCCL, "
-    "then "
-    "build again";
+    "the GPU twin is not built, because " LOCKSTEP_GPU_MISSING
+    "; it takes the CUDA toolkit (nvcc, cuBLAS) and NCCL where Lockstep is built";
 
 }  // namespace
 
-std::unique_ptr<Device> make_device(int, DeviceMonitor&, DeviceOptions) {
+std::unique_ptr<lockstep::Device> make_device(int, DeviceMonitor&, DeviceOptions) {
     throw MissingError(kAbsent);
 }
 
-std::unique_ptr<Cluster> make_cluster(const ClusterOptions&) {
+std::unique_ptr<Process> Process::open(const ProcessOptions&) {
     throw MissingError(kAbsent);
 }
 

@@ -1,19 +1,12 @@
 #pragma once
 
 #include <cublas_v2.h>
-#include <stdexcept>
-#include <string>
 
 #include <cuda_runtime.h>
 
-namespace lockstep::gpu {
+#include "gpu/error.hpp"
 
-/// A call of CUDA, cuBLAS or NCCL that failed: which one, where, and what the library
-/// calls it.
-class GpuError : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
-};
+namespace lockstep::gpu {
 
 void check(cudaError_t result, const char* call, const char* file, int line);
 void check(cublasStatus_t result, const char* call, const char* file, int line);

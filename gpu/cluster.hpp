@@ -2,8 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "src/comm/rank.hpp"
 
@@ -21,22 +19,40 @@ struct DeviceOptions {
 /// A device whose numbers come from this process's GPU: its memory, a stream of its own,
 /// cuBLAS and our kernels. Several may share the GPU (`--backend cuda`). Throws
 /// MissingError where this build or this machine has none.
-std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor,
-                                    DeviceOptions options = {});
+std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
+                                              DeviceOptions options = {});
 
-struct ClusterOptions {
-    int ranks = 1;
-    bool trace = false;
-    bool tf32 = false;
-    /// The other processes of the run; none where this one is alone. Must outlive the
-    /// cluster. A cluster of fewer ranks than processes runs on the first ones.
+struct ProcessOptions {
+    /// The line to the other processes of the run; none where this one is alone. Outlives
+    /// the process object.
     Control* control = nullptr;
+    bool tf32 = false;
+    /// Lets processes of one machine take one GPU together, NCCL going over sockets:
+    /// slow, and for trying the real calls only.
+    bool share_gpu = false;
 };
 
-/// One process a device, NCCL between them (`--backend nccl`). Every process of the run
-/// makes the same clusters and calls run() in the same order; every one gets the report
-/// of all ranks, with measured times. Throws MissingError where this build or this
-/// machine cannot.
-std::unique_ptr<Cluster> make_cluster(const ClusterOptions& options);
+/// This process among those of a run, one a GPU (`--backend nccl`): its GPU, and NCCL's
+/// communicators to the others, made once for all clusters. Every process makes the same
+/// clusters and runs the same programs on them, in the same order.
+class Process {
+  public:
+    /// All processes call it. Throws MissingError where this build or this machine has
+    /// not what it takes.
+    static std::unique_ptr<Process> open(const ProcessOptions& options);
+
+    virtual ~Process() = default;
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+
+    /// A cluster of the first `ranks` processes. Its run() runs the program on these, and
+    /// gives every process the report of all ranks, with measured times; the traffic is
+    /// counted by the formulas that the simulator uses. What a rank's program throws is
+    /// thrown on its process alone: the caller tells the others by Control::fail.
+    virtual std::unique_ptr<Cluster> make_cluster(int ranks, bool trace) = 0;
+
+  protected:
+    Process() = default;
+};
 
 }  // namespace lockstep::gpu

@@ -3,95 +3,148 @@
 
 usage: find_cuda.py [nvcc]
 
-nvcc, or else what CUDA_HOME, CUDA_PATH, the PATH and the usual folders have; CUDA's and
-NCCL's headers and libraries beside it, in the system's folders, or in Python's nvidia
-packages, where machines without root have them. Keys: nvcc, include (repeated), cudart,
-cublas, nccl (library files), missing (one sentence; then nothing can be built).
+nvcc, or else what CUDA_HOME, CUDA_PATH, the PATH, the usual folders and Python's nvidia
+packages have; CUDA's and NCCL's headers and libraries beside it, in NCCL_HOME, in the
+system's folders, or in Python's nvidia packages, where machines without root have them.
+Keys: nvcc, include (repeated), cudart, cublas, nccl (library files), missing (one sentence;
+then nothing can be built).
 """
 
 import glob
 import os
+import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 
+USUAL_TOOLKITS = ["/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"]
+SYSTEM = ["/usr", "/usr/local"]
+LIBRARY_FOLDERS = ["lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"]
+OLDEST_CUDA = 12   # the first whose nvcc compiles C++20
+OLDEST_NCCL = (2, 18)
 
-def nvcc_candidates(given):
-    if given:
-        yield given
-        return
+
+class Missing(Exception):
+    """What is missing, as a part of a sentence."""
+
+
+def python_packages():
+    """Folders of Python's nvidia packages, of every Python on the PATH too."""
+    folders = {sysconfig.get_paths()[key] for key in ("purelib", "platlib")}
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for packages in ("site-packages", "dist-packages"):
+            folders.update(glob.glob(os.path.join(os.path.dirname(folder), "lib", "python3*",
+                                                  packages)))
+    return [package for folder in sorted(folders)
+            for package in sorted(glob.glob(os.path.join(folder, "nvidia", "*")), reverse=True)]
+
+
+def nvcc_candidates():
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield os.path.join(os.environ[variable], "bin", "nvcc")
     yield shutil.which("nvcc") or ""
-    yield "/usr/local/cuda/bin/nvcc"
-    yield from sorted(glob.glob("/usr/local/cuda-*/bin/nvcc"), reverse=True)
+    for pattern in USUAL_TOOLKITS:
+        yield from sorted(glob.glob(os.path.join(pattern, "bin", "nvcc")), reverse=True)
+    for package in python_packages():
+        yield os.path.join(package, "bin", "nvcc")
 
 
 def find_nvcc(given):
-    return next((os.path.realpath(path) for path in nvcc_candidates(given)
-                 if path and os.access(path, os.X_OK)), None)
+    candidates = [given] if given else nvcc_candidates()
+    for path in candidates:
+        if path and os.path.isfile(path) and os.access(path, os.X_OK):
+            return os.path.realpath(path)
+    if given:
+        raise Missing(f"{given} is not a program, though the option nvcc names it")
+    raise Missing("nvcc was not found")
 
 
-def python_packages():
-    """Folders of Python's nvidia packages, of every python3 on the PATH too."""
-    folders = {sysconfig.get_paths()[key] for key in ("purelib", "platlib")}
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        folders.update(glob.glob(os.path.join(os.path.dirname(folder), "lib", "python3*",
-                                              "site-packages")))
-        folders.update(glob.glob(os.path.join(os.path.dirname(folder), "lib", "python3*",
-                                              "dist-packages")))
-    return [package for folder in sorted(folders)
-            for package in sorted(glob.glob(os.path.join(folder, "nvidia", "*")))]
+def cuda_major(nvcc):
+    run = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"release (\d+)\.(\d+)", run.stdout)
+    if not version:
+        raise Missing(f"{nvcc} does not tell its version")
+    if int(version[1]) < OLDEST_CUDA:
+        raise Missing(f"{nvcc} is of CUDA {version[1]}.{version[2]} and C++20 needs "
+                      f"{OLDEST_CUDA}.0 or later")
+    return int(version[1])
 
 
 def roots(nvcc):
     """Folders that may have include/ and lib/, the best first."""
     toolkit = os.path.dirname(os.path.dirname(nvcc))
-    return ([toolkit, os.path.join(toolkit, "targets", "x86_64-linux"),
-             os.environ.get("NCCL_HOME", ""), "/usr", "/usr/local"] + python_packages())
+    return [root for root in
+            [toolkit, *sorted(glob.glob(os.path.join(toolkit, "targets", "*-linux"))),
+             os.environ.get("NCCL_HOME", ""), *SYSTEM, *python_packages()] if root]
 
 
-def find_header(nvcc, header):
-    return next((os.path.join(root, "include") for root in roots(nvcc)
-                 if root and os.path.isfile(os.path.join(root, "include", header))), None)
+def header_folder(root, header):
+    folder = os.path.join(root, "include")
+    return folder if os.path.isfile(os.path.join(folder, header)) else None
 
 
-def find_library(nvcc, name):
-    """The library's file: the name for linking where there is one, else its version."""
-    places = ["lib64", "lib", "lib/x86_64-linux-gnu"]
-    for pattern in (f"lib{name}.so", f"lib{name}.so.*"):
-        for root in roots(nvcc):
-            for place in places:
-                found = sorted(glob.glob(os.path.join(root, place, pattern))) if root else []
-                if found:
-                    return found[0]
+def library_file(root, name, major):
+    """The library of that major version: the name for linking where there is one."""
+    for place in LIBRARY_FOLDERS:
+        for file in (f"lib{name}.so", f"lib{name}.so.{major}"):
+            path = os.path.join(root, place, file)
+            if os.path.isfile(path) and f".so.{major}" in os.path.realpath(path):
+                return path
     return None
+
+
+def find_part(places, header, name, major):
+    """Header folder and library file, from one place where one has both."""
+    folders = [header_folder(root, header) for root in places]
+    files = [library_file(root, name, major) for root in places]
+    for pair in zip(folders, files):
+        if all(pair):
+            return pair
+    folder, file = next(filter(None, folders), None), next(filter(None, files), None)
+    if not folder:
+        raise Missing(f"{header} was not found")
+    if not file:
+        raise Missing(f"lib{name}.so.{major} was not found")
+    return folder, file
+
+
+def check_nccl(folder):
+    with open(os.path.join(folder, "nccl.h"), encoding="utf-8", errors="replace") as header:
+        text = header.read()
+    version = tuple(int(match[1]) if match else 0 for match in
+                    (re.search(rf"#define\s+NCCL_{part}\s+(\d+)", text)
+                     for part in ("MAJOR", "MINOR")))
+    if version < OLDEST_NCCL:
+        raise Missing(f"NCCL in {folder} is {version[0]}.{version[1]} and 2.18 or later is "
+                      f"needed")
 
 
 def find(given):
     nvcc = find_nvcc(given)
-    if not nvcc:
-        return [("missing", "nvcc was not found")]
+    major = cuda_major(nvcc)
+    places = roots(nvcc)
     found, includes = [("nvcc", nvcc)], []
-    for header in ("cuda_runtime.h", "cublas_v2.h", "nccl.h"):
-        folder = find_header(nvcc, header)
-        if not folder:
-            return [("missing", f"{header} was not found")]
+    for header, name, version in (("cuda_runtime.h", "cudart", major),
+                                  ("cublas_v2.h", "cublas", major), ("nccl.h", "nccl", 2)):
+        folder, file = find_part(places, header, name, version)
+        found.append((name, file))
         if folder not in includes and folder != "/usr/include":
             includes.append(folder)
-    for name in ("cudart", "cublas", "nccl"):
-        library = find_library(nvcc, name)
-        if not library:
-            return [("missing", f"lib{name}.so was not found")]
-        found.append((name, library))
+        if name == "nccl":
+            check_nccl(folder)
     return found + [("include", folder) for folder in includes]
 
 
 def main():
     if len(sys.argv) > 2:
         sys.exit("usage: find_cuda.py [nvcc]")
-    for key, value in find(sys.argv[1] if len(sys.argv) > 1 else ""):
+    try:
+        found = find(sys.argv[1] if len(sys.argv) > 1 else "")
+    except Missing as missing:
+        found = [("missing", missing)]
+    for key, value in found:
         print(f"{key}={value}")
 
 

@@ -24,6 +24,8 @@ struct Survey {
     /// Why no GPU can be used, in one sentence that says what would help; empty where one
     /// can.
     std::string problem;
+    /// The same of NCCL, which `--backend nccl` needs besides.
+    std::string nccl_problem;
 };
 
 Survey survey();

@@ -15,27 +15,15 @@ namespace lockstep::sim {
 
 namespace {
 
-/// "all_reduce", or "send + recv" for a group.
-std::string name_of_batch(const Batch& batch) {
-    std::string name;
-    for (const Posted& posted : batch.posted) {
-        const std::string verb = name_of(posted.operation.verb);
-        if (name.find(verb) != std::string::npos) continue;
-        name += (name.empty() ? "" : " + ") + verb;
-    }
-    return name;
-}
-
 TraceEvent span_of(const Batch& batch, int micro_batch) {
+    std::string name;
     std::int64_t bytes = 0;
     for (const Posted& posted : batch.posted) {
-        const CommOperation& operation = posted.operation;
-        bytes += std::max(operation.input ? operation.input.bytes() : 0,
-                          operation.output ? operation.output.bytes() : 0);
+        add_verb(name, posted.operation.verb);
+        bytes += posted.operation.bytes();
     }
-    return {batch.rank,    batch.team->name, name_of_batch(batch), "communication",
-            batch.started, batch.end,        micro_batch,          bytes,
-            batch.at};
+    return {batch.rank, batch.team->name, name,  "communication", batch.started,
+            batch.end,  micro_batch,      bytes, batch.at};
 }
 
 /// When a collective starts for which all are there.

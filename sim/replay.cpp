@@ -160,7 +160,9 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
             Player(rank, logs[static_cast<std::size_t>(rank.index())]).play();
         });
     } catch (const FaultError& fault) {
-        return fault.diagnosis();
+        Diagnosis diagnosis = fault.diagnosis();
+        diagnosis.time = -1;  // no clock of the run's
+        return diagnosis;
     }
     return std::nullopt;
 }

@@ -63,7 +63,8 @@ void VirtualDevice::execute(const DeviceOperation& operation,
         numbers();
 }
 
-void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at) {
+void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
+                         FunctionRef<void()> move) {
     require_own(at);
     const Picoseconds start = now_;
     if (!spec_.phases) advance(message_time(spec_.host_copy, tensor.bytes()));
@@ -72,6 +73,7 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
         trace_.event({rank_, "copy",
                       direction == CopyDirection::to_host ? "to host" : "to device",
                       "copy", start, now_, micro_batch(), tensor.bytes(), at});
+    move();
 }
 
 void VirtualDevice::allocated(const Storage& storage) {

@@ -21,7 +21,8 @@ class VirtualDevice final : public DeviceMonitor {
                   Trace& trace);
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
-    void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) override;
+    void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
+              FunctionRef<void()> move) override;
     void allocated(const Storage& storage) override;
     void freed(const Storage& storage) noexcept override;
     void phase_began(Phase phase, int micro_batch, SourceLine at) override;

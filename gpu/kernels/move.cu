@@ -1,28 +1,190 @@
-#include "gpu/kernels/move.hpp"
+#include <type_traits>
 
-#include "gpu/kernels/launch.cuh"
+#include "gpu/kernels/each.cuh"
+#include "gpu/kernels/move.hpp"
+#include "gpu/kernels/tiles.cuh"
 
 namespace lockstep::gpu {
 
 namespace {
 
+/// The type that T is added and multiplied in: integers wrap around.
 template <typename T>
-__global__ void fill(T* destination, std::int64_t elements, T value) {
-    const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
-    for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
-         i += stride)
-        destination[i] = value;
+using Wrapping = std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>;
+
+/// The destination is read and written.
+struct Update {
+    static constexpr int kWritten = 1;
+    static constexpr bool kReadsFirst = true;
+};
+
+template <typename T>
+struct Fill {
+    static constexpr int kWritten = 1;
+    static constexpr bool kReadsFirst = false;
+    T value;
+    __device__ void operator()(T& out) const { out = value; }
+};
+
+template <typename T>
+struct Add : Update {
+    T by;
+    explicit Add(T factor) : by(factor) {}
+    __device__ void operator()(T& out, const T& in) const { out = out + by * in; }
+};
+
+template <typename T>
+struct Scale : Update {
+    T by;
+    explicit Scale(T factor) : by(factor) {}
+    __device__ void operator()(T& out) const { out = by * out; }
+};
+
+struct ScaleWhole : Update {
+    double by;
+    explicit ScaleWhole(double factor) : by(factor) {}
+    __device__ void operator()(std::int32_t& out) const {
+        out = static_cast<std::int32_t>(out * by);
+    }
+};
+
+struct Sum : Update {
+    template <typename T>
+    __device__ void operator()(T& out, const T& in) const {
+        out = out + in;
+    }
+};
+
+struct Product : Update {
+    template <typename T>
+    __device__ void operator()(T& out, const T& in) const {
+        out = out * in;
+    }
+};
+
+// A NaN on either side comes through.
+
+struct Minimum : Update {
+    template <typename T>
+    __device__ void operator()(T& out, const T& in) const {
+        out = out < in || out != out ? out : in;
+    }
+};
+
+struct Maximum : Update {
+    template <typename T>
+    __device__ void operator()(T& out, const T& in) const {
+        out = out > in || out != out ? out : in;
+    }
+};
+
+template <typename T>
+struct CopiedRows {
+    T* destination;
+    std::int64_t destination_pitch;  ///< in elements, as all here
+    const T* source;
+    std::int64_t source_pitch;
+    const std::int32_t* ids;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kTileThreads)
+    copy_rows(CopiedRows<T> copied, Tiles tiles) {
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    T values[kTileRows];
+#pragma unroll
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        const std::int64_t from = copied.ids == nullptr ? row : copied.ids[row];
+        values[u] = copied.source[from * copied.source_pitch + at.column];
+    }
+#pragma unroll
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        copied.destination[row * copied.destination_pitch + at.column] = values[u];
+    }
 }
 
 }  // namespace
 
 template <typename T>
 void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value) {
-    launch(stream, fill<T>, 64, 256, destination, elements, value);
+    each(stream, elements, Fill<T>{value}, destination);
+}
+
+template <typename T>
+void launch_add(cudaStream_t stream, T* destination, const T* source,
+                std::int64_t elements, T by) {
+    each(stream, elements, Add<T>(by), destination, source);
+}
+
+template <typename T>
+void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T by) {
+    each(stream, elements, Scale<T>(by), destination);
+}
+
+void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
+                        std::int64_t elements, double by) {
+    each(stream, elements, ScaleWhole(by), destination);
+}
+
+template <typename T>
+void launch_combine(cudaStream_t stream, T* destination, const T* source,
+                    std::int64_t elements, Reduction reduction) {
+    using W = Wrapping<T>;
+    auto* wrapping = reinterpret_cast<W*>(destination);
+    const auto* added = reinterpret_cast<const W*>(source);
+    switch (reduction) {
+        case Reduction::mean:
+        case Reduction::sum:
+            return each(stream, elements, Sum{}, wrapping, added);
+        case Reduction::product:
+            return each(stream, elements, Product{}, wrapping, added);
+        case Reduction::minimum:
+            return each(stream, elements, Minimum{}, destination, source);
+        case Reduction::maximum:
+            return each(stream, elements, Maximum{}, destination, source);
+    }
+}
+
+void launch_copy_rows(cudaStream_t stream, void* destination,
+                      std::int64_t destination_pitch, const RowsOf& source,
+                      const std::int32_t* ids, std::int64_t rows, std::int64_t width,
+                      std::int64_t element) {
+    const auto copy = [&]<typename T>(T) {
+        constexpr std::int64_t kSize = sizeof(T);
+        const Tiles tiles(rows, width / kSize);
+        const CopiedRows<T> copied{
+            static_cast<T*>(destination), destination_pitch / kSize,
+            static_cast<const T*>(source.data), source.pitch / kSize, ids};
+        launch(stream, copy_rows<T>, tiles.blocks(), kTileThreads, copied, tiles);
+    };
+    const bool whole_packs = aligned(static_cast<const char*>(destination),
+                                     static_cast<const char*>(source.data)) &&
+                             destination_pitch % 16 == 0 && source.pitch % 16 == 0 &&
+                             width % 16 == 0;
+    if (whole_packs) return copy(Pack<std::uint32_t, 4>{});
+    if (element == 8) return copy(std::uint64_t{});
+    if (element == 4) return copy(std::uint32_t{});
+    copy(std::uint16_t{});
 }
 
 template void launch_fill(cudaStream_t, float*, std::int64_t, float);
 template void launch_fill(cudaStream_t, double*, std::int64_t, double);
 template void launch_fill(cudaStream_t, std::int32_t*, std::int64_t, std::int32_t);
+template void launch_add(cudaStream_t, float*, const float*, std::int64_t, float);
+template void launch_add(cudaStream_t, double*, const double*, std::int64_t, double);
+template void launch_add(cudaStream_t, std::uint32_t*, const std::uint32_t*, std::int64_t,
+                         std::uint32_t);
+template void launch_scale(cudaStream_t, float*, std::int64_t, float);
+template void launch_scale(cudaStream_t, double*, std::int64_t, double);
+template void launch_combine(cudaStream_t, float*, const float*, std::int64_t, Reduction);
+template void launch_combine(cudaStream_t, double*, const double*, std::int64_t,
+                             Reduction);
+template void launch_combine(cudaStream_t, std::int32_t*, const std::int32_t*,
+                             std::int64_t, Reduction);
 
 }  // namespace lockstep::gpu

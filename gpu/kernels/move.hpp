@@ -1,12 +1,45 @@
 #pragma once
 
+#include <cstdint>
+
 #include <cuda_runtime.h>
 
-#include <cstdint>
+#include "src/device/options.hpp"
 
 namespace lockstep::gpu {
 
 template <typename T>
 void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value);
+
+/// destination += by * source.
+template <typename T>
+void launch_add(cudaStream_t stream, T* destination, const T* source,
+                std::int64_t elements, T by);
+
+/// destination *= by.
+template <typename T>
+void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T by);
+/// Integers times a fraction: truncates, as NCCL's mean does.
+void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
+                        std::int64_t elements, double by);
+
+/// destination = reduction of (destination, source); integers wrap around. A mean is a
+/// sum that is divided once, at the end.
+template <typename T>
+void launch_combine(cudaStream_t stream, T* destination, const T* source,
+                    std::int64_t elements, Reduction reduction);
+
+/// Rows of memory, `pitch` bytes apart.
+struct RowsOf {
+    const void* data;
+    std::int64_t pitch;
+};
+
+/// `width` bytes of each of `rows` rows: row i of destination is row i of source, or row
+/// ids[i] where there are ids. `element` divides all sizes and addresses.
+void launch_copy_rows(cudaStream_t stream, void* destination,
+                      std::int64_t destination_pitch, const RowsOf& source,
+                      const std::int32_t* ids, std::int64_t rows, std::int64_t width,
+                      std::int64_t element);
 
 }  // namespace lockstep::gpu

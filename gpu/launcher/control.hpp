@@ -31,6 +31,9 @@ struct ControlOptions {
     /// A process that is watched and makes no progress for so long has stalled; one that
     /// does not come to the rendezvous for so long is missing.
     double timeout_seconds = 60;
+    /// A process whose main thread has not destroyed its Control so long after the run
+    /// was stopped, and after it saw that, is ended.
+    double grace_seconds = 5;
 };
 
 /// The line between the processes of a run: sockets from all of them to rank 0, each
@@ -39,11 +42,24 @@ struct ControlOptions {
 ///
 /// One process fails, is lost, or stalls: all are told the first cause, and check()
 /// throws it everywhere. A process whose main thread does not come to check() soon after
-/// is ended.
+/// is ended, with the failure's status.
+///
+/// Who catches RunStopped on rank 0 prints the failure's text if claim_text() says so.
+/// Where the main thread has not seen the stop, the destructor of rank 0's Control prints
+/// the text; where it does not come back, the control thread does before it ends the
+/// process. No other rank prints anything.
+///
+/// Exchanges and watching are the main thread's; progress(), fail(), stopped(), check()
+/// and claim_text() any thread's.
+///
+/// The destructor says goodbye. Rank 0's waits for the others' goodbyes, at most
+/// timeout_seconds; a process that ends without one is lost.
 class Control {
   public:
-    /// Meets the other processes. Throws UsageError where the address cannot be, and
-    /// MissingError that names the ranks that did not come in time.
+    /// Meets the other processes. Throws UsageError where the address cannot be, or rank
+    /// 0 turns this process away; on rank 0 MissingError that names the ranks that did
+    /// not come in time, and on those that did RunStopped with status 3; MissingError
+    /// where rank 0 itself did not come.
     static std::unique_ptr<Control> join(const Placement& placement,
                                          const ControlOptions& options);
     virtual ~Control() = default;
@@ -55,7 +71,8 @@ class Control {
     int size() const { return placement().size; }
 
     /// Every process's bytes, in rank order; all processes call it. Waits for them as
-    /// long as they live. Throws RunStopped.
+    /// long as they live, which is never a stall. Throws RunStopped, also where another
+    /// process came to the other kind of exchange or has said goodbye.
     virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
     /// Rank 0's bytes, whatever the others pass; all processes call it. Throws
     /// RunStopped.
@@ -69,7 +86,9 @@ class Control {
     /// Both are asked on the control thread, while the main one may hang. `describe`
     /// gives what this process has to say of itself; `explain`, on rank 0, makes the text
     /// of the failure of it: all processes' descriptions in rank order (empty where one
-    /// did not answer), and the rank that stalled first.
+    /// did not answer within 2 seconds), and the rank that stalled first. They must not
+    /// wait for the main thread. Once set_…({}) has returned the former one is not
+    /// running and will not be called.
     using Describe = std::function<std::string()>;
     using Explain =
         std::function<std::string(const std::vector<std::string>&, int stalled)>;
@@ -82,6 +101,8 @@ class Control {
     virtual bool stopped() const noexcept = 0;
     /// Throws RunStopped once the run has been stopped.
     virtual void check() const = 0;
+    /// True on rank 0 of a stopped run for the first who asks: he prints the text.
+    virtual bool claim_text() noexcept = 0;
 
   protected:
     Control() = default;

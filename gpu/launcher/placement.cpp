@@ -1,3 +1,26 @@
 #include "gpu/launcher/placement.hpp"
 
-namespace lockstep::gpu {}
+#include <cstdlib>
+
+#include "gpu/launcher/placement_launchers.hpp"
+
+namespace lockstep::gpu {
+
+Environment process_environment() {
+    return [](const std::string& name) -> std::optional<std::string> {
+        const char* value = std::getenv(name.c_str());
+        return value ? std::optional<std::string>(value) : std::nullopt;
+    };
+}
+
+std::optional<Placement> find_placement(const Environment& environment) {
+    // A launcher's processes inherit the variables of the launcher around it: copies of
+    // ours may run in any shell, torchrun and mpirun reach other machines through srun,
+    // and srun runs inside the job that others would see. So the innermost comes first.
+    for (const auto find : {lockstep_placement, torchrun_placement, open_mpi_placement,
+                            pmi_placement, slurm_placement})
+        if (auto placement = find(environment)) return placement;
+    return std::nullopt;
+}
+
+}  // namespace lockstep::gpu

@@ -18,8 +18,8 @@ struct Placement {
     int size = 1;
     int local_rank = 0;  ///< among the processes of this machine: which GPU it takes
     int local_size = 1;
-    Rendezvous rendezvous;
-    std::string launcher;  ///< "lockstep", "mpirun", "srun" or "torchrun"
+    Rendezvous rendezvous;  ///< empty where the process is alone
+    std::string launcher;   ///< "lockstep", "mpirun", "srun" or "torchrun"
 };
 
 /// Gives an environment variable's value; nothing where it is not set.
@@ -27,9 +27,14 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 Environment process_environment();
 
 /// The place that whoever started this process gave it, in its environment variables:
-/// our own launcher, mpirun (Open MPI's, and MPICH's PMI), srun, torchrun. None where
-/// nobody did. UsageError names the variable where one is missing or makes no sense, and
-/// says what to set where processes on several machines have no address to meet at.
+/// our own launcher, torchrun, mpirun (Open MPI's, and MPICH's PMI), srun. None where
+/// nobody did, and in a shell that Slurm gave (sbatch, salloc, `srun --pty`). UsageError
+/// names the variable where one is missing or makes no sense.
+///
+/// They meet at LOCKSTEP_RENDEZVOUS where that is set, or beside NCCL_COMM_ID's port;
+/// otherwise, where all are on one machine, at a socket of that machine; otherwise at
+/// rank 0's address as torchrun or srun tell it. mpirun tells none: UsageError says what
+/// to set.
 std::optional<Placement> find_placement(const Environment& environment);
 
 }  // namespace lockstep::gpu

@@ -1,3 +1,200 @@
 #include "gpu/launcher/supervise.hpp"
 
-namespace lockstep::gpu {}
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <random>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "gpu/launcher/descriptor.hpp"
+#include "gpu/launcher/process.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// While one lives, the signals that concern a supervisor wait to be asked for.
+class HeldSignals {
+  public:
+    HeldSignals() {
+        sigemptyset(&held_);
+        sigaddset(&held_, SIGCHLD);
+        // One that is ignored, as under nohup, stays so.
+        for (const int number : {SIGINT, SIGTERM, SIGHUP})
+            if (!ignored(number)) sigaddset(&held_, number);
+        // Where SIGCHLD is ignored, children leave no status.
+        struct sigaction usual = {};
+        usual.sa_handler = SIG_DFL;
+        sigaction(SIGCHLD, &usual, &child_action_);
+        sigprocmask(SIG_BLOCK, &held_, &mask_before_);
+    }
+    ~HeldSignals() {
+        sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+        sigaction(SIGCHLD, &child_action_, nullptr);
+    }
+    HeldSignals(const HeldSignals&) = delete;
+    HeldSignals& operator=(const HeldSignals&) = delete;
+
+    const sigset_t& mask_before() const { return mask_before_; }
+
+    /// The next signal, or nothing where none comes until then.
+    std::optional<siginfo_t> wait(std::optional<Clock::time_point> until) const {
+        siginfo_t info = {};
+        int number = 0;
+        if (until) {
+            const int left = milliseconds_until(*until);
+            const timespec time = {left / 1000, left % 1000 * 1'000'000L};
+            number = sigtimedwait(&held_, &info, &time);
+        } else {
+            number = sigwaitinfo(&held_, &info);
+        }
+        return number > 0 ? std::optional(info) : std::nullopt;
+    }
+
+  private:
+    static bool ignored(int number) {
+        struct sigaction action = {};
+        sigaction(number, nullptr, &action);
+        return action.sa_handler == SIG_IGN;
+    }
+
+    sigset_t held_;
+    sigset_t mask_before_;
+    struct sigaction child_action_ = {};
+};
+
+/// The copies that run, and how the run as a whole has gone.
+class Supervisor {
+  public:
+    explicit Supervisor(double grace_seconds)
+        : grace_(std::chrono::duration_cast<Clock::duration>(
+              std::chrono::duration<double>(grace_seconds))) {}
+    ~Supervisor() {
+        kill_all(SIGKILL);
+        for (const pid_t process : running_)
+            if (process > 0) waitpid(process, nullptr, 0);
+    }
+    Supervisor(const Supervisor&) = delete;
+    Supervisor& operator=(const Supervisor&) = delete;
+
+    void start(int ranks, const std::vector<std::string>& arguments);
+    int wait();
+
+  private:
+    void collect();
+    void note_end(int rank, int wait_status);
+    void interrupt(const siginfo_t& signal);
+    void fail(int status);
+    void end_soon();
+    void kill_all(int signal) const;
+    bool any_running() const {
+        return std::any_of(running_.begin(), running_.end(),
+                           [](pid_t p) { return p > 0; });
+    }
+
+    HeldSignals signals_;
+    Clock::duration grace_;
+    std::vector<pid_t> running_;  // by rank; 0 where it has ended
+    int status_ = 0;
+    bool interrupted_ = false;
+    bool ending_ = false;  // a copy has failed, or a signal has come
+    std::optional<Clock::time_point> patience_end_;
+};
+
+void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
+    CopyPlan plan;
+    plan.arguments = {program_invocation_name};
+    plan.arguments.insert(plan.arguments.end(), arguments.begin(), arguments.end());
+    plan.signal_mask = signals_.mask_before();
+    std::random_device random;
+    const std::string meeting =
+        fmt::format("unix:lockstep-{}-{:08x}{:08x}", getpid(), random(), random());
+    const std::string size = std::to_string(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+        plan.keeps_terminal = rank == 0;
+        plan.variables = {{"LOCKSTEP_RANK", std::to_string(rank)},
+                          {"LOCKSTEP_SIZE", size},
+                          {"LOCKSTEP_LOCAL_RANK", std::to_string(rank)},
+                          {"LOCKSTEP_LOCAL_SIZE", size},
+                          {"LOCKSTEP_RENDEZVOUS", meeting}};
+        running_.push_back(start_copy(plan));
+    }
+}
+
+int Supervisor::wait() {
+    while (any_running()) {
+        const std::optional<siginfo_t> signal = signals_.wait(patience_end_);
+        if (signal && signal->si_signo != SIGCHLD) interrupt(*signal);
+        collect();
+        if (patience_end_ && Clock::now() >= *patience_end_) {
+            kill_all(SIGKILL);
+            patience_end_.reset();
+        }
+    }
+    return status_;
+}
+
+void Supervisor::collect() {
+    for (size_t rank = 0; rank < running_.size(); ++rank) {
+        int wait_status = 0;
+        if (running_[rank] == 0 || waitpid(running_[rank], &wait_status, WNOHANG) <= 0)
+            continue;
+        running_[rank] = 0;
+        note_end(static_cast<int>(rank), wait_status);
+    }
+}
+
+void Supervisor::note_end(int rank, int wait_status) {
+    const bool killed = WIFSIGNALED(wait_status);
+    if (ending_ || (!killed && WEXITSTATUS(wait_status) == 0)) return;
+    if (!killed) return fail(WEXITSTATUS(wait_status));
+    const int signal = WTERMSIG(wait_status);
+    // Whoever read rank 0's output has seen enough: no mistake.
+    if (rank == 0 && signal == SIGPIPE) return fail(128 + SIGPIPE);
+    const char* name = sigabbrev_np(signal);
+    fmt::print(stderr, "lockstep: rank {} was killed by signal {} (SIG{})\n", rank,
+               signal, name ? name : "?");
+    fail(1);
+}
+
+void Supervisor::interrupt(const siginfo_t& signal) {
+    // The terminal's own signals reach all its processes.
+    if (signal.si_code <= 0) kill_all(signal.si_signo);
+    if (interrupted_) return kill_all(SIGKILL);
+    interrupted_ = true;
+    if (status_ == 0) status_ = 128 + signal.si_signo;
+    end_soon();
+}
+
+void Supervisor::fail(int status) {
+    status_ = status;
+    end_soon();
+}
+
+void Supervisor::end_soon() {
+    if (!ending_) patience_end_ = Clock::now() + grace_;
+    ending_ = true;
+}
+
+void Supervisor::kill_all(int signal) const {
+    for (const pid_t process : running_)
+        if (process > 0) kill(process, signal);
+}
+
+}  // namespace
+
+int supervise(int ranks, const std::vector<std::string>& arguments,
+              double grace_seconds) {
+    Supervisor supervisor(grace_seconds);
+    supervisor.start(ranks, arguments);
+    return supervisor.wait();
+}
+
+}  // namespace lockstep::gpu

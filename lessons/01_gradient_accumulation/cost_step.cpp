@@ -97,6 +97,13 @@ void show_gradient_bytes(Page& page, const RunReport& report,
         "bytes that device 0 sent against the formula, chunk by chunk",
         static_cast<double>(first.bytes_sent()),
         static_cast<double>(bytes)));
+    if (!options.has_virtual_time()) {
+        page.text(fmt::format(
+            "Its {} all-reduces took {} here. That is measured, so no "
+            "formula gives it to the last digit.",
+            calls.size(), time_text(first.time.communication)));
+        return;
+    }
     page.predict(
         fmt::format(
             "And how long do its {} all-reduces take, in microseconds?",
@@ -155,11 +162,15 @@ void GradientAccumulation::measure(Page& page) {
 
     page.text(fmt::format(
         "The results are the same; what differs is what they cost. Here is "
-        "one step of the language model of step 6, {} rows, on the {} "
-        "cluster: the whole batch at once, accumulation in {} parts, and "
+        "one step of the language model of step 6, {} rows, on {}: "
+        "the whole batch at once, accumulation in {} parts, and "
         "{} devices. What stands before the first F in a picture mostly "
         "makes the model, which a longer run does once.",
-        task->rows_per_step(), options().cluster, parts_, parts_));
+        task->rows_per_step(),
+        options().has_virtual_time()
+            ? fmt::format("the {} cluster", options().cluster)
+            : "this machine's GPUs",
+        parts_, parts_));
     page.table(cost_table(
         {{"whole batch at once", &whole},
          {fmt::format("accumulation, {} parts", parts_), &alone},

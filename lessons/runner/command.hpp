@@ -18,8 +18,11 @@ inline constexpr int kLacking = 3;  ///< the machine lacks something
 // thrown.
 
 int list_lessons();
-int run_lesson(const LessonRequest& request);
+/// `arguments` are the program's: --backend nccl starts it again, once a rank.
+int run_lesson(const LessonRequest& request, const std::vector<std::string>& arguments);
 int compare_runs(const CompareRequest& request);
+int compare_backends(const BackendsRequest& request);
+int run_doctor(const DoctorRequest& request);
 
 /// The lesson with this name; UsageError names those there are.
 const LessonEntry& find_lesson(const std::string& slug);
@@ -33,9 +36,16 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
 
 bool all_passed(const Record& record);
 
-/// In a handler: says on standard error what the exception was, in one line or, for a
-/// fault in a distributed program, in the lines of its diagnosis; returns the exit status
-/// it asks for.
+/// How the program ends, and what it says on standard error: whole lines.
+struct Ending {
+    int status = kSuccess;
+    std::string text;
+};
+
+/// In a handler: what the exception was, in one line or, for a fault in a distributed
+/// program, in the lines of its diagnosis, and the exit status it asks for.
+Ending ending_of_exception();
+/// The same, said; returns the status.
 int report_exception();
 
 }  // namespace lockstep::lessons

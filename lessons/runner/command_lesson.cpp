@@ -8,6 +8,7 @@
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/processes.hpp"
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/stepper.hpp"
 #include "lessons/runner/terminal.hpp"
@@ -140,12 +141,11 @@ bool all_passed(const Record& record) {
                        [](const Check& check) { return check.passed; });
 }
 
-int run_lesson(const LessonRequest& request) {
-    const LessonEntry& lesson = find_lesson(request.slug);
-    const LessonOptions& options = request.options;
-    require_understood(options, lesson);
+int run_steps(const LessonEntry& lesson, const LessonOptions& options,
+              const Direction& direction) {
     Record record;
     record.options = run_options(lesson, options);
+    record.hta = options.word("trace", "chrome", {"chrome", "hta"}) == "hta";
     cluster_options(options, record.options.ranks, false);
     if (options.out) naming_out(*options.out, require_place);
 
@@ -156,11 +156,33 @@ int run_lesson(const LessonRequest& request) {
         return fmt::format("--step {}: the lesson {} has {} steps", *options.step,
                            lesson.slug, last);
     });
+    if (!direction(steps, record)) return kSuccess;
     if (options.json)
         run_silently(lesson, options, steps, record);
     else
         run_visibly(lesson, options, std::move(steps), record);
     return all_passed(record) ? kSuccess : kFailed;
+}
+
+int run_lesson(const LessonRequest& request, const std::vector<std::string>& arguments) {
+    const LessonEntry& lesson = find_lesson(request.slug);
+    require_understood(request.options, lesson);
+    const bool may_be_placed =
+        request.options.backend == "nccl" || request.options.backend == "gpu";
+    const std::optional<gpu::Placement> placement =
+        may_be_placed ? gpu::find_placement(gpu::process_environment()) : std::nullopt;
+    const LessonOptions options =
+        resolved(request.options, lesson.default_ranks, placement);
+    // Said once: by the process that starts the others, or by rank 0 where another did.
+    const bool speaks =
+        !placement || (placement->rank == 0 && placement->launcher != "lockstep");
+    if (request.options.backend == "gpu" && speaks)
+        write_all(STDERR_FILENO,
+                  fmt::format("lockstep: --backend gpu is {} here\n", options.backend),
+                  "standard error");
+    if (options.backend == "nccl")
+        return run_on_processes(lesson, options, placement, arguments);
+    return run_steps(lesson, options, [](auto&, auto&) { return true; });
 }
 
 }  // namespace lockstep::lessons

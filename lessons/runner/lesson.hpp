@@ -13,6 +13,10 @@
 #include "src/comm/rank.hpp"
 #include "src/report/record.hpp"
 
+namespace lockstep::gpu {
+class Process;
+}
+
 namespace lockstep::lessons {
 
 /// What a lesson was asked for on the command line.
@@ -28,6 +32,11 @@ struct LessonOptions {
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE
     std::optional<std::filesystem::path> out;
     bool json = false;
+    /// This process among those of the run, for --backend nccl; set by the runner.
+    gpu::Process* process = nullptr;
+
+    /// Times come from the virtual clock, and equal formulas; else they are measured.
+    bool has_virtual_time() const { return backend != "nccl"; }
 
     /// The value of a setting as a number; UsageError names key, value and range where it
     /// is none or out of range.
@@ -40,8 +49,7 @@ struct LessonOptions {
 };
 
 /// Makes the devices that a lesson's programs run on, as the options ask (backend,
-/// cluster, settings workers, executor, schedule_seed, numerics). `trace` keeps spans for
-/// a timeline.
+/// cluster, common settings). `trace` keeps spans for a timeline.
 std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
                                       bool trace = false);
 

@@ -13,8 +13,16 @@ struct Dispatch {
         return kSuccess;
     }
     int operator()(const LessonsRequest&) const { return list_lessons(); }
-    int operator()(const LessonRequest& request) const { return run_lesson(request); }
+    int operator()(const LessonRequest& request) const {
+        return run_lesson(request, arguments);
+    }
     int operator()(const CompareRequest& request) const { return compare_runs(request); }
+    int operator()(const BackendsRequest& request) const {
+        return compare_backends(request);
+    }
+    int operator()(const DoctorRequest& request) const { return run_doctor(request); }
+
+    const std::vector<std::string>& arguments;
 };
 
 }  // namespace
@@ -29,7 +37,7 @@ int main(int count, char** words) {
     try {
         const std::vector<std::string> arguments(words + (count > 0 ? 1 : 0),
                                                  words + count);
-        return std::visit(Dispatch{}, read_request(arguments));
+        return std::visit(Dispatch{arguments}, read_request(arguments));
     } catch (...) {
         return report_exception();
     }

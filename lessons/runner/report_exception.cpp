@@ -4,12 +4,14 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "gpu/error.hpp"
+#include "gpu/launcher/control.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
-#include "src/device/ledger.hpp"
 #include "src/core/require.hpp"
+#include "src/device/ledger.hpp"
 #include "src/report/diagnosis.hpp"
 
 namespace lockstep::lessons {
@@ -24,9 +26,8 @@ void complain(const std::string& text) {
     }
 }
 
-int say(const std::string& sentence, int status) {
-    complain("lockstep: " + printable(sentence) + "\n");
-    return status;
+Ending sentence(const std::string& text, int status) {
+    return {status, "lockstep: " + printable(text) + "\n"};
 }
 
 /// Errors of the system are the learner's where another name would have helped.
@@ -49,34 +50,43 @@ int status_of(const std::error_code& code) {
 
 }  // namespace
 
-int report_exception() {
+Ending ending_of_exception() {
     try {
         throw;
     } catch (const FaultError& fault) {
         std::string text = fault.diagnosis().text(window_columns(STDERR_FILENO));
         if (!text.ends_with('\n')) text += '\n';
-        complain(text);
-        return kFailed;
+        return {kFailed, text};
+    } catch (const gpu::RunStopped& stopped) {
+        return {stopped.failure().status, ""};  // rank 0 has said it
     } catch (const OutOfMemoryError& full) {
-        complain(std::string("lockstep: ") + full.what() + "\n");
-        return kFailed;
+        return {kFailed, std::string("lockstep: ") + full.what() + "\n"};
     } catch (const UsageError& error) {
-        return say(error.what(), kUsage);
+        return sentence(error.what(), kUsage);
     } catch (const MissingError& error) {
-        return say(error.what(), kLacking);
+        return sentence(error.what(), kLacking);
     } catch (const std::system_error& error) {
         // Whoever read the output has had enough of it, as in `lockstep lessons | head
         // -1`.
         constexpr int kPipeSignalled = 128 + 13;
-        if (error.code() == std::errc::broken_pipe) return kPipeSignalled;
-        return say(error.what(), status_of(error.code()));
+        if (error.code() == std::errc::broken_pipe) return {kPipeSignalled, ""};
+        return sentence(error.what(), status_of(error.code()));
+    } catch (const gpu::GpuError& error) {
+        return sentence(error.what(), kLacking);
     } catch (const std::bad_alloc&) {
-        return say("there is not enough memory for this", kLacking);
+        return sentence("there is not enough memory for this", kLacking);
     } catch (const std::exception& error) {
-        return say(std::string("a mistake of Lockstep itself: ") + error.what(), kFailed);
+        return sentence(std::string("a mistake of Lockstep itself: ") + error.what(),
+                        kFailed);
     } catch (...) {
-        return say("a mistake of Lockstep itself", kFailed);
+        return sentence("a mistake of Lockstep itself", kFailed);
     }
+}
+
+int report_exception() {
+    const Ending ending = ending_of_exception();
+    complain(ending.text);
+    return ending.status;
 }
 
 }  // namespace lockstep::lessons

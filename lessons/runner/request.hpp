@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -29,7 +30,22 @@ struct CompareRequest {
     bool json = false;
 };
 
-using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest>;
+/// A lesson on two backends, and the two records compared.
+struct BackendsRequest {
+    std::string slug;
+    std::array<std::string, 2> backends;    ///< may be the same
+    std::vector<std::string> lesson_words;  ///< options for both, "--ranks=4"
+    std::optional<double> bound;
+    std::optional<std::filesystem::path> out;  ///< the records stay there
+    bool json = false;
+};
+
+struct DoctorRequest {
+    bool json = false;
+};
+
+using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
+                             BackendsRequest, DoctorRequest>;
 
 /// What a command line asks for. Throws UsageError with one sentence that names the
 /// option and the value. Whether a lesson or a setting exists is asked later.

@@ -1,15 +1,23 @@
 #include "lessons/runner/request_text.hpp"
 
+#include <algorithm>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/settings.hpp"
+#include "lessons/runner/terminal.hpp"
 #include "lessons/runner/text_layout.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "src/report/version.hpp"
 
 namespace lockstep::lessons {
+
+int help_columns() {
+    return std::min(window_columns(STDOUT_FILENO), 100);
+}
 
 std::string version_text() {
     return fmt::format("lockstep {}\n", kVersion);
@@ -24,6 +32,9 @@ std::string program_text(int width) {
              {"lesson SLUG", "runs a lesson, step by step on a terminal"},
              {"compare DIR_A DIR_B",
               "compares the records of two runs, tensor by tensor"},
+             {"compare SLUG --backends A,B",
+              "runs a lesson on two backends and compares"},
+             {"doctor", "what this machine can do, and what is missing for the rest"},
              {"COMMAND --help", "what a command takes"},
              {"--version", "the version"}})
         text += entry_text(command, meaning, width);
@@ -40,24 +51,43 @@ CommandText lessons_command_text() {
     return {"lockstep lessons", "Lists the lessons, in the order of the course.", {}, {}};
 }
 
+namespace {
+
+/// What decides what a lesson runs; other commands that run one take the same.
+std::vector<OptionText> lesson_options_text() {
+    return {{"--step", "K", "show this step alone"},
+            {"--ranks", "N", "number of devices"},
+            {"--dtype", "f32|f64", "numbers of 32 (default) or 64 bits"},
+            {"--seed", "S", "of all random numbers; default 1"},
+            {"--cluster", "NAME|FILE",
+             "what devices and links can do: " + either(cluster_preset_names()) +
+                 ", or a JSON file; default classroom"},
+            {"--text", "FILE", "UTF-8 text to train on"},
+            {"--data", "FILE", "CSV of numbers to train on"},
+            {"--set", "KEY=VALUE",
+             "a setting, see `lockstep lesson --help`; may be repeated", true}};
+}
+
+const OptionText kBound{"--bound", "X",
+                        "largest relative difference; 0 asks for the same bits"};
+const OptionText kJson{"--json", "", "print one JSON document and nothing else"};
+
+}  // namespace
+
 CommandText lesson_command_text() {
-    return {"lockstep lesson",
-            "Runs a lesson. On a terminal it waits after each step; in a pipe it runs "
-            "through.",
-            {{"SLUG", "which lesson"}},
-            {{"--step", "K", "show this step alone"},
-             {"--backend", "NAME", "sim (default), cuda, nccl or gpu"},
-             {"--ranks", "N", "number of devices"},
-             {"--dtype", "f32|f64", "numbers of 32 (default) or 64 bits"},
-             {"--seed", "S", "of all random numbers; default 1"},
-             {"--cluster", "NAME|FILE",
-              "what devices and links can do: " + either(cluster_preset_names()) +
-                  ", or a JSON file; default classroom"},
-             {"--text", "FILE", "UTF-8 text to train on"},
-             {"--data", "FILE", "CSV of numbers to train on"},
-             {"--set", "KEY=VALUE", "a setting, see below; may be repeated", true},
-             {"--out", "DIR", "leave a record of the run there"},
-             {"--json", "", "print one JSON document and nothing else"}}};
+    CommandText command{
+        "lockstep lesson",
+        "Runs a lesson. On a terminal it waits after each step; in a pipe "
+        "it runs through.",
+        {{"SLUG", "which lesson"}},
+        lesson_options_text()};
+    std::vector<OptionText>& options = command.options;
+    options.insert(options.begin() + 1,
+                   {"--backend", "NAME", "sim (default), cuda, nccl or gpu"});
+    options.back().meaning = "a setting, see below; may be repeated";
+    options.push_back({"--out", "DIR", "leave a record of the run there"});
+    options.push_back(kJson);
+    return command;
 }
 
 CommandText compare_command_text() {
@@ -65,8 +95,31 @@ CommandText compare_command_text() {
             "Compares the outputs of two records. Exit status 1 where they differ by "
             "more than the bound.",
             {{"DIR_A", "the record of a run"}, {"DIR_B", "that of another"}},
-            {{"--bound", "X", "largest relative difference; 0 asks for the same bits"},
-             {"--json", "", "print one JSON document and nothing else"}}};
+            {{"--backends", "A,B", "runs a lesson instead, see below"}, kBound, kJson}};
+}
+
+CommandText compare_backends_command_text() {
+    CommandText command{"lockstep compare",
+                        "Runs a lesson on two backends and compares the outputs. Exit "
+                        "status 1 where they differ by more than the bound or a check of "
+                        "the lesson failed.",
+                        {{"SLUG", "which lesson"}},
+                        lesson_options_text()};
+    std::vector<OptionText>& options = command.options;
+    options.insert(options.begin(),
+                   {"--backends", "A,B", "two of sim, cuda, nccl and gpu: sim,gpu"});
+    options.push_back({"--out", "DIR", "leave the two records there"});
+    options.push_back(kBound);
+    options.push_back(kJson);
+    return command;
+}
+
+CommandText doctor_command_text() {
+    return {"lockstep doctor",
+            "Says what this machine can do, and for what is missing what it would give "
+            "and how to install it.",
+            {},
+            {kJson}};
 }
 
 std::string settings_text(const std::string& slug, int width) {

@@ -6,6 +6,9 @@
 
 namespace lockstep::lessons {
 
+/// Columns for help on standard output.
+int help_columns();
+
 // What the program says about itself, in lines of at most `width` columns.
 
 std::string program_text(int width);
@@ -14,6 +17,8 @@ std::string version_text();
 CommandText lessons_command_text();
 CommandText lesson_command_text();
 CommandText compare_command_text();
+CommandText compare_backends_command_text();
+CommandText doctor_command_text();
 
 /// What there is for --set: the settings that every lesson understands, and those of the
 /// lesson called `slug` where there is one.

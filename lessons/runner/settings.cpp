@@ -67,6 +67,12 @@ const std::vector<Setting>& common_settings() {
         {"schedule_seed", "a seed that permutes the order in which devices are run", ""},
         {"numerics", "on or off; off computes shapes only: same time, bytes and memory",
          "on"},
+        {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32 (0)", ""},
+        {"timeout", "seconds without progress after which --backend nccl gives up (60)",
+         ""},
+        {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
+         ""},
+        {"trace", "hta leaves one more trace a rank, for PyTorch's HTA", ""},
     };
     return settings;
 }

@@ -1,5 +1,7 @@
 #include "src/comm/operation.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -16,6 +18,15 @@ std::string text_of(const CommOperation& operation) {
     if (operation.verb == Verb::recv)
         text += fmt::format(", from rank {}", operation.peer);
     return text + ")";
+}
+
+std::int64_t CommOperation::bytes() const {
+    return std::max(input ? input.bytes() : 0, output ? output.bytes() : 0);
+}
+
+void add_verb(std::string& name, Verb verb) {
+    if (name.find(name_of(verb)) != std::string::npos) return;
+    name += (name.empty() ? "" : " + ") + std::string(name_of(verb));
 }
 
 }  // namespace lockstep

@@ -58,9 +58,16 @@ struct CommOperation {
     Tensor output;
     Tensor input;
     SourceLine at;
+
+    /// Of the larger of its buffers.
+    std::int64_t bytes() const;
 };
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".
 std::string text_of(const CommOperation& operation);
+
+/// What operations that were launched together are called: "all_reduce", or "send +
+/// recv". Adds a verb, unless it is there already.
+void add_verb(std::string& name, Verb verb);
 
 }  // namespace lockstep

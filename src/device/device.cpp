@@ -106,15 +106,17 @@ void Device::upload_into(const Tensor& destination, const HostTensor& values,
         return fmt::format("destination has shape {}, but the values have {}",
                            destination.shape().text(), values.shape().text());
     });
-    monitor_.copy(CopyDirection::to_device, destination, at);
-    if (destination.bytes_begin() != nullptr && destination.elements() > 0)
-        do_upload(destination, values);
+    monitor_.copy(CopyDirection::to_device, destination, at, [&] {
+        if (destination.bytes_begin() != nullptr && destination.elements() > 0)
+            do_upload(destination, values);
+    });
 }
 
 HostTensor Device::download(const Tensor& source, SourceLine at) {
     Check(*this, "download", at).own("source", source);
-    monitor_.copy(CopyDirection::to_host, source, at);
-    return peek(source);
+    HostTensor values;
+    monitor_.copy(CopyDirection::to_host, source, at, [&] { values = peek(source); });
+    return values;
 }
 
 HostTensor Device::peek(const Tensor& source) {

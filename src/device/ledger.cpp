@@ -36,12 +36,12 @@ struct Holding {
     std::int64_t tensors = 0;
 };
 
-/// What is alive beside `wanted`, by category and line, largest first.
-std::vector<std::pair<std::string, Holding>> holdings(const Storage& wanted) {
+/// What is alive by category and line, largest first; `wanted` aside.
+std::vector<std::pair<std::string, Holding>> holdings(const Device& device,
+                                                      const Storage* wanted) {
     std::map<std::string, Holding> by_line;
-    for (const Storage* storage = wanted.device->live(); storage;
-         storage = storage->next) {
-        if (storage == &wanted || !storage->counted) continue;
+    for (const Storage* storage = device.live(); storage; storage = storage->next) {
+        if (storage == wanted || !storage->counted) continue;
         Holding& holding = by_line[fmt::format(
             "{} made at {}", name_of(storage->category), storage->allocated_at.text())];
         holding.bytes += storage->bytes;
@@ -54,17 +54,11 @@ std::vector<std::pair<std::string, Holding>> holdings(const Storage& wanted) {
     return sorted;
 }
 
-}  // namespace
-
-OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank) {
+/// The lines that hold most of the device, one after the other.
+std::string holdings_text(const Device& device, const Storage* wanted) {
     constexpr std::size_t kListed = 8;
-    std::string text = fmt::format(
-        "rank {} is out of memory: {} more for {} at {} do not fit, as {} of its {} are "
-        "in use",
-        rank, bytes_text(wanted.bytes), name_of(wanted.category),
-        wanted.allocated_at.text(), bytes_text(ledger.total()),
-        bytes_text(ledger.capacity()));
-    const auto held = holdings(wanted);
+    const auto held = holdings(device, wanted);
+    std::string text;
     for (std::size_t i = 0; i < std::min(kListed, held.size()); ++i)
         text += fmt::format("\n  {:>10}  in {} {} of {}",
                             bytes_text(held[i].second.bytes), held[i].second.tensors,
@@ -72,7 +66,36 @@ OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int 
                             held[i].first);
     if (held.size() > kListed)
         text += fmt::format("\n  and {} lines more", held.size() - kListed);
-    return OutOfMemoryError(text);
+    return text;
+}
+
+std::string purpose_text(const Storage& wanted) {
+    return fmt::format("{} at {}", name_of(wanted.category), wanted.allocated_at.text());
+}
+
+}  // namespace
+
+OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank) {
+    return OutOfMemoryError(
+        fmt::format("rank {} is out of memory: {} more for {} do not fit, as {} of its "
+                    "{} are in use",
+                    rank, bytes_text(wanted.bytes), purpose_text(wanted),
+                    bytes_text(ledger.total()), bytes_text(ledger.capacity())) +
+        holdings_text(*wanted.device, &wanted));
+}
+
+OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
+                               std::int64_t free_bytes, std::int64_t total_bytes) {
+    const Storage* newest = device.live();
+    const Storage* wanted =
+        newest && !newest->data && newest->bytes == wanted_bytes ? newest : nullptr;
+    return OutOfMemoryError(
+        fmt::format("rank {} is out of memory: {} more for {} do not fit, as {} of the "
+                    "GPU's {} are free",
+                    device.index(), bytes_text(wanted_bytes),
+                    wanted ? purpose_text(*wanted) : "an operation's own use",
+                    bytes_text(free_bytes), bytes_text(total_bytes)) +
+        holdings_text(device, wanted));
 }
 
 }  // namespace lockstep

@@ -40,4 +40,10 @@ class OutOfMemoryError : public std::runtime_error {
 /// Explains that `wanted`, which is in its device's list of live storage, does not fit.
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank);
 
+/// The same where a GPU is full that says itself what it has free; others may hold the
+/// rest. The newest of the device's live storage is what was wanted where it has no
+/// memory yet, else it is a communicator's or an operation's own.
+OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
+                               std::int64_t free_bytes, std::int64_t total_bytes);
+
 }  // namespace lockstep

@@ -52,8 +52,10 @@ class DeviceMonitor {
     virtual void execute(const DeviceOperation& operation,
                          FunctionRef<void()> numbers) = 0;
 
-    /// A copy between host and device, which waits for everything issued before it.
-    virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at) = 0;
+    /// Charges a copy between host and device, which waits for everything issued before
+    /// it, and runs `move`, which makes it.
+    virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
+                      FunctionRef<void()> move) = 0;
 
     /// Storage was made, and is first in Device::live(), or is about to go. `allocated`
     /// may refuse by throwing; then the storage goes without freed().

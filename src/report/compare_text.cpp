@@ -37,6 +37,22 @@ std::string details(const TensorDifference& tensor) {
                        place_text(tensor.shape, tensor.at), tensor.a, tensor.b);
 }
 
+/// What all tensors come to: the verdict, and the difference that is nearest to its
+/// bound.
+std::string summary(const std::vector<TensorDifference>& tensors) {
+    const auto failed = std::ranges::count_if(
+        tensors, [](const TensorDifference& t) { return !t.passed; });
+    const std::string count =
+        fmt::format("{} tensor{}: ", tensors.size(), tensors.size() == 1 ? "" : "s");
+    if (failed > 0) return fmt::format("{}{} FAILED.\n", count, failed);
+    const TensorDifference& largest =
+        *std::ranges::max_element(tensors, {}, &TensorDifference::largest_relative);
+    if (largest.largest_absolute == 0) return count + "all equal.\n";
+    return fmt::format(
+        "{}all within their bounds; the largest relative difference is {} ({}).\n", count,
+        figure_text(largest.largest_relative), largest.name);
+}
+
 using Cells = std::vector<std::string>;
 
 Cells cells_of(const TensorDifference& tensor) {
@@ -47,7 +63,9 @@ Cells cells_of(const TensorDifference& tensor) {
             tensor.shape.text(),
             measured ? figure_text(tensor.largest_absolute) : "-",
             measured ? figure_text(tensor.largest_relative) : "-",
-            measured ? bound : "-"};
+            measured ? bound : "-",
+            measured && tensor.largest_absolute != 0 ? place_text(tensor.shape, tensor.at)
+                                                     : ""};
 }
 
 /// Lines of columns as wide as their widest cell.
@@ -99,18 +117,15 @@ std::string Comparison::text() const {
     for (const TensorDifference& tensor : tensors)
         order.push_back(&tensor);
     std::ranges::stable_sort(order, {}, &TensorDifference::passed);
-    std::vector<Cells> rows{{"", "tensor", "shape", "absolute", "relative", "bound"}};
+    std::vector<Cells> rows{
+        {"", "tensor", "shape", "absolute", "relative", "bound", "at"}};
     for (const TensorDifference* tensor : order)
         rows.push_back(cells_of(*tensor));
     const std::vector<std::string> lines = table(rows);
     std::string text = lines.front();
     for (std::size_t i = 0; i < order.size(); ++i)
         text += lines[i + 1] + details(*order[i]);
-    const auto failed = std::ranges::count_if(
-        tensors, [](const TensorDifference& t) { return !t.passed; });
-    text += fmt::format("{} tensor{}: ", tensors.size(), tensors.size() == 1 ? "" : "s");
-    return text + (failed == 0 ? "all within their bounds.\n"
-                               : fmt::format("{} FAILED.\n", failed));
+    return text + summary(tensors);
 }
 
 std::string Comparison::json() const {

@@ -86,9 +86,10 @@ std::string place_text(const Diagnosis& diagnosis) {
         if (!diagnosis.members.empty()) text += " of " + ranks_text(diagnosis.members);
         if (diagnosis.sequence >= 0)
             text += fmt::format(", operation #{}", diagnosis.sequence);
-        text += ", ";
     }
-    return text + "virtual time " + time_text(diagnosis.time);
+    if (diagnosis.time < 0) return text;
+    return text + (text.empty() ? "" : ", ") + "virtual time " +
+           time_text(diagnosis.time);
 }
 
 }  // namespace

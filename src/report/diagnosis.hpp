@@ -29,7 +29,7 @@ struct Diagnosis {
     std::string communicator;  ///< empty where none is involved
     std::vector<int> members;  ///< its ranks
     std::int64_t sequence = -1;
-    Picoseconds time = 0;
+    Picoseconds time = 0;  ///< virtual; negative where there is none
     std::vector<Party> parties;
     std::vector<Party> others;  ///< what every other rank is doing
 

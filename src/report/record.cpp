@@ -14,6 +14,7 @@
 #include "src/core/require.hpp"
 #include "src/report/chrome_trace.hpp"
 #include "src/report/files.hpp"
+#include "src/report/hta_trace.hpp"
 #include "src/report/timeline.hpp"
 
 namespace lockstep {
@@ -31,6 +32,28 @@ constexpr std::string_view kStagingPrefix = ".lockstep-";
 
 bool is_staging(const std::string& name) {
     return name.starts_with(kStagingPrefix);
+}
+
+std::string rank_trace_name(int rank) {
+    return fmt::format("trace_rank_{}.json", rank);
+}
+
+bool is_record_file(const std::string& name) {
+    return std::ranges::find(kFiles, name) != kFiles.end() ||
+           (name.starts_with("trace_rank_") &&
+            name == rank_trace_name(std::atoi(name.c_str() + 11)));
+}
+
+/// The files of a record that are there, run.json first.
+std::vector<std::string> record_files(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (is_record_file(name)) names.push_back(name);
+    }
+    std::ranges::partition(names,
+                           [](const std::string& name) { return name == kFiles[0]; });
+    return names;
 }
 
 /// A folder inside the record's, removed with what it holds when this goes.
@@ -77,6 +100,19 @@ class Staging {
     fs::path path_;
 };
 
+/// Of the traced run with the most ranks, the last one of these.
+void write_rank_traces(const fs::path& folder, const Record& record) {
+    const RunReport* largest = nullptr;
+    for (const auto& [name, run] : record.runs) {
+        if (run.trace.empty()) continue;
+        if (largest == nullptr || run.ranks.size() >= largest->ranks.size())
+            largest = &run;
+    }
+    const int ranks = largest == nullptr ? 0 : static_cast<int>(largest->ranks.size());
+    for (int rank = 0; rank < ranks; ++rank)
+        write_text_file(folder / rank_trace_name(rank), hta_trace(*largest, rank));
+}
+
 void write_files(const fs::path& folder, const Record& record) {
     write_safetensors(folder / "inputs.safetensors", record.inputs);
     write_safetensors(folder / "outputs.safetensors", record.outputs);
@@ -87,16 +123,14 @@ void write_files(const fs::path& folder, const Record& record) {
     if (!traced) return;
     write_text_file(folder / "trace.json", chrome_trace(record.runs));
     write_text_file(folder / "timeline.svg", timeline_svg(record.runs));
-}
-
-void move_if_there(const fs::path& from, const fs::path& to, std::string_view name) {
-    if (fs::exists(from / name)) fs::rename(from / name, to / name);
+    if (record.hta) write_rank_traces(folder, record);
 }
 
 /// Best effort: what cannot be moved back stays where it is.
-void move_back(const fs::path& earlier, const fs::path& folder) noexcept {
+void move_back(const fs::path& earlier, const fs::path& folder,
+               const std::vector<std::string>& names) noexcept {
     std::error_code ignored;
-    for (const std::string_view name : kFiles)
+    for (const std::string& name : names)
         if (fs::exists(earlier / name, ignored))
             fs::rename(earlier / name, folder / name, ignored);
 }
@@ -106,22 +140,24 @@ void move_back(const fs::path& earlier, const fs::path& folder) noexcept {
 void swap_in(const fs::path& folder, const fs::path& staging) {
     const fs::path earlier = staging / "earlier";
     fs::create_directory(earlier);
+    const std::vector<std::string> old_names = record_files(folder);
+    std::vector<std::string> new_names = record_files(staging);
+    std::ranges::reverse(new_names);
     try {
-        for (const std::string_view name : kFiles)
-            move_if_there(folder, earlier, name);
+        for (const std::string& name : old_names)
+            fs::rename(folder / name, earlier / name);
     } catch (...) {
-        move_back(earlier, folder);
+        move_back(earlier, folder, old_names);
         throw;
     }
     try {
-        for (const std::string_view name : kFiles)
-            if (name != kFiles[0]) move_if_there(staging, folder, name);
-        move_if_there(staging, folder, kFiles[0]);
+        for (const std::string& name : new_names)
+            fs::rename(staging / name, folder / name);
     } catch (...) {
         std::error_code ignored;
-        for (const std::string_view name : kFiles)
+        for (const std::string& name : new_names)
             fs::remove(folder / name, ignored);
-        move_back(earlier, folder);
+        move_back(earlier, folder, old_names);
         throw;
     }
 }
@@ -148,9 +184,7 @@ void check_folder(const fs::path& folder) {
         const std::string name = entry.path().filename().string();
         if (is_staging(name)) continue;
         empty = false;
-        const bool ours =
-            std::ranges::find(kFiles, name) != kFiles.end() && entry.is_regular_file();
-        require(ours, [&] {
+        require(is_record_file(name) && entry.is_regular_file(), [&] {
             return fmt::format(
                 "{}: this folder holds {}, which is no part of a record; nothing was "
                 "overwritten, name another folder",

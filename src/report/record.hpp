@@ -48,10 +48,13 @@ struct Record {
     NamedTensors outputs;
     std::vector<Check> checks;
     std::vector<std::pair<std::string, RunReport>> runs;
+    /// Leave a trace_rank_K.json for each rank too: hta_trace of the traced run with the
+    /// most ranks, of the last one where several have as many.
+    bool hta = false;
 };
 
 /// Writes run.json, inputs.safetensors, outputs.safetensors, metrics.json and, where a
-/// run was traced, trace.json and timeline.svg into `folder`.
+/// run was traced, trace.json, timeline.svg and what `hta` asks for into `folder`.
 ///
 /// The folder is made if it is not there. If it holds anything but an earlier record,
 /// UsageError says so and nothing is touched. A full disk or a place that cannot be

@@ -37,8 +37,10 @@ class PlainMonitor final : public DeviceMonitor {
         if (numbers_) numbers();
     }
 
-    void copy(CopyDirection direction, const Tensor& tensor, SourceLine) override {
+    void copy(CopyDirection direction, const Tensor& tensor, SourceLine,
+              FunctionRef<void()> move) override {
         copied_bytes[direction] += tensor.bytes();
+        move();
     }
 
     void allocated(const Storage& storage) override {

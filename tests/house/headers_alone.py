@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Compiles each header by itself: whoever includes it needs to include nothing before it.
 
-usage: headers_alone.py ROOT FOLDER… -- COMPILER [FLAG…]
+usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
 Compiles, without output, one line `#include "path from the root"` for each *.hpp under the
-folders, as many at a time as there are processors.
+folders, as many at a time as there are processors. Libraries are found where the build
+folder's compile_commands.json has them, if there is one.
 """
 
 import concurrent.futures
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -20,6 +23,25 @@ def headers(root, folders):
             for name in sorted(names):
                 if name.endswith(".hpp"):
                     yield os.path.relpath(os.path.join(path, name), root)
+
+
+def system_includes(build):
+    """The include folders of libraries, as flags, in the order in which they are met."""
+    try:
+        with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+            commands = json.load(file)
+    except OSError:
+        return []
+    flags = []
+    for command in commands:
+        words = shlex.split(command["command"])
+        for i, word in enumerate(words):
+            if word.startswith("-isystem"):
+                folder = word[len("-isystem"):] or words[i + 1]
+                flag = "-isystem" + os.path.join(command["directory"], folder)
+                if flag not in flags:
+                    flags.append(flag)
+    return flags
 
 
 def first_error(header, root, compiler):
@@ -34,10 +56,11 @@ def first_error(header, root, compiler):
 
 
 def main():
-    if "--" not in sys.argv[3:-1]:
-        sys.exit("usage: headers_alone.py ROOT FOLDER… -- COMPILER [FLAG…]")
+    if "--" not in sys.argv[4:-1]:
+        sys.exit("usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]")
     split = sys.argv.index("--")
-    root, folders, compiler = sys.argv[1], sys.argv[2:split], sys.argv[split + 1:]
+    root, folders = sys.argv[1], sys.argv[3:split]
+    compiler = sys.argv[split + 1:] + system_includes(sys.argv[2])
     found = list(headers(root, folders))
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         errors = list(pool.map(lambda header: first_error(header, root, compiler), found))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """headers_alone.py on a header that needs another before it.  Arguments: the compiler."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,14 +13,19 @@ import headers_alone
 COMPILER = sys.argv[1:] or ["g++"]
 
 
-def check(tree):
+def check(tree, build=()):
     with tempfile.TemporaryDirectory() as root:
+        os.mkdir(os.path.join(root, "build"))
+        for file, text in dict(build).items():
+            with open(os.path.join(root, "build", file), "w", encoding="utf-8") as out:
+                out.write(text)
         for file, text in tree.items():
             os.makedirs(os.path.dirname(os.path.join(root, file)), exist_ok=True)
             with open(os.path.join(root, file), "w", encoding="utf-8") as out:
                 out.write("#pragma once\n" + text)
-        return subprocess.run([sys.executable, "-B", headers_alone.__file__, root, "src", "sim",
-                               "--", *COMPILER], capture_output=True, text=True, check=False)
+        return subprocess.run([sys.executable, "-B", headers_alone.__file__, root,
+                               os.path.join(root, "build"), "src", "sim", "--", *COMPILER],
+                              capture_output=True, text=True, check=False)
 
 
 class HeadersAlone(unittest.TestCase):
@@ -33,6 +39,20 @@ class HeadersAlone(unittest.TestCase):
         run = check({"src/a.hpp": "struct A {};\n", "sim/b.hpp": "struct B : A {};\n"})
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stdout, r"^sim/b\.hpp does not compile alone: .*sim/b\.hpp:2:.*error:")
+
+    def test_libraries_are_found_where_the_build_has_them(self):
+        tree = {"src/a.hpp": "#include <one.h>\n#include <two.h>\n"}
+        self.assertEqual(check(tree).returncode, 1)
+        commands = [{"directory": "/", "command": "g++ -isystem{0}/x -c a.cpp", "file": ""},
+                    {"directory": "{0}", "command": "g++ -isystem y -c b.cpp", "file": ""}]
+        with tempfile.TemporaryDirectory() as folder:
+            for file in ("x/one.h", "y/two.h"):
+                os.makedirs(os.path.dirname(os.path.join(folder, file)))
+                with open(os.path.join(folder, file), "w", encoding="utf-8"):
+                    pass
+            text = json.dumps(commands).replace("{0}", folder)
+            run = check(tree, {"compile_commands.json": text})
+        self.assertEqual(run.stdout, "1 headers, 0 do not compile alone\n")
 
     def test_no_header_is_no_success(self):
         self.assertEqual(check({"src/a.cpp": ""}).returncode, 1)

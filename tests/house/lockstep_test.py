@@ -56,6 +56,9 @@ class World:
     def __init__(self, uid=1000, without=(), missing=(), commands=()):
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
         self.missing = " ".join(missing)
+        self.script = self.copy(SCRIPT, "lockstep")
+        self.copy(os.path.join(os.path.dirname(SCRIPT), "tests/house/summary.py"),
+                  "tests/house/summary.py")
         os.makedirs(self.path("bin"))
         os.makedirs(self.path("user"))
         for name in BASE:
@@ -68,6 +71,12 @@ class World:
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
+
+    def copy(self, file, name):
+        """A file of the project in a tree of its own, where there may be a bundle."""
+        path = self.path("tree", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return shutil.copy(file, path)
 
     def stub(self, name, body):
         with open(self.path("bin", name), "w", encoding="utf-8") as file:
@@ -82,7 +91,7 @@ class World:
     def run(self, *arguments, **environment):
         self.write("calls")
         return subprocess.run(
-            [SCRIPT, *arguments], cwd=self.path("user"), capture_output=True, text=True,
+            [self.script, *arguments], cwd=self.path("user"), capture_output=True, text=True,
             stdin=subprocess.DEVNULL, check=False,
             env={"PATH": self.path("bin"), "WORLD": self.folder, "MISSING": self.missing,
                  "LOCKSTEP_BUILD": "../build"} | environment)
@@ -162,6 +171,43 @@ class Installing(Script):
         self.assertIn("meson is 0.61.2, but 1.0 or later is needed", run.stderr)
 
 
+class Bundles(Script):
+    def test_in_a_bundle_nothing_is_asked_of_the_system(self):
+        world = self.world(without=["pkg-config", "dpkg-query"], missing=LIBRARIES,
+                           commands={"apt-get": APT})
+        os.mkdir(world.path("tree", "bundled"))
+        run = world.run("lessons")
+        self.check(run, 0, f"in {world.path('user')}: 'lessons'\n", "")
+        self.assertEqual(world.calls("apt-get"), [])
+
+    def test_in_a_bundle_missing_tools_are_named_and_apt_is_not_called(self):
+        world = self.world(uid=0, without=["meson", "ninja"], commands={"apt-get": APT})
+        os.mkdir(world.path("tree", "bundled"))
+        run = world.run("lessons")
+        self.check(run, 3, "", "lockstep: missing here: meson ninja-build; Meson and Ninja come "
+                   "without root by: pip install --user meson ninja\n")
+        self.assertEqual(world.calls("apt-get"), [])
+
+    def test_a_bundle_is_packed_by_python_where_the_user_is(self):
+        world = self.world()
+        world.write("tree/gpu/bundle.py", "import os, sys; print(os.getcwd(), *sys.argv[1:])")
+        run = world.run("bundle", "a b.tar.gz", CXX="ccache g++")
+        self.check(run, 0, f"{world.path('user')} {world.path('tree')} a b.tar.gz ccache g++\n", "")
+        self.assertEqual(world.calls("meson") + world.calls("ninja"), [])
+
+    def test_what_a_bundle_needs_is_installed_first(self):
+        world = self.world(uid=0, missing=["libeigen3-dev"], commands={"apt-get": APT})
+        world.write("tree/gpu/bundle.py")
+        self.check(world.run("bundle", "x.tar.gz"), 0, "",
+                   "lockstep: installing with apt: libeigen3-dev\n")
+
+    def test_a_bundle_without_a_file_is_refused(self):
+        for arguments in ((), ("a", "b"), ("--help",)):
+            run = self.world().run("bundle", *arguments)
+            self.check(run, 2, "",
+                       "lockstep: one file is expected: ./lockstep bundle FILE.tar.gz\n")
+
+
 class Building(Script):
     def test_the_program_gets_the_arguments_the_folder_and_gives_the_status(self):
         run = self.world().run("lesson", "a b", "", "*", PROGRAM_STATUS="2")
@@ -215,7 +261,7 @@ class Building(Script):
         world.stub("meson", "sleep 0.5\n" + TOOLS["meson"])
         environment = {"PATH": world.path("bin"), "WORLD": world.folder, "MISSING": "",
                        "LOCKSTEP_BUILD": world.path("build")}
-        both = [subprocess.Popen([SCRIPT, "x"], env=environment, stdout=subprocess.DEVNULL,
+        both = [subprocess.Popen([world.script, "x"], env=environment, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL) for _ in range(2)]
         self.assertEqual([run.wait() for run in both], [0, 0])
         self.assertEqual(len([call for call in world.calls("meson") if "setup" in call]), 1)

@@ -7,11 +7,15 @@ Arguments: the project's root, the build folder, the compiler's command.
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
 root, build, *compiler = sys.argv[1:]
+if not shutil.which("pkg-config") or os.path.isdir(os.path.join(root, "bundled")):
+    print("skipped: what a student's program needs besides, pkg-config and fmt, is not installed")
+    sys.exit(77)
 MESON = shlex.split(os.environ.get("MESON", "meson"))
 
 with open(os.path.join(root, "README.md"), encoding="utf-8") as file:

@@ -122,7 +122,7 @@ TEST_CASE("tensors that do not match are named with the reason", "[report][error
     const Comparison comparison = compare_tensors(a, b, std::nullopt);
     REQUIRE_FALSE(comparison.passed());
     REQUIRE(comparison.text() ==
-            R"(        tensor  shape   absolute  relative  bound
+            R"(        tensor  shape   absolute  relative  bound     at
 FAILED  here    (2)     -         -         -
         only in A
 FAILED  shape   (2, 3)  -         -         -
@@ -135,6 +135,17 @@ ok      both    (1)     0         0         1.78e-15
 5 tensors: 4 FAILED.
 )");
     REQUIRE(Json::parse(comparison.json())["tensors"][1]["problem"] == "only in A");
+}
+
+TEST_CASE("the largest difference is shown with its place, passed or not", "[report]") {
+    NamedTensors a{{"w", HostTensor::of<double>({2, 2}, {1, 2, 3, 4})}};
+    NamedTensors b{{"w", HostTensor::of<double>({2, 2}, {1, 2, 3.25, 4})}};
+    REQUIRE(compare_tensors(a, b, 0.1).text() ==
+            R"(    tensor  shape   absolute  relative  bound     at
+ok  w       (2, 2)  2.50e-01  6.25e-02  1.00e-01  [1, 0]
+1 tensor: all within their bounds; the largest relative difference is 6.25e-02 (w).
+)");
+    REQUIRE(Json::parse(compare_tensors(a, b, 0.1).json())["tensors"][0]["at"] == 2);
 }
 
 TEST_CASE("comparing nothing does not pass", "[report][errors]") {
@@ -160,7 +171,9 @@ TEST_CASE("records are compared within the bound of their dtypes and sums", "[re
     REQUIRE(compare_records(a, far, 1e-10).passed());
     REQUIRE(compare_records(a, coarse, std::nullopt).passed());
     REQUIRE(contains(compare_records(a, near, std::nullopt).text(),
-                     "1 tensor: all within their bounds."));
+                     "1 tensor: all within their bounds; the largest relative difference "
+                     "is 1.75e-14 (x)."));
+    REQUIRE(contains(compare_records(a, a, std::nullopt).text(), "1 tensor: all equal."));
 }
 
 TEST_CASE("what is no record is refused with one sentence", "[report][errors]") {

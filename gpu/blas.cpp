@@ -1,0 +1,63 @@
+#include "gpu/blas.hpp"
+
+#include "gpu/check.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+
+cublasOperation_t operation(bool transposed) {
+    return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+}  // namespace
+
+Blas::Blas(const Stream& stream, bool tf32) : stream_(stream.get()) {
+    try {
+        GPU_CHECK(cudaMallocAsync(&workspace_, kWorkspaceBytes, stream_));
+        GPU_CHECK(cublasCreate(&handle_));
+        GPU_CHECK(cublasSetStream(handle_, stream_));
+        GPU_CHECK(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes));
+        GPU_CHECK(cublasSetMathMode(
+            handle_, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+    } catch (...) {
+        release();
+        throw;
+    }
+}
+
+Blas::~Blas() {
+    release();
+}
+
+void Blas::release() noexcept {
+    if (handle_ != nullptr) cublasDestroy(handle_);
+    if (workspace_ != nullptr) cudaFreeAsync(workspace_, stream_);
+}
+
+// cuBLAS counts by columns: what it takes for b, n x k, is our b (k, n) by rows. So it is
+// asked for the transpose, c^T = op(b)^T op(a)^T.
+
+template <>
+void Blas::multiply(float* c, std::int64_t m, std::int64_t n, std::int64_t k,
+                    const Operand<float>& a, const Operand<float>& b, bool accumulate) {
+    const float one = 1;
+    const float beta = accumulate ? 1 : 0;
+    GPU_CHECK(cublasSgemm_64(handle_, operation(b.transposed), operation(a.transposed), n,
+                             m, k, &one, b.data, b.columns, a.data, a.columns, &beta, c,
+                             n));
+}
+
+template <>
+void Blas::multiply(double* c, std::int64_t m, std::int64_t n, std::int64_t k,
+                    const Operand<double>& a, const Operand<double>& b, bool accumulate) {
+    const double one = 1;
+    const double beta = accumulate ? 1 : 0;
+    GPU_CHECK(cublasDgemm_64(handle_, operation(b.transposed), operation(a.transposed), n,
+                             m, k, &one, b.data, b.columns, a.data, a.columns, &beta, c,
+                             n));
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Packs Lockstep for machines that have CUDA but neither root, apt nor network.
+
+usage: bundle.py ROOT FILE.tar.gz [COMPILER…]
+
+The archive holds the source tree (what git tracks and what it does not ignore; without git,
+the tree without build folders) and bundled/: the headers of the libraries that the build
+needs, the few of their libraries that are no headers, a meson.build through which
+dependency() finds them, and `commit`, which says what was packed. The same tree gives the
+same bytes.
+"""
+
+import gzip
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+
+# library: a header by which it is found, and what is packed of the folder that has it.
+HEADERS = {
+    "eigen3": ("Eigen/Core", ["Eigen", "unsupported/Eigen"]),
+    "fmt": ("fmt/core.h", ["fmt"]),
+    "CLI11": ("CLI/CLI.hpp", ["CLI"]),
+    "nlohmann_json": ("nlohmann/json.hpp", ["nlohmann"]),
+    "benchmark": ("benchmark/benchmark.h", ["benchmark"]),
+    # The rest of Boost is what these and our includes include.
+    "boost": ("boost/version.hpp", ["boost/config", "boost/context"]),
+}
+CATCH2 = {3: ("catch2/catch_all.hpp", ["catch2"]), 2: ("catch2/catch.hpp", ["catch2"])}
+SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
+
+MESON = """# Made by ./lockstep bundle: what dependency() finds is here, not in the system.
+bundled_include = include_directories('include', is_system: true)
+bundled_lib = meson.current_source_dir() / 'lib'
+bundled_headers = declare_dependency(include_directories: bundled_include)
+foreach name : ['eigen3', 'nlohmann_json', 'CLI11']
+  meson.override_dependency(name, bundled_headers)
+endforeach
+meson.override_dependency('fmt', declare_dependency(
+  compile_args: '-DFMT_HEADER_ONLY', include_directories: bundled_include))
+bundled_boost_dep = declare_dependency(
+  link_args: bundled_lib / 'libboost_context.a', include_directories: bundled_include)
+"""
+MESON_CATCH2 = {
+    2: """meson.override_dependency('catch2', declare_dependency(
+  version: '{version}', include_directories: bundled_include))
+meson.override_dependency('catch2-with-main', dependency('', required: false))
+""",
+    3: """meson.override_dependency('catch2-with-main', declare_dependency(
+  version: '{version}', include_directories: bundled_include,
+  link_args: [bundled_lib / 'libCatch2Main.a', bundled_lib / 'libCatch2.a']))
+""",
+}
+MESON_BENCHMARK = """# Made for one C library, it may not go with another: then no benchmark is built.
+bundled_benchmark = [bundled_lib / '{library}', '-Wl,-rpath,' + bundled_lib, '-pthread']
+if cpp.links('#include <benchmark/benchmark.h>\\nint main() {{ return benchmark::CPUInfo::Get().num_cpus; }}',
+             args: ['-isystem', meson.current_source_dir() / 'include'] + bundled_benchmark,
+             name: 'the bundled Google Benchmark links')
+  meson.override_dependency('benchmark', declare_dependency(
+    link_args: bundled_benchmark, include_directories: bundled_include))
+else
+  meson.override_dependency('benchmark', dependency('', required: false))
+endif
+"""
+
+
+class Lacking(Exception):
+    """What this machine lacks for a bundle, as a sentence."""
+
+
+class Compiler:
+    """Answers where headers and libraries are, as the build would find them."""
+
+    def __init__(self, command):
+        self.command = command
+        found = subprocess.run(["pkg-config", "--cflags", "eigen3", "fmt", "nlohmann_json", "CLI11"],
+                               capture_output=True, text=True, check=False)
+        self.flags = found.stdout.split() or ["-isystem", "/usr/include/eigen3"]
+
+    def run(self, arguments, source=""):
+        return subprocess.run([*self.command, *arguments], input=source, text=True,
+                              capture_output=True, check=False)
+
+    def included(self, headers):
+        """Every file that these headers include, themselves too; none where one is not there."""
+        source = "".join(f"#include <{header}>\n" for header in headers)
+        run = self.run(["-std=c++20", "-M", *self.flags, "-x", "c++", "-"], source)
+        words = run.stdout.replace("\\\n", " ").split()[1:]
+        return [os.path.normpath(word) for word in words] if run.returncode == 0 else []
+
+    def folder_of(self, header):
+        """The include folder that has the header."""
+        for path in self.included([header]):
+            if path.endswith("/" + header):
+                return path[: -len(header) - 1]
+        return None
+
+    def macro(self, header, *names):
+        """The values of macros, joined to a version."""
+        run = self.run(["-std=c++20", "-E", "-P", *self.flags, "-x", "c++", "-"],
+                       f"#include <{header}>\nvalue: " + " . ".join(names) + "\n")
+        match = re.search(r"value: (\d+) \. (\d+) \. (\d+)", run.stdout)
+        return ".".join(match.groups()) if match else "0"
+
+    def library(self, name):
+        path = self.run([f"-print-file-name={name}"]).stdout.strip()
+        return os.path.realpath(path) if os.path.isabs(path) else None
+
+
+def require(value, what):
+    if not value:
+        raise Lacking(f"{what} was not found; run ./lockstep once, which installs what is missing")
+    return value
+
+
+def source_files(root):
+    """Paths in the tree that are packed, and what the tree is called."""
+    git = ["git", "-C", root]
+    top = subprocess.run([*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True,
+                         check=False) if os.path.exists(os.path.join(root, ".git")) else None
+    if top and top.returncode == 0:
+        listed = subprocess.run([*git, "ls-files", "-z", "-co", "--exclude-standard"],
+                                capture_output=True, text=True, check=True).stdout
+        commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                                text=True, check=True).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True,
+                                 check=True).stdout
+        files = {name for name in listed.split("\0") if name and
+                 os.path.lexists(os.path.join(root, name))}
+        return sorted(name for name in files if not name.startswith("bundled/")), \
+            commit + ("+changes" if changed else "")
+    return sorted(walk(root)), read_commit(root)
+
+
+def walk(root):
+    for path, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__") and
+                            not os.path.isdir(os.path.join(path, name, "meson-private")))
+        if path == root and "bundled" in folders:
+            folders.remove("bundled")
+        for name in names:
+            yield os.path.relpath(os.path.join(path, name), root)
+
+
+def read_commit(root):
+    try:
+        with open(os.path.join(root, "bundled", "commit"), encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"
+
+
+def boost_includes(root, files):
+    found = set()
+    for name in files:
+        if name.endswith(SOURCES):
+            with open(os.path.join(root, name), encoding="utf-8", errors="replace") as text:
+                found.update(re.findall(r"#include <(boost/[^>]+)>", text.read()))
+    return sorted(found)
+
+
+def files_below(folder, part):
+    for path, folders, names in os.walk(os.path.join(folder, part)):
+        folders.sort()
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(path, name), folder)
+
+
+def packed_headers(compiler, root, files):
+    """{path below include/: file}"""
+    packed = {}
+    catch2 = next((v for v in CATCH2 if compiler.folder_of(CATCH2[v][0])), None)
+    require(catch2, "Catch2")
+    for library, (header, parts) in {**HEADERS, "catch2": CATCH2[catch2]}.items():
+        folder = require(compiler.folder_of(header), f"{library} ({header})")
+        for part in parts:
+            packed.update((name, os.path.join(folder, name)) for name in files_below(folder, part))
+        if library == "boost":
+            includes = require(compiler.included(boost_includes(root, files)), "Boost.Context")
+            packed.update((os.path.relpath(path, folder), path) for path in includes
+                          if path.startswith(folder + "/boost/"))
+    return packed, catch2
+
+
+def soname(library):
+    run = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=False)
+    match = re.search(r"\(SONAME\).*\[(.+)\]", run.stdout)
+    return match[1] if match else os.path.basename(library)
+
+
+def packed_libraries(compiler, catch2):
+    """{name below lib/: file}, and the name of Google Benchmark's."""
+    names = ["libboost_context.a"] + (["libCatch2Main.a", "libCatch2.a"] if catch2 == 3 else [])
+    packed = {name: require(compiler.library(name), name) for name in names}
+    benchmark = require(compiler.library("libbenchmark.a") or compiler.library("libbenchmark.so"),
+                        "Google Benchmark")
+    name = soname(benchmark) if ".so" in benchmark else "libbenchmark.a"
+    return packed | {name: benchmark}, name
+
+
+def meson_text(compiler, catch2, benchmark):
+    version = compiler.macro(CATCH2[catch2][0],
+                             *(f"CATCH_VERSION_{part}" for part in ("MAJOR", "MINOR", "PATCH")))
+    return (MESON + MESON_CATCH2[catch2].format(version=version) +
+            MESON_BENCHMARK.format(library=benchmark))
+
+
+def bundled_files(root, files, compiler, commit):
+    """{path in the bundle: file or bytes} below bundled/"""
+    if os.path.isdir(os.path.join(root, "bundled")):
+        return {f"bundled/{name}": os.path.join(root, "bundled", name)
+                for name in files_below(os.path.join(root, "bundled"), ".")}
+    headers, catch2 = packed_headers(compiler, root, files)
+    libraries, benchmark = packed_libraries(compiler, catch2)
+    return ({f"bundled/include/{name}": file for name, file in headers.items()} |
+            {f"bundled/lib/{name}": file for name, file in libraries.items()} |
+            {"bundled/meson.build": meson_text(compiler, catch2, benchmark).encode(),
+             "bundled/commit": f"{commit}\n".encode()})
+
+
+def add(archive, name, content):
+    """A file, link or bytes; nothing of when and by whom."""
+    member = tarfile.TarInfo(name)
+    member.mode = 0o644
+    if isinstance(content, bytes):
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    elif os.path.islink(content) and "/bundled/" not in name:
+        member.type, member.linkname = tarfile.SYMTYPE, os.readlink(content)
+        archive.addfile(member)
+    else:
+        member.mode = 0o755 if os.access(content, os.X_OK) else 0o644
+        member.size = os.path.getsize(content)
+        with open(content, "rb") as file:
+            archive.addfile(member, file)
+
+
+def write(path, root, compiler):
+    files, commit = source_files(root)
+    with open(os.path.join(root, "src/report/version.hpp"), encoding="utf-8") as file:
+        version = re.search(r'kVersion = "(.*)"', file.read())[1]
+    packed = {name: os.path.join(root, name) for name in files}
+    packed |= bundled_files(root, files, compiler, commit)
+    folder = f"lockstep-{version}-{commit.replace('+', '-')}"
+    target = os.path.abspath(path)
+    temporary = f"{target}.{os.getpid()}"
+    try:
+        with open(temporary, "wb") as raw, \
+                gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packer, \
+                tarfile.open(fileobj=packer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name in sorted(packed):
+                if os.path.abspath(os.path.join(root, name)) not in (target, temporary):
+                    add(archive, f"{folder}/{os.path.normpath(name)}", packed[name])
+        os.replace(temporary, target)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    return folder, len(packed), os.path.getsize(target)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit("usage: bundle.py ROOT FILE.tar.gz [COMPILER…]")
+    root, path = os.path.realpath(sys.argv[1]), sys.argv[2]
+    compiler = sys.argv[3:] or shlex.split(os.environ.get("CXX", "g++"))
+    try:
+        folder, count, size = write(path, root, Compiler(compiler))
+    except Lacking as lacking:
+        print(f"lockstep: {lacking}", file=sys.stderr)
+        sys.exit(3)
+    except OSError as error:
+        print(f"lockstep: the bundle cannot be written: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(f"{path}: {count} files, {size / 1e6:.1f} MB; there, run: "
+          f"tar xf {os.path.basename(path)} && cd {folder} && ./lockstep test")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+#include "gpu/cluster.hpp"
+
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "gpu/comm.hpp"
+#include "gpu/device.hpp"
+#include "gpu/environment.hpp"
+#include "gpu/process.hpp"
+#include "gpu/rank_run.hpp"
+#include "src/core/require.hpp"
+#include "src/report/report_bytes.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// Ranks 0 to `ranks` - 1 of the processes.
+class GpuCluster final : public Cluster {
+  public:
+    GpuCluster(GpuProcess& process, int ranks, bool trace)
+        : process_(process), ranks_(ranks), trace_(trace) {}
+
+    int size() const override { return ranks_; }
+    RunReport run(const Program& program) override;
+
+  private:
+    RunReport run_here(const Program& program, NcclHandle& world, OperationLog& log);
+    void run_program(const Program& program, NcclHandle& handle, RankRun& run,
+                     RankReport& report);
+
+    GpuProcess& process_;
+    int ranks_;
+    bool trace_;
+};
+
+/// While it lives, describe() tells of the log.
+class Telling {
+  public:
+    Telling(GpuProcess& process, const OperationLog& log) : process_(process) {
+        process_.set_log(&log);
+    }
+    ~Telling() { process_.set_log(nullptr); }
+    Telling(const Telling&) = delete;
+    Telling& operator=(const Telling&) = delete;
+
+  private:
+    GpuProcess& process_;
+};
+
+/// The reports of all ranks, each of which has its own part, as one.
+RunReport merged(const std::vector<std::string>& parts) {
+    const auto append = [](auto& to, auto& from) {
+        to.insert(to.end(), std::make_move_iterator(from.begin()),
+                  std::make_move_iterator(from.end()));
+    };
+    RunReport whole;
+    for (const std::string& bytes : parts) {
+        RunReport part = read_report(bytes);
+        append(whole.ranks, part.ranks);
+        append(whole.trace, part.trace);
+        append(whole.memory_trace, part.memory_trace);
+    }
+    return whole;
+}
+
+RunReport GpuCluster::run(const Program& program) {
+    NcclHandle& world = process_.world(ranks_);
+    OperationLog log;
+    // To the end: who waits for this rank wants to know what it did.
+    const Telling telling(process_, log);
+    RunReport mine;
+    if (process_.rank() < ranks_) mine = run_here(program, world, log);
+    if (process_.control() == nullptr) return mine;
+    return merged(process_.control()->all_gather(report_bytes(mine)));
+}
+
+RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
+                               OperationLog& log) {
+    RankRun run(process_.rank(), trace_, process_.tf32(), process_.watch(),
+                process_.hosts(), log);
+    RunReport report;
+    RankReport& mine = report.ranks.emplace_back();
+    try {
+        const Watching watching(process_.control());
+        run_program(program, handle, run, mine);
+    } catch (...) {
+        // Kernels that spin for a peer end here, or the device would wait for them.
+        if (process_.size() > 1) process_.abort();
+        throw;
+    }
+    run.spans.finish();
+    mine.time = run.spans.time();
+    mine.memory = run.monitor.memory();
+    mine.flops = run.monitor.flops();
+    for (const RankRun::Counts& counts : run.traffic)
+        append_traffic(counts.group, counts.counts, mine.traffic);
+    run.spans.move_into(report);
+    return report;
+}
+
+void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun& run,
+                             RankReport& report) {
+    std::vector<int> members(static_cast<std::size_t>(ranks_));
+    std::iota(members.begin(), members.end(), 0);
+    Comm world(run, "world", process_.rank(), std::move(members), 0, &handle);
+    // Time 0 is when all are there.
+    world.meet();
+    run.spans.begin(run.device.stream());
+    Rank rank(run.device, world, report);
+    program(rank);
+    run.log.ended();
+    world.finish();
+    run.device.synchronize();
+}
+
+}  // namespace
+
+std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
+                                              DeviceOptions options) {
+    set_environment();
+    require_gpu();
+    return std::make_unique<gpu::Device>(index, monitor, std::move(options));
+}
+
+std::unique_ptr<Cluster> GpuProcess::make_cluster(int ranks, bool trace) {
+    require(ranks >= 1 && ranks <= size(), [&] {
+        return fmt::format(
+            "a cluster of {} ranks was asked for, but this run has {} {}: "
+            "with --backend nccl a rank is a process",
+            ranks, size(), size() == 1 ? "process" : "processes");
+    });
+    return std::make_unique<GpuCluster>(*this, ranks, trace);
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,94 @@
+#include "gpu/device.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "gpu/check.hpp"
+#include "gpu/pause.hpp"
+#include "src/device/ledger.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// Memory that is given back to CUDA stays this process's, for the next that asks.
+void keep_freed_memory() {
+    int gpu = 0;
+    GPU_CHECK(cudaGetDevice(&gpu));
+    cudaMemPool_t pool = nullptr;
+    GPU_CHECK(cudaDeviceGetDefaultMemPool(&pool, gpu));
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+    GPU_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+}
+
+void free_host(FirstOutside* memory) {
+    cudaFreeHost(memory);
+}
+
+}  // namespace
+
+Device::Device(int index, DeviceMonitor& monitor, DeviceOptions options)
+    : lockstep::Device(index, monitor),
+      options_(std::move(options)),
+      first_outside_(nullptr, free_host) {
+    keep_freed_memory();
+    void* memory = nullptr;
+    GPU_CHECK(cudaMallocHost(&memory, sizeof(FirstOutside)));
+    first_outside_.reset(static_cast<FirstOutside*>(memory));
+}
+
+Device::~Device() {
+    cudaStreamSynchronize(stream_.get());
+    free_all();
+}
+
+void Device::synchronize() {
+    stream_.record(reached_);
+    for (Pause pause; !reached_.done(); pause())
+        if (options_.while_waiting) options_.while_waiting();
+}
+
+std::byte* Device::do_allocate(std::int64_t bytes) {
+    void* data = nullptr;
+    const cudaError_t result =
+        cudaMallocAsync(&data, static_cast<std::size_t>(bytes), stream_.get());
+    if (result == cudaErrorMemoryAllocation) {
+        cudaGetLastError();  // a later launch shall not report it again
+        std::size_t free = 0;
+        std::size_t total = 0;
+        GPU_CHECK(cudaMemGetInfo(&free, &total));
+        throw out_of_memory(*this, bytes, static_cast<std::int64_t>(free),
+                            static_cast<std::int64_t>(total));
+    }
+    check(result, "cudaMallocAsync", __FILE__, __LINE__);
+    return static_cast<std::byte*>(data);
+}
+
+void Device::do_free(std::byte* data) noexcept {
+    cudaFreeAsync(data, stream_.get());
+}
+
+void Device::do_upload(const Tensor& destination, const HostTensor& values) {
+    // CUDA takes the values away before it returns. For many it would wait for the stream
+    // to do so; better wait here.
+    constexpr std::int64_t kTakenAtOnce = 64 << 10;
+    if (values.bytes() > kTakenAtOnce) synchronize();
+    GPU_CHECK(cudaMemcpyAsync(destination.bytes_begin(), values.data(),
+                              static_cast<std::size_t>(values.bytes()),
+                              cudaMemcpyHostToDevice, stream_.get()));
+}
+
+void Device::do_download(HostTensor& values, const Tensor& source) {
+    synchronize();
+    GPU_CHECK(cudaMemcpyAsync(values.data(), source.bytes_begin(),
+                              static_cast<std::size_t>(source.bytes()),
+                              cudaMemcpyDeviceToHost, stream_.get()));
+    GPU_CHECK(cudaStreamSynchronize(stream_.get()));
+}
+
+Tensor Device::workspace_for_reduction() {
+    return scratch({kReduceBytes / bytes_of(DType::f64)}, DType::f64);
+}
+
+}  // namespace lockstep::gpu

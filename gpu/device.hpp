@@ -1,0 +1,122 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "gpu/blas.hpp"
+#include "gpu/cluster.hpp"
+#include "gpu/kernels/reduce.hpp"
+#include "gpu/stream.hpp"
+#include "src/device/device.hpp"
+
+namespace lockstep::gpu {
+
+/// A device whose numbers come from the GPU that is current where it is made, and has to
+/// be wherever it is used. Operations go into its stream and return; only downloads, and
+/// operations that take indices, wait.
+///
+/// Reruns give the same bits: sums are taken in an order that depends on shapes alone,
+/// without atomics, products by cuBLAS in a workspace of the device's own. Sums of all
+/// elements are taken in f64, sums of rows and columns in the operands' type.
+///
+/// Throws OutOfMemoryError where memory runs out, GpuError where CUDA fails.
+class Device final : public lockstep::Device {
+  public:
+    Device(int index, DeviceMonitor& monitor, DeviceOptions options = {});
+    ~Device() override;
+
+    Stream& stream() { return stream_; }
+    /// Waits until the device has done all that was issued, without blocking in CUDA;
+    /// throws what `while_waiting` throws.
+    void synchronize();
+
+  private:
+    // device.cpp: memory and host copies.
+    std::byte* do_allocate(std::int64_t bytes) override;
+    void do_free(std::byte* data) noexcept override;
+    void do_upload(const Tensor& destination, const HostTensor& values) override;
+    void do_download(HostTensor& values, const Tensor& source) override;
+
+    // device_move.cpp: moving and combining.
+    void do_fill(const Tensor& destination, double value) override;
+    void do_copy(const Tensor& destination, const Tensor& source) override;
+    void do_copy_columns(const Tensor& destination, std::int64_t to, const Tensor& source,
+                         std::int64_t from, std::int64_t count) override;
+    void do_add(const Tensor& destination, const Tensor& source, double factor) override;
+    void do_scale(const Tensor& destination, double factor) override;
+    void do_multiply(const Tensor& destination, const Tensor& source) override;
+    void do_combine(const Tensor& destination, const Tensor& source,
+                    Reduction reduction) override;
+    void do_sum(const Tensor& destination, const Tensor& source,
+                bool accumulate) override;
+    /// Runs `operation`, which reads `source`, of this device or another: in the order in
+    /// which the host asks, before and after.
+    void beside(const Tensor& source, FunctionRef<void()> operation);
+
+    // device_matrix.cpp
+    void do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
+                   const MatmulOptions& options) override;
+    void do_add_bias(const Tensor& y, const Tensor& bias) override;
+    void do_accumulate_rows(const Tensor& destination, const Tensor& x) override;
+    Blas& blas();
+
+    // device_activation.cpp
+    void do_tanh(const Tensor& y, const Tensor& x) override;
+    void do_tanh_backward(const Tensor& dx, const Tensor& y, const Tensor& dy) override;
+    void do_gelu(const Tensor& y, const Tensor& x) override;
+    void do_gelu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) override;
+
+    // device_norm.cpp
+    void do_layer_norm(const Normalized& result, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, double epsilon) override;
+    void do_layer_norm_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& x,
+                                      const Tensor& weight,
+                                      const Normalized& saved) override;
+    void do_layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_bias,
+                                       const Tensor& dy, const Tensor& x,
+                                       const Normalized& saved) override;
+
+    // device_loss.cpp: softmax and losses.
+    void do_softmax(const Tensor& y, const Tensor& x) override;
+    void do_softmax_backward(const Tensor& dx, const Tensor& y,
+                             const Tensor& dy) override;
+    void do_cross_entropy(const Tensor& losses, const Tensor& logits,
+                          const Tensor& targets) override;
+    void do_cross_entropy_backward(const Tensor& d_logits, const Tensor& logits,
+                                   const Tensor& targets, double factor) override;
+    void do_squared_error(const Tensor& loss, const Tensor& prediction,
+                          const Tensor& target) override;
+    void do_squared_error_backward(const Tensor& d_prediction, const Tensor& prediction,
+                                   const Tensor& target, double factor) override;
+
+    // device_lookup.cpp: embedding and random values.
+    void do_embedding(const Tensor& rows, const Tensor& table,
+                      const Tensor& ids) override;
+    void do_embedding_backward(const Tensor& d_table, const Tensor& ids,
+                               const Tensor& dy) override;
+    void do_random_uniform(const Tensor& destination, RandomStream stream, double low,
+                           double high, std::int64_t offset) override;
+    void do_random_normal(const Tensor& destination, RandomStream stream, double mean,
+                          double deviation, std::int64_t offset) override;
+    /// Waits; throws IndexOutside for the first index outside [0, bound).
+    void check_indices(const Tensor& indices, std::int64_t bound);
+
+    // device_optimizer.cpp
+    void do_sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,
+                const SgdOptions& options) override;
+    void do_adamw(const Tensor& parameter, const Tensor& gradient,
+                  const Tensor& first_moment, const Tensor& second_moment,
+                  std::int64_t step, const AdamWOptions& options) override;
+
+    /// Memory for what an operation keeps between its kernels.
+    Tensor workspace_for_reduction();
+
+    DeviceOptions options_;
+    Stream stream_;
+    Event reached_;
+    std::unique_ptr<Blas> blas_;  ///< from the first product on
+    /// Where kernels write to and the host reads.
+    std::unique_ptr<FirstOutside, void (*)(FirstOutside*)> first_outside_;
+};
+
+}  // namespace lockstep::gpu

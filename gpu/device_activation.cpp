@@ -1,0 +1,33 @@
+#include "gpu/device.hpp"
+#include "gpu/dispatch.hpp"
+#include "gpu/kernels/activation.hpp"
+
+namespace lockstep::gpu {
+
+void Device::do_tanh(const Tensor& y, const Tensor& x) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        launch_tanh(stream_.get(), y.data<T>(), x.data<const T>(), x.elements());
+    });
+}
+
+void Device::do_tanh_backward(const Tensor& dx, const Tensor& y, const Tensor& dy) {
+    with_real(y.dtype(), [&]<typename T>(T) {
+        launch_tanh_backward(stream_.get(), dx.data<T>(), y.data<const T>(),
+                             dy.data<const T>(), y.elements());
+    });
+}
+
+void Device::do_gelu(const Tensor& y, const Tensor& x) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        launch_gelu(stream_.get(), y.data<T>(), x.data<const T>(), x.elements());
+    });
+}
+
+void Device::do_gelu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        launch_gelu_backward(stream_.get(), dx.data<T>(), x.data<const T>(),
+                             dy.data<const T>(), x.elements());
+    });
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,50 @@
+#include "gpu/device.hpp"
+#include "gpu/dispatch.hpp"
+#include "gpu/kernels/norm.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+template <typename T>
+NormOperands<T> operands(const Tensor& x, const Tensor& mean, const Tensor& rstd) {
+    return {x.shape().rows(), x.shape().columns(), x.data<const T>(),
+            mean.data<const T>(), rstd.data<const T>()};
+}
+
+}  // namespace
+
+void Device::do_layer_norm(const Normalized& result, const Tensor& x,
+                           const Tensor& weight, const Tensor& bias, double epsilon) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        launch_layer_norm(stream_.get(), result.y.data<T>(), result.mean.data<T>(),
+                          result.rstd.data<T>(), operands<T>(x, result.mean, result.rstd),
+                          weight.data<const T>(), bias.data<const T>(),
+                          static_cast<T>(epsilon));
+    });
+}
+
+void Device::do_layer_norm_backward_input(const Tensor& dx, const Tensor& dy,
+                                          const Tensor& x, const Tensor& weight,
+                                          const Normalized& saved) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        launch_layer_norm_backward_input(stream_.get(), dx.data<T>(), dy.data<const T>(),
+                                         operands<T>(x, saved.mean, saved.rstd),
+                                         weight.data<const T>());
+    });
+}
+
+void Device::do_layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_bias,
+                                           const Tensor& dy, const Tensor& x,
+                                           const Normalized& saved) {
+    const Shape& shape = x.shape();
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const Tensor workspace =
+            scratch({layer_norm_partials<T>(shape.rows(), shape.columns())}, x.dtype());
+        launch_layer_norm_backward_weight(
+            stream_.get(), workspace.data<T>(), d_weight.data<T>(), d_bias.data<T>(),
+            dy.data<const T>(), operands<T>(x, saved.mean, saved.rstd));
+    });
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "src/core/dtype.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::gpu {
+
+/// f(T{}) with the C++ type of a real dtype.
+template <typename F>
+void with_real(DType dtype, F&& f) {
+    switch (dtype) {
+        case DType::f32:
+            return f(float{});
+        case DType::f64:
+            return f(double{});
+        default:
+            throw UsageError("no arithmetic in " + std::string(name_of(dtype)));
+    }
+}
+
+/// The same, for i32 too.
+template <typename F>
+void with_number(DType dtype, F&& f) {
+    if (dtype == DType::i32) return f(std::int32_t{});
+    with_real(dtype, std::forward<F>(f));
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,118 @@
+#pragma once
+
+#include "gpu/kernels/launch.cuh"
+#include "gpu/kernels/pack.cuh"
+#include "gpu/kernels/team.cuh"
+
+namespace lockstep::gpu {
+
+// Sums over the rows of a matrix. A block sums a slab of rows of a strip of columns: each
+// of its warps every eighth row, a pack of columns a thread, then the warps one after the
+// other. The slabs' sums are rows of a smaller matrix, which one slab then adds up. The
+// number of slabs follows from the shape alone, and so does the order of the sum.
+
+inline constexpr int kColumnThreads = 256;
+inline constexpr int kColumnWarps = kColumnThreads / kWarp;
+
+struct ColumnShape {
+    std::int64_t rows;
+    std::int64_t columns;
+    bool vectors;  ///< whether all rows of all operands begin at full packs
+
+    std::int64_t strips(int width) const { return divided_up(columns, width * kWarp); }
+};
+
+/// Slabs that fill a GPU, where there are rows enough for eight a warp.
+constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int width) {
+    constexpr std::int64_t kBlocks = 1024;
+    const std::int64_t most = kBlocks / divided_up(columns, width * kWarp);
+    const std::int64_t worth = divided_up(rows, 8 * kColumnWarps);
+    const std::int64_t slabs = most < worth ? most : worth;
+    return slabs > 1 ? slabs : 1;
+}
+
+/// Columns that a thread sums: a full pack where the shape lets rows begin at one.
+template <typename T>
+constexpr int column_width(std::int64_t columns) {
+    return columns % kFullWidth<T> == 0 ? kFullWidth<T> : 1;
+}
+
+template <typename T>
+constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
+    return slabs_of(rows, columns, column_width<T>(columns));
+}
+
+/// The terms are an object with `kSums`, the number of sums that are taken at once, and
+/// `add(Pack (&sums)[kSums], row, column)`. Writes sums[s][slab][column] or, where kAdds,
+/// adds to what is there.
+template <typename T, int kWidth, bool kAdds, typename Terms>
+__global__ void __launch_bounds__(kColumnThreads)
+    column_sums(T* sums, Terms terms, ColumnShape shape, std::int64_t strips,
+                std::int64_t slabs) {
+    __shared__ Pack<T, kWidth> of_warp[kColumnWarps][kWarp];
+    const auto warp = static_cast<int>(threadIdx.x / kWarp);
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const std::int64_t slab = blockIdx.x / strips;
+    const std::int64_t strip = blockIdx.x - slab * strips;
+    const std::int64_t column = (strip * kWarp + lane) * kWidth;
+    const std::int64_t per_slab = divided_up(shape.rows, slabs);
+    const std::int64_t begin = slab * per_slab;
+    const std::int64_t end =
+        begin + per_slab < shape.rows ? begin + per_slab : shape.rows;
+
+    Pack<T, kWidth> of_thread[Terms::kSums] = {};
+    if (column < shape.columns) {
+#pragma unroll 8
+        for (std::int64_t row = begin + warp; row < end; row += kColumnWarps)
+            terms.add(of_thread, row, column);
+    }
+    for (int s = 0; s < Terms::kSums; ++s) {
+        of_warp[warp][lane] = of_thread[s];
+        __syncthreads();
+        T* to = sums + (s * slabs + slab) * shape.columns + column;
+        for (int i = warp; i < kWidth && column < shape.columns; i += kColumnWarps) {
+            T sum = kAdds ? to[i] : T{0};
+            for (int w = 0; w < kColumnWarps; ++w)
+                sum += of_warp[w][lane].value[i];
+            to[i] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+/// The rows of a matrix as terms.
+template <typename T, int kWidth>
+struct RowTerms {
+    static constexpr int kSums = 1;
+    const T* matrix;
+    std::int64_t columns;
+    bool vectors;
+
+    __device__ void add(Pack<T, kWidth> (&sums)[1], std::int64_t row,
+                        std::int64_t column) const {
+        const Pack<T, kWidth> values =
+            load<kWidth>(matrix + row * columns + column, vectors);
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane)
+            sums[0].value[lane] += values.value[lane];
+    }
+};
+
+template <int kWidth, bool kAdds, typename T, typename Terms>
+void launch_column_sums(cudaStream_t stream, T* sums, const Terms& terms,
+                        const ColumnShape& shape, std::int64_t slabs) {
+    const std::int64_t strips = shape.strips(kWidth);
+    launch(stream, column_sums<T, kWidth, kAdds, Terms>, static_cast<int>(strips * slabs),
+           kColumnThreads, sums, terms, shape, strips, slabs);
+}
+
+/// destination (columns) += the sum of the rows of `matrix`, in one slab.
+template <int kWidth, typename T>
+void add_column_sums(cudaStream_t stream, T* destination, const T* matrix,
+                     const ColumnShape& shape) {
+    launch_column_sums<kWidth, true>(
+        stream, destination, RowTerms<T, kWidth>{matrix, shape.columns, shape.vectors},
+        shape, 1);
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,228 @@
+#include <cmath>
+
+#include "gpu/kernels/columns.cuh"
+#include "gpu/kernels/norm.hpp"
+#include "gpu/kernels/rows.cuh"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// Mean and sum of squared deviations of values that come in groups (Chan, Golub &
+/// LeVeque, "Algorithms for computing the sample variance", 1983): no difference of large
+/// numbers, as E[x^2] - E[x]^2 is.
+template <typename T>
+struct Moments {
+    T count = 0;
+    T mean = 0;
+    T squares = 0;
+
+    __device__ void merge(T other_count, T other_mean, T other_squares) {
+        const T total = count + other_count;
+        const T delta = other_mean - mean;
+        squares += other_squares + delta * delta * (count * (other_count / total));
+        mean += delta * (other_count / total);
+        count = total;
+    }
+};
+
+/// Of what this thread reads of the row. Leaves the last sweep in `held`.
+template <typename T, int kWidth, int kTeam>
+__device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const T* x,
+                                        Pack<T, kWidth> (&held)[kHeld]) {
+    Moments<T> moments;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base, [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        T count = 0, sum = 0, squares = 0;
+        row.each(base, [&](int k, std::int64_t) {
+            count += kWidth;
+            for (int lane = 0; lane < kWidth; ++lane)
+                sum += held[k].value[lane];
+        });
+        if (count == 0) break;
+        const T mean = sum / count;
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < kWidth; ++lane) {
+                const T deviation = held[k].value[lane] - mean;
+                squares += deviation * deviation;
+            }
+        });
+        moments.merge(count, mean, squares);
+    }
+    return moments;
+}
+
+template <typename T, int kWidth, int kTeam, bool kOnce>
+__global__ void __launch_bounds__(kRowThreads)
+    layer_norm_rows(T* y, T* mean, T* rstd, NormOperands<T> of, const T* weight,
+                    const T* bias, T epsilon, RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    Pack<T, kWidth> held[kHeld];
+    const Moments<T> part = moments_of_thread(row, of.x, held);
+    const T middle = row.sum(part.count * part.mean) / row.columns();
+    const T shift = part.mean - middle;
+    const T variance = row.sum(part.squares + part.count * shift * shift) / row.columns();
+    const T scale = 1 / std::sqrt(variance + epsilon);
+    if (row.first_thread()) {
+        mean[row.index()] = middle;
+        rstd[row.index()] = scale;
+    }
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        if (!kOnce)
+            row.each(base,
+                     [&](int k, std::int64_t pack) { held[k] = row.read(of.x, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            const auto gain = row.read_of_columns(weight, pack);
+            const auto added = row.read_of_columns(bias, pack);
+            for (int lane = 0; lane < kWidth; ++lane)
+                held[k].value[lane] =
+                    (held[k].value[lane] - middle) * scale * gain.value[lane] +
+                    added.value[lane];
+            row.write(y, pack, held[k]);
+        });
+    }
+}
+
+template <typename T, int kWidth, int kTeam, bool kOnce>
+__global__ void __launch_bounds__(kRowThreads)
+    layer_norm_backward_rows(T* dx, const T* dy, NormOperands<T> of, const T* weight,
+                             RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    const T mean = of.mean[row.index()];
+    const T rstd = of.rstd[row.index()];
+    Pack<T, kWidth> g[kHeld], normalized[kHeld];
+    const auto read = [&](int k, std::int64_t pack) {
+        g[k] = row.read(dy, pack);
+        normalized[k] = row.read(of.x, pack);
+    };
+    const auto prepare = [&](int k, std::int64_t pack) {
+        const auto gain = row.read_of_columns(weight, pack);
+        for (int lane = 0; lane < kWidth; ++lane) {
+            g[k].value[lane] *= gain.value[lane];
+            normalized[k].value[lane] = (normalized[k].value[lane] - mean) * rstd;
+        }
+    };
+    T along_ones = 0, along_x = 0;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base, read);
+        row.each(base, prepare);
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < kWidth; ++lane) {
+                along_ones += g[k].value[lane];
+                along_x += g[k].value[lane] * normalized[k].value[lane];
+            }
+        });
+    }
+    along_ones = row.sum(along_ones) / row.columns();
+    along_x = row.sum(along_x) / row.columns();
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        if (!kOnce) {
+            row.each(base, read);
+            row.each(base, prepare);
+        }
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                g[k].value[lane] = rstd * (g[k].value[lane] - along_ones -
+                                           normalized[k].value[lane] * along_x);
+            row.write(dx, pack, g[k]);
+        });
+    }
+}
+
+/// Terms of d_weight and of d_bias.
+template <typename T, int kWidth>
+struct GradientTerms {
+    static constexpr int kSums = 2;
+    const T* dy;
+    NormOperands<T> of;
+    bool vectors;
+
+    __device__ void add(Pack<T, kWidth> (&sums)[2], std::int64_t row,
+                        std::int64_t column) const {
+        const std::int64_t at = row * of.columns + column;
+        const Pack<T, kWidth> x = load<kWidth>(of.x + at, vectors);
+        const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
+        const T mean = of.mean[row];
+        const T rstd = of.rstd[row];
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane) {
+            sums[0].value[lane] += gradient.value[lane] * ((x.value[lane] - mean) * rstd);
+            sums[1].value[lane] += gradient.value[lane];
+        }
+    }
+};
+
+template <int kWidth, typename T>
+void layer_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight, T* d_bias,
+                                const T* dy, const NormOperands<T>& of) {
+    const ColumnShape shape{of.rows, of.columns, aligned(dy, of.x)};
+    const std::int64_t slabs = slabs_of(of.rows, of.columns, kWidth);
+    launch_column_sums<kWidth, false>(
+        stream, workspace, GradientTerms<T, kWidth>{dy, of, shape.vectors}, shape, slabs);
+    const ColumnShape partials{slabs, of.columns, true};
+    add_column_sums<kWidth>(stream, d_weight, workspace, partials);
+    add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns, partials);
+}
+
+}  // namespace
+
+template <typename T>
+void launch_layer_norm(cudaStream_t stream, T* y, T* mean, T* rstd,
+                       const NormOperands<T>& of, const T* weight, const T* bias,
+                       T epsilon) {
+    const RowShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, layer_norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>, blocks,
+               kRowThreads, y, mean, rstd, of, weight, bias, epsilon, shape);
+    });
+}
+
+template <typename T>
+void launch_layer_norm_backward_input(cudaStream_t stream, T* dx, const T* dy,
+                                      const NormOperands<T>& of, const T* weight) {
+    const RowShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream,
+               layer_norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
+               blocks, kRowThreads, dx, dy, of, weight, shape);
+    });
+}
+
+template <typename T>
+std::int64_t layer_norm_partials(std::int64_t rows, std::int64_t columns) {
+    return 2 * column_slabs<T>(rows, columns) * columns;
+}
+
+template <typename T>
+void launch_layer_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight,
+                                       T* d_bias, const T* dy,
+                                       const NormOperands<T>& of) {
+    if (column_width<T>(of.columns) == 1)
+        layer_norm_backward_weight<1>(stream, workspace, d_weight, d_bias, dy, of);
+    else
+        layer_norm_backward_weight<kFullWidth<T>>(stream, workspace, d_weight, d_bias, dy,
+                                                  of);
+}
+
+template void launch_layer_norm(cudaStream_t, float*, float*, float*,
+                                const NormOperands<float>&, const float*, const float*,
+                                float);
+template void launch_layer_norm(cudaStream_t, double*, double*, double*,
+                                const NormOperands<double>&, const double*, const double*,
+                                double);
+template void launch_layer_norm_backward_input(cudaStream_t, float*, const float*,
+                                               const NormOperands<float>&, const float*);
+template void launch_layer_norm_backward_input(cudaStream_t, double*, const double*,
+                                               const NormOperands<double>&,
+                                               const double*);
+template std::int64_t layer_norm_partials<float>(std::int64_t, std::int64_t);
+template std::int64_t layer_norm_partials<double>(std::int64_t, std::int64_t);
+template void launch_layer_norm_backward_weight(cudaStream_t, float*, float*, float*,
+                                                const float*, const NormOperands<float>&);
+template void launch_layer_norm_backward_weight(cudaStream_t, double*, double*, double*,
+                                                const double*,
+                                                const NormOperands<double>&);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,68 @@
+#include "gpu/kernels/launch.cuh"
+#include "gpu/kernels/pack.cuh"
+#include "gpu/kernels/random.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+constexpr int kRandomThreads = 256;
+
+struct Uniform {
+    RandomStream numbers;
+    double low, span;
+    __device__ double operator()(std::uint64_t i) const {
+        return low + span * numbers.uniform(i);
+    }
+};
+
+struct Normal {
+    RandomStream numbers;
+    double mean, deviation;
+    __device__ double operator()(std::uint64_t i) const {
+        return mean + deviation * numbers.normal(i);
+    }
+};
+
+template <typename T, typename Draw>
+__global__ void __launch_bounds__(kRandomThreads)
+    random_kernel(T* destination, std::int64_t elements, Draw draw, std::int64_t offset) {
+    const std::int64_t i = std::int64_t{blockIdx.x} * kRandomThreads + threadIdx.x;
+    if (i < elements)
+        destination[i] = static_cast<T>(draw(static_cast<std::uint64_t>(offset + i)));
+}
+
+template <typename T, typename Draw>
+void fill_with(cudaStream_t stream, T* destination, std::int64_t elements,
+               const Draw& draw, std::int64_t offset) {
+    const std::int64_t blocks = divided_up(elements, kRandomThreads);
+    launch(stream, random_kernel<T, Draw>, static_cast<int>(blocks), kRandomThreads,
+           destination, elements, draw, offset);
+}
+
+}  // namespace
+
+template <typename T>
+void launch_random_uniform(cudaStream_t stream, T* destination, std::int64_t elements,
+                           const RandomStream& numbers, double low, double span,
+                           std::int64_t offset) {
+    fill_with(stream, destination, elements, Uniform{numbers, low, span}, offset);
+}
+
+template <typename T>
+void launch_random_normal(cudaStream_t stream, T* destination, std::int64_t elements,
+                          const RandomStream& numbers, double mean, double deviation,
+                          std::int64_t offset) {
+    fill_with(stream, destination, elements, Normal{numbers, mean, deviation}, offset);
+}
+
+template void launch_random_uniform(cudaStream_t, float*, std::int64_t,
+                                    const RandomStream&, double, double, std::int64_t);
+template void launch_random_uniform(cudaStream_t, double*, std::int64_t,
+                                    const RandomStream&, double, double, std::int64_t);
+template void launch_random_normal(cudaStream_t, float*, std::int64_t,
+                                   const RandomStream&, double, double, std::int64_t);
+template void launch_random_normal(cudaStream_t, double*, std::int64_t,
+                                   const RandomStream&, double, double, std::int64_t);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace lockstep::gpu {
+
+/// Blocks of a reduction's first pass: a number, not a question to the device, since it
+/// decides the order of the sum. One wave on the GPUs of today.
+inline constexpr int kMostPartials = 1024;
+/// Bytes of workspace that each of these needs.
+inline constexpr std::int64_t kReduceBytes = kMostPartials * 8;
+
+/// result[0] (+)= the sum of `elements` values; in f64, integers wrap around.
+template <typename T>
+void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values,
+                std::int64_t elements, bool accumulate);
+
+/// result[0] = sum of (prediction - target)^2, in f64.
+template <typename T>
+void launch_squared_error(cudaStream_t stream, void* workspace, T* result,
+                          const T* prediction, const T* target, std::int64_t elements);
+
+/// d_prediction = by * (prediction - target).
+template <typename T>
+void launch_squared_error_backward(cudaStream_t stream, T* d_prediction,
+                                   const T* prediction, const T* target,
+                                   std::int64_t elements, T by);
+
+/// The first index outside [0, bound); position -1 where all lie inside.
+struct FirstOutside {
+    std::int64_t position;
+    std::int64_t index;
+};
+void launch_first_outside(cudaStream_t stream, void* workspace, FirstOutside* first,
+                          const std::int32_t* indices, std::int64_t elements,
+                          std::int64_t bound);
+
+}  // namespace lockstep::gpu

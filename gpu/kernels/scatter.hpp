@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "gpu/kernels/sort.hpp"
+
+namespace lockstep::gpu {
+
+/// A table (rows, width) whose row ids[i] gets row i of dy (elements, width) added, in
+/// order of i.
+template <typename T>
+struct ScatteredRows {
+    T* table;
+    std::int64_t rows;
+    std::int64_t width;
+    const T* dy;
+    std::int64_t elements;
+};
+
+/// Every row of the table looks at every id: for few of them.
+template <typename T>
+void launch_scatter_few(cudaStream_t stream, const ScatteredRows<T>& scattered,
+                        const std::int32_t* ids);
+
+/// The same bits for ids that are sorted: a row looks at its own.
+template <typename T>
+void launch_scatter_sorted(cudaStream_t stream, const ScatteredRows<T>& scattered,
+                           const SortedIds& ids);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,199 @@
+#include <cmath>
+#include <limits>
+
+#include "gpu/kernels/rows.cuh"
+#include "gpu/kernels/softmax.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// The sum of exp(x - largest), so that no exponential overflows. -infinity, which is no
+/// number to take off, adds nothing; a NaN makes the sum NaN.
+template <typename T>
+struct Exponentials {
+    T largest = -std::numeric_limits<T>::infinity();
+    T sum = 0;
+
+    __device__ static T taken_off(T largest) {
+        return largest == -std::numeric_limits<T>::infinity() ? T{0} : largest;
+    }
+    __device__ void rescale(T larger) {
+        sum *= std::exp(largest - taken_off(larger));
+        largest = larger;
+    }
+    __device__ void add(T value) { sum += std::exp(value - taken_off(largest)); }
+};
+
+/// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
+/// 1805.02867). Leaves the last sweep in `held`.
+template <typename T, int kWidth, int kTeam>
+__device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const T* x,
+                                        Pack<T, kWidth> (&held)[kHeld]) {
+    Exponentials<T> of_thread;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base, [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        T largest = of_thread.largest;
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                largest = Larger{}(largest, held[k].value[lane]);
+        });
+        of_thread.rescale(largest);
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                of_thread.add(held[k].value[lane]);
+        });
+    }
+    of_thread.rescale(row.largest(of_thread.largest));
+    of_thread.sum = row.sum(of_thread.sum);
+    return of_thread;
+}
+
+struct Itself {
+    template <typename T>
+    __device__ T operator()(T probability, std::int64_t, std::int64_t) const {
+        return probability;
+    }
+};
+
+template <typename T>
+struct LossGradient {
+    const std::int32_t* targets;
+    T by;
+    __device__ T operator()(T probability, std::int64_t row, std::int64_t column) const {
+        return by * (column == targets[row] ? probability - 1 : probability);
+    }
+};
+
+template <typename T, int kWidth, int kTeam, bool kOnce, typename Finish>
+__global__ void __launch_bounds__(kRowThreads)
+    softmax_rows(T* y, const T* x, RowShape shape, Finish finish) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    Pack<T, kWidth> held[kHeld];
+    const Exponentials<T> whole = exponentials(row, x, held);
+    const T inverse = 1 / whole.sum;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        if (!kOnce)
+            row.each(base,
+                     [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                held[k].value[lane] =
+                    finish(inverse * std::exp(held[k].value[lane] - whole.largest),
+                           row.index(), pack * kWidth + lane);
+            row.write(y, pack, held[k]);
+        });
+    }
+}
+
+template <typename T, int kWidth, int kTeam>
+__global__ void __launch_bounds__(kRowThreads)
+    cross_entropy_rows(T* losses, const T* logits, const std::int32_t* targets,
+                       RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    Pack<T, kWidth> held[kHeld];
+    const Exponentials<T> whole = exponentials(row, logits, held);
+    if (!row.first_thread()) return;
+    const T logit = logits[row.index() * shape.columns + targets[row.index()]];
+    losses[row.index()] = std::log(whole.sum) + (whole.largest - logit);
+}
+
+/// dx = y * (dy - sum(y * dy)).
+template <typename T, int kWidth, int kTeam, bool kOnce>
+__global__ void __launch_bounds__(kRowThreads)
+    softmax_backward_rows(T* dx, const T* y, const T* dy, RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    Pack<T, kWidth> held[kHeld], gradient[kHeld];
+    const auto read = [&](int k, std::int64_t pack) {
+        held[k] = row.read(y, pack);
+        gradient[k] = row.read(dy, pack);
+    };
+    T along = 0;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base, read);
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                along += held[k].value[lane] * gradient[k].value[lane];
+        });
+    }
+    along = row.sum(along);
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        if (!kOnce) row.each(base, read);
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                held[k].value[lane] *= gradient[k].value[lane] - along;
+            row.write(dx, pack, held[k]);
+        });
+    }
+}
+
+template <typename T, typename Finish>
+void launch_softmax_rows(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+                         std::int64_t columns, const Finish& finish) {
+    const RowShape shape{rows, columns, aligned(y, x)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Finish>,
+               blocks, kRowThreads, y, x, shape, finish);
+    });
+}
+
+}  // namespace
+
+template <typename T>
+void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+                    std::int64_t columns) {
+    launch_softmax_rows(stream, y, x, rows, columns, Itself{});
+}
+
+template <typename T>
+void launch_softmax_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
+                             std::int64_t rows, std::int64_t columns) {
+    const RowShape shape{rows, columns, aligned(dx, y, dy)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, softmax_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
+               blocks, kRowThreads, dx, y, dy, shape);
+    });
+}
+
+template <typename T>
+void launch_cross_entropy(cudaStream_t stream, T* losses, const T* logits,
+                          const std::int32_t* targets, std::int64_t rows,
+                          std::int64_t columns) {
+    const RowShape shape{rows, columns, aligned(logits)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, cross_entropy_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
+               kRowThreads, losses, logits, targets, shape);
+    });
+}
+
+template <typename T>
+void launch_cross_entropy_backward(cudaStream_t stream, T* d_logits, const T* logits,
+                                   const std::int32_t* targets, std::int64_t rows,
+                                   std::int64_t columns, T by) {
+    launch_softmax_rows(stream, d_logits, logits, rows, columns,
+                        LossGradient<T>{targets, by});
+}
+
+template void launch_softmax(cudaStream_t, float*, const float*, std::int64_t,
+                             std::int64_t);
+template void launch_softmax(cudaStream_t, double*, const double*, std::int64_t,
+                             std::int64_t);
+template void launch_softmax_backward(cudaStream_t, float*, const float*, const float*,
+                                      std::int64_t, std::int64_t);
+template void launch_softmax_backward(cudaStream_t, double*, const double*, const double*,
+                                      std::int64_t, std::int64_t);
+template void launch_cross_entropy(cudaStream_t, float*, const float*,
+                                   const std::int32_t*, std::int64_t, std::int64_t);
+template void launch_cross_entropy(cudaStream_t, double*, const double*,
+                                   const std::int32_t*, std::int64_t, std::int64_t);
+template void launch_cross_entropy_backward(cudaStream_t, float*, const float*,
+                                            const std::int32_t*, std::int64_t,
+                                            std::int64_t, float);
+template void launch_cross_entropy_backward(cudaStream_t, double*, const double*,
+                                            const std::int32_t*, std::int64_t,
+                                            std::int64_t, double);
+
+}  // namespace lockstep::gpu

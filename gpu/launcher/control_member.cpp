@@ -1,0 +1,116 @@
+#include "gpu/launcher/control_member.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <poll.h>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "gpu/launcher/socket.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFarewell = 2s;
+constexpr auto kAnswer = 5s;
+constexpr uint64_t kLongestRefusal = 4096;
+
+/// What rank 0 says to our hello; nothing where it is silent, or not rank 0.
+std::optional<Message> introduce(Connection& line, const Placement& placement,
+                                 Clock::time_point due) {
+    line.accept_bodies_of(kLongestRefusal);
+    line.send({MessageKind::hello, pack(hello_of(placement))});
+    while (line.open() && Clock::now() < due) {
+        pollfd wait = {line.number(), line.events(), 0};
+        poll(&wait, 1, milliseconds_until(due));
+        if (wait.revents & POLLOUT) line.flush();
+        if (wait.revents & ~POLLOUT) line.receive();
+        if (std::optional<Message> answer = line.next()) return answer;
+    }
+    return std::nullopt;
+}
+
+Connection meet(const Placement& placement, const ControlOptions& options) {
+    const Address address = parse_address(placement.rendezvous.address, "the rendezvous");
+    const auto due = after(Clock::now(), options.timeout_seconds);
+    bool stranger = false;
+    do {
+        Descriptor socket = connect_to(address, due);
+        if (!socket.open()) break;
+        Connection line(std::move(socket));
+        const auto answer =
+            introduce(line, placement, std::min(due, Clock::now() + kAnswer));
+        if (answer && answer->kind == MessageKind::admitted) return line;
+        require(!answer || answer->kind != MessageKind::refused, [&] {
+            return fmt::format("rank {} was turned away: {}", placement.rank,
+                               *answer->body);
+        });
+        stranger = true;
+        std::this_thread::sleep_for(50ms);
+    } while (Clock::now() < due);
+    throw MissingError(fmt::format(
+        "rank {} found no rank 0 at {} within {:g} seconds: {}", placement.rank,
+        placement.rendezvous.address, options.timeout_seconds,
+        stranger ? "what answers there is another program"
+                 : "it did not start, or this address does not lead to its machine"));
+}
+
+}  // namespace
+
+ControlMember::ControlMember(ControlShared& shared)
+    : ControlService(shared), line_(meet(shared.placement, shared.options)) {
+    line_.accept_bodies_of(std::numeric_limits<uint64_t>::max());
+    wake(shared.waker);  // rank 0's welcome may have come with its answer
+}
+
+std::vector<Connection*> ControlMember::connections() {
+    if (!line_.open()) return {};
+    return {&line_};
+}
+
+void ControlMember::serve(Clock::time_point now) {
+    try {
+        while (const std::optional<Message> message = line_.next())
+            take(*message);
+    } catch (const ProtocolError&) {
+        line_.close();
+    }
+    if (shared_.leaving() && leaving_due_ == kNever) {
+        line_.send(Message(MessageKind::goodbye));
+        leaving_due_ = now + kFarewell;
+    }
+    if (!line_.open() && !shared_.leaving())
+        shared_.stop({0, 1,
+                      "rank 0 was lost: its process ended without a word, or the line to "
+                      "it is broken"});
+}
+
+void ControlMember::take(const Message& message) {
+    switch (message.kind) {
+        case MessageKind::welcome:
+            return shared_.welcome();
+        case MessageKind::result:
+            return shared_.deliver(message);
+        case MessageKind::describe:
+            return line_.send({MessageKind::description, shared_.describe()});
+        case MessageKind::stop:
+            return shared_.stop(unpack_failure(*message.body));
+        case MessageKind::farewell:
+            farewell_ = true;
+            return;
+        default:
+            throw ProtocolError("a message that only others send");
+    }
+}
+
+bool ControlMember::finished(Clock::time_point now) const {
+    return farewell_ || !line_.open() || now >= leaving_due_;
+}
+
+}  // namespace lockstep::gpu

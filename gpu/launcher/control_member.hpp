@@ -1,0 +1,29 @@
+#pragma once
+
+#include "gpu/launcher/control_service.hpp"
+
+namespace lockstep::gpu {
+
+/// The control thread of every process but rank 0's.
+class ControlMember final : public ControlService {
+  public:
+    /// Comes to rank 0 and is admitted. Throws UsageError where it is turned away, and
+    /// MissingError where nobody admits it in time.
+    explicit ControlMember(ControlShared& shared);
+
+  private:
+    std::vector<Connection*> connections() override;
+    void act_on(Message post) override { line_.send(std::move(post)); }
+    void report_stall() override { line_.send(Message(MessageKind::stalled)); }
+    void serve(Clock::time_point now) override;
+    Clock::time_point next_due() const override { return leaving_due_; }
+    bool finished(Clock::time_point now) const override;
+
+    void take(const Message& message);
+
+    Connection line_;
+    bool farewell_ = false;
+    Clock::time_point leaving_due_ = kNever;
+};
+
+}  // namespace lockstep::gpu

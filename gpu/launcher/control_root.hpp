@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gpu/launcher/control_service.hpp"
+#include "gpu/launcher/entrance.hpp"
+#include "gpu/launcher/inquiry.hpp"
+#include "gpu/launcher/round.hpp"
+
+namespace lockstep::gpu {
+
+/// The control thread of rank 0: all others' lines end here, and it alone decides what
+/// stopped the run.
+class ControlRoot final : public ControlService {
+  public:
+    /// `listener` is closed where the process is alone.
+    ControlRoot(ControlShared& shared, Descriptor listener);
+
+  private:
+    std::vector<Connection*> connections() override;
+    int listener() const override { return entrance_.listener(); }
+    void act_on(Message post) override;
+    void report_stall() override;
+    void serve(Clock::time_point now) override;
+    Clock::time_point next_due() const override;
+    bool finished(Clock::time_point now) const override;
+
+    // Meeting.
+    void let_in(Clock::time_point now);
+    void report_missing();
+
+    // Messages.
+    void serve_member(int rank, Clock::time_point now);
+    void take(int rank, Message message);
+    void take_part(int rank, Message message);
+    void check_round();
+    void send_to_all(const Message& message);
+
+    // Ends.
+    void stop(Failure failure, bool missing = false);
+    void lose(int rank, Clock::time_point now);
+    Failure with_loss(Failure failure) const;
+    void begin_inquiry(int stalled_rank);
+    void end_inquiry();
+    void serve_leaving(Clock::time_point now);
+
+    struct Member {
+        std::unique_ptr<Connection> line;
+        bool expected = false;  ///< it has come, and neither said goodbye nor been lost
+    };
+    std::vector<Member> members_;  ///< by rank; 0 is this process
+    std::vector<bool> left_;       ///< those who said goodbye
+    Entrance entrance_;
+    Clock::time_point meeting_due_;
+    bool met_ = false;
+    Round round_;
+    std::optional<Inquiry> inquiry_;
+    struct Loss {
+        Failure failure;
+        Clock::time_point due;  ///< until then somebody may know a better reason
+    };
+    std::optional<Loss> loss_;
+    Clock::time_point leaving_due_ = kNever;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,147 @@
+#include "gpu/launcher/control_shared.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep::gpu {
+
+ControlShared::ControlShared(const Placement& placement_, const ControlOptions& options_)
+    : placement(placement_),
+      options(options_),
+      watch(options_.timeout_seconds),
+      waker(make_waker()) {}
+
+void ControlShared::await_welcome() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return welcome_ || failure_; });
+    if (welcome_) return;
+    if (!missing_) throw_stop();
+    seen_at_ = Clock::now();
+    claimed_ = true;
+    throw MissingError(failure_->text.substr(0, failure_->text.size() - 1));
+}
+
+std::vector<std::string> ControlShared::exchange(MessageKind kind,
+                                                 const std::string& mine) {
+    const StallWatch::Pause pause(watch);
+    check();
+    post(Message(kind, mine, ++sequence_));
+    Bytes list;
+    {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return result_ || failure_; });
+        if (!result_) throw_stop();
+        list = result_->body;
+        result_.reset();
+    }
+    return unpack_list(*list);
+}
+
+void ControlShared::post(Message message) {
+    {
+        const std::lock_guard lock(mutex_);
+        posts_.push_back(std::move(message));
+    }
+    wake(waker);
+}
+
+void ControlShared::leave() {
+    leaving_ = true;
+    wake(waker);
+}
+
+void ControlShared::check() const {
+    if (!stopped_) return;
+    const std::lock_guard lock(mutex_);
+    throw_stop();
+}
+
+void ControlShared::throw_stop() const {
+    if (!seen_at_) seen_at_ = Clock::now();
+    throw RunStopped(*failure_);
+}
+
+bool ControlShared::claim_text() noexcept {
+    return placement.rank == 0 && stopped_ && !claimed_.exchange(true);
+}
+
+bool ControlShared::seen() const {
+    const std::lock_guard lock(mutex_);
+    return seen_at_.has_value();
+}
+
+void ControlShared::set_describe(Control::Describe describe) {
+    const std::lock_guard lock(callbacks_);
+    describe_ = std::move(describe);
+}
+
+void ControlShared::set_explain(Control::Explain explain) {
+    const std::lock_guard lock(callbacks_);
+    explain_ = std::move(explain);
+}
+
+std::deque<Message> ControlShared::take_posts() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(posts_, {});
+}
+
+void ControlShared::welcome() {
+    const std::lock_guard lock(mutex_);
+    welcome_ = true;
+    changed_.notify_all();
+}
+
+void ControlShared::deliver(const Message& result) {
+    const std::lock_guard lock(mutex_);
+    result_ = result;
+    changed_.notify_all();
+}
+
+void ControlShared::stop(Failure failure, bool missing) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    if (!failure.text.ends_with('\n')) failure.text += '\n';
+    failure_ = std::move(failure);
+    missing_ = missing;
+    stopped_at_ = Clock::now();
+    stopped_ = true;
+    changed_.notify_all();
+}
+
+std::string ControlShared::describe() {
+    const std::lock_guard lock(callbacks_);
+    try {
+        return describe_ ? describe_() : std::string();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+}
+
+std::string ControlShared::explain(const std::vector<std::string>& descriptions,
+                                   int stalled) {
+    const std::lock_guard lock(callbacks_);
+    if (explain_) return explain_(descriptions, stalled);
+    std::string text = fmt::format("rank {} has made no progress for {:g} seconds\n",
+                                   stalled, options.timeout_seconds);
+    for (size_t rank = 0; rank < descriptions.size(); ++rank)
+        if (!descriptions[rank].empty())
+            text += fmt::format("  rank {}: {}\n", rank, descriptions[rank]);
+    return text;
+}
+
+Failure ControlShared::failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_.value_or(Failure{});
+}
+
+Clock::time_point ControlShared::grace_end() const {
+    const std::lock_guard lock(mutex_);
+    return std::max(stopped_at_, seen_at_.value_or(stopped_at_)) +
+           std::chrono::duration_cast<Clock::duration>(
+               std::chrono::duration<double>(options.grace_seconds));
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu/launcher/control.hpp"
+
+namespace lockstep::gpu {
+
+/// What goes over the control line.
+enum class MessageKind : uint32_t {
+    hello,        ///< member: who I am (Hello)
+    refused,      ///< root: you are not of this run; the reason
+    admitted,     ///< root: you are; wait for the others
+    welcome,      ///< root: all are here
+    all_gather,   ///< member: mine to an exchange
+    broadcast,    ///< member: I am in this exchange
+    result,       ///< root: what came of the exchange (a list)
+    failure,      ///< member: stop the run (Failure)
+    stalled,      ///< member: my program makes no progress
+    describe,     ///< root: what is your program doing?
+    description,  ///< member: this
+    stop,         ///< root: the run has been stopped (Failure)
+    goodbye,      ///< member: I leave in good order
+    farewell,     ///< root: I know
+};
+constexpr uint32_t kMessageKinds = 14;
+
+/// Bytes that several connections may be sending at once.
+using Bytes = std::shared_ptr<const std::string>;
+
+struct Message {
+    MessageKind kind = MessageKind::hello;
+    uint64_t sequence = 0;  ///< of the exchange; 0 elsewhere
+    Bytes body;             ///< never null
+
+    Message(MessageKind kind_, std::string body_ = {}, uint64_t sequence_ = 0);
+    Message(MessageKind kind_, Bytes body_, uint64_t sequence_ = 0);
+};
+
+/// The other side speaks another language.
+class ProtocolError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Before each body: a magic number, the kind, the sequence, and the body's length.
+constexpr size_t kHeaderBytes = 24;
+struct Header {
+    MessageKind kind;
+    uint64_t sequence;
+    uint64_t body_bytes;
+};
+std::string header_bytes(const Message& message);
+/// ProtocolError where the magic number or the kind is not ours.
+Header read_header(const std::string& bytes);
+
+struct Hello {
+    uint64_t version;
+    uint64_t size;
+    uint64_t rank;
+    uint64_t token;  ///< of the rendezvous
+};
+/// What a process of this placement says first.
+Hello hello_of(const Placement& placement);
+
+/// Bodies. What cannot be read throws ProtocolError.
+std::string pack(const Hello& hello);
+Hello unpack_hello(const std::string& body);
+std::string pack(const Failure& failure);
+Failure unpack_failure(const std::string& body);
+std::string pack(const std::vector<std::string_view>& list);
+std::vector<std::string> unpack_list(const std::string& body);
+
+}  // namespace lockstep::gpu

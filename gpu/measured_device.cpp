@@ -1,0 +1,84 @@
+#include "gpu/measured_device.hpp"
+
+namespace lockstep::gpu {
+
+void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
+                             FunctionRef<void()> work) {
+    const std::size_t span = spans_.open(kind, std::move(label), stream());
+    try {
+        work();
+    } catch (...) {
+        spans_.close(span, stream());
+        throw;
+    }
+    spans_.close(span, stream());
+}
+
+void MeasuredDevice::execute(const DeviceOperation& operation,
+                             FunctionRef<void()> numbers) {
+    watch_.progress();
+    flops_ += operation.flops;
+    TraceEvent label{.rank = rank_,
+                     .queue = "compute",
+                     .name = operation.name,
+                     .kind = "operation",
+                     .micro_batch = micro_batch(),
+                     .bytes = operation.bytes,
+                     .at = operation.at};
+    measure(Spans::Kind::compute, std::move(label), numbers);
+}
+
+void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
+                          FunctionRef<void()> move) {
+    watch_.progress();
+    const bool to_host = direction == CopyDirection::to_host;
+    TraceEvent label{.rank = rank_,
+                     .queue = "copy",
+                     .name = to_host ? "to host" : "to device",
+                     .kind = "copy",
+                     .micro_batch = micro_batch(),
+                     .bytes = tensor.bytes(),
+                     .at = at};
+    measure(Spans::Kind::copy, std::move(label), move);
+    watch_.progress();
+}
+
+void MeasuredDevice::allocated(const Storage& storage) {
+    ledger_.add(storage.category, storage.bytes);
+    spans_.memory({rank_, 0, ledger_.report().current}, stream());
+}
+
+void MeasuredDevice::freed(const Storage& storage) noexcept {
+    ledger_.remove(storage.category, storage.bytes);
+    try {
+        spans_.memory({rank_, 0, ledger_.report().current}, stream());
+    } catch (const std::exception&) {
+        // The trace lacks a level; what broke the GPU is thrown by its next operation.
+    }
+}
+
+void MeasuredDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
+    OpenPhase& open = phases_.emplace_back(OpenPhase{micro_batch, std::nullopt});
+    if (!spans_.traces()) return;
+    open.span = spans_.open(Spans::Kind::phase,
+                            {.rank = rank_,
+                             .queue = "compute",
+                             .name = name_of(phase),
+                             .kind = "phase",
+                             .micro_batch = micro_batch,
+                             .at = at},
+                            stream());
+}
+
+void MeasuredDevice::phase_ended() noexcept {
+    const OpenPhase ended = phases_.back();
+    phases_.pop_back();
+    if (!ended.span) return;
+    try {
+        spans_.close(*ended.span, stream());
+    } catch (const std::exception&) {
+        // As for freed().
+    }
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gpu/spans.hpp"
+#include "gpu/watch.hpp"
+#include "src/device/ledger.hpp"
+#include "src/device/monitor.hpp"
+
+namespace lockstep::gpu {
+
+/// What is measured of a real device, as sim::VirtualDevice has what is virtual: its time
+/// by events, its ledger, its counters. Arithmetic is elsewhere.
+class MeasuredDevice final : public DeviceMonitor {
+  public:
+    MeasuredDevice(int rank, Spans& spans, const Watch& watch)
+        : rank_(rank), spans_(spans), watch_(watch), ledger_(0) {}
+
+    /// The stream of the device that reports to this; comes before the device's first
+    /// operation.
+    void attach(Stream& stream) { stream_ = &stream; }
+
+    void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
+    void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
+              FunctionRef<void()> move) override;
+    void allocated(const Storage& storage) override;
+    void freed(const Storage& storage) noexcept override;
+    void phase_began(Phase phase, int micro_batch, SourceLine at) override;
+    void phase_ended() noexcept override;
+    bool has_numbers() const override { return true; }
+
+    Stream& stream() const { return *stream_; }
+    int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
+    const MemoryReport& memory() const { return ledger_.report(); }
+    std::int64_t flops() const { return flops_; }
+
+  private:
+    struct OpenPhase {
+        int micro_batch;
+        std::optional<std::size_t> span;
+    };
+
+    void measure(Spans::Kind kind, TraceEvent label, FunctionRef<void()> work);
+
+    int rank_;
+    Spans& spans_;
+    Watch watch_;
+    Stream* stream_ = nullptr;
+    Ledger ledger_;
+    std::int64_t flops_ = 0;
+    std::vector<OpenPhase> phases_;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,150 @@
+#include "gpu/nccl.hpp"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "gpu/pause.hpp"
+#include "src/core/source_line.hpp"
+
+namespace lockstep::gpu {
+
+void check(ncclResult_t result, const char* call, const char* file, int line) {
+    if (result == ncclSuccess || result == ncclInProgress) return;
+    const std::string what = call;
+    const std::string detail = ncclGetLastError(nullptr);
+    throw GpuError(
+        fmt::format("NCCL failed with '{}'{} in {} at {}", ncclGetErrorString(result),
+                    detail.empty() ? "" : " (" + detail + ")",
+                    what.substr(0, what.find('(')), SourceLine{file, line}.text()));
+}
+
+ncclDataType_t nccl_type(DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+            return ncclFloat32;
+        case DType::f64:
+            return ncclFloat64;
+        case DType::i32:
+            return ncclInt32;
+        case DType::bf16:
+            return ncclBfloat16;
+    }
+    return ncclFloat32;
+}
+
+ncclRedOp_t nccl_operation(Reduction reduction) {
+    switch (reduction) {
+        case Reduction::sum:
+            return ncclSum;
+        case Reduction::product:
+            return ncclProd;
+        case Reduction::minimum:
+            return ncclMin;
+        case Reduction::maximum:
+            return ncclMax;
+        case Reduction::mean:
+            return ncclAvg;
+    }
+    return ncclSum;
+}
+
+namespace {
+
+ncclConfig_t without_blocking() {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return config;
+}
+
+/// A peer that died is known to NCCL and to the control line; who learns it first is
+/// chance, and the control line knows more.
+void give_the_others_a_moment(const Watch& watch) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < until) {
+        watch.check();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+}
+
+}  // namespace
+
+NcclHandle NcclHandle::make(const ncclUniqueId& id, int rank, int size,
+                            const Watch& watch) {
+    ncclConfig_t config = without_blocking();
+    ncclComm_t comm = nullptr;
+    GPU_CHECK(ncclCommInitRankConfig(&comm, size, id, rank, &config));
+    NcclHandle handle(comm, watch);
+    handle.settle();
+    return handle;
+}
+
+NcclHandle::NcclHandle(NcclHandle&& other) noexcept
+    : comm_(std::exchange(other.comm_, nullptr)), watch_(other.watch_) {}
+
+NcclHandle& NcclHandle::operator=(NcclHandle&& other) noexcept {
+    close();
+    comm_ = std::exchange(other.comm_, nullptr);
+    watch_ = other.watch_;
+    return *this;
+}
+
+NcclHandle::~NcclHandle() {
+    close();
+}
+
+void NcclHandle::settle() const {
+    Pause pause;
+    for (;;) {
+        ncclResult_t state = ncclSuccess;
+        GPU_CHECK(ncclCommGetAsyncError(comm_, &state));
+        if (state == ncclSuccess) return;
+        watch_.check();
+        if (state != ncclInProgress) {
+            give_the_others_a_moment(watch_);
+            GPU_CHECK(state);
+        }
+        pause();
+    }
+}
+
+NcclHandle NcclHandle::split(int color, int key) const {
+    ncclConfig_t config = without_blocking();
+    ncclComm_t part = nullptr;
+    GPU_CHECK(ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part,
+                            &config));
+    settle();
+    NcclHandle handle(part, watch_);
+    if (handle) handle.settle();
+    return handle;
+}
+
+void NcclHandle::abort() noexcept {
+    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+void NcclHandle::close() noexcept {
+    if (comm_ == nullptr) return;
+    try {
+        watch_.check();
+        GPU_CHECK(ncclCommFinalize(comm_));
+        settle();
+        ncclCommDestroy(std::exchange(comm_, nullptr));
+    } catch (const std::exception&) {
+        abort();
+    }
+}
+
+int nccl_version() {
+    int version = 0;
+    GPU_CHECK(ncclGetVersion(&version));
+    return version;
+}
+
+std::string nccl_version_text(int version) {
+    return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/cluster.hpp"
+#include "gpu/launcher/control.hpp"
+#include "gpu/nccl.hpp"
+#include "gpu/watch.hpp"
+#include "src/comm/operation_log.hpp"
+
+namespace lockstep::gpu {
+
+/// While it lives, the process must show progress.
+class Watching {
+  public:
+    explicit Watching(Control* control) : control_(control) {
+        if (control_ != nullptr) control_->begin_watching();
+    }
+    ~Watching() {
+        if (control_ != nullptr) control_->end_watching();
+    }
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+
+  private:
+    Control* control_;
+};
+
+/// What Process::open makes.
+class GpuProcess final : public Process {
+  public:
+    explicit GpuProcess(const ProcessOptions& options);
+    ~GpuProcess() override;
+
+    std::unique_ptr<Cluster> make_cluster(int ranks, bool trace) override;
+
+    Control* control() const { return options_.control; }
+    const Watch& watch() const { return watch_; }
+    int rank() const { return control() == nullptr ? 0 : control()->rank(); }
+    int size() const { return control() == nullptr ? 1 : control()->size(); }
+    const std::vector<std::string>& hosts() const { return hosts_; }
+    bool tf32() const { return options_.tf32; }
+
+    /// The communicator of the first `ranks` processes, which all processes ask for at
+    /// the same time; none on the others.
+    NcclHandle& world(int ranks);
+    /// Ends what NCCL runs on the GPU. The process takes part in nothing more.
+    void abort() noexcept;
+
+    /// What this process tells of itself while a program runs; none is null.
+    void set_log(const OperationLog* log);
+
+  private:
+    std::string describe();
+    void take_gpu();
+    NcclHandle meet();
+
+    ProcessOptions options_;
+    Watch watch_;
+    std::vector<std::string> hosts_;    ///< by rank
+    std::map<int, NcclHandle> worlds_;  ///< by size
+    std::mutex log_mutex_;
+    const OperationLog* log_ = nullptr;
+};
+
+}  // namespace lockstep::gpu

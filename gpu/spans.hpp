@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "gpu/stream.hpp"
+#include "src/report/run_report.hpp"
+
+namespace lockstep::gpu {
+
+/// Measures when what streams hold begins and ends: two events about it, read once they
+/// have happened. Time 0 is begin(); times are the GPU's, of a resolution of about half
+/// a microsecond.
+///
+/// Two events cost the GPU and the host a few microseconds together, so short operations
+/// seem longer than they are alone.
+class Spans {
+  public:
+    /// What a span's duration counts as. Phases are only drawn.
+    enum class Kind : std::uint8_t { compute, communication, copy, waiting, phase };
+
+    explicit Spans(bool trace) : trace_(trace) {}
+
+    void begin(Stream& stream);
+
+    /// A span opens where `stream` now is. Its events are the caller's to place.
+    std::size_t open(Kind kind, TraceEvent label, Stream& stream);
+    /// And closes where `stream` now is.
+    void close(std::size_t span, Stream& stream);
+    /// Memory in use from where the stream now is; kept in traces alone.
+    void memory(const TraceMemory& level, Stream& stream);
+
+    /// Reads what has not been read; all that was put into the streams is done.
+    void finish();
+
+    bool traces() const { return trace_; }
+    const TimeReport& time() const { return time_; }
+    /// Moves spans and memory levels into the report, by time.
+    void move_into(RunReport& report);
+
+  private:
+    struct Pending {
+        Kind kind = Kind::compute;
+        bool is_memory = false;
+        TraceEvent label;
+        TraceMemory level;
+        std::unique_ptr<Event> start;
+        std::unique_ptr<Event> end;  ///< none while it is open
+    };
+
+    std::unique_ptr<Event> take();
+    void give_back(std::unique_ptr<Event> event);
+    void read_finished();
+    void read(Pending& span);
+    Picoseconds time_of(const Event& event) const;
+    void count(Kind kind, Picoseconds duration);
+
+    bool trace_;
+    std::deque<Pending> pending_;
+    std::size_t read_ = 0;  ///< number of the span that is first in pending_
+    std::vector<std::unique_ptr<Event>> free_;
+    /// An event whose time is known, from which others are measured: CUDA gives
+    /// differences as floats, exact to tens of nanoseconds only when they are short.
+    std::unique_ptr<Event> reference_;
+    Picoseconds reference_time_ = 0;
+    TimeReport time_;
+    std::vector<TraceEvent> events_;
+    std::vector<TraceMemory> levels_;
+};
+
+}  // namespace lockstep::gpu

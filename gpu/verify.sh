@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Tries the GPU twin on a machine with CUDA and prints the table for gpu/VERIFIED.md.
+#
+#   gpu/verify.sh [FOLDER]     FOLDER takes the table and what each step printed; else
+#                              build/verified. Run from a checkout or an unpacked bundle.
+#
+# LOCKSTEP_BUILD names another build folder, VERIFY_SECONDS another limit for all of it (580).
+# A step that fails does not stop the others; one that takes too long is cut and said to be.
+# Exit status: 0 where every step that must pass did.
+
+set -uo pipefail
+
+root=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
+build=$(realpath -m "${LOCKSTEP_BUILD:-$root/build}")
+folder=$(realpath -m "${1:-$build/verified}")
+table=$folder/table.md
+lockstep=$build/lessons/lockstep
+deadline=$((SECONDS + ${VERIFY_SECONDS:-580}))
+failures=0
+export LOCKSTEP_BUILD=$build GPU_REQUIRED=1
+
+mkdir -p "$folder" || exit 3
+cd "$root" || exit 3
+
+row() {   # row WHAT COMMAND RESULT FIGURE
+    # shellcheck disable=SC2016   # the quotes are Markdown's
+    printf '| %s | `%s` | %s | %s |\n' "$1" "${2//|/\\|}" "$3" "${4//|/\\|}" | tee -a "$table"
+}
+
+say() { printf '%s\n' "$*" | tee -a "$table"; }
+
+# A figure from what a step printed is the last line of this function's output.
+figure_of() {   # figure_of KIND FILE
+    case $1 in
+        time) ;;
+        last) grep -v '^ *$' "$2" | tail -n 1 ;;
+        cases) grep -E '^(All tests passed|test cases:)' "$2" | tail -n 1 ;;
+        errors) grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$2" | tail -n 1 | sed 's/=* *//' ;;
+        *) python3 -B "$root/gpu/verify_figures.py" "$1" "$2" ;;
+    esac
+}
+
+# step MUST|MAY KIND SECONDS WHAT COMMAND…  runs it, at most so long, and adds its row, with
+# $shown as the command where that is set.
+step() {
+    local need=$1 kind=$2 limit=$3 what=$4 left status result started figure log
+    shift 4
+    local command=${shown:-${*//"$build"/build}}
+    left=$((deadline - SECONDS))
+    log=$folder/$(tr -c 'a-zA-Z0-9\n' '-' <<<"$what").log
+    if ((left < 5)); then
+        row "$what" "$command" "not run: no time was left" ""
+        [[ $need == MAY ]] || failures=$((failures + 1))
+        return 1
+    fi
+    ((limit < left)) || limit=$left
+    started=$SECONDS
+    timeout -k 5 "$limit" "$@" >"$log" 2>"$log.errors" </dev/null
+    status=$?
+    case $status in
+        0) result=ok ;;
+        124 | 137) result="cut after $limit s" ;;
+        *) result="FAILED with status $status" ;;
+    esac
+    figure=$(figure_of "$kind" "$log" 2>/dev/null | tail -n 1)
+    [[ $status == 0 ]] || figure="$figure $(grep -v '^ *$' "$log.errors" | tail -n 1 | cut -c 1-200)"
+    row "$what" "$command" "$result" "$((SECONDS - started)) s${figure:+; $figure}"
+    if [[ $status != 0 && $need == MUST ]]; then
+        failures=$((failures + 1))
+    fi
+    return "$status"
+}
+
+value() { python3 -B "$root/gpu/verify_figures.py" "$@" 2>/dev/null || echo unknown; }
+
+describe_machine() {
+    say "- date: $(date -u +%Y-%m-%d)"
+    say "- commit: $(cat bundled/commit 2>/dev/null || git describe --always --dirty 2>/dev/null || echo unknown)"
+    say "- GPU: $(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null |
+        paste -sd ';' - || true)"
+    say "- CUDA, driver, NCCL: $(value versions "$folder/doctor.log")"
+    say ""
+}
+
+build_all() {
+    ./lockstep --version && ninja -C "$build" all
+}
+
+# Fewer steps for lessons that train a language model: what is tried is the backend.
+short() {   # short SLUG; settings, one a line
+    "$lockstep" lesson "$1" --help | grep -qE '^  steps ' && printf '%s\n' --set steps=100
+}
+
+run_lessons() {
+    local slug settings
+    for slug in $("$lockstep" lessons | grep -E '^[a-z]'); do
+        mapfile -t settings < <(short "$slug")
+        step MUST last 60 "$slug on 4 virtual devices, cuda" \
+            "$lockstep" lesson "$slug" --backend cuda --ranks 4 "${settings[@]}"
+        step MUST last 60 "$slug on 1 rank, nccl" \
+            "$lockstep" lesson "$slug" --backend nccl --ranks 1 "${settings[@]}"
+        step MUST compared 90 "$slug, sim against cuda" "$lockstep" compare "$slug" \
+            --backends sim,cuda --ranks 4 --json "${settings[@]}"
+        step MUST compared 90 "$slug, sim against nccl" "$lockstep" compare "$slug" \
+            --backends sim,nccl --ranks 1 --json "${settings[@]}"
+        step MAY last 60 "$slug, two NCCL ranks share the GPU" "$lockstep" lesson "$slug" \
+            --backend nccl --ranks 2 --set nccl=shared --set timeout=30 "${settings[@]}"
+    done
+}
+
+sanitize() {
+    local tool tests=$build/tests/gpu/gpu_device_tests sanitizer
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+    for tool in memcheck racecheck; do
+        if [[ -z $sanitizer ]]; then
+            row "$tool of the device's contract" "compute-sanitizer --tool $tool" "not run" \
+                "compute-sanitizer is not here"
+            continue
+        fi
+        step MUST errors 100 "$tool of the device's contract" \
+            "$sanitizer" --tool "$tool" --error-exitcode 9 "$tests"
+    done
+}
+
+bench() {
+    if [[ ! -x $build/tests/bench/gpu_bench ]]; then
+        row "speed" "tests/bench/gpu_bench" "not built" "Google Benchmark is not here"
+        return
+    fi
+    step MUST time 90 "speed" "$build/tests/bench/gpu_bench" --benchmark_format=json || return
+    shown="the same" step MUST last 10 "4096³ product, at most 1.05 of the time of plain cuBLAS" \
+        python3 -B gpu/verify_figures.py matmul "$folder/speed.log"
+    shown="the same" step MUST last 10 "kernels, at least 85 % of copy bandwidth" \
+        python3 -B gpu/verify_figures.py kernels "$folder/speed.log"
+}
+
+: >"$table"
+if ! shown="./lockstep --version && ninja -C build all" step MUST time 300 build \
+    bash -c "build=$build; $(declare -f build_all); build_all" >/dev/null; then
+    tail -n 20 "$folder/build.log" "$folder/build.log.errors" >&2
+    exit 1
+fi
+build_row=$(<"$table")
+: >"$table"
+"$lockstep" doctor --json >"$folder/doctor.log" 2>/dev/null
+describe_machine
+say '| what | command | result | figure |'
+say '| --- | --- | --- | --- |'
+say "$build_row"
+shown="lockstep doctor" step MUST last 20 "what this machine can do" \
+    python3 -B gpu/verify_figures.py backends "$folder/doctor.log"
+run_lessons
+step MUST cases 100 "the device's contract on the GPU" "$build/tests/gpu/gpu_device_tests"
+bench
+sanitize
+step MUST last 240 "the suite" ./lockstep test
+say ""
+say "$failures of the steps that must pass did not."
+[[ $failures == 0 ]]

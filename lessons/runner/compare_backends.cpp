@@ -1,0 +1,185 @@
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/child.hpp"
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "lessons/runner/utf8.hpp"
+#include "src/report/compare.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// Where the records are, until the comparison is made.
+class RecordFolders {
+  public:
+    explicit RecordFolders(const std::optional<fs::path>& wanted) {
+        if (wanted) {
+            path_ = *wanted;
+            return;
+        }
+        std::string name = (fs::temp_directory_path() / "lockstep-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr)
+            throw std::system_error(errno, std::generic_category(), name);
+        path_ = name;
+        temporary_ = true;
+    }
+    ~RecordFolders() { remove(); }
+    RecordFolders(const RecordFolders&) = delete;
+    RecordFolders& operator=(const RecordFolders&) = delete;
+
+    fs::path of(int run, const std::array<std::string, 2>& backends) const {
+        const std::string& name = backends[static_cast<std::size_t>(run)];
+        return path_ /
+               (backends[0] == backends[1] ? fmt::format("{}-{}", name, run + 1) : name);
+    }
+    void remove() noexcept {
+        std::error_code ignored;
+        if (temporary_) fs::remove_all(path_, ignored);
+        temporary_ = false;
+    }
+
+  private:
+    fs::path path_;
+    bool temporary_ = false;
+};
+
+/// "running … on sim" on standard error while it lives, where that is a terminal.
+class Notice {
+  public:
+    explicit Notice(const std::string& text) : shown_(is_clever_terminal(STDERR_FILENO)) {
+        if (shown_) write_all(STDERR_FILENO, text, "standard error");
+    }
+    ~Notice() {
+        if (shown_ && ::write(STDERR_FILENO, "\r\033[K", 4) < 0) return;
+    }
+    Notice(const Notice&) = delete;
+    Notice& operator=(const Notice&) = delete;
+
+  private:
+    bool shown_;
+};
+
+/// One of the two runs.
+struct Run {
+    std::string backend;
+    fs::path folder;
+    std::size_t checks = 0;
+    std::vector<std::string> failed;  ///< names of the checks that failed
+};
+
+Child run_lesson_on(const BackendsRequest& request, const std::string& backend,
+                    const fs::path& folder) {
+    std::vector<std::string> words{"/proc/self/exe", "lesson", request.slug};
+    words.insert(words.end(), request.lesson_words.begin(), request.lesson_words.end());
+    for (const std::string& word :
+         {"--backend=" + backend, "--out=" + folder.string(), std::string("--json")})
+        words.push_back(word);
+    const Notice notice(fmt::format("running {} on {}", request.slug, backend));
+    return run_child(words);
+}
+
+/// What the lesson's JSON document says of its checks and of the backend that it took.
+Run read_run(const std::string& document, const fs::path& folder) {
+    const Json json = Json::parse(document);
+    Run run{json.at("options").at("backend").get<std::string>(), folder, 0, {}};
+    for (const Json& check : json.at("metrics").at("checks")) {
+        ++run.checks;
+        if (!check.at("passed").get<bool>())
+            run.failed.push_back(check.at("name").get<std::string>());
+    }
+    return run;
+}
+
+/// Status that this program ends with where a run has left no record; says why on
+/// standard error, in the lesson's own words where it had any.
+int explain_lost_run(const Child& child, const std::string& backend) {
+    std::string text = child.errors;
+    const bool signalled = child.status > 128;
+    if (signalled || text.empty())
+        text += fmt::format("lockstep: the lesson on {} ended with {} {} and no record\n",
+                            backend, signalled ? "signal" : "status",
+                            signalled ? child.status - 128 : child.status);
+    write_all(STDERR_FILENO, text, "standard error");
+    const bool known = child.status == kUsage || child.status == kLacking;
+    return known ? child.status : kFailed;
+}
+
+std::string checks_text(const Run& run) {
+    if (run.failed.empty())
+        return run.checks == 1 ? "its check passed"
+                               : fmt::format("all {} checks passed", run.checks);
+    return fmt::format("{} of {} checks FAILED: {}", run.failed.size(), run.checks,
+                       fmt::join(run.failed, ", "));
+}
+
+std::string text_of(const BackendsRequest& request, const std::array<Run, 2>& runs,
+                    const Comparison& comparison) {
+    std::string text;
+    for (std::size_t i = 0; i < 2; ++i)
+        text += fmt::format("{} is {} on {}{}: {}.\n", i == 0 ? "A" : "B", request.slug,
+                            request.backends[i],
+                            runs[i].backend == request.backends[i]
+                                ? ""
+                                : fmt::format(" ({})", runs[i].backend),
+                            checks_text(runs[i]));
+    return text + "\n" + comparison.text();
+}
+
+std::string json_of(const BackendsRequest& request, const std::array<Run, 2>& runs,
+                    const Comparison& comparison, bool passed) {
+    Json list = Json::array();
+    for (const Run& run : runs) {
+        Json json{
+            {"backend", run.backend}, {"checks", run.checks}, {"failed", run.failed}};
+        if (request.out) json["record"] = run.folder.string();
+        list.push_back(json);
+    }
+    return Json{{"lesson", request.slug},
+                {"passed", passed},
+                {"runs", list},
+                {"comparison", Json::parse(comparison.json())}}
+               .dump(2, ' ', false, Json::error_handler_t::replace) +
+           "\n";
+}
+
+}  // namespace
+
+int compare_backends(const BackendsRequest& request) {
+    find_lesson(request.slug);
+    RecordFolders folders(request.out);
+    std::array<Run, 2> runs;
+    for (int i = 0; i < 2; ++i) {
+        const std::string& backend = request.backends[static_cast<std::size_t>(i)];
+        const fs::path folder = folders.of(i, request.backends);
+        const Child child = run_lesson_on(request, backend, folder);
+        if (child.interrupted_by != 0) {
+            folders.remove();
+            std::signal(child.interrupted_by, SIG_DFL);
+            std::raise(child.interrupted_by);
+        }
+        if (child.status > kFailed || child.output.empty())
+            return explain_lost_run(child, backend);
+        write_all(STDERR_FILENO, child.errors, "standard error");
+        runs[static_cast<std::size_t>(i)] = read_run(child.output, folder);
+    }
+    const Comparison comparison =
+        compare_records(runs[0].folder, runs[1].folder, request.bound);
+    const bool passed =
+        comparison.passed() && runs[0].failed.empty() && runs[1].failed.empty();
+    print(request.json ? json_of(request, runs, comparison, passed)
+                       : text_of(request, runs, comparison));
+    return passed ? kSuccess : kFailed;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,90 @@
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/doctor.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+const std::string kBoth = "--backend cuda and --backend nccl";
+const std::string kPackages = "; NVIDIA's apt repository has the packages:";
+
+/// Whether the NCCL that was loaded, "2.28.9", has the calls that 2.28 brought.
+bool has_all_to_all(const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    std::sscanf(version.c_str(), "%d.%d", &major, &minor);
+    return major > 2 || (major == 2 && minor >= 28);
+}
+
+Finding driver_finding(const gpu::Survey& survey) {
+    if (survey.problem.empty() || !survey.gpus.empty())
+        return {"driver", true, "up to CUDA " + survey.driver, "", ""};
+    const std::string part = survey.driver.empty() ? "driver" : "driver and GPU";
+    // "" is 0: there is none.
+    const bool too_old = std::strtod(survey.driver.c_str(), nullptr) <
+                         std::strtod(survey.cuda.c_str(), nullptr);
+    if (!too_old) return {part, false, survey.problem, kBoth, ""};
+    return {part, false, survey.problem, kBoth + kPackages,
+            "sudo apt-get install cuda-drivers"};
+}
+
+std::string peers_text(const gpu::Survey& survey) {
+    std::string text;
+    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu) {
+        const std::vector<int>& peers = survey.gpus[gpu].peers;
+        text += fmt::format(
+            "{}GPU {} reaches {}", text.empty() ? "" : "; ", gpu,
+            peers.empty() ? "none" : fmt::format("{}", fmt::join(peers, ", ")));
+    }
+    return text;
+}
+
+Finding nccl_finding(const gpu::Survey& survey) {
+    if (!survey.nccl_problem.empty())
+        return {"NCCL", false, survey.nccl_problem, "--backend nccl" + kPackages,
+                "sudo apt-get install libnccl2 libnccl-dev"};
+    return {
+        "NCCL", true,
+        survey.nccl + (has_all_to_all(survey.nccl)
+                           ? ""
+                           : "; older than 2.28, so all-to-all, gather and scatter go "
+                             "as sends and receives"),
+        "", ""};
+}
+
+}  // namespace
+
+std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
+    if (!survey.built)
+        return {{"GPU twin", false, survey.problem, kBoth + kPackages,
+                 "sudo apt-get install cuda-toolkit libnccl-dev"}};
+    std::vector<Finding> findings{
+        {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},
+        driver_finding(survey)};
+    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu) {
+        const gpu::GpuInfo& info = survey.gpus[gpu];
+        findings.push_back(
+            {fmt::format("GPU {}", gpu), true,
+             fmt::format("{}, capability {}, {:.1f} GB", info.name, info.capability,
+                         static_cast<double>(info.memory_bytes) / 1e9),
+             "", ""});
+    }
+    if (survey.gpus.size() > 1)
+        findings.push_back({"peer access", true, peers_text(survey), "", ""});
+    findings.push_back(nccl_finding(survey));
+    return findings;
+}
+
+std::vector<std::string> usable_backends(const gpu::Survey& survey) {
+    std::vector<std::string> backends{"sim"};
+    if (!survey.built || !survey.problem.empty()) return backends;
+    backends.push_back("cuda");
+    if (survey.nccl_problem.empty()) backends.push_back("nccl");
+    return backends;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,77 @@
+#include "lessons/runner/explain_stall.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/text_layout.hpp"
+#include "sim/replay.hpp"
+#include "src/comm/operation_log.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+std::string paragraph(const std::string& text, int width) {
+    std::string lines;
+    for (const std::string& line : wrap(text, width))
+        lines += line + "\n";
+    return lines;
+}
+
+std::string place_text(const std::optional<RankLog>& log) {
+    if (!log) return "gave no answer";
+    if (log->calls.empty())
+        return log->ended ? "has ended; it launched nothing" : "has launched nothing";
+    const LoggedCall& last = log->calls.back();
+    return fmt::format("{}{} at {}", log->ended ? "has ended; its last call was " : "",
+                       text_of(last), last.at.text());
+}
+
+/// Where every rank stands; equal ones together.
+std::string places_text(const std::vector<std::optional<RankLog>>& logs, int width) {
+    std::map<std::string, std::vector<int>> places;
+    for (std::size_t rank = 0; rank < logs.size(); ++rank)
+        places[place_text(logs[rank])].push_back(static_cast<int>(rank));
+    std::string text;
+    for (const auto& [place, ranks] : places)
+        text += paragraph(ranks_text(ranks) + ": " + place, width);
+    return text;
+}
+
+}  // namespace
+
+std::string stall_text(const std::vector<std::string>& logs, int stalled, int width) {
+    std::vector<std::optional<RankLog>> read;
+    std::vector<RankLog> complete;
+    for (const std::string& bytes : logs) {
+        read.push_back(bytes.empty() ? std::nullopt
+                                     : std::optional<RankLog>(read_log(bytes)));
+        if (read.back() && read.back()->complete) complete.push_back(*read.back());
+    }
+    const std::string stands = fmt::format(
+        "lockstep: the run stands still: rank {} has made no progress for the time that "
+        "--set timeout allows.",
+        stalled);
+    if (complete.size() < logs.size())
+        return paragraph(stands + " The last calls of its ranks:", width) +
+               places_text(read, width);
+    if (const std::optional<Diagnosis> diagnosis = sim::replay(complete))
+        return paragraph(stands + " Its calls, repeated on virtual devices, show why.",
+                         width) +
+               diagnosis->text(width);
+    return paragraph(
+               stands +
+                   " The calls of all ranks match so far, so what keeps them is "
+                   "elsewhere: a program that computes or loops, a GPU that fails, a "
+                   "link that is down, or a timeout that is too short. The last "
+                   "calls:",
+               width) +
+           places_text(read, width);
+}
+
+}  // namespace lockstep::lessons

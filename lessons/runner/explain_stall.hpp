@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::lessons {
+
+/// Why a run on real devices stands still: each rank's log of operations (see read_log;
+/// empty where a rank gave none) is repeated on virtual devices, whose checker names the
+/// mistake. Where the calls match, where every rank stands. `stalled` is the rank that
+/// noticed first. Whole lines of at most `width` columns where they can be broken.
+std::string stall_text(const std::vector<std::string>& logs, int stalled, int width);
+
+}  // namespace lockstep::lessons

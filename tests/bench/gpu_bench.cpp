@@ -1,0 +1,242 @@
+// What the GPU's device makes of its GPU: each operation of 64 M elements as a fraction
+// of the bandwidth of a copy, the product of matrices over plain cuBLAS. Medians of
+// rounds in which each takes its turn, times by events. Exits 77 where there is no GPU.
+
+#include <algorithm>
+#include <benchmark/benchmark.h>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpu/check.hpp"
+#include "gpu/device.hpp"
+#include "gpu/survey.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+constexpr std::int64_t kElements = std::int64_t{64} << 20;
+constexpr std::int64_t kColumns = 1024;
+constexpr std::int64_t kRows = kElements / kColumns;
+constexpr std::int64_t kVocabulary = 50257;
+
+double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+class Timer {
+  public:
+    explicit Timer(gpu::Device& device) : device_(device) {}
+
+    double seconds_of(const std::function<void()>& work) {
+        device_.synchronize();
+        device_.stream().record(begin_);
+        work();
+        device_.stream().record(end_);
+        device_.synchronize();
+        float milliseconds = 0;
+        GPU_CHECK(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
+        return milliseconds / 1000;
+    }
+
+  private:
+    gpu::Device& device_;
+    gpu::Event begin_{gpu::Event::Timing::on};
+    gpu::Event end_{gpu::Event::Timing::on};
+};
+
+/// What operations work on: matrices of kElements, a row of columns, indices.
+struct Operands {
+    explicit Operands(Device& device)
+        : a(device.empty({kRows, kColumns}, DType::f32)),
+          b(device.empty({kRows, kColumns}, DType::f32)),
+          c(device.zeros({kRows, kColumns}, DType::f32)),
+          d(device.zeros({kRows, kColumns}, DType::f32)),
+          e(device.zeros({kRows, kColumns}, DType::f32)),
+          row(device.zeros({kColumns}, DType::f32)),
+          other_row(device.zeros({kColumns}, DType::f32)),
+          one(device.zeros({1}, DType::f32)),
+          targets(device.zeros({kRows}, DType::i32)),
+          table(device.zeros({kVocabulary, kColumns}, DType::f32)) {
+        device.random_normal(a, {1, "a"}, 0, 1);
+        device.random_normal(b, {1, "b"}, 0, 1);
+        device.random_normal(row, {1, "row"}, 0, 1);
+        HostTensor numbers({kRows}, DType::i32);
+        const RandomStream stream(1, "ids");
+        for (std::int64_t i = 0; i < kRows; ++i)
+            numbers.set(i, kVocabulary * stream.uniform(static_cast<std::uint64_t>(i)));
+        ids = device.upload(numbers);
+        norm = device.layer_norm(a, row, row);
+    }
+    Tensor a, b, c, d, e, row, other_row, one, targets, table, ids;
+    Device::Normalized norm;
+};
+
+using Operation = std::function<void(Device&, const Operands&)>;
+
+void fraction_of_copy(benchmark::State& state, const Operation& operation) {
+    test::PlainMonitor monitor;
+    gpu::Device device(0, monitor);
+    const Operands operands(device);
+    Timer timer(device);
+    const auto copy = [&] { device.transfer(operands.c, operands.b); };
+    const auto work = [&] { operation(device, operands); };
+    timer.seconds_of(work);
+    const auto bytes = static_cast<double>(monitor.operations.back().bytes);
+    const auto copied_bytes = static_cast<double>(2 * operands.b.bytes());
+
+    std::vector<double> seconds, bandwidths;
+    for (auto _ : state) {
+        bandwidths.push_back(copied_bytes / timer.seconds_of(copy));
+        seconds.push_back(timer.seconds_of(work));
+        state.SetIterationTime(seconds.back());
+    }
+    const double bandwidth = bytes / median(seconds);
+    state.counters["GB/s"] = bandwidth * 1e-9;
+    state.counters["of_copy"] = bandwidth / median(bandwidths);
+}
+
+struct NamedOperation {
+    const char* name;
+    Operation run;
+};
+
+std::vector<NamedOperation> element_by_element() {
+    using D = Device;
+    using O = const Operands;
+    return {
+        {"fill", [](D& d, O& o) { d.fill(o.c, 1); }},
+        {"copy", [](D& d, O& o) { d.copy(o.c, o.a); }},
+        {"copy_columns", [](D& d, O& o) { d.copy_columns(o.c, 0, o.a, 4, 1020); }},
+        {"add", [](D& d, O& o) { d.add(o.c, o.a, 0.5); }},
+        {"scale", [](D& d, O& o) { d.scale(o.d, 1.0); }},
+        {"multiply", [](D& d, O& o) { d.multiply(o.d, o.b); }},
+        {"combine", [](D& d, O& o) { d.combine(o.c, o.b, Reduction::maximum); }},
+        {"add_bias", [](D& d, O& o) { d.add_bias(o.c, o.row); }},
+        {"tanh", [](D& d, O& o) { d.tanh(o.a); }},
+        {"tanh_backward", [](D& d, O& o) { d.tanh_backward(o.a, o.b); }},
+        {"gelu", [](D& d, O& o) { d.gelu(o.a); }},
+        {"gelu_backward", [](D& d, O& o) { d.gelu_backward(o.a, o.b); }},
+        {"squared_error_backward",
+         [](D& d, O& o) { d.squared_error_backward(o.a, o.b, 0.5); }},
+        {"sgd", [](D& d, O& o) { d.sgd(o.c, o.a, {}, {}); }},
+        {"sgd_momentum",
+         [](D& d, O& o) {
+             d.sgd(o.c, o.a, o.d, {1e-3, 0.9, 0});
+         }},
+        {"adamw", [](D& d, O& o) { d.adamw(o.c, o.a, o.d, o.e, 10, {}); }},
+        {"embedding", [](D& d, O& o) { d.embedding(o.table, o.ids); }},
+        {"random_uniform",
+         [](D& d, O& o) {
+             d.random_uniform(o.c, {1, 2}, 0, 1);
+         }},
+        {"random_normal",
+         [](D& d, O& o) {
+             d.random_normal(o.c, {1, 2}, 0, 1);
+         }},
+    };
+}
+
+std::vector<NamedOperation> reductions() {
+    using D = Device;
+    using O = const Operands;
+    return {
+        {"sum", [](D& d, O& o) { d.sum(o.one, o.a); }},
+        {"squared_error", [](D& d, O& o) { d.squared_error(o.a, o.b); }},
+        {"accumulate_rows", [](D& d, O& o) { d.accumulate_rows(o.other_row, o.a); }},
+        {"layer_norm", [](D& d, O& o) { d.layer_norm(o.a, o.row, o.row); }},
+        {"layer_norm_backward_input",
+         [](D& d, O& o) { d.layer_norm_backward_input(o.b, o.a, o.row, o.norm); }},
+        {"layer_norm_backward_weight",
+         [](D& d, O& o) {
+             d.layer_norm_backward_weight(o.other_row, o.row, o.b, o.a, o.norm);
+         }},
+        {"softmax", [](D& d, O& o) { d.softmax(o.a); }},
+        {"softmax_read_twice",
+         [](D& d, O& o) {
+             d.softmax(o.a.reshaped({2048, 32768}));
+         }},
+        {"softmax_backward", [](D& d, O& o) { d.softmax_backward(o.a, o.b); }},
+        {"cross_entropy", [](D& d, O& o) { d.cross_entropy(o.a, o.targets); }},
+        {"cross_entropy_backward",
+         [](D& d, O& o) { d.cross_entropy_backward(o.a, o.targets, 1); }},
+        {"embedding_backward",
+         [](D& d, O& o) { d.embedding_backward(o.table, o.ids, o.a); }},
+    };
+}
+
+/// The same product, by a handle as cuBLAS makes it.
+class PlainCublas {
+  public:
+    explicit PlainCublas(const gpu::Stream& stream) {
+        GPU_CHECK(cublasCreate(&handle_));
+        GPU_CHECK(cublasSetStream(handle_, stream.get()));
+    }
+    ~PlainCublas() { cublasDestroy(handle_); }
+    PlainCublas(const PlainCublas&) = delete;
+    PlainCublas& operator=(const PlainCublas&) = delete;
+
+    void multiply(std::int64_t n, const float* a, const float* b, float* c) const {
+        const float one = 1;
+        const float zero = 0;
+        GPU_CHECK(cublasSgemm_64(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, n,
+                                 a, n, &zero, c, n));
+    }
+
+  private:
+    cublasHandle_t handle_ = nullptr;
+};
+
+void matmul(benchmark::State& state) {
+    const std::int64_t n = state.range(0);
+    test::PlainMonitor monitor;
+    gpu::Device device(0, monitor);
+    const PlainCublas plain(device.stream());
+    const Tensor a = device.empty({n, n}, DType::f32);
+    const Tensor b = device.empty({n, n}, DType::f32);
+    const Tensor c = device.empty({n, n}, DType::f32);
+    device.random_normal(a, {1, "a"}, 0, 1);
+    device.random_normal(b, {1, "b"}, 0, 1);
+    Timer timer(device);
+    const auto ours = [&] { device.matmul_into(c, a, b); };
+    const auto theirs = [&] {
+        plain.multiply(n, a.data<float>(), b.data<float>(), c.data<float>());
+    };
+    timer.seconds_of(ours);
+    timer.seconds_of(theirs);
+    std::vector<double> our_seconds, their_seconds;
+    for (auto _ : state) {
+        their_seconds.push_back(timer.seconds_of(theirs));
+        our_seconds.push_back(timer.seconds_of(ours));
+        state.SetIterationTime(our_seconds.back());
+    }
+    const double flops = 2.0 * static_cast<double>(n * n * n);
+    state.counters["time_over_cublas"] = median(our_seconds) / median(their_seconds);
+    state.counters["tflops"] = 1e-12 * flops / median(our_seconds);
+}
+BENCHMARK(matmul)->Arg(4096)->UseManualTime()->Iterations(30)->Unit(
+    benchmark::kMillisecond);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    constexpr int kSkipped = 77;
+    const std::string problem = gpu::survey().problem;
+    if (!problem.empty()) {
+        std::fprintf(stderr, "skipped: %s\n", problem.c_str());
+        return kSkipped;
+    }
+    for (const auto& operations : {element_by_element(), reductions()})
+        for (const NamedOperation& operation : operations)
+            benchmark::RegisterBenchmark(operation.name, fraction_of_copy, operation.run)
+                ->UseManualTime()
+                ->Iterations(30)
+                ->Unit(benchmark::kMicrosecond);
+    benchmark::Initialize(&argc, argv);
+    benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+
+#include "gpu/device.hpp"
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+/// Uploads `values` so that its data begins `shift` elements into its storage.
+inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shift = 0) {
+    const Tensor room = bench->empty({shift + values.elements()}, values.dtype());
+    const Tensor tensor = room.rows(shift, values.elements()).reshaped(values.shape());
+    bench->upload_into(tensor, values);
+    return tensor;
+}
+
+/// An operation of two tensors of one shape and a row of columns; its result.
+struct NamedOperation {
+    const char* name;
+    std::function<HostTensor(Bench&, const Tensor& a, const Tensor& b, const Tensor& row)>
+        run;
+};
+
+/// Every operation whose sums could be taken in one order or another, and whose operands
+/// could be loaded in one way or another.
+inline std::vector<NamedOperation> operations_to_repeat() {
+    using B = Bench;
+    using T = const Tensor;
+    const auto result_of = [](auto&& operation) {
+        return [operation](B& bench, T& a, T& b, T& row) {
+            return bench->download(operation(bench, a, b, row));
+        };
+    };
+    return {
+        {"gelu", result_of([](B& x, T& a, T&, T&) { return x->gelu(a); })},
+        {"softmax", result_of([](B& x, T& a, T&, T&) { return x->softmax(a); })},
+        {"softmax_backward",
+         result_of([](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); })},
+        {"squared_error",
+         result_of([](B& x, T& a, T& b, T&) { return x->squared_error(a, b); })},
+        {"sum", result_of([](B& x, T& a, T&, T&) {
+             const Tensor sum = x->empty({1}, a.dtype());
+             x->sum(sum, a);
+             return sum;
+         })},
+        {"add", result_of([](B& x, T& a, T& b, T&) {
+             x->add(a, b, 0.3);
+             return a;
+         })},
+        {"add_bias", result_of([](B& x, T& a, T&, T& row) {
+             x->add_bias(a, row);
+             return a;
+         })},
+        {"accumulate_rows", result_of([](B& x, T& a, T&, T& row) {
+             x->accumulate_rows(row, a);
+             return row;
+         })},
+        {"layer_norm",
+         result_of([](B& x, T& a, T&, T& row) { return x->layer_norm(a, row, row).y; })},
+        {"layer_norm_backward_input", result_of([](B& x, T& a, T& b, T& row) {
+             return x->layer_norm_backward_input(b, a, row, x->layer_norm(a, row, row));
+         })},
+        {"layer_norm_backward_weight", result_of([](B& x, T& a, T& b, T& row) {
+             const Tensor d_bias = x->zeros(row.shape(), row.dtype());
+             const Device::Normalized saved = x->layer_norm(a, row, row);
+             x->layer_norm_backward_weight(row, d_bias, b, a, saved);
+             x->add(row, d_bias);
+             return row;
+         })},
+    };
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tests/gpu/emulator/messages.hpp"
+
+namespace emulated {
+
+enum class Verb {
+    all_reduce,
+    reduce_scatter,
+    reduce,
+    all_gather,
+    broadcast,
+    all_to_all,
+    gather,
+    scatter,
+    send,
+    receive
+};
+
+/// One call of an operation, as NCCL's functions take it; `peer` is the root or the other
+/// end.
+struct Call {
+    Verb verb;
+    const char* send = nullptr;
+    char* receive = nullptr;
+    std::size_t count = 0;
+    ncclDataType_t type = ncclFloat32;
+    ncclRedOp_t reduction = ncclSum;
+    int peer = 0;
+
+    bool is_message() const { return verb == Verb::send || verb == Verb::receive; }
+    bool reduces() const { return verb <= Verb::reduce; }
+};
+
+/// Ends the process where a call's buffers are not memory of the GPU, or overlap in a way
+/// that NCCL does not take.
+void check_buffers(const Call& call, int rank, int size);
+
+/// The calls of one communicator that were made in one group: collectives first, as they
+/// come, then messages, so that ranks may mix them in different orders.
+class Batch {
+  public:
+    Batch(std::vector<Call> calls, int rank, int size);
+
+    /// On the stream's thread.
+    Messages::End run(const std::vector<Descriptor>& sockets, const Stop& stop);
+
+    /// Whether each message to this rank itself has its other end here.
+    bool self_messages_match() const;
+
+  private:
+    void plan(const Call& call);
+    void plan_reduction(const Call& call);
+    void plan_gathering(const Call& call);
+    void plan_dealing(const Call& call);
+    void exchange_with_others(const std::function<void(int peer)>& each);
+
+    std::vector<Call> calls_;
+    int rank_, size_;
+    Messages messages_;
+    std::vector<std::function<void()>> afterwards_;
+    std::deque<Call> self_sends_, self_receives_;
+};
+
+}  // namespace emulated

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/emulator/fiber.hpp"
+#include "tests/gpu/emulator/include/emulated_kernel.h"
+#include "tests/gpu/emulator/settings.hpp"
+
+namespace emulated {
+
+/// A kernel with its grid: what every thread does, and the name for messages.
+struct Launch {
+    dim3 grid, block;
+    std::function<void()> thread;
+    const void* kernel = nullptr;
+};
+
+/// Runs the blocks of kernels, one after another, on the OS thread that owns it. The
+/// threads of a block are fibers; one fiber runs thread after thread until one has to
+/// wait, so a kernel without barriers switches once a block.
+class BlockRunner {
+  public:
+    BlockRunner();
+    ~BlockRunner();
+    BlockRunner(const BlockRunner&) = delete;
+    BlockRunner& operator=(const BlockRunner&) = delete;
+
+    /// All blocks, in an order of their own.
+    void run(const Launch& launch);
+
+    /// From within a thread of a kernel.
+    void block_barrier(Place place);
+    std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value,
+                                int source, Place place);
+    int lane() const { return static_cast<int>(current_ % 32); }
+
+  private:
+    enum class State : std::uint8_t { unstarted, ready, at_barrier, in_warp, finished };
+
+    struct Thread {
+        State state = State::unstarted;
+        WarpCall call = WarpCall::sync;
+        Fiber* fiber = nullptr;
+        unsigned mask = 0;
+        int source = 0;
+        std::uint64_t value = 0, result = 0;
+        Place place;
+    };
+
+    void run_block();
+    void run_ready();
+    void run_unstarted();
+    bool gather_ready();
+    void release_barrier();
+    bool complete(unsigned mask, WarpCall call) const;
+    void exchange(unsigned mask, WarpCall call);
+    void pause(State state, Place place);
+    void become(std::size_t thread);
+    template <typename T>
+    void shuffle(std::vector<T>& order);
+    [[noreturn]] void die_in_kernel(const std::string& sentence) const;
+    [[noreturn]] void explain_stop() const;
+
+    const Launch* launch_ = nullptr;
+    std::vector<Thread> threads_;
+    std::vector<std::uint32_t> ready_, next_ready_;
+    std::size_t position_ = 0;  ///< in ready_
+    std::size_t current_ = 0;   ///< the thread that runs
+    std::vector<std::unique_ptr<Fiber>> fibers_;
+    std::vector<Fiber*> free_;
+    Fiber* fiber_ = nullptr;  ///< the one that runs
+    bool ending_ = false;
+    Shaker shaker_;
+};
+
+/// The source's name of a kernel, where the program still has its symbols.
+std::string kernel_name(const void* kernel);
+
+}  // namespace emulated

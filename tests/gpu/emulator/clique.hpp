@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/emulator/batch.hpp"
+
+namespace emulated {
+
+/// A communicator, as this rank has it. Its operations run on streams' threads, one after
+/// another in the order of their tickets.
+class Clique {
+  public:
+    Clique(std::string name, int rank, int size, int device, bool blocking);
+
+    const std::string& name() const { return name_; }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    int device() const { return device_; }
+    bool blocking() const { return blocking_; }
+
+    /// Meets the other ranks; throws NcclTrouble.
+    void connect();
+    /// Numbers the splits, so that all ranks call each the same.
+    int next_split() { return splits_++; }
+
+    ncclResult_t state() const { return state_; }
+    void set_state(ncclResult_t state) { state_ = state; }
+    /// Work beside the calling thread: the communicator is in progress until it ends,
+    /// with its result, unless something has gone wrong meanwhile.
+    void begin_job();
+    void end_job(ncclResult_t result);
+
+    std::uint64_t next_ticket();
+    void run(std::uint64_t ticket, Batch& batch);
+    /// Whether operations have not ended yet.
+    bool busy() const;
+    void wait_until_quiet() const;
+
+    bool aborted() const { return aborted_; }
+    /// Ends what runs and what is to run; returns once nothing does.
+    void abort();
+
+    /// Set while a thread is in a call; a second one would be the program's mistake.
+    std::atomic<bool> inside = false;
+    /// By ncclCommFinalize.
+    std::atomic<bool> finalized = false;
+
+  private:
+    Stop stop() const {
+        return [this] { return aborted(); };
+    }
+
+    const std::string name_;
+    const int rank_, size_, device_;
+    const bool blocking_;
+    int splits_ = 0;
+    std::vector<Descriptor> sockets_;
+    std::atomic<ncclResult_t> state_ = ncclInProgress;
+    std::atomic<bool> aborted_ = false;
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    std::uint64_t tickets_ = 0;
+    std::uint64_t turn_ = 0;  ///< the ticket whose operation may run
+    int running_ = 0;         ///< operations and jobs
+};
+
+}  // namespace emulated

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace emulated {
+
+/// C (m, n) = alpha op(A) op(B) + beta C, all column by column; op(A) is (m, k), op(B)
+/// (k, n). C is not read where beta is 0.
+template <typename T>
+struct Product {
+    bool transpose_a, transpose_b;
+    std::int64_t m, n, k;
+    T alpha, beta;
+    const T* a;
+    std::int64_t lda;
+    const T* b;
+    std::int64_t ldb;
+    T* c;
+    std::int64_t ldc;
+
+    std::int64_t rows_a() const { return transpose_a ? k : m; }
+    std::int64_t columns_a() const { return transpose_a ? m : k; }
+    std::int64_t rows_b() const { return transpose_b ? n : k; }
+    std::int64_t columns_b() const { return transpose_b ? k : n; }
+
+    bool possible() const {
+        const auto wide = [](std::int64_t stride, std::int64_t rows) {
+            return stride >= std::max<std::int64_t>(1, rows);
+        };
+        return m >= 0 && n >= 0 && k >= 0 && wide(lda, rows_a()) && wide(ldb, rows_b()) &&
+               wide(ldc, m);
+    }
+
+    void run() const {
+        const std::vector<T> straight = columns_of_a();
+        std::vector<T> sums(static_cast<std::size_t>(m));
+        for (std::int64_t j = 0; j < n; ++j) {
+            std::fill(sums.begin(), sums.end(), T{0});
+            for (std::int64_t l = 0; l < k; ++l) {
+                const T factor = transpose_b ? b[j + l * ldb] : b[l + j * ldb];
+                const T* const column = straight.data() + l * m;
+                for (std::int64_t i = 0; i < m; ++i)
+                    sums[static_cast<std::size_t>(i)] += column[i] * factor;
+            }
+            T* const into = c + j * ldc;
+            for (std::int64_t i = 0; i < m; ++i) {
+                const T sum = alpha * sums[static_cast<std::size_t>(i)];
+                into[i] = beta == 0 ? sum : sum + beta * into[i];
+            }
+        }
+    }
+
+  private:
+    std::vector<T> columns_of_a() const {
+        std::vector<T> straight(static_cast<std::size_t>(m * k));
+        for (std::int64_t l = 0; l < k; ++l)
+            for (std::int64_t i = 0; i < m; ++i)
+                straight[static_cast<std::size_t>(i + l * m)] =
+                    transpose_a ? a[l + i * lda] : a[i + l * lda];
+        return straight;
+    }
+};
+
+}  // namespace emulated

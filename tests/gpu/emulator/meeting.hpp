@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/gpu/emulator/sockets.hpp"
+
+namespace emulated {
+
+/// Every rank's value, in rank order, through rank 0. All ranks call it with the same
+/// name, which nothing else has.
+template <typename T>
+std::vector<T> exchange(const std::string& name, int rank, int size, const T& mine,
+                        const Stop& stop) {
+    std::vector<T> all(static_cast<std::size_t>(size), mine);
+    if (rank > 0) {
+        const Descriptor root = connect_to(name, stop);
+        send_all(root, &rank, sizeof rank, stop);
+        send_all(root, &mine, sizeof mine, stop);
+        receive_all(root, all.data(), all.size() * sizeof(T), stop);
+        return all;
+    }
+    if (size == 1) return all;
+    const Descriptor listener = listen_as(name);
+    std::vector<Descriptor> others;
+    while (static_cast<int>(others.size()) < size - 1) {
+        others.push_back(accept_from(listener, stop));
+        int from = 0;
+        receive_all(others.back(), &from, sizeof from, stop);
+        receive_all(others.back(), &all.at(static_cast<std::size_t>(from)), sizeof(T),
+                    stop);
+    }
+    for (const Descriptor& other : others)
+        send_all(other, all.data(), all.size() * sizeof(T), stop);
+    return all;
+}
+
+/// Where a rank's GPU is.
+struct Whereabouts {
+    char host[64] = {};
+    int device = 0;
+};
+
+/// Sockets to all other ranks, by rank; none to itself. Refuses two ranks on one GPU.
+std::vector<Descriptor> meet(const std::string& name, int rank, int size, int device,
+                             const Stop& stop);
+
+}  // namespace emulated

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "tests/gpu/emulator/sockets.hpp"
+
+namespace emulated {
+
+/// Bytes to and from other ranks that progress together: the messages of each rank and
+/// direction in order, all ranks and directions at once.
+class Messages {
+  public:
+    explicit Messages(int size)
+        : sends_(static_cast<std::size_t>(size)),
+          receives_(static_cast<std::size_t>(size)) {}
+
+    void send(int peer, const char* data, std::size_t bytes);
+    void receive(int peer, char* data, std::size_t bytes);
+
+    enum class End { complete, stopped, peer_lost };
+    /// Until all are through.
+    End run(const std::vector<Descriptor>& sockets, const Stop& stop);
+
+  private:
+    struct Part {
+        char* data;
+        std::size_t bytes;
+    };
+    using Queue = std::deque<Part>;
+
+    static bool advance(Queue& queue, long moved);
+
+    std::vector<Queue> sends_, receives_;  ///< by peer
+};
+
+}  // namespace emulated

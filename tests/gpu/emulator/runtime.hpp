@@ -1,0 +1,24 @@
+#pragma once
+
+#include "tests/gpu/emulator/include/emulated_types.h"
+
+namespace emulated {
+
+/// The calling thread's device, as cudaSetDevice left it.
+int current_device();
+
+/// Why no call can work here: there is no GPU, or this process was forked from one that
+/// used its own. cudaSuccess otherwise; the process has then used its GPUs.
+cudaError_t begin();
+
+/// Makes an error the thread's last one, and gives it back.
+cudaError_t remember(cudaError_t error);
+
+/// One call of the runtime: begin(), what it does, and its error remembered.
+template <typename Call>
+cudaError_t answer(const Call& call) {
+    const cudaError_t ready = begin();
+    return remember(ready == cudaSuccess ? call() : ready);
+}
+
+}  // namespace emulated

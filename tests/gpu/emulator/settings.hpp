@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace emulated {
+
+/// How this process's GPUs are, by its environment; read once.
+struct Settings {
+    int gpus = 4;
+    std::int64_t gpu_bytes = std::int64_t{2} << 30;
+    std::uint64_t seed = 1;
+    bool delays = true;
+    int driver_version = 13000;  ///< of CUDA that it supports
+    int nccl_version = 22809;
+};
+const Settings& settings();
+
+/// Pseudo-random numbers, good enough to change an order (xorshift64*).
+class Shaker {
+  public:
+    explicit Shaker(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15 | 1) {}
+
+    /// A number from 0 to n-1.
+    unsigned below(unsigned n) {
+        state_ ^= state_ >> 12;
+        state_ ^= state_ << 25;
+        state_ ^= state_ >> 27;
+        const auto word = static_cast<std::uint32_t>((state_ * 0x2545F4914F6CDD1D) >> 32);
+        return static_cast<unsigned>((std::uint64_t{word} * n) >> 32);
+    }
+
+  private:
+    std::uint64_t state_;
+};
+
+/// Sleeps up to 200 microseconds, one time in `one_in`; not where delays are off.
+void delay_now_and_then(Shaker& shaker, unsigned one_in);
+
+/// Ends the process: a program's mistake that a GPU would answer with anything at all.
+[[noreturn]] void die(const std::string& sentence);
+
+}  // namespace emulated

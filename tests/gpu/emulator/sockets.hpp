@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "tests/gpu/emulator/include/nccl.h"
+
+namespace emulated {
+
+/// What makes a call of NCCL's fail.
+class NcclTrouble : public std::runtime_error {
+  public:
+    NcclTrouble(ncclResult_t result, const std::string& sentence)
+        : std::runtime_error(sentence), result_(result) {}
+    ncclResult_t result() const { return result_; }
+
+  private:
+    ncclResult_t result_;
+};
+
+/// Owns a file descriptor.
+class Descriptor {
+  public:
+    explicit Descriptor(int number = -1) : number_(number) {}
+    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(number_, other.number_);
+        return *this;
+    }
+    ~Descriptor();
+
+    int number() const { return number_; }
+    explicit operator bool() const { return number_ >= 0; }
+
+  private:
+    int number_;
+};
+
+/// Asked while something is waited for; true ends the wait.
+using Stop = std::function<bool()>;
+
+// Sockets of this machine without files; a name stands for one of them, and none outlives
+// its processes. All waits end in NcclTrouble where they are stopped or the other end is
+// lost.
+
+Descriptor listen_as(const std::string& name);
+Descriptor accept_from(const Descriptor& listener, const Stop& stop);
+/// Tries until somebody listens there.
+Descriptor connect_to(const std::string& name, const Stop& stop);
+void send_all(const Descriptor& socket, const void* data, std::size_t bytes,
+              const Stop& stop);
+void receive_all(const Descriptor& socket, void* data, std::size_t bytes,
+                 const Stop& stop);
+
+}  // namespace emulated

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "tests/gpu/emulator/include/emulated_types.h"
+#include "tests/gpu/emulator/settings.hpp"
+
+namespace emulated {
+
+/// A point of a stream: reached once all that was put in before it is done.
+class Point {
+  public:
+    void reach();
+    bool reached() const;
+    void wait() const;
+    std::chrono::steady_clock::time_point time() const;
+
+  private:
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    bool reached_ = false;
+    std::chrono::steady_clock::time_point time_;
+};
+
+/// A queue whose operations run in order on a thread of its own. The thread starts with
+/// the first operation and ends once the stream is closed and empty.
+class Stream : public std::enable_shared_from_this<Stream> {
+  public:
+    enum class Order : bool { alone, with_null_stream };
+
+    Stream(int device, Order order);
+    int device() const { return device_; }
+    Order order() const { return order_; }
+
+    void put(std::function<void()> operation);
+    /// A point after all that is in now.
+    std::shared_ptr<Point> mark();
+    bool idle() const;
+    void wait() const;
+    void close();
+
+  private:
+    void serve();
+
+    const int device_;
+    const Order order_;
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    std::deque<std::function<void()>> queue_;
+    bool started_ = false, busy_ = false, closed_ = false;
+    Shaker shaker_;
+};
+
+cudaStream_t add_stream(std::shared_ptr<Stream> stream);
+/// The stream of a handle, the current device's null stream for nullptr; null where there
+/// is none.
+std::shared_ptr<Stream> find_stream(cudaStream_t handle);
+std::shared_ptr<Stream> remove_stream(cudaStream_t handle);
+
+/// Puts an operation in, in CUDA's order of the null stream and others.
+void put(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
+
+void wait_for_device(int device);
+
+}  // namespace emulated

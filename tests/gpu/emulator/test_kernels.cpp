@@ -1,0 +1,173 @@
+// Kernels as the emulation runs them. Each test runs in a process of its own.
+
+#include <csignal>
+
+#include "tests/catch.hpp"
+#include "tests/gpu/emulator/gpu_test.hpp"
+
+using namespace emulated::test;
+
+namespace {
+
+constexpr int kBlock = 96;
+
+/// One sum a block, by shuffles within warps and shared memory between them.
+__global__ void block_sums(const float* x, float* sums, int n) {
+    __shared__ float of_warp[32];
+    const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    float sum = i < n ? x[i] : 0;
+    for (int step = 16; step > 0; step /= 2)
+        sum += __shfl_down_sync(0xffffffff, sum, static_cast<unsigned>(step));
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    float total = 0;
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp)
+        total += of_warp[warp];
+    sums[blockIdx.x] = total;
+}
+
+/// As it must not be written: thread 0 reads before the others have written.
+__global__ void sum_without_barrier(const float* x, float* sum) {
+    __shared__ float copy[kBlock];
+    copy[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x != 0) return;
+    *sum = 0;
+    for (float& value : copy) {
+        *sum += value;
+        value = 0;
+    }
+}
+
+/// As it must not be written: blocks are taken to run in order.
+__global__ void count_blocks(int* next, int* in_order) {
+    if (*next == static_cast<int>(blockIdx.x)) ++*in_order;
+    ++*next;
+}
+
+__global__ void half_a_barrier() {
+    if (threadIdx.x < 32) __syncthreads();
+}
+
+__global__ void half_a_warp(int* out) {
+    if (threadIdx.x < 16) *out = __shfl_sync(0xffffffff, 1, 0);
+}
+
+__global__ void lanes(int* out) {
+    const int lane = static_cast<int>(threadIdx.x);
+    const double doubled = __shfl_xor_sync(0xffffffffU, 2.0 * lane, 1);
+    const int left = __shfl_up_sync(0xffffffffU, lane, 1);
+    const int third = __shfl_sync(0xffffffffU, lane, 3, 8);
+    const unsigned odd = __ballot_sync(0xffffffffU, lane % 2);
+    const int any = __any_sync(0xffffffffU, lane == 5);
+    const int all = __all_sync(0xffffffffU, lane == 5);
+    out[lane] = static_cast<int>(doubled) + 100 * left + 10000 * third;
+    if (lane == 0) out[32] = odd == 0xaaaaaaaaU && any && !all;
+}
+
+__global__ void places(int* out) {
+    const dim3 at =
+        threadIdx.z * blockDim.y * blockDim.x + threadIdx.y * blockDim.x + threadIdx.x;
+    const unsigned block = blockIdx.y * gridDim.x + blockIdx.x;
+    out[block * blockDim.x * blockDim.y * blockDim.z + at.x] += 1;
+}
+
+void dies_with(const char* text, lockstep::FunctionRef<void(int)> body) {
+    const std::vector<Ended> ended = in_processes(1, body);
+    INFO(ended[0].errors);
+    REQUIRE(ended[0].status == -SIGABRT);
+    REQUIRE(ended[0].errors.find(text) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a block adds up by shuffles and shared memory", "[emulator]") {
+    REQUIRE(alone([](int) {
+                const int n = 2 * kBlock + 7;
+                std::vector<float> x(static_cast<std::size_t>(n));
+                for (std::size_t i = 0; i < x.size(); ++i)
+                    x[i] = static_cast<float>(i);
+                float* const input = on_device(x);
+                float* const sums = on_device(std::vector<float>(3));
+                works(launch(nullptr, block_sums, 3, kBlock, input, sums, n));
+                const std::vector<float> got = on_host(sums, 3);
+                expect(got[0] == 95 * 48, "sum of the first block");
+                expect(got[1] == 95 * 48 + 96 * 96, "sum of the second block");
+                expect(got[2] == 192 * 7 + 21, "sum of the last block");
+            }) == "");
+}
+
+TEST_CASE("a missing barrier gives wrong numbers", "[emulator]") {
+    REQUIRE(alone([](int) {
+                float* const input = on_device(std::vector<float>(kBlock, 1));
+                float* const sum = on_device(std::vector<float>(1));
+                works(launch(nullptr, sum_without_barrier, 1, kBlock, input, sum));
+                expect(on_host(sum, 1)[0] != kBlock, "the wrong sum");
+            }) == "");
+}
+
+TEST_CASE("blocks do not run in order", "[emulator]") {
+    REQUIRE(alone([](int) {
+                int* const counts = on_device(std::vector<int>(2));
+                works(launch(nullptr, count_blocks, 64, 1, counts, counts + 1));
+                const std::vector<int> got = on_host(counts, 2);
+                expect(got[0] == 64, "all blocks");
+                expect(got[1] < 32, "few in order");
+            }) == "");
+}
+
+TEST_CASE("lanes exchange what they should", "[emulator]") {
+    REQUIRE(alone([](int) {
+                int* const out = on_device(std::vector<int>(33));
+                works(launch(nullptr, lanes, 1, 32, out));
+                const std::vector<int> got = on_host(out, 33);
+                for (int lane = 0; lane < 32; ++lane)
+                    expect(got[static_cast<std::size_t>(lane)] ==
+                               2 * (lane ^ 1) + 100 * (lane > 0 ? lane - 1 : 0) +
+                                   10000 * (lane / 8 * 8 + 3),
+                           "each lane's value");
+                expect(got[32] == 1, "votes");
+            }) == "");
+}
+
+TEST_CASE("every thread of every block runs once", "[emulator]") {
+    REQUIRE(alone([](int) {
+                int* const out = on_device(std::vector<int>(6 * 24));
+                cudaLaunchConfig_t config{};
+                config.gridDim = dim3(2, 3);
+                config.blockDim = dim3(4, 3, 2);
+                works(cudaLaunchKernelEx(&config, places, out));
+                expect(on_host(out, 6 * 24) == std::vector<int>(6 * 24, 1), "ones");
+            }) == "");
+}
+
+TEST_CASE("launches that no GPU takes are refused", "[emulator]") {
+    REQUIRE(alone([](int) {
+                expect(launch(nullptr, half_a_barrier, 0, 32) ==
+                           cudaErrorInvalidConfiguration,
+                       "no blocks");
+                expect(launch(nullptr, half_a_barrier, 1, 1025) ==
+                           cudaErrorInvalidConfiguration,
+                       "1025 threads");
+                expect(cudaGetLastError() == cudaErrorInvalidConfiguration, "last");
+                expect(cudaGetLastError() == cudaSuccess, "forgotten");
+            }) == "");
+}
+
+TEST_CASE("a barrier that not all threads reach ends the process", "[emulator]") {
+    dies_with("half_a_barrier", [](int) {
+        works(launch(nullptr, half_a_barrier, 1, 64));
+        works(cudaDeviceSynchronize());
+    });
+    dies_with("32 have ended", [](int) {
+        works(launch(nullptr, half_a_barrier, 1, 64));
+        works(cudaDeviceSynchronize());
+    });
+}
+
+TEST_CASE("a shuffle that not all its lanes reach ends the process", "[emulator]") {
+    dies_with("16 wait for their warp at", [](int) {
+        works(launch(nullptr, half_a_warp, 1, 32, on_device(std::vector<int>(1))));
+        works(cudaDeviceSynchronize());
+    });
+}

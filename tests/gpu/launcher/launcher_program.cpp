@@ -1,0 +1,103 @@
+// What the tests of launchers start: supervises copies of itself, or, placed by a
+// launcher, takes part in a run.
+//
+// usage: launcher_program MODE [RANKS [GRACE]]
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <signal.h>
+#include <thread>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gpu/launcher/control.hpp"
+#include "gpu/launcher/supervise.hpp"
+
+using namespace lockstep::gpu;
+
+namespace {
+
+[[noreturn]] void hang() {
+    for (;;)
+        pause();
+}
+
+/// All processes tell each other who they are; rank 0 prints it.
+int meet(const Placement& place) {
+    const auto control = Control::join(place, {10, 1});
+    const auto all = control->all_gather(
+        fmt::format("{}/{}:{}", place.local_rank, place.local_size, getppid() > 1));
+    if (place.rank == 0)
+        fmt::print("{} {} {}\n", place.launcher, place.size, fmt::join(all, " "));
+    return 0;
+}
+
+/// Says its process number, so that a test can see that it is gone, and misbehaves.
+int misbehave(const std::string& mode, int rank) {
+    fmt::print(stderr, "pid {} {}\n", rank, getpid());
+    if (rank == 0) fmt::print("rank 0 prints\n");
+    if (rank == 1) fmt::print("rank 1 prints\n");
+    std::fflush(stdout);
+    if (mode == "exit3" && rank == 1) return 3;
+    if (mode == "segv" && rank == 2) raise(SIGSEGV);
+    if (mode == "kill" && rank == 0) raise(SIGKILL);
+    if (mode == "read") {
+        std::string line;
+        std::getline(std::cin, line);
+        fmt::print(stderr, "read {} \"{}\"\n", rank, line);
+        return 0;
+    }
+    if (mode == "flood" && rank == 0)
+        for (;;)
+            std::puts("more than anybody reads");
+    if (mode == "deaf" && rank == 1) {
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+    }
+    hang();
+}
+
+/// A failure on a line of control: all end with its status, rank 0 prints its text.
+int fail(const std::string& mode, const Placement& place) {
+    const auto control = Control::join(place, {10, 0.3});
+    try {
+        control->all_gather("");
+        fmt::print(stderr, "pid {} {}\n", place.rank, getpid());
+        control->all_gather("");
+        if (place.rank == 1 && mode == "throw") control->fail({1, 4, "rank 1 threw"});
+        if (place.rank == 1 && mode == "lose") raise(SIGKILL);
+        if (place.rank == 1 && mode == "stuck") {
+            control->fail({1, 4, "rank 1 is stuck"});
+            hang();
+        }
+        control->all_gather("");
+    } catch (const RunStopped& stop) {
+        if (control->claim_text()) std::fputs(stop.what(), stderr);
+        return stop.failure().status;
+    }
+    return 0;
+}
+
+int run(const std::string& mode, const Placement& place) {
+    if (mode == "meet") return meet(place);
+    if (mode == "throw" || mode == "lose" || mode == "stuck") return fail(mode, place);
+    return misbehave(mode, place.rank);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string mode = argc > 1 ? argv[1] : "meet";
+    try {
+        if (const auto place = find_placement(process_environment()))
+            return run(mode, *place);
+        return supervise(argc > 2 ? std::atoi(argv[2]) : 3, {mode},
+                         argc > 3 ? std::atof(argv[3]) : 10);
+    } catch (const std::exception& error) {
+        std::cerr << error.what() << "\n";
+        return 2;
+    }
+}

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/launcher/control.hpp"
+
+namespace lockstep::gpu {
+
+/// How a forked process of a test ended.
+struct ProcessEnd {
+    int status = 0;      ///< its exit status, or minus the signal that killed it
+    std::string said;    ///< what its program returned
+    std::string errors;  ///< what it printed to standard error
+    double seconds = 0;  ///< since all were started
+};
+
+/// Forks `count` processes, runs the program of each with its number, and waits; kills
+/// those that still run after 20 seconds. A RunStopped that a program throws makes its
+/// process say "rank R, status S: text" and exit with the status; another exception, the
+/// exception's text and 99. Throws what a sanitizer found in one.
+std::vector<ProcessEnd> run_processes(int count,
+                                      const std::function<std::string(int)>& program);
+
+/// An address that no other test uses, on this machine.
+std::string fresh_address();
+/// "127.0.0.1:PORT" or the like, with a port that was free a moment ago.
+std::string fresh_tcp_address(const std::string& host);
+
+Placement place(int rank, int size, const std::string& address);
+std::unique_ptr<Control> join(int rank, int size, const std::string& address,
+                              double timeout_seconds = 10, double grace_seconds = 5);
+
+void sleep_seconds(double seconds);
+[[noreturn]] void kill_this_process();
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,164 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "gpu/launcher/message.hpp"
+#include "gpu/launcher/socket.hpp"
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+#include "tests/gpu/launcher/processes.hpp"
+
+using namespace lockstep;
+using namespace lockstep::gpu;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+/// Connects like a process of the run and says something else; waits for its reply.
+std::string talk(const std::string& address, const std::string& text) {
+    const Descriptor socket = connect_to(parse_address(address, "the test's address"),
+                                         Clock::now() + std::chrono::seconds(5));
+    fcntl(socket.number(), F_SETFL, 0);
+    std::string reply;
+    if (!text.empty() && write(socket.number(), text.data(), text.size()) ==
+                             static_cast<ssize_t>(text.size()))
+        for (char letter = 0; read(socket.number(), &letter, 1) == 1;)
+            reply += letter;
+    return reply;
+}
+
+std::string hello(uint64_t version, uint64_t size, uint64_t rank,
+                  const std::string& address) {
+    Hello hello = hello_of(place(0, 2, address));
+    hello.version = version;
+    hello.size = size;
+    hello.rank = rank;
+    const Message message(MessageKind::hello, pack(hello));
+    return header_bytes(message) + *message.body;
+}
+
+}  // namespace
+
+TEST_CASE("Rank 0 names the ranks that did not come, and tells those that did") {
+    const auto ends = run_processes(3, [address = fresh_address()](int number) {
+        const int rank = number == 1 ? 3 : number;  // 1 and 4 are missing
+        const auto control = join(rank, 5, address, 0.8);
+        return std::string("joined");
+    });
+    CHECK(ends[0].status == 99);
+    CHECK_THAT(ends[0].said,
+               StartsWith("ranks 1, 4 of 5 did not come to unix:lockstep-test"));
+    CHECK_THAT(ends[0].said, Contains("within 0.8 seconds"));
+    for (const int number : {1, 2}) {
+        const ProcessEnd& end = ends[static_cast<size_t>(number)];
+        CHECK(end.status == 3);
+        CHECK_THAT(end.said, StartsWith("rank 0, status 3: ranks 1, 4 of 5"));
+    }
+    for (const ProcessEnd& end : ends) {
+        CHECK(end.errors.empty());
+        CHECK(end.seconds < 4);
+    }
+}
+
+TEST_CASE("Rank 0 that did not come is missed") {
+    for (const std::string& address : {fresh_address(), fresh_tcp_address("127.0.0.1")}) {
+        const auto start = Clock::now();
+        CHECK_THROWS_WITH(join(1, 2, address, 0.3),
+                          StartsWith("rank 1 found no rank 0 at " + address +
+                                     " within 0.3 seconds: it did not start"));
+        CHECK_THROWS_AS(join(1, 2, address, 0.05), MissingError);
+        CHECK(Clock::now() - start < std::chrono::seconds(3));
+    }
+}
+
+TEST_CASE("A process lost while the others are still coming stops them") {
+    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
+        if (rank == 0) return join(0, 3, address)->all_gather("").front();
+        const std::string greeting = hello(1, 3, 1, address);
+        const Descriptor socket = connect_to(parse_address(address, ""),
+                                             Clock::now() + std::chrono::seconds(5));
+        if (write(socket.number(), greeting.data(), greeting.size()) < 0) return greeting;
+        sleep_seconds(0.1);
+        return std::string();
+    });
+    CHECK_THAT(ends[0].said, StartsWith("rank 1, status 1: rank 1 was lost"));
+}
+
+TEST_CASE("Strangers who talk rubbish or nothing do not disturb a meeting") {
+    const std::string address = fresh_tcp_address("127.0.0.1");
+    const auto ends = run_processes(3, [&](int number) {
+        if (number < 2) {
+            if (number == 1) sleep_seconds(0.5);
+            return join(number, 2, address)->all_gather(number ? "b" : "a").at(1);
+        }
+        std::string told = talk(address, "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n");
+        told += talk(address, std::string(5000, '\xff'));
+        told += talk(address, hello(1, 2, 1, address).replace(16, 1, "\xff"));
+        told += talk(address, "");
+        return told;
+    });
+    CHECK(ends[0].said == "b");
+    CHECK(ends[1].said == "b");
+    CHECK(ends[2].said.empty());
+}
+
+TEST_CASE("Processes of other runs are turned away with a sentence") {
+    const std::string address = fresh_address();
+    const auto ends = run_processes(3, [&](int number) {
+        if (number < 2) {
+            if (number == 1) sleep_seconds(0.6);
+            return join(number, 2, address)->all_gather(number ? "b" : "a").at(1);
+        }
+        sleep_seconds(0.2);
+        std::string told;
+        for (const auto& [version, size, rank, where] :
+             {std::tuple(1, 3, 1, address), std::tuple(1, 2, 0, address),
+              std::tuple(9, 2, 1, address),
+              std::tuple(1, 2, 1, std::string("elsewhere"))})
+            told += talk(address, hello(static_cast<uint64_t>(version),
+                                        static_cast<uint64_t>(size),
+                                        static_cast<uint64_t>(rank), where));
+        return told;
+    });
+    CHECK(ends[0].said == "b");
+    CHECK(ends[1].said == "b");
+    CHECK_THAT(ends[2].said, Contains("has 2 processes, and rank 1 of 3 came to it") &&
+                                 Contains("has its rank 0 already") &&
+                                 Contains("has another version of Lockstep") &&
+                                 Contains("is another run"));
+}
+
+TEST_CASE("A process that comes with a rank twice is turned away with a sentence") {
+    const std::string address = fresh_address();
+    const auto ends = run_processes(4, [&](int number) {
+        if (number == 2) sleep_seconds(0.5);  // the meeting is open until it comes
+        if (number == 3) sleep_seconds(0.2);
+        return join(number == 3 ? 1 : number, 3, address)->all_gather("").front();
+    });
+    for (const int number : {0, 1, 2})
+        CHECK(ends[static_cast<size_t>(number)].status == 0);
+    CHECK_THAT(ends[3].said, StartsWith("rank 1 was turned away: the run that meets at"));
+    CHECK(ends[3].status == 99);
+}
+
+TEST_CASE("A second run cannot wait where another does") {
+    for (const std::string& address : {fresh_address(), fresh_tcp_address("127.0.0.1")}) {
+        const Descriptor taken = listen_at(parse_address(address, ""));
+        CHECK_THROWS_WITH(
+            join(0, 2, address, 0.2),
+            StartsWith("rank 0 cannot wait for the other processes at " + address) &&
+                Contains("set LOCKSTEP_RENDEZVOUS"));
+        // What listens there answers nothing that we understand.
+        CHECK_THROWS_WITH(join(1, 2, address, 0.2),
+                          Contains("what answers there is another program"));
+    }
+}
+
+TEST_CASE("An address that cannot be is said to be so") {
+    CHECK_THROWS_AS(join(0, 2, "192.0.2.77:29500", 0.2),
+                    UsageError);  // not of this machine
+    CHECK_THROWS_AS(join(1, 2, "no such machine:29500", 0.2), UsageError);
+    CHECK_THROWS_AS(join(1, 2, "nowhere", 0.2), UsageError);
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Lessons run on GPUs, on one and on many processes, as they run in the simulator.
+
+Arguments: the program (with CUDA and NCCL emulated, or real), the number of GPUs to use.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+GPUS = int(sys.argv[2])
+LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "steps=4",
+          "--set", "rows=16", "--set", "hidden=32"]
+LIMIT = 240
+
+
+def run(arguments, environment=None, **options):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT,
+                          stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
+                          **options)
+
+
+def without_values(runs):
+    """The runs of metrics.json without what programs kept: figures of time, bytes, memory."""
+    for entry in runs:
+        for rank in entry["ranks"]:
+            rank.pop("series", None)
+    return runs
+
+
+def outputs_of(folder):
+    """Names and shapes of a record's outputs."""
+    with open(os.path.join(folder, "outputs.safetensors"), "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"]) for name, entry in header.items()}
+
+
+class Lessons(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_to(self, name, *options):
+        done = run([*LESSON, "--out", self.path(name), *options])
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
+        return done
+
+    def assert_equal_within_bound(self, a, b):
+        done = run(["compare", self.path(a), self.path(b), "--json"])
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+        self.assertTrue(json.loads(done.stdout)["passed"])
+
+    def test_virtual_devices_with_numbers_from_cuda(self):
+        for dtype in ("f32", "f64"):
+            with self.subTest(dtype=dtype):
+                self.run_to("sim", "--dtype", dtype)
+                done = self.run_to("cuda", "--backend", "cuda", "--dtype", dtype)
+                self.assertIn("checks passed", done.stdout)
+                self.assert_equal_within_bound("sim", "cuda")
+                with open(self.path("cuda/run.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["backend"], "cuda")
+
+    def test_the_clock_of_cuda_is_the_simulators(self):
+        self.run_to("sim")
+        self.run_to("cuda", "--backend", "cuda")
+        for name in ("sim/trace.json", "sim/metrics.json"):
+            with open(self.path(name), encoding="utf-8") as file:
+                simulated = json.load(file)
+            with open(self.path(name.replace("sim", "cuda")), encoding="utf-8") as file:
+                real = json.load(file)
+            if name.endswith("metrics.json"):
+                simulated, real = (without_values(metrics["runs"])
+                                   for metrics in (simulated, real))
+            self.assertEqual(simulated, real)
+
+    def test_processes_with_nccl_between_them(self):
+        for ranks in (1, 2, 4):
+            if ranks > GPUS:
+                continue
+            with self.subTest(ranks=ranks):
+                self.run_to("sim", "--ranks", str(ranks))
+                done = self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks))
+                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(done.stderr, "")
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
+                self.assert_equal_within_bound("sim", "nccl")
+                with open(self.path("nccl/metrics.json"), encoding="utf-8") as file:
+                    runs = json.load(file)["runs"]
+                together = next(entry for entry in runs if entry["name"] == "data_parallel")
+                self.assertEqual(len(together["ranks"]), ranks)
+
+    def test_one_json_document_from_many_processes(self):
+        ranks = min(2, GPUS)
+        done = run([*LESSON, "--backend", "nccl", "--ranks", str(ranks), "--json"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["passed"])
+
+    def test_a_step_alone(self):
+        ranks = min(2, GPUS)
+        done = run([*LESSON, "--backend", "nccl", "--ranks", str(ranks), "--step", "5"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("The ring by hand", done.stdout)
+
+    def test_gpu_says_what_it_takes(self):
+        done = run([*LESSON, "--backend", "gpu", "--ranks", "1", "--step", "1"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--backend gpu is nccl here", done.stderr)
+        done = run([*LESSON, "--backend", "gpu", "--ranks", str(GPUS + 1), "--step", "1"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--backend gpu is cuda here", done.stderr)
+
+    def test_more_ranks_than_gpus_are_refused(self):
+        done = run([*LESSON, "--backend", "nccl", "--ranks", str(GPUS + 1)])
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(f"need {GPUS + 1} GPUs, but this machine has {GPUS}", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_wrong_options_are_said_once(self):
+        ranks = min(2, GPUS)
+        for options, sentence in ((["--set", "rows=-1"], "--set rows=-1"),
+                                  (["--step", "99"], "--step 99"),
+                                  (["--cluster", "cray"], "--cluster")):
+            done = run([*LESSON, "--backend", "nccl", "--ranks", str(ranks), *options])
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count(sentence), 1, done.stderr)
+
+    def test_a_full_record_folder_is_said_once(self):
+        ranks = min(2, GPUS)
+        os.makedirs(self.path("taken"))
+        with open(self.path("taken/thesis.tex"), "w", encoding="utf-8") as file:
+            file.write("years of work")
+        done = run([*LESSON, "--backend", "nccl", "--ranks", str(ranks), "--out",
+                    self.path("taken")])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stderr.count("--out"), 1, done.stderr)
+
+    def test_a_killed_rank_ends_all(self):
+        if GPUS < 2:
+            self.skipTest("needs two GPUs")
+        program = subprocess.Popen(
+            [PROGRAM, "lesson", "gradient-accumulation", "--backend", "nccl", "--ranks", "2",
+             "--set", "epochs=1000000"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL)
+        time.sleep(3)
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(program.pid)],
+                                  capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(len(children), 2)
+        os.kill(int(children[1]), signal.SIGKILL)
+        _, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 1, errors)
+        self.assertIn("rank 1 was killed by signal 9", errors)
+        for child in children:
+            self.assertFalse(os.path.exists(f"/proc/{child}"))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "needs mpirun")
+    def test_under_mpirun(self):
+        ranks = min(2, GPUS)
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), PROGRAM,
+                   *LESSON, "--backend", "nccl", "--step", "2"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False,
+                              stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("The same batches on as many devices"), 1)
+        done = subprocess.run([*command, "--ranks", "3"], capture_output=True, text=True,
+                              timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"mpirun started {ranks} process", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

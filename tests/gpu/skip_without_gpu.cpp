@@ -1,0 +1,36 @@
+// Without a GPU the tests of a program that holds this file are skipped, which Meson and
+// others read from status 77; where GPU_REQUIRED=1 they fail.
+
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "gpu/survey.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+#if __has_include(<catch2/catch_all.hpp>)
+using Listener = Catch::EventListenerBase;
+#else
+using Listener = Catch::TestEventListenerBase;
+#endif
+
+struct SkipWithoutGpu : Listener {
+    using Listener::Listener;
+
+    void testRunStarting(const Catch::TestRunInfo&) override {
+        constexpr int kSkipped = 77;
+        const std::string problem = lockstep::gpu::survey().problem;
+        if (problem.empty()) return;
+        const char* required = std::getenv("GPU_REQUIRED");
+        const bool fails = required != nullptr && std::string_view(required) == "1";
+        std::fprintf(stderr, "%s: %s\n", fails ? "failed" : "skipped", problem.c_str());
+        std::exit(fails ? EXIT_FAILURE : kSkipped);
+    }
+};
+
+CATCH_REGISTER_LISTENER(SkipWithoutGpu)
+
+}  // namespace

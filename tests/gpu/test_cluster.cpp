@@ -1,0 +1,228 @@
+// What holds for programs on several processes: failures are explained, figures are the
+// simulator's.
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "sim/cluster.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/ring_collectives.hpp"
+#include "tests/catch.hpp"
+#include "tests/gpu/forked_cluster.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kCount = 1000;
+
+/// What a run of the program fails with; empty where it does not.
+std::string failure_of(int ranks, const Program& program, double timeout = 2) {
+    ForkedOptions options;
+    options.timeout_seconds = timeout;
+    try {
+        make_forked_cluster(ranks, options)->run(program);
+    } catch (const std::runtime_error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+void says(const std::string& text, const std::string& part) {
+    INFO(text);
+    REQUIRE(text.find(part) != std::string::npos);
+}
+
+bool has_gpus(int wanted) {
+    static const int gpus = count_gpus();
+    return gpus >= wanted;
+}
+
+}  // namespace
+
+TEST_CASE("A ring by hand and data parallelism run on processes as on virtual devices",
+          "[gpu][cluster]") {
+    for (const int ranks : {1, 2, 3, 4}) {
+        if (!has_gpus(ranks)) continue;
+        const Program program = [](Rank& rank) {
+            Device& device = rank.device();
+            const Tensor buffer = device.empty({kCount}, DType::f64);
+            device.random_normal(buffer, {7, "buffer"}, 0, 1, rank.index() * kCount);
+            const Tensor same = device.empty({kCount}, DType::f64);
+            device.copy(same, buffer);
+            ring_all_reduce(device, rank.world(), buffer);
+            rank.world().all_reduce(same).wait();
+            rank.keep("ring", buffer);
+            rank.keep("all_reduce", same);
+        };
+        const RunReport real = make_forked_cluster(ranks)->run(program);
+        const RunReport simulated = sim::make_cluster(ranks)->run(program);
+        REQUIRE(real.ranks.size() == simulated.ranks.size());
+        for (std::size_t r = 0; r < real.ranks.size(); ++r) {
+            const RankReport& mine = real.ranks[r];
+            const RankReport& theirs = simulated.ranks[r];
+            for (const char* name : {"ring", "all_reduce"})
+                for (std::int64_t i = 0; i < kCount; ++i)
+                    REQUIRE(std::abs(mine.kept.at(name).at(i) -
+                                     theirs.kept.at(name).at(i)) < 1e-12);
+            CHECK(mine.bytes_sent() == theirs.bytes_sent());
+            CHECK(mine.messages_sent() == theirs.messages_sent());
+            CHECK(mine.traffic.size() == theirs.traffic.size());
+            CHECK(mine.memory.peak == theirs.memory.peak);
+            CHECK(mine.memory.category_peak == theirs.memory.category_peak);
+            CHECK(mine.flops == theirs.flops);
+            CHECK(mine.time.end > 0);
+            CHECK(mine.time.compute > 0);
+        }
+    }
+}
+
+TEST_CASE("A trace of processes has every rank's spans, within each other",
+          "[gpu][cluster]") {
+    if (!has_gpus(2)) return;
+    ForkedOptions options;
+    options.trace = true;
+    const RunReport report = make_forked_cluster(2, options)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        const PhaseScope phase(rank.device(), Phase::forward, 3);
+        rank.device().scale(x, 2);
+        rank.world().all_reduce(x).wait();
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+        const TraceEvent* phase = nullptr;
+        const TraceEvent* scale = nullptr;
+        const TraceEvent* reduce = nullptr;
+        for (const TraceEvent& event : report.trace) {
+            if (event.rank != rank) continue;
+            CHECK(event.end >= event.start);
+            if (event.name == "forward") phase = &event;
+            if (event.name == "scale") scale = &event;
+            if (event.name == "all_reduce") reduce = &event;
+        }
+        REQUIRE(phase != nullptr);
+        REQUIRE(scale != nullptr);
+        REQUIRE(reduce != nullptr);
+        CHECK(phase->micro_batch == 3);
+        CHECK(phase->start <= scale->start);
+        CHECK(scale->end <= phase->end);
+        CHECK(scale->end <= reduce->start);
+        CHECK(reduce->queue == "world");
+        CHECK(reduce->bytes == kCount * 4);
+    }
+    CHECK_FALSE(report.memory_trace.empty());
+}
+
+TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluster]") {
+    if (!has_gpus(2)) return;
+    const std::string counts = failure_of(2, [](Rank& rank) {
+        const Tensor x =
+            rank.device().zeros({rank.index() == 0 ? kCount : kCount / 2}, DType::f32);
+        rank.world().all_reduce(x).wait();
+        rank.keep("x", x);
+        rank.world().barrier().wait();
+        rank.keep("x", x);
+    });
+    says(counts, "the run stands still");
+    says(counts, "F02");
+    says(counts, "count 500 against");
+
+    const std::string missing = failure_of(2, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        rank.world().all_reduce(x).wait();
+        if (rank.index() == 1) return;
+        rank.world().all_reduce(x).wait();
+        rank.keep("x", x);
+    });
+    says(missing, "F07");
+    says(missing, "has ended without that call");
+
+    const std::string alone = failure_of(2, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        if (rank.index() == 0) rank.world().recv(x, 1).wait();
+        rank.keep("x", x);
+    });
+    says(alone, "F10");
+}
+
+TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") {
+    if (!has_gpus(2)) return;
+    const std::string loops = failure_of(2, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        rank.world().all_reduce(x).wait();
+        if (rank.index() == 1) ::sleep(60);
+        rank.world().all_reduce(x).wait();
+        rank.keep("x", x);
+    });
+    says(loops, "has not come to that call");
+}
+
+TEST_CASE("What a rank throws ends all processes with its sentence", "[gpu][cluster]") {
+    for (const int ranks : {2, 4}) {
+        if (!has_gpus(ranks)) continue;
+        for (int culprit = 0; culprit < ranks; ++culprit) {
+            const std::string thrown = failure_of(
+                ranks,
+                [&](Rank& rank) {
+                    const Tensor x = rank.device().zeros({kCount}, DType::f32);
+                    if (rank.index() == culprit) throw UsageError("this is wrong");
+                    rank.world().all_reduce(x).wait();
+                    rank.keep("x", x);
+                },
+                20);
+            says(thrown, "this is wrong");
+            if (culprit > 0) says(thrown, fmt::format("rank {}: this is wrong", culprit));
+        }
+    }
+}
+
+TEST_CASE("A process that dies ends the others", "[gpu][cluster]") {
+    if (!has_gpus(3)) return;
+    const std::string died = failure_of(
+        3,
+        [](Rank& rank) {
+            const Tensor x = rank.device().zeros({kCount}, DType::f32);
+            rank.world().all_reduce(x).wait();
+            if (rank.index() == 2) ::raise(SIGKILL);
+            rank.world().all_reduce(x).wait();
+            rank.keep("x", x);
+        },
+        20);
+    says(died, "rank 2 was lost");
+}
+
+TEST_CASE("Work that is never waited for keeps its buffers until it is done",
+          "[gpu][cluster]") {
+    if (!has_gpus(2)) return;
+    const RunReport report = make_forked_cluster(2)->run([](Rank& rank) {
+        Device& device = rank.device();
+        for (int step = 0; step < 50; ++step) {
+            const Tensor x = device.empty({kCount}, DType::f32);
+            device.fill(x, step);
+            { const Work dropped = rank.world().all_reduce(x); }
+        }
+        const Tensor last = device.empty({kCount}, DType::f32);
+        device.fill(last, 1);
+        rank.world().all_reduce(last).wait();
+        rank.keep("last", last);
+    });
+    for (const RankReport& rank : report.ranks)
+        for (std::int64_t i = 0; i < kCount; ++i)
+            REQUIRE(rank.kept.at("last").at(i) == 2);
+}
+
+TEST_CASE("Without GPUs enough for the ranks the sentence says what to do",
+          "[gpu][cluster]") {
+    if (has_gpus(64)) return;
+    says(failure_of(
+             64, [](Rank&) {}, 20),
+         "64 ranks on this machine need 64 GPUs");
+}
+
+}  // namespace lockstep::test

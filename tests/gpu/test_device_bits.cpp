@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "tests/gpu/device_support.hpp"
+
+// What the GPU's device promises beyond the contract: the same bits on every rerun and
+// for operands anywhere in memory; and shapes that take each of a kernel's ways.
+
+namespace lockstep::test {
+
+namespace {
+
+/// Warps and blocks a row, by packs and by elements, read once and twice; few rows and
+/// many slabs of them.
+const std::vector<Shape> kShapes = {
+    Shape{3, 5},    Shape{7, 64},   Shape{2, 1023}, Shape{2, 1024}, Shape{2, 1028},
+    Shape{2, 2051}, Shape{2, 8200}, Shape{300, 36}, Shape{1000, 3}, Shape{3000, 4}};
+
+struct Inputs {
+    Inputs(Shape shape, DType dtype)
+        : a(random_values(shape, dtype, "a", -3, 3)),
+          b(random_values(shape, dtype, "b", -3, 3)),
+          row(random_values({shape.columns()}, dtype, "row")) {}
+    HostTensor a, b, row;
+};
+
+HostTensor result(Bench& bench, const NamedOperation& operation, const Inputs& inputs,
+                  std::int64_t shift) {
+    return operation.run(bench, uploaded(bench, inputs.a, shift),
+                         uploaded(bench, inputs.b, shift == 3 ? 1 : shift),
+                         uploaded(bench, inputs.row, shift == 2 ? 0 : shift));
+}
+
+}  // namespace
+
+TEST_CASE("A rerun gives the same bits, and so do operands that lie elsewhere",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    for (const Shape& shape : kShapes) {
+        const Inputs inputs(shape, dtype);
+        Bench bench;
+        for (const NamedOperation& operation : operations_to_repeat()) {
+            const HostTensor first = result(bench, operation, inputs, 0);
+            for (const std::int64_t shift : {0, 1, 2, 3}) {
+                CAPTURE(operation.name, shape.text(), shift);
+                REQUIRE(result(bench, operation, inputs, shift) == first);
+            }
+        }
+    }
+}
+
+TEST_CASE("Views that begin anywhere, of any length, are touched and nothing beside them",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32);
+    Bench bench;
+    const std::int64_t room = 5000;
+    const HostTensor before = random_values({room}, dtype, "before", -9, 9);
+    const HostTensor added = random_values({room}, dtype, "added", -9, 9);
+    for (const std::int64_t count : {1, 2, 3, 4, 5, 8, 15, 16, 31, 1024, 4095, 4097}) {
+        for (const std::int64_t shift : {0, 1, 2, 3, 4, 7}) {
+            CAPTURE(count, shift);
+            const Tensor whole = bench->upload(before);
+            const Tensor source = bench->upload(added).slice((shift * 3) % 5, count);
+            bench->combine(whole.slice(shift, count), source, Reduction::maximum);
+            const HostTensor got = bench->download(whole);
+            for (std::int64_t i = 0; i < room; ++i) {
+                const bool inside = i >= shift && i < shift + count;
+                const double other = added.at(inside ? i - shift + (shift * 3) % 5 : 0);
+                REQUIRE(got.at(i) ==
+                        (inside ? std::max(before.at(i), other) : before.at(i)));
+            }
+        }
+    }
+}
+
+TEST_CASE("Wide rows and tall columns are as exact as narrow ones", "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    for (const Shape& shape : kShapes) {
+        CAPTURE(shape.text());
+        const Inputs inputs(shape, dtype);
+        const std::int64_t columns = shape.columns();
+        Bench bench;
+        Expected sums({columns}, dtype);
+        Expected probabilities(shape, dtype);
+        for (std::int64_t j = 0; j < columns; ++j) {
+            Sum sum;
+            sum.add(inputs.row.at(j));
+            for (std::int64_t i = 0; i < shape.rows(); ++i)
+                sum.add(inputs.a.at(i * columns + j));
+            sum.expect(sums);
+        }
+        for (std::int64_t i = 0; i < shape.rows(); ++i) {
+            double whole = 0;
+            for (std::int64_t j = 0; j < columns; ++j)
+                whole += std::exp(inputs.a.at(i * columns + j));
+            for (std::int64_t j = 0; j < columns; ++j) {
+                const double x = inputs.a.at(i * columns + j);
+                probabilities.add(std::exp(x) / whole, std::exp(x) / whole * 8, 4);
+            }
+        }
+        const Tensor x = bench->upload(inputs.a);
+        const Tensor row = bench->upload(inputs.row);
+        bench->accumulate_rows(row, x);
+        sums.check(bench->download(row));
+        probabilities.check(bench->download(bench->softmax(x)));
+    }
+}
+
+TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
+    CAPTURE(columns);
+    Bench bench;
+    const HostTensor x = random_values({2, columns}, dtype, "x", 99, 101);
+    const Tensor one = bench->empty({columns}, dtype);
+    bench->fill(one, 1);
+    const Device::Normalized got =
+        bench->layer_norm(bench->upload(x), one, bench->zeros({columns}, dtype), 0);
+    const auto n = static_cast<double>(columns);
+    Expected means({2}, dtype), rstds({2}, dtype);
+    for (std::int64_t i = 0; i < 2; ++i) {
+        double mean = 0, squares = 0;
+        for (std::int64_t j = 0; j < columns; ++j)
+            mean += (x.at(i * columns + j) - 100) / n;
+        mean += 100;
+        for (std::int64_t j = 0; j < columns; ++j)
+            squares += std::pow(x.at(i * columns + j) - mean, 2);
+        means.add(mean);
+        rstds.add(1 / std::sqrt(squares / n), 100, 4);
+    }
+    means.check(bench->download(got.mean));
+    rstds.check(bench->download(got.rstd));
+}
+
+TEST_CASE("A gradient of an embedding is added in order of the ids, few or many",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t width = GENERATE(1, 4, 12, 33);
+    const std::int64_t count = GENERATE(1, 500, 512, 513, 5000);
+    const std::int64_t vocabulary = GENERATE(1, 40);
+    CAPTURE(width, count, vocabulary);
+    Bench bench;
+    const HostTensor table = random_values({vocabulary, width}, dtype, "table");
+    const HostTensor ids = random_indices({count}, vocabulary, "ids");
+    const HostTensor dy = random_values({count, width}, dtype, "dy");
+    HostTensor expected = table;
+    for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t j = 0; j < width; ++j) {
+            const auto at = static_cast<std::int64_t>(ids.at(i)) * width + j;
+            // set() rounds to the dtype, as each addition does.
+            expected.set(at, expected.at(at) + dy.at(i * width + j));
+        }
+    }
+    const Tensor got = bench->upload(table);
+    bench->embedding_backward(got, bench->upload(ids), bench->upload(dy));
+    REQUIRE(bench->download(got) == expected);
+}
+
+TEST_CASE("The first index outside is found among many", "[gpu][device]") {
+    const std::int64_t first = GENERATE(0, 3, 1021, 40000, 99999);
+    Bench bench;
+    HostTensor ids({100000}, DType::i32);
+    for (std::int64_t i = first; i < ids.elements(); i += 7)
+        ids.set(i, static_cast<double>(-1 - i));
+    const Tensor table = bench->zeros({5, 1}, DType::f32);
+    const std::string sentence =
+        fmt::format("embedding: index {} is {}, outside [0, 5)", first, -1 - first);
+    REQUIRE_THROWS_WITH(bench->embedding(table, bench->upload(ids)),
+                        Catch::Matchers::EndsWith(sentence));
+}
+
+}  // namespace lockstep::test

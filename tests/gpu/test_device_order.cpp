@@ -1,0 +1,145 @@
+#include "src/device/ledger.hpp"
+#include "tests/gpu/device_support.hpp"
+
+// Streams and waiting: what the host asks first happens first, across devices too, and a
+// wait can be ended.
+
+namespace lockstep::test {
+
+namespace {
+
+/// A stream's worth of work, so that what comes after it is late.
+void keep_busy(Device& device, const Tensor& x, int times = 20) {
+    for (int i = 0; i < times; ++i) {
+        device.scale(x, 2);
+        device.scale(x, 0.5);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("What is read from another device is what was asked for there before",
+          "[gpu][device]") {
+    const std::int64_t count = 100000;
+    Bench reader;
+    PlainMonitor monitor;
+    const std::unique_ptr<Device> writer = make_device(1, monitor);
+    const Tensor there = writer->zeros({count}, DType::f32);
+    const Tensor here = reader->zeros({count}, DType::f32);
+    const Tensor sum = reader->zeros({count}, DType::f32);
+    for (int round = 1; round <= 20; ++round) {
+        keep_busy(*writer, there, 3);
+        writer->fill(there, round);
+        reader->transfer(here, there);
+        reader->transfer_combine(sum, there, Reduction::sum);
+        // Must not be seen by the reads above, which the host asked for first.
+        writer->fill(there, -1);
+        const HostTensor got = reader->download(here);
+        for (const std::int64_t i : {std::int64_t{0}, count / 2, count - 1})
+            REQUIRE(got.at(i) == round);
+    }
+    REQUIRE(reader->download(sum).at(count - 1) == 210);
+}
+
+TEST_CASE("Memory that another device reads is not given away before it has",
+          "[gpu][device]") {
+    const std::int64_t count = 100000;
+    Bench reader;
+    PlainMonitor monitor;
+    const std::unique_ptr<Device> writer = make_device(1, monitor);
+    const Tensor busy = reader->zeros({count}, DType::f32);
+    std::vector<Tensor> copies;
+    for (int round = 0; round < 10; ++round) {
+        const Tensor there = writer->empty({count}, DType::f32);
+        writer->fill(there, round);
+        keep_busy(*reader.device, busy, 3);
+        copies.push_back(reader->empty({count}, DType::f32));
+        reader->transfer(copies.back(), there);
+    }
+    for (std::size_t round = 0; round < copies.size(); ++round)
+        REQUIRE(reader->download(copies[round]).at(count - 1) ==
+                static_cast<double>(round));
+}
+
+TEST_CASE("Values to upload may go once the call returns", "[gpu][device]") {
+    const std::int64_t count = GENERATE(100, 1000000);
+    Bench bench;
+    const Tensor x = bench->zeros({count}, DType::f32);
+    keep_busy(*bench.device, x, 3);
+    {
+        HostTensor values({count}, DType::f32);
+        values.set(count - 1, 7);
+        bench->upload_into(x, values);
+        values.set(count - 1, 8);
+    }
+    REQUIRE(bench->download(x).at(count - 1) == 7);
+}
+
+TEST_CASE("Who waits for the device is asked again and again, and can end it",
+          "[gpu][device]") {
+    struct Enough {};
+    PlainMonitor monitor;
+    int asked = 0;
+    bool enough = false;
+    gpu::DeviceOptions options;
+    options.while_waiting = [&] {
+        ++asked;
+        if (enough) throw Enough();
+    };
+    gpu::Device device(0, monitor, options);
+    const Tensor x = device.zeros({4000000}, DType::f32);
+    while (asked == 0) {
+        keep_busy(device, x);
+        device.synchronize();
+    }
+    enough = true;
+    const auto wait_until_asked = [&] {
+        for (;;) {
+            keep_busy(device, x);
+            device.synchronize();
+        }
+    };
+    REQUIRE_THROWS_AS(wait_until_asked(), Enough);
+    enough = false;
+    device.fill(x, 3);
+    REQUIRE(device.download(x).at(0) == 3);
+}
+
+TEST_CASE("A full GPU says what was asked for, what is free and what holds the rest",
+          "[gpu][device][errors]") {
+    Bench bench;
+    const Tensor held = bench->zeros({1 << 18}, DType::f32);
+    const std::int64_t too_much = std::int64_t{1} << 44;
+    std::string sentence;
+    try {
+        const MemoryScope scope(*bench.device, MemoryCategory::gradients);
+        bench->empty({too_much}, DType::f32);
+    } catch (const OutOfMemoryError& error) {
+        sentence = error.what();
+    }
+    CAPTURE(sentence);
+    for (const char* said :
+         {"rank 0 is out of memory: 64 TiB more for gradients at "
+          "tests/gpu/test_device_order.cpp:",
+          " do not fit, as ", "iB are free\n", "in 1 tensor of activations made at "})
+        REQUIRE(sentence.find(said) != std::string::npos);
+    REQUIRE(bench->live() == held.storage());
+    bench->fill(held, 2);
+    REQUIRE(bench->download(held).at(5) == 2);
+}
+
+TEST_CASE("A product is the same bits every time, with TF32 or without",
+          "[gpu][device]") {
+    const bool tf32 = GENERATE(false, true);
+    PlainMonitor monitor;
+    gpu::DeviceOptions options;
+    options.tf32 = tf32;
+    gpu::Device device(0, monitor, options);
+    const Tensor a = device.upload(random_values({64, 96}, DType::f32, "a"));
+    const Tensor b = device.upload(random_values({96, 80}, DType::f32, "b"));
+    const HostTensor first = device.download(device.matmul(a, b));
+    for (int again = 0; again < 5; ++again)
+        REQUIRE(device.download(device.matmul(a, b)) == first);
+}
+
+}  // namespace lockstep::test

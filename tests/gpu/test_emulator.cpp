@@ -1,0 +1,277 @@
+// The emulation of CUDA and cuBLAS that gpu/ is tested with. Each test runs in a process
+// of its own: some of what is checked ends it.
+
+#include <chrono>
+#include <cstdlib>
+#include <cublas_v2.h>
+#include <thread>
+
+#include "tests/catch.hpp"
+#include "tests/gpu/emulator/gpu_test.hpp"
+
+using namespace emulated::test;
+
+namespace {
+
+using std::chrono::milliseconds;
+
+void sleep_in_stream(void* duration) {
+    std::this_thread::sleep_for(*static_cast<milliseconds*>(duration));
+}
+
+milliseconds short_while{50};
+
+__global__ void set_one(float* x, int i, float value) {
+    x[i] = value;
+}
+
+/// A sanitizer in the build may be faster.
+void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
+    const std::vector<Ended> ended = in_processes(1, body);
+    const std::string& errors = ended[0].errors;
+    INFO(errors);
+    REQUIRE(ended[0].status != 0);
+    const bool said = errors.find(text) != std::string::npos;
+    const bool caught =
+        errors.find("AddressSanitizer: use-after-poison") != std::string::npos;
+    REQUIRE((said || caught));
+}
+
+/// What a product should be, element by element.
+template <typename T>
+T element(const std::vector<T>& a, const std::vector<T>& b, bool ta, bool tb, int m,
+          int n, int k, int i, int j) {
+    T sum = 0;
+    for (int l = 0; l < k; ++l)
+        sum += a[static_cast<std::size_t>(ta ? l + i * k : i + l * m)] *
+               b[static_cast<std::size_t>(tb ? j + l * n : l + j * k)];
+    return sum;
+}
+
+cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
+                    int m, int n, int k, const float* alpha, const float* a, int lda,
+                    const float* b, int ldb, const float* beta, float* c, int ldc) {
+    return cublasSgemm(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
+                    int m, int n, int k, const double* alpha, const double* a, int lda,
+                    const double* b, int ldb, const double* beta, double* c, int ldc) {
+    return cublasDgemm(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+template <typename T>
+void check_products() {
+    const int m = 5, n = 3, k = 4;
+    std::vector<T> a(m * k), b(k * n);
+    for (std::size_t i = 0; i < a.size(); ++i)
+        a[i] = static_cast<T>(i % 7) - 3;
+    for (std::size_t i = 0; i < b.size(); ++i)
+        b[i] = static_cast<T>(i % 5) - 2;
+    cublasHandle_t handle = nullptr;
+    expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
+    for (const bool ta : {false, true})
+        for (const bool tb : {false, true})
+            for (const T beta : {T{0}, T{2}}) {
+                const T before = beta == 0 ? static_cast<T>(NAN) : T{1}, alpha = 3;
+                T* const c = on_device(std::vector<T>(m * n, before));
+                expect(gemm(handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, on_device(a),
+                            ta ? k : m, on_device(b), tb ? n : k, &beta, c,
+                            m) == CUBLAS_STATUS_SUCCESS,
+                       "a product");
+                const std::vector<T> got = on_host(c, m * n);
+                for (int i = 0; i < m; ++i)
+                    for (int j = 0; j < n; ++j)
+                        expect(got[static_cast<std::size_t>(i + j * m)] ==
+                                   alpha * element(a, b, ta, tb, m, n, k, i, j) + beta,
+                               "each element");
+            }
+    expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
+    expect(cublasSetStream(handle, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED, "no more");
+}
+
+}  // namespace
+
+TEST_CASE("what events order happens in order, the host goes on", "[emulator]") {
+    REQUIRE(alone([](int) {
+                cudaStream_t first = new_stream(), second = new_stream();
+                cudaEvent_t written = nullptr;
+                works(cudaEventCreateWithFlags(&written, cudaEventDisableTiming));
+                expect(cudaEventQuery(written) == cudaSuccess, "never recorded, so done");
+                float* const x = on_device(std::vector<float>(1, 1));
+                float* const copy = on_device(std::vector<float>(1));
+                works(cudaLaunchHostFunc(first, sleep_in_stream, &short_while));
+                works(launch(first, set_one, 1, 1, x, 0, 2.0F));
+                works(cudaEventRecord(written, first));
+                works(cudaStreamWaitEvent(second, written));
+                works(cudaMemcpyAsync(copy, x, 4, cudaMemcpyDeviceToDevice, second));
+                expect(cudaStreamQuery(second) == cudaErrorNotReady, "second waits");
+                expect(cudaEventQuery(written) == cudaErrorNotReady, "first is not done");
+                works(cudaStreamSynchronize(second));
+                expect(on_host(copy, 1)[0] == 2, "what first wrote");
+            }) == "");
+}
+
+TEST_CASE("what no event orders does race", "[emulator]") {
+    REQUIRE(alone([](int) {
+                cudaStream_t first = new_stream(), second = new_stream();
+                float* const x = on_device(std::vector<float>(1, 1));
+                float* const copy = on_device(std::vector<float>(1));
+                works(cudaLaunchHostFunc(first, sleep_in_stream, &short_while));
+                works(launch(first, set_one, 1, 1, x, 0, 2.0F));
+                works(cudaMemcpyAsync(copy, x, 4, cudaMemcpyDeviceToDevice, second));
+                works(cudaStreamSynchronize(second));
+                expect(on_host(copy, 1)[0] == 1, "what was there before");
+                works(cudaStreamSynchronize(first));
+            }) == "");
+}
+
+TEST_CASE("events measure time, and stand for their latest record", "[emulator]") {
+    REQUIRE(alone([](int) {
+                cudaStream_t stream = new_stream();
+                cudaEvent_t start = nullptr, end = nullptr;
+                works(cudaEventCreate(&start));
+                works(cudaEventCreate(&end));
+                works(cudaEventRecord(end, stream));
+                works(cudaEventSynchronize(end));
+                works(cudaEventRecord(start, stream));
+                works(cudaLaunchHostFunc(stream, sleep_in_stream, &short_while));
+                works(cudaEventRecord(end, stream));
+                float elapsed = 0;
+                expect(cudaEventElapsedTime(&elapsed, start, end) == cudaErrorNotReady,
+                       "not yet");
+                works(cudaEventSynchronize(end));
+                works(cudaEventElapsedTime(&elapsed, start, end));
+                expect(elapsed >= 49 && elapsed < 5000, "50 ms");
+                works(cudaEventDestroy(end));
+                expect(cudaEventRecord(end, stream) == cudaErrorInvalidResourceHandle,
+                       "a destroyed event");
+                works(cudaStreamDestroy(stream));
+                expect(cudaStreamQuery(stream) == cudaErrorInvalidResourceHandle,
+                       "a destroyed stream");
+            }) == "");
+}
+
+TEST_CASE("pageable memory is read before a copy returns, page-locked memory later",
+          "[emulator]") {
+    REQUIRE(alone([](int) {
+                cudaStream_t stream = new_stream();
+                float *pinned = nullptr, pageable = 1;
+                works(cudaMallocHost(&pinned, 4));
+                *pinned = 1;
+                float* const x = on_device(std::vector<float>(2));
+                works(cudaLaunchHostFunc(stream, sleep_in_stream, &short_while));
+                works(cudaMemcpyAsync(x, &pageable, 4, cudaMemcpyHostToDevice, stream));
+                works(cudaMemcpyAsync(x + 1, pinned, 4, cudaMemcpyHostToDevice, stream));
+                pageable = *pinned = 2;
+                float back[2] = {};
+                works(cudaMemcpyAsync(back, x, 8, cudaMemcpyDeviceToHost, stream));
+                expect(back[0] == 1, "the value of then");
+                expect(back[1] == 2, "the value of later");
+            }) == "");
+}
+
+TEST_CASE("copies outside an allocation or of the wrong kind are refused", "[emulator]") {
+    REQUIRE(alone([](int) {
+                float* const x = on_device(std::vector<float>(4));
+                float host[8] = {};
+                const auto copy = [&](void* to, const void* from, std::size_t bytes,
+                                      cudaMemcpyKind kind) {
+                    return cudaMemcpy(to, from, bytes, kind) == cudaErrorInvalidValue;
+                };
+                expect(copy(x, host, 17, cudaMemcpyHostToDevice), "one byte too many");
+                expect(copy(host, host + 4, 4, cudaMemcpyHostToDevice), "no device");
+                expect(copy(x, x + 2, 4, cudaMemcpyHostToDevice), "no host");
+                works(cudaFree(x));
+                expect(copy(host, x, 4, cudaMemcpyDeviceToHost), "freed");
+                expect(cudaFree(x) == cudaErrorInvalidValue, "freed twice");
+            }) == "");
+}
+
+TEST_CASE("device memory is NaN before anything is written", "[emulator]") {
+    REQUIRE(alone([](int) {
+                cudaStream_t stream = new_stream();
+                double* x = nullptr;
+                works(cudaMallocAsync(&x, 8, stream));
+                double host = 0;
+                works(cudaMemcpyAsync(&host, x, 8, cudaMemcpyDeviceToHost, stream));
+                expect(host != host, "NaN");
+                works(cudaFreeAsync(x, stream));
+            }) == "");
+}
+
+TEST_CASE("a device has so much memory and no more", "[emulator]") {
+    setenv("EMULATED_GPU_BYTES", "1048576", 1);
+    const std::string problem = alone([](int) {
+        cudaStream_t stream = new_stream();
+        void *half = nullptr, *more = nullptr;
+        works(cudaMallocAsync(&half, 1 << 19, stream));
+        expect(cudaMallocAsync(&more, 1 << 20, stream) == cudaErrorMemoryAllocation,
+               "out of memory");
+        works(cudaFreeAsync(half, stream));
+        works(cudaMallocAsync(&more, 1 << 20, stream));
+        std::size_t free_bytes = 1, total = 0;
+        works(cudaMemGetInfo(&free_bytes, &total));
+        expect(free_bytes == 0 && total == 1 << 20, "nothing left");
+    });
+    unsetenv("EMULATED_GPU_BYTES");
+    REQUIRE(problem == "");
+}
+
+TEST_CASE("writing outside an allocation ends the process at its free or at its end",
+          "[emulator][death]") {
+    dies_with("byte 16 of device memory of 16 bytes was written", [](int) {
+        float* const x = on_device(std::vector<float>(4));
+        works(launch(nullptr, set_one, 1, 1, x, 4, 1.0F));
+        works(cudaFree(x));
+    });
+    dies_with("byte -4 of device memory of 16 bytes was written", [](int) {
+        float* const x = on_device(std::vector<float>(4));
+        works(launch(nullptr, set_one, 1, 1, x, -1, 1.0F));
+        works(cudaDeviceSynchronize());
+    });
+    dies_with("in freed memory was written after its free", [](int) {
+        float* const x = on_device(std::vector<float>(4));
+        works(cudaFree(x));
+        works(launch(nullptr, set_one, 1, 1, x, 2, 1.0F));
+        works(cudaDeviceSynchronize());
+    });
+}
+
+TEST_CASE("a machine may have no GPU, or too old a driver", "[emulator]") {
+    setenv("EMULATED_GPUS", "0", 1);
+    const std::string none = alone([](int) {
+        int count = 1;
+        expect(cudaGetDeviceCount(&count) == cudaErrorNoDevice && count == 0, "none");
+        void* x = nullptr;
+        expect(cudaMalloc(&x, 4) == cudaErrorNoDevice, "no memory either");
+    });
+    unsetenv("EMULATED_GPUS");
+    REQUIRE(none == "");
+    setenv("EMULATED_DRIVER_VERSION", "12040", 1);
+    const std::string old = alone([](int) {
+        int count = 1;
+        expect(cudaGetDeviceCount(&count) == cudaErrorInsufficientDriver, "too old");
+    });
+    unsetenv("EMULATED_DRIVER_VERSION");
+    REQUIRE(old == "");
+}
+
+TEST_CASE("a process forked from one that used its GPU cannot use it", "[emulator]") {
+    REQUIRE(alone([](int) {
+                works(cudaSetDevice(0));
+                expect(alone([](int) {
+                           int count = 0;
+                           expect(
+                               cudaGetDeviceCount(&count) == cudaErrorInitializationError,
+                               "refused");
+                       }) == "",
+                       "the child");
+            }) == "");
+}
+
+TEST_CASE("products equal loops, for all transposes, and need no C", "[emulator]") {
+    REQUIRE(alone([](int) { check_products<float>(); }) == "");
+    REQUIRE(alone([](int) { check_products<double>(); }) == "");
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""`lockstep compare SLUG --backends A,B`: two runs, one comparison, nothing left behind.
+
+Arguments: the program.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+COMPARE = ("compare", "gradient-accumulation", "--backends")
+SHORT = ("--step", "1")
+
+
+class CompareBackends(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.temporary = os.path.join(self.folder, "tmp")
+        os.mkdir(self.temporary)
+
+    def start(self, *arguments):
+        return subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=dict(os.environ, TMPDIR=self.temporary))
+
+    def run_program(self, *arguments):
+        process = self.start(*arguments)
+        output, errors = process.communicate(timeout=120)
+        self.assertEqual(os.listdir(self.temporary), [])
+        return process.returncode, output, errors
+
+    def test_the_same_backend_twice_is_equal(self):
+        status, output, errors = self.run_program(*COMPARE, "sim,sim", *SHORT)
+        self.assertEqual((status, errors), (0, ""))
+        lines = output.splitlines()
+        self.assertEqual(lines[0], "A is gradient-accumulation on sim: its check passed.")
+        self.assertEqual(lines[1], "B is gradient-accumulation on sim: its check passed.")
+        self.assertRegex(lines[3], r"tensor +shape +absolute +relative +bound +at$")
+        self.assertRegex(lines[-1], r"^\d+ tensors: all equal\.$")
+
+    def test_it_says_what_compare_says_of_two_records(self):
+        status, output, _ = self.run_program(*COMPARE, "sim,sim", *SHORT, "--out", "kept",
+                                             "--ranks", "3")
+        self.assertEqual(status, 0)
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "kept"))),
+                         ["sim-1", "sim-2"])
+        with open(os.path.join(self.folder, "kept", "sim-1", "run.json"),
+                  encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["ranks"], 3)
+        status, table, _ = self.run_program("compare", "kept/sim-1", "kept/sim-2")
+        self.assertEqual(status, 0)
+        self.assertTrue(output.endswith("\n" + table))
+
+    def test_json_is_one_document(self):
+        status, output, errors = self.run_program(*COMPARE, "sim,sim", *SHORT, "--json")
+        self.assertEqual((status, errors), (0, ""))
+        document = json.loads(output)
+        self.assertTrue(document["passed"])
+        self.assertEqual([run["backend"] for run in document["runs"]], ["sim", "sim"])
+        self.assertEqual([run["failed"] for run in document["runs"]], [[], []])
+        self.assertTrue(document["comparison"]["tensors"])
+
+    def test_where_there_is_a_gpu_it_agrees_with_the_simulator(self):
+        doctor = subprocess.run([PROGRAM, "doctor", "--json"], capture_output=True, check=True)
+        if "cuda" not in json.loads(doctor.stdout)["backends"]:
+            self.skipTest("this machine has no GPU")
+        for backend in ("cuda", "gpu"):
+            status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--ranks",
+                                                 "2", "--json")
+            document = json.loads(output)
+            self.assertEqual((status, document["passed"]), (0, True))
+            self.assertEqual(document["runs"][0]["backend"], "sim")
+            # What gpu stood for.
+            self.assertIn(document["runs"][1]["backend"], ("cuda", "nccl"))
+            status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--ranks",
+                                                 "2", "--bound", "0")
+            self.assertEqual(status, 1)
+            self.assertRegex(output, r"\d+ FAILED\.\n$")
+
+    def test_a_check_of_the_lesson_that_fails_is_named_and_is_no_success(self):
+        arguments = (*COMPARE, "sim,sim", "--set", "learning_rate=1000", *SHORT)
+        status, output, errors = self.run_program(*arguments)
+        self.assertEqual((status, errors), (1, ""))
+        self.assertRegex(output, r"^A is .* on sim: 1 of 1 checks FAILED: accumulation .*\.\n"
+                                 r"B is .* on sim: 1 of 1 checks FAILED: ")
+        # A NaN equals nothing, not even itself.
+        self.assertRegex(output, r"\d+ tensors: \d+ FAILED\.\n$")
+        status, output, _ = self.run_program(*arguments, "--json")
+        document = json.loads(output)
+        self.assertEqual((status, document["passed"]), (1, False))
+        self.assertEqual(len(document["runs"][0]["failed"]), 1)
+        self.assertFalse(document["comparison"]["passed"])
+
+    def test_a_backend_that_is_missing_says_so_itself(self):
+        for backend in ("cuda", "nccl", "gpu"):
+            alone = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend",
+                                    backend, *SHORT], capture_output=True, text=True, check=False)
+            if alone.returncode == 0:
+                self.skipTest("this machine has a GPU")
+            status, output, errors = self.run_program(*COMPARE, f"sim,{backend}", *SHORT)
+            self.assertEqual((status, output, errors), (3, "", alone.stderr))
+
+    def test_what_the_lesson_refuses_is_refused_in_its_words(self):
+        for arguments, part in ((("--set", "nonsense=1"), "--set nonsense=1"),
+                                (("--text", "no-such-file"), "no-such-file"),
+                                (("--cluster", "cray"), "--cluster")):
+            status, output, errors = self.run_program(*COMPARE, "sim,sim", *arguments)
+            self.assertEqual((status, output), (2, ""))
+            self.assertIn(part, errors)
+            self.assertEqual(len(errors.splitlines()), 1)
+
+    def test_an_unknown_lesson_is_refused(self):
+        status, _, errors = self.run_program("compare", "gradient-acumulation", "--backends",
+                                             "sim,sim")
+        self.assertEqual(status, 2)
+        self.assertIn("did you mean gradient-accumulation?", errors)
+
+    def test_an_interruption_ends_both_and_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start(*COMPARE, "sim,sim")
+            deadline = time.monotonic() + 30
+            while not os.listdir(self.temporary) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.2)
+            process.send_signal(number)
+            process.communicate(timeout=30)
+            self.assertEqual(process.returncode, -number)
+            self.assertEqual(os.listdir(self.temporary), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,125 @@
+#include "gpu/survey_problem.hpp"
+#include "lessons/runner/doctor.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+
+namespace {
+
+bool has(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+}
+
+gpu::Survey two_gpus() {
+    gpu::Survey survey;
+    survey.built = true;
+    survey.cuda = "13.0";
+    survey.driver = "13.1";
+    survey.nccl = "2.28.9";
+    survey.gpus = {{"Fast GPU", "9.0", 80'000'000'000, {1}},
+                   {"Old GPU", "8.0", 40'000'000'000, {}}};
+    return survey;
+}
+
+const Finding& part(const std::vector<Finding>& findings, const std::string& name) {
+    for (const Finding& finding : findings)
+        if (finding.part == name) return finding;
+    throw std::runtime_error("there is no finding about " + name);
+}
+
+gpu::CudaAnswer answer(int driver, const std::string& error, int gpus = 0) {
+    gpu::CudaAnswer answer;
+    answer.built = 13000;
+    answer.driver = driver;
+    answer.gpus = gpus;
+    answer.error = error;
+    answer.meaning = "what CUDA says";
+    return answer;
+}
+
+std::string problem(int driver, const std::string& error, int gpus = 0) {
+    return gpu::cuda_problem(answer(driver, error, gpus));
+}
+
+}  // namespace
+
+TEST_CASE("GPUs are listed with what they can and whom they reach", "[lessons]") {
+    const std::vector<Finding> findings = gpu_findings(two_gpus());
+    CHECK(part(findings, "GPU 0").found == "Fast GPU, capability 9.0, 80.0 GB");
+    CHECK(part(findings, "peer access").found == "GPU 0 reaches 1; GPU 1 reaches none");
+    CHECK(part(findings, "driver").found == "up to CUDA 13.1");
+    CHECK(part(findings, "NCCL").found == "2.28.9");
+    for (const Finding& finding : findings)
+        CHECK(finding.there);
+    CHECK(usable_backends(two_gpus()) == std::vector<std::string>{"sim", "cuda", "nccl"});
+}
+
+TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 does not",
+          "[lessons]") {
+    gpu::Survey survey = two_gpus();
+    survey.nccl = "2.18.5";
+    CHECK(
+        part(gpu_findings(survey), "NCCL").found.starts_with("2.18.5; older than 2.28"));
+    survey.nccl = "2.17.1";
+    survey.nccl_problem = gpu::nccl_problem(21701);
+    const Finding nccl = part(gpu_findings(survey), "NCCL");
+    CHECK_FALSE(nccl.there);
+    CHECK(nccl.found == "NCCL 2.17 is too old: install NCCL 2.18 or later");
+    CHECK(nccl.gives.starts_with("--backend nccl;"));
+    CHECK(nccl.install == "sudo apt-get install libnccl2 libnccl-dev");
+    CHECK(usable_backends(survey) == std::vector<std::string>{"sim", "cuda"});
+    CHECK(gpu::nccl_problem(21800).empty());
+    CHECK(gpu::nccl_problem(22809).empty());
+}
+
+TEST_CASE("what is missing is named with what it gives and the command that installs it",
+          "[lessons]") {
+    gpu::Survey survey;
+    survey.problem = "not built";
+    const std::vector<Finding> findings = gpu_findings(survey);
+    CHECK(findings.size() == 1);
+    CHECK(findings[0].found == "not built");
+    CHECK(has(findings[0].gives, "--backend cuda and --backend nccl"));
+    CHECK(has(findings[0].install, "cuda-toolkit"));
+    CHECK(usable_backends(survey) == std::vector<std::string>{"sim"});
+
+    survey = two_gpus();
+    survey.gpus.clear();
+    survey.problem = "no GPU";
+    // No package brings a GPU.
+    CHECK(part(gpu_findings(survey), "driver and GPU").install.empty());
+    survey.driver = "9.2";
+    CHECK(has(part(gpu_findings(survey), "driver and GPU").install, "cuda-drivers"));
+    survey.driver.clear();
+    CHECK(has(part(gpu_findings(survey), "driver").install, "cuda-drivers"));
+}
+
+TEST_CASE("each way for CUDA to have no GPU has a sentence of its own", "[lessons]") {
+    CHECK(problem(13000, "", 1).empty());
+    CHECK(problem(0, "cudaErrorInsufficientDriver") ==
+          "this machine has no NVIDIA driver: install one, 580 or later, or run on a "
+          "machine that has a GPU");
+    CHECK(problem(0, "cudaErrorNoDevice") == problem(0, "cudaErrorInsufficientDriver"));
+    CHECK(
+        problem(12040, "cudaErrorInsufficientDriver") ==
+        "the NVIDIA driver is too old: it supports CUDA 12.4 and this build needs 13.0; "
+        "install driver 580 or later, or build with the toolkit of CUDA 12.4");
+    CHECK(has(problem(0, "cudaErrorStubLibrary"), "stub"));
+    CHECK(has(problem(13000, "cudaErrorNoDevice"), "finds no GPU"));
+    CHECK(problem(13000, "") == problem(13000, "cudaErrorNoDevice"));
+    CHECK(has(problem(13000, "cudaErrorSystemDriverMismatch"),
+              "cudaErrorSystemDriverMismatch (what CUDA says)"));
+    gpu::CudaAnswer hidden = answer(13000, "cudaErrorNoDevice");
+    hidden.restricted = true;
+    CHECK(has(gpu::cuda_problem(hidden), "CUDA_VISIBLE_DEVICES"));
+    CHECK(gpu::cuda_version_text(12040) == "12.4");
+    CHECK(gpu::cuda_version_text(0).empty());
+}
+
+TEST_CASE("what this program was built with has versions", "[lessons]") {
+    for (const Finding& finding : build_findings()) {
+        CHECK(finding.there);
+        CHECK(has(finding.found, "."));
+    }
+}
