@@ -17,6 +17,7 @@
 #include "lessons/runner/explain_stall.hpp"
 #include "lessons/runner/processes.hpp"
 #include "src/report/report_bytes.hpp"
+#include "tests/gpu/processes.hpp"
 
 namespace lockstep::test {
 
@@ -25,46 +26,6 @@ namespace {
 constexpr char kReport = 'R';
 constexpr char kFailure = 'F';
 
-/// A child process and what it writes.
-struct Child {
-    pid_t process = -1;
-    int output = -1;
-};
-
-/// Forks; `body` gives what the child writes. The child ends without a word to the test
-/// program's exit handlers.
-template <typename Body>
-Child fork_child(Body body) {
-    int ends[2];
-    if (::pipe(ends) != 0) throw std::runtime_error("pipe failed");
-    const pid_t process = ::fork();
-    if (process < 0) throw std::runtime_error("fork failed");
-    if (process > 0) {
-        ::close(ends[1]);
-        return {process, ends[0]};
-    }
-    ::close(ends[0]);
-    const std::string text = body();
-    for (std::size_t written = 0; written < text.size();) {
-        const ssize_t count =
-            ::write(ends[1], text.data() + written, text.size() - written);
-        if (count <= 0) break;
-        written += static_cast<std::size_t>(count);
-    }
-    ::_exit(0);
-}
-
-std::string read_all(Child& child) {
-    std::string text;
-    char block[65536];
-    for (ssize_t count = 0; (count = ::read(child.output, block, sizeof block)) > 0;)
-        text.append(block, static_cast<std::size_t>(count));
-    ::close(child.output);
-    int status = 0;
-    ::waitpid(child.process, &status, 0);
-    return text;
-}
-
 class ForkedCluster final : public Cluster {
   public:
     ForkedCluster(int ranks, ForkedOptions options) : ranks_(ranks), options_(options) {}
@@ -72,33 +33,26 @@ class ForkedCluster final : public Cluster {
     int size() const override { return ranks_; }
 
     RunReport run(const Program& program) override {
-        static std::atomic<int> runs{0};
-        address_ = fmt::format("unix:lockstep-test-{}-{}", ::getpid(), runs++);
-        std::vector<Child> children;
-        for (int rank = 0; rank < ranks_; ++rank)
-            children.push_back(fork_child([&] { return run_rank(rank, program); }));
-        std::vector<std::string> results;
-        for (Child& child : children)
-            results.push_back(read_all(child));
-        for (const std::string& result : results)
-            if (result.starts_with(kFailure)) throw std::runtime_error(result.substr(1));
-        for (int rank = 0; rank < ranks_; ++rank)
-            if (results[static_cast<std::size_t>(rank)].empty())
-                throw std::runtime_error(
-                    fmt::format("rank {} ended without a word", rank));
-        return read_report(results.front().substr(1));
+        constexpr int kMostSeconds = 120;
+        address_ = gpu::fresh_address();
+        const std::vector<gpu::ProcessEnd> ends = gpu::run_processes(
+            ranks_, [&](int rank) { return run_rank(rank, program); }, kMostSeconds);
+        for (const gpu::ProcessEnd& end : ends)
+            if (end.said.starts_with(kFailure))
+                throw std::runtime_error(end.said.substr(1));
+        for (std::size_t rank = 0; rank < ends.size(); ++rank)
+            if (!ends[rank].said.starts_with(kReport))
+                throw std::runtime_error(fmt::format("rank {} ended with status {}: {}{}",
+                                                     rank, ends[rank].status,
+                                                     ends[rank].said, ends[rank].errors));
+        return read_report(ends.front().said.substr(1));
     }
 
   private:
     std::string run_rank(int rank, const Program& program) const {
         std::unique_ptr<gpu::Control> control;
         try {
-            gpu::Placement placement;
-            placement.rank = placement.local_rank = rank;
-            placement.size = placement.local_size = ranks_;
-            placement.rendezvous.address = address_;
-            placement.launcher = "test";
-            control = gpu::Control::join(placement, {options_.timeout_seconds});
+            control = gpu::join(rank, ranks_, address_, options_.timeout_seconds);
             control->set_explain([](const std::vector<std::string>& logs, int stalled) {
                 return lessons::stall_text(logs, stalled, 100);
             });
@@ -131,8 +85,9 @@ std::unique_ptr<Cluster> make_forked_cluster(int ranks, ForkedOptions options) {
 }
 
 int count_gpus() {
-    Child child = fork_child([] { return std::to_string(gpu::survey().gpus.size()); });
-    return std::atoi(read_all(child).c_str());
+    const auto ends = gpu::run_processes(
+        1, [](int) { return std::to_string(gpu::survey().gpus.size()); });
+    return std::atoi(ends.front().said.c_str());
 }
 
 }  // namespace lockstep::test

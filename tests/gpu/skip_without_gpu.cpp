@@ -8,6 +8,9 @@
 
 #include "gpu/survey.hpp"
 #include "tests/catch.hpp"
+#include "tests/gpu/processes.hpp"
+
+namespace lockstep::gpu {
 
 namespace {
 
@@ -22,7 +25,9 @@ struct SkipWithoutGpu : Listener {
 
     void testRunStarting(const Catch::TestRunInfo&) override {
         constexpr int kSkipped = 77;
-        const std::string problem = lockstep::gpu::survey().problem;
+        // Asked by another process: one that has used CUDA cannot fork.
+        const std::string problem =
+            run_processes(1, [](int) { return survey().problem; }).front().said;
         if (problem.empty()) return;
         const char* required = std::getenv("GPU_REQUIRED");
         const bool fails = required != nullptr && std::string_view(required) == "1";
@@ -34,3 +39,5 @@ struct SkipWithoutGpu : Listener {
 CATCH_REGISTER_LISTENER(SkipWithoutGpu)
 
 }  // namespace
+
+}  // namespace lockstep::gpu

@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "tests/catch.hpp"
-#include "tests/gpu/launcher/processes.hpp"
+#include "tests/gpu/processes.hpp"
 
 using namespace lockstep;
 using namespace lockstep::gpu;

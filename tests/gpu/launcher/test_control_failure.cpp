@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/catch.hpp"
-#include "tests/gpu/launcher/processes.hpp"
+#include "tests/gpu/processes.hpp"
 
 using namespace lockstep;
 using namespace lockstep::gpu;

@@ -7,7 +7,7 @@
 #include "gpu/launcher/socket.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
-#include "tests/gpu/launcher/processes.hpp"
+#include "tests/gpu/processes.hpp"
 
 using namespace lockstep;
 using namespace lockstep::gpu;

@@ -18,11 +18,12 @@ struct ProcessEnd {
 };
 
 /// Forks `count` processes, runs the program of each with its number, and waits; kills
-/// those that still run after 20 seconds. A RunStopped that a program throws makes its
+/// those that still run after `seconds`. A RunStopped that a program throws makes its
 /// process say "rank R, status S: text" and exit with the status; another exception, the
 /// exception's text and 99. Throws what a sanitizer found in one.
 std::vector<ProcessEnd> run_processes(int count,
-                                      const std::function<std::string(int)>& program);
+                                      const std::function<std::string(int)>& program,
+                                      int seconds = 20);
 
 /// An address that no other test uses, on this machine.
 std::string fresh_address();

@@ -1,4 +1,4 @@
-#include "tests/gpu/launcher/processes.hpp"
+#include "tests/gpu/processes.hpp"
 
 #include <array>
 #include <fcntl.h>
@@ -17,8 +17,6 @@
 namespace lockstep::gpu {
 
 namespace {
-
-constexpr auto kLongestTest = std::chrono::seconds(20);
 
 /// A pipe from the child: what it says, or its standard error.
 struct Stream {
@@ -83,7 +81,8 @@ void drain(std::vector<Stream>& streams, const std::vector<pid_t>& children,
 }  // namespace
 
 std::vector<ProcessEnd> run_processes(int count,
-                                      const std::function<std::string(int)>& program) {
+                                      const std::function<std::string(int)>& program,
+                                      int seconds) {
     std::vector<ProcessEnd> ends(static_cast<size_t>(count));
     std::vector<Stream> streams;
     std::vector<pid_t> children;
@@ -106,7 +105,7 @@ std::vector<ProcessEnd> run_processes(int count,
             ends[i].status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
             ends[i].seconds = std::chrono::duration<double>(Clock::now() - start).count();
         });
-    drain(streams, children, start + kLongestTest);
+    drain(streams, children, start + std::chrono::seconds(seconds));
     for (std::thread& waiter : waiters)
         waiter.join();
     return ends;
