@@ -24,6 +24,11 @@ void require_gpu() {
     if (!here.problem.empty()) throw MissingError(here.problem);
 }
 
+void require_nccl() {
+    const Survey here = survey();
+    if (!here.nccl_problem.empty()) throw MissingError(here.nccl_problem);
+}
+
 void set_environment() {
     set_default("CUDA_MODULE_LOADING", "EAGER");
     set_default("NCCL_LAUNCH_ORDER_IMPLICIT", "1");

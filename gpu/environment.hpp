@@ -4,6 +4,8 @@ namespace lockstep::gpu {
 
 /// Throws MissingError with the survey's problem where no GPU can be used.
 void require_gpu();
+/// The same for what NCCL lacks.
+void require_nccl();
 
 /// What is asked of CUDA and NCCL before their first call, unless the environment says
 /// otherwise: no lazy loading of kernels, which would wait for those that spin, and one

@@ -26,6 +26,7 @@ GpuProcess::GpuProcess(const ProcessOptions& options)
     : options_(options), watch_(options.control) {
     set_environment();
     require_gpu();
+    require_nccl();
     take_gpu();
     hosts_ = control() == nullptr ? std::vector<std::string>{host_name()}
                                   : control()->all_gather(host_name());

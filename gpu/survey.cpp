@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include "gpu/check.hpp"
+#include "gpu/environment.hpp"
 #include "gpu/survey_problem.hpp"
 
 namespace lockstep::gpu {
@@ -47,6 +48,7 @@ GpuInfo describe(int gpu, int gpus) {
 }  // namespace
 
 Survey survey() {
+    set_environment();
     Survey survey;
     survey.built = true;
     const CudaAnswer cuda = ask_cuda();

@@ -19,13 +19,6 @@ namespace {
     throw MissingError(fmt::format("--backend {}: {}", options.backend, problem));
 }
 
-/// How many GPUs can be used here.
-int usable_gpus(const LessonOptions& options) {
-    const gpu::Survey here = gpu::survey();
-    if (!here.problem.empty()) refuse_backend(options, here.problem);
-    return static_cast<int>(here.gpus.size());
-}
-
 sim::DeviceFactory cuda_devices(const LessonOptions& options) {
     return [tf32 = uses_tf32(options)](int index, DeviceMonitor& monitor) {
         return gpu::make_device(index, monitor, {tf32, {}});
@@ -50,14 +43,18 @@ double timeout_seconds(const LessonOptions& options) {
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement) {
     if (options.backend == "sim") return options;
-    const int gpus = usable_gpus(options);
+    const gpu::Survey here = gpu::survey();
+    if (!here.problem.empty()) refuse_backend(options, here.problem);
+    const auto gpus = static_cast<int>(here.gpus.size());
     if (options.backend == "gpu") {
         const int wanted = placement
                                ? placement->local_size
                                : options.ranks.value_or(std::min(default_ranks, gpus));
-        options.backend = wanted <= gpus || shares_gpu(options) ? "nccl" : "cuda";
+        const bool enough = wanted <= gpus || shares_gpu(options);
+        options.backend = enough && here.nccl_problem.empty() ? "nccl" : "cuda";
     }
     if (options.backend == "cuda") return options;
+    if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
 
     if (placement) {
         require(options.ranks.value_or(placement->size) == placement->size, [&] {

@@ -10,6 +10,7 @@
 #include "lessons/runner/text_layout.hpp"
 #include "sim/replay.hpp"
 #include "src/comm/operation_log.hpp"
+#include "src/core/require.hpp"
 #include "src/report/diagnosis.hpp"
 
 namespace lockstep::lessons {
@@ -21,6 +22,15 @@ std::string paragraph(const std::string& text, int width) {
     for (const std::string& line : wrap(text, width))
         lines += line + "\n";
     return lines;
+}
+
+/// None where the rank did not answer, or not with a log.
+std::optional<RankLog> log_of(const std::string& bytes) {
+    try {
+        return bytes.empty() ? std::nullopt : std::optional<RankLog>(read_log(bytes));
+    } catch (const UsageError&) {
+        return std::nullopt;
+    }
 }
 
 std::string place_text(const std::optional<RankLog>& log) {
@@ -49,8 +59,7 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
     std::vector<std::optional<RankLog>> read;
     std::vector<RankLog> complete;
     for (const std::string& bytes : logs) {
-        read.push_back(bytes.empty() ? std::nullopt
-                                     : std::optional<RankLog>(read_log(bytes)));
+        read.push_back(log_of(bytes));
         if (read.back() && read.back()->complete) complete.push_back(*read.back());
     }
     const std::string stands = fmt::format(

@@ -1,0 +1,106 @@
+#include <optional>
+
+#include "lessons/runner/backend.hpp"
+#include "lessons/runner/explain_stall.hpp"
+#include "src/comm/operation_log.hpp"
+#include "tests/catch.hpp"
+#include "tests/lessons/message_of.hpp"
+
+namespace lockstep::lessons {
+
+using test::message_of;
+
+// The emulation has four GPUs here.
+
+TEST_CASE("with nccl there are as many ranks as processes were started",
+          "[gpu][lessons]") {
+    LessonOptions options;
+    options.backend = "nccl";
+    gpu::Placement placement;
+    placement.size = placement.local_size = 3;
+    placement.launcher = "mpirun";
+    CHECK(resolved(options, 4, placement).ranks == 3);
+    options.ranks = 2;
+    CHECK(
+        message_of<UsageError>([&] { resolved(options, 4, placement); }) ==
+        "--ranks 2: mpirun started 3 processes, and with --backend nccl each is a rank");
+}
+
+TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]") {
+    LessonOptions options;
+    options.backend = "gpu";
+    CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
+    CHECK(resolved(options, 4, std::nullopt).ranks == 4);
+    CHECK(resolved(options, 7, std::nullopt).ranks == 4);
+    options.ranks = 5;
+    CHECK(resolved(options, 4, std::nullopt).backend == "cuda");
+    CHECK(resolved(options, 4, std::nullopt).ranks == 5);
+    options.settings["nccl"] = "shared";
+    CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
+    options.settings.clear();
+    options.backend = "nccl";
+    CHECK(message_of<MissingError>([&] { resolved(options, 4, std::nullopt); }) ==
+          "--backend nccl: 5 ranks need 5 GPUs, but this machine has 4; use --backend "
+          "cuda, or --set nccl=shared to try NCCL's calls on one GPU");
+}
+
+TEST_CASE("cuda puts GPU devices under the simulator", "[gpu][lessons]") {
+    LessonOptions options;
+    CHECK_FALSE(cluster_options(options, 2, false).device_factory);
+    options.backend = "cuda";
+    CHECK(cluster_options(options, 2, false).device_factory);
+}
+
+TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]") {
+    LessonOptions options;
+    CHECK_FALSE(shares_gpu(options));
+    CHECK_FALSE(uses_tf32(options));
+    CHECK(timeout_seconds(options) == 60);
+    options.settings = {{"nccl", "shared"}, {"tf32", "1"}, {"timeout", "2.5"}};
+    CHECK(shares_gpu(options));
+    CHECK(uses_tf32(options));
+    CHECK(timeout_seconds(options) == 2.5);
+    options.settings = {{"timeout", "0"}};
+    CHECK(message_of<UsageError>([&] {
+              timeout_seconds(options);
+          }).starts_with("--set timeout=0: "));
+}
+
+namespace {
+
+/// The log of a rank that launched an all-reduce of `count`, and waits for it.
+std::string waiting(std::int64_t count, SourceLine at = SourceLine::here()) {
+    OperationLog log;
+    CommOperation operation;
+    operation.verb = Verb::all_reduce;
+    operation.count = count;
+    operation.at = at;
+    log.waited(log.launched(0, {&operation, 1}), at);
+    return log.bytes();
+}
+
+bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a run that stands still is explained from its logs", "[gpu][lessons]") {
+    const std::string mistake = stall_text({waiting(7), waiting(8)}, 1, 100);
+    CHECK(says(mistake, "the run stands still: rank 1 has made no progress"));
+    CHECK(says(mistake, "F02"));
+    CHECK_FALSE(says(mistake, "virtual time"));
+
+    const std::string match = stall_text({waiting(7), waiting(7)}, 0, 100);
+    CHECK(says(match, "The calls of all ranks match so far"));
+    CHECK(says(match, "ranks 0–1: wait at tests/gpu/test_backend.cpp"));
+
+    const std::string silent = stall_text({waiting(7), ""}, 0, 100);
+    CHECK(says(silent, "The last calls of its ranks"));
+    CHECK(says(silent, "rank 1: gave no answer"));
+
+    const std::string rubbish = stall_text({waiting(7), "not a log"}, 0, 100);
+    CHECK(says(rubbish, "rank 1: gave no answer"));
+}
+
+}  // namespace lockstep::lessons
