@@ -1,12 +1,12 @@
 #include "gpu/blas.hpp"
 
+#include <utility>
+
 #include "gpu/check.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
-
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 cublasOperation_t operation(bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -14,27 +14,23 @@ cublasOperation_t operation(bool transposed) {
 
 }  // namespace
 
-Blas::Blas(const Stream& stream, bool tf32) : stream_(stream.get()) {
+Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
+    : workspace_(std::move(workspace)) {
+    GPU_CHECK(cublasCreate(&handle_));
     try {
-        GPU_CHECK(cudaMallocAsync(&workspace_, kWorkspaceBytes, stream_));
-        GPU_CHECK(cublasCreate(&handle_));
-        GPU_CHECK(cublasSetStream(handle_, stream_));
-        GPU_CHECK(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes));
+        GPU_CHECK(cublasSetStream(handle_, stream.get()));
+        GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
+                                     static_cast<std::size_t>(workspace_.bytes())));
         GPU_CHECK(cublasSetMathMode(
             handle_, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
     } catch (...) {
-        release();
+        cublasDestroy(handle_);
         throw;
     }
 }
 
 Blas::~Blas() {
-    release();
-}
-
-void Blas::release() noexcept {
-    if (handle_ != nullptr) cublasDestroy(handle_);
-    if (workspace_ != nullptr) cudaFreeAsync(workspace_, stream_);
+    cublasDestroy(handle_);
 }
 
 // cuBLAS counts by columns: what it takes for b, n x k, is our b (k, n) by rows. So it is

@@ -4,6 +4,7 @@
 #include <cublas_v2.h>
 
 #include "gpu/stream.hpp"
+#include "src/core/tensor.hpp"
 
 namespace lockstep::gpu {
 
@@ -12,7 +13,7 @@ namespace lockstep::gpu {
 class Blas {
   public:
     /// Products of f32 in TF32 where `tf32`.
-    Blas(const Stream& stream, bool tf32);
+    Blas(const Stream& stream, Tensor workspace, bool tf32);
     ~Blas();
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;
@@ -31,11 +32,8 @@ class Blas {
                   const Operand<T>& a, const Operand<T>& b, bool accumulate);
 
   private:
-    void release() noexcept;
-
-    cudaStream_t stream_;
+    Tensor workspace_;
     cublasHandle_t handle_ = nullptr;
-    void* workspace_ = nullptr;
 };
 
 }  // namespace lockstep::gpu

@@ -5,7 +5,11 @@
 namespace lockstep::gpu {
 
 Blas& Device::blas() {
-    if (!blas_) blas_ = std::make_unique<Blas>(stream_, options_.tf32);
+    constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+    if (!blas_)
+        blas_ = std::make_unique<Blas>(
+            stream_, scratch({kWorkspaceBytes / bytes_of(DType::f32)}, DType::f32),
+            options_.tf32);
     return *blas_;
 }
 
