@@ -71,14 +71,22 @@ class Lacking(Exception):
     """What this machine lacks for a bundle, as a sentence."""
 
 
+def output_of(*command):
+    """What the command prints; None where it fails or is not there."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return run.stdout if run.returncode == 0 else None
+
+
 class Compiler:
     """Answers where headers and libraries are, as the build would find them."""
 
     def __init__(self, command):
         self.command = command
-        found = subprocess.run(["pkg-config", "--cflags", "eigen3", "fmt", "nlohmann_json", "CLI11"],
-                               capture_output=True, text=True, check=False)
-        self.flags = found.stdout.split() or ["-isystem", "/usr/include/eigen3"]
+        found = output_of("pkg-config", "--cflags", "eigen3", "fmt", "nlohmann_json", "CLI11")
+        self.flags = (found or "").split() or ["-isystem", "/usr/include/eigen3"]
 
     def run(self, arguments, source=""):
         return subprocess.run([*self.command, *arguments], input=source, text=True,
@@ -119,19 +127,15 @@ def require(value, what):
 def source_files(root):
     """Paths in the tree that are packed, and what the tree is called."""
     git = ["git", "-C", root]
-    top = subprocess.run([*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True,
-                         check=False) if os.path.exists(os.path.join(root, ".git")) else None
-    if top and top.returncode == 0:
-        listed = subprocess.run([*git, "ls-files", "-z", "-co", "--exclude-standard"],
-                                capture_output=True, text=True, check=True).stdout
-        commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                                text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True,
-                                 check=True).stdout
+    in_git = os.path.exists(os.path.join(root, ".git"))
+    commit = output_of(*git, "rev-parse", "--short=12", "HEAD") if in_git else None
+    if commit:
+        listed = output_of(*git, "ls-files", "-z", "-co", "--exclude-standard")
+        changed = output_of(*git, "status", "--porcelain")
         files = {name for name in listed.split("\0") if name and
                  os.path.lexists(os.path.join(root, name))}
         return sorted(name for name in files if not name.startswith("bundled/")), \
-            commit + ("+changes" if changed else "")
+            commit.strip() + ("+changes" if changed else "")
     return sorted(walk(root)), read_commit(root)
 
 
@@ -186,8 +190,7 @@ def packed_headers(compiler, root, files):
 
 
 def soname(library):
-    run = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=False)
-    match = re.search(r"\(SONAME\).*\[(.+)\]", run.stdout)
+    match = re.search(r"\(SONAME\).*\[(.+)\]", output_of("readelf", "-d", library) or "")
     return match[1] if match else os.path.basename(library)
 
 

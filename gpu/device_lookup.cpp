@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include "gpu/device.hpp"
-#include "gpu/dispatch.hpp"
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/random.hpp"
 #include "gpu/kernels/scatter.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
 

@@ -1,6 +1,6 @@
 #include "gpu/device.hpp"
-#include "gpu/dispatch.hpp"
 #include "gpu/kernels/softmax.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
 

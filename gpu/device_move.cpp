@@ -2,8 +2,8 @@
 
 #include "gpu/check.hpp"
 #include "gpu/device.hpp"
-#include "gpu/dispatch.hpp"
 #include "gpu/kernels/move.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
 

@@ -1,5 +1,6 @@
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::sim {
 

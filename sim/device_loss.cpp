@@ -3,6 +3,7 @@
 
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::sim {
 

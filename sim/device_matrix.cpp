@@ -1,6 +1,7 @@
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
 #include "sim/matmul.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::sim {
 

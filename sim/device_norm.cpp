@@ -2,6 +2,7 @@
 
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
+#include "src/device/dispatch.hpp"
 
 namespace lockstep::sim {
 

@@ -1,5 +1,6 @@
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
+#include "src/device/dispatch.hpp"
 #include "src/device/formulas.hpp"
 
 namespace lockstep::sim {

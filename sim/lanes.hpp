@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
-#include <utility>
 
 #include "sim/eigen.hpp"
-#include "src/core/require.hpp"
+#include "src/core/dtype.hpp"
 #include "src/core/tensor.hpp"
 
 namespace lockstep::sim {
@@ -81,26 +79,6 @@ Lane<T> exp_lane(const Lane<T>& x) {
     // Differs: a greater value loses kLeast, which is nothing beside the largest of a
     // row. A NaN comes through, since Eigen's max gives its left side then.
     return (x.max(kBelow).exp() - kLeast).max(T(0));
-}
-
-/// Calls `f` with a value of the C++ type of `dtype`, f32 or f64.
-template <typename F>
-void with_real(DType dtype, F&& f) {
-    switch (dtype) {
-        case DType::f32:
-            return f(float{});
-        case DType::f64:
-            return f(double{});
-        default:
-            throw UsageError("no arithmetic in " + std::string(name_of(dtype)));
-    }
-}
-
-/// The same, for i32 too.
-template <typename F>
-void with_number(DType dtype, F&& f) {
-    if (dtype == DType::i32) return f(std::int32_t{});
-    with_real(dtype, std::forward<F>(f));
 }
 
 }  // namespace lockstep::sim

@@ -55,6 +55,10 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
     }
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
+    require(options.word("numerics", "on", {"on", "off"}) == "on", [] {
+        return std::string("--set numerics=off: --backend nccl computes numbers; shapes "
+                           "only are for --backend sim");
+    });
 
     if (placement) {
         require(options.ranks.value_or(placement->size) == placement->size, [&] {

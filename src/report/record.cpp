@@ -51,8 +51,8 @@ std::vector<std::string> record_files(const fs::path& folder) {
         const std::string name = entry.path().filename().string();
         if (is_record_file(name)) names.push_back(name);
     }
-    std::ranges::partition(names,
-                           [](const std::string& name) { return name == kFiles[0]; });
+    std::partition(names.begin(), names.end(),
+                   [](const std::string& name) { return name == kFiles[0]; });
     return names;
 }
 

@@ -7,9 +7,9 @@
 #include "src/core/dtype.hpp"
 #include "src/core/require.hpp"
 
-namespace lockstep::gpu {
+namespace lockstep {
 
-/// f(T{}) with the C++ type of a real dtype.
+/// Calls `f` with a value of the C++ type of `dtype`, f32 or f64.
 template <typename F>
 void with_real(DType dtype, F&& f) {
     switch (dtype) {
@@ -29,4 +29,4 @@ void with_number(DType dtype, F&& f) {
     with_real(dtype, std::forward<F>(f));
 }
 
-}  // namespace lockstep::gpu
+}  // namespace lockstep
