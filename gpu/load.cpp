@@ -1,0 +1,100 @@
+// The GPU twin as the program has it: a module that is loaded when it is first asked for.
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <string>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "gpu/module.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+struct Loaded {
+    const Module* module = nullptr;
+    std::string problem;  ///< why there is none
+};
+
+std::string folder_of_program() {
+    std::array<char, PATH_MAX> path{};
+    const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+    const std::string program(path.data(),
+                              static_cast<std::size_t>(length > 0 ? length : 0));
+    return program.substr(0, program.rfind('/') + 1);
+}
+
+/// Where the module is: what LOCKSTEP_GPU_MODULE says, or beside the program, in the
+/// build folder or installed. Empty where there is none.
+std::string module_path() {
+    if (const char* const given = std::getenv("LOCKSTEP_GPU_MODULE")) return given;
+    constexpr std::array kPlaces{"../gpu/liblockstep_gpu.so",
+                                 "../../gpu/liblockstep_gpu.so",
+                                 "../" LOCKSTEP_MODULE_FOLDER "/liblockstep_gpu.so"};
+    const std::string folder = folder_of_program();
+    for (const char* const place : kPlaces)
+        if (::access((folder + place).c_str(), R_OK) == 0) return folder + place;
+    return {};
+}
+
+/// The loader's complaint begins with the library that it did not find.
+std::string problem_text(const std::string& complaint) {
+    const std::string library = complaint.substr(0, complaint.find(':'));
+    const bool absent = complaint.find("cannot open shared object") != std::string::npos;
+    if (!absent) return fmt::format("the GPU twin cannot be loaded: {}", complaint);
+    return fmt::format(
+        "{} was not found, which the GPU twin is built with; install it, or "
+        "add its folder to LD_LIBRARY_PATH",
+        library);
+}
+
+Loaded load() {
+    const std::string path = module_path();
+    if (path.empty())
+        return {nullptr,
+                "liblockstep_gpu.so is not where it was built or installed, beside the "
+                "program; build again"};
+    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return {nullptr, problem_text(::dlerror())};
+    using Entry = const Module* (*)();
+    const auto entry = reinterpret_cast<Entry>(::dlsym(library, "lockstep_gpu_module"));
+    if (entry == nullptr)
+        return {nullptr, fmt::format("{} is no GPU twin of Lockstep", path)};
+    return {entry(), {}};
+}
+
+const Loaded& loaded() {
+    static const Loaded loaded = load();
+    return loaded;
+}
+
+const Module& module() {
+    if (loaded().module == nullptr) throw MissingError(loaded().problem);
+    return *loaded().module;
+}
+
+}  // namespace
+
+std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
+                                              DeviceOptions options) {
+    return module().make_device(index, monitor, std::move(options));
+}
+
+std::unique_ptr<Process> Process::open(const ProcessOptions& options) {
+    return module().open(options);
+}
+
+Survey survey() {
+    if (loaded().module != nullptr) return module().survey();
+    Survey survey;
+    survey.built = true;
+    survey.problem = loaded().problem;
+    return survey;
+}
+
+}  // namespace lockstep::gpu
