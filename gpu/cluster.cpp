@@ -1,7 +1,6 @@
 #include "gpu/cluster.hpp"
 
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -81,7 +80,7 @@ RunReport GpuCluster::run(const Program& program) {
 
 RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
                                OperationLog& log) {
-    RankRun run(process_.rank(), trace_, process_.tf32(), process_.watch(),
+    RankRun run(process_.rank(), trace_, process_.tf32(), process_.nccl(),
                 process_.hosts(), log);
     RunReport report;
     RankReport& mine = report.ranks.emplace_back();
@@ -89,40 +88,39 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
         const Watching watching(process_.control());
         run_program(program, handle, run, mine);
     } catch (...) {
-        // Kernels that spin for a peer end here, or the device would wait for them.
-        if (process_.size() > 1) process_.abort();
+        // First the others are told; then kernels that spin for a peer end, or the device
+        // would wait for them.
+        process_.tell_failure();
+        if (process_.size() > 1) process_.nccl().abort();
         throw;
     }
     run.spans.finish();
     mine.time = run.spans.time();
     mine.memory = run.monitor.memory();
     mine.flops = run.monitor.flops();
-    for (const RankRun::Counts& counts : run.traffic)
-        append_traffic(counts.group, counts.counts, mine.traffic);
+    for (const Channel& channel : run.channels)
+        append_traffic(channel.name, channel.traffic, mine.traffic);
     run.spans.move_into(report);
     return report;
 }
 
 void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun& run,
                              RankReport& report) {
-    std::vector<int> members(static_cast<std::size_t>(ranks_));
-    std::iota(members.begin(), members.end(), 0);
-    Comm world(run, "world", process_.rank(), std::move(members), 0, &handle);
+    const std::unique_ptr<Comm> world = Comm::make_world(run, handle, ranks_);
+    run.device.prepare();
     // Time 0 is when all are there.
-    world.meet();
+    world->meet();
     run.spans.begin(run.device.stream());
-    Rank rank(run.device, world, report);
+    Rank rank(run.device, *world, report);
     program(rank);
     run.log.ended();
-    world.finish();
-    run.device.synchronize();
+    run.finish();
 }
 
 }  // namespace
 
 std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
                                               DeviceOptions options) {
-    set_environment();
     require_gpu();
     return std::make_unique<gpu::Device>(index, monitor, std::move(options));
 }

@@ -30,6 +30,10 @@ struct ProcessOptions {
     /// Lets processes of one machine take one GPU together, NCCL going over sockets:
     /// slow, and for trying the real calls only.
     bool share_gpu = false;
+    /// Called in the handler of what a program threw, on its process, before NCCL's part
+    /// of the run is given up: the caller tells the others, by Control::fail, that they
+    /// need not wait.
+    std::function<void()> on_failure;
 };
 
 /// This process among those of a run, one a GPU (`--backend nccl`): its GPU, and NCCL's
@@ -48,7 +52,7 @@ class Process {
     /// A cluster of the first `ranks` processes. Its run() runs the program on these, and
     /// gives every process the report of all ranks, with measured times; the traffic is
     /// counted by the formulas that the simulator uses. What a rank's program throws is
-    /// thrown on its process alone: the caller tells the others by Control::fail.
+    /// thrown on its process alone; see ProcessOptions::on_failure.
     virtual std::unique_ptr<Cluster> make_cluster(int ranks, bool trace) = 0;
 
   protected:

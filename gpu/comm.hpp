@@ -1,11 +1,11 @@
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "gpu/nccl.hpp"
+#include "gpu/channel.hpp"
 #include "gpu/rank_run.hpp"
 #include "src/comm/communicator.hpp"
 
@@ -13,45 +13,40 @@ namespace lockstep::gpu {
 
 /// A rank's side of a communicator between GPUs: NCCL's calls on a stream of its own,
 /// ordered with the device's by events.
+///
+/// Differs: NCCL's minimum and maximum pass over NaNs, the simulator's do not.
 class Comm final : public Communicator {
   public:
-    /// `ranks` are the members' ranks of the run; `number` is the communicator's in the
-    /// log. Owns the handle unless it is lent.
-    Comm(RankRun& run, const std::string& name, int rank, std::vector<int> ranks,
-         int number, NcclHandle handle);
-    Comm(RankRun& run, const std::string& name, int rank, std::vector<int> ranks,
-         int number, NcclHandle* lent);
-    ~Comm() override;
+    /// The world of a run, over a handle that outlives it.
+    static std::unique_ptr<Comm> make_world(RankRun& run, NcclHandle& handle, int ranks);
 
-    /// Waits on the host until all that was launched is done.
-    void finish();
     /// Waits on the host until every rank has called it; no part of what the program did.
     void meet();
 
   private:
-    class Pending;
+    Comm(RankRun& run, Channel& channel, int rank);
 
     Work do_launch(std::span<CommOperation> operations, SourceLine at) override;
     std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
                                            SourceLine at) override;
 
-    const NcclHandle& handle() const { return lent_ != nullptr ? *lent_ : own_; }
-    // comm.cpp
+    RankRun& run(SourceLine at) const;
+    TraceEvent label_of(std::span<const CommOperation> operations, SourceLine at) const;
+    void count(const CommOperation& operation);
+    void wait_here();
+
+    // comm_enqueue.cpp: what NCCL is asked.
     void set_aside(CommOperation& operation);
     void enqueue(const CommOperation& operation);
     void enqueue_barrier();
-    // comm_blocks.cpp
     void enqueue_all_to_all(const CommOperation& operation);
     void enqueue_gather(const CommOperation& operation);
     void enqueue_scatter(const CommOperation& operation);
     [[maybe_unused]] void enqueue_message(Verb verb, const Tensor& buffer,
                                           std::int64_t begin, std::int64_t count,
                                           int peer);
-
-    TraceEvent label_of(std::span<const CommOperation> operations, SourceLine at) const;
-    void count(const CommOperation& operation);
-    void let_go_of_finished();
-    void wait_here();
+    ncclComm_t nccl() const { return channel_.handle->get(); }
+    cudaStream_t stream() const { return channel_.stream.get(); }
 
     /// What a rank passes to a split.
     struct Place {
@@ -60,16 +55,9 @@ class Comm final : public Communicator {
     };
     std::vector<Place> places_of_all(int color, int key);
 
-    RankRun& run_;
-    std::vector<int> ranks_;
-    int number_;
-    NcclHandle own_;
-    NcclHandle* lent_ = nullptr;
-    Stream stream_;
-    Tensor token_;  ///< one element, for barriers
-    TrafficByVerb* traffic_;
-    /// What runs on the stream; holds its buffers.
-    std::deque<boost::intrusive_ptr<Pending>> in_flight_;
+    RunHandle handle_;
+    RankRun& run_;      ///< while `handle_` says so
+    Channel& channel_;  ///< likewise
 };
 
 }  // namespace lockstep::gpu

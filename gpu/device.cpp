@@ -12,14 +12,19 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// Memory that is given back to CUDA stays this process's, for the next that asks.
-void keep_freed_memory() {
+cudaMemPool_t default_pool() {
     int gpu = 0;
     GPU_CHECK(cudaGetDevice(&gpu));
     cudaMemPool_t pool = nullptr;
     GPU_CHECK(cudaDeviceGetDefaultMemPool(&pool, gpu));
+    return pool;
+}
+
+/// Memory that is given back to CUDA stays this process's, for the next that asks.
+void keep_freed_memory() {
     std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
-    GPU_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+    GPU_CHECK(
+        cudaMemPoolSetAttribute(default_pool(), cudaMemPoolAttrReleaseThreshold, &all));
 }
 
 void free_host(FirstOutside* memory) {
@@ -51,10 +56,19 @@ void Device::synchronize() {
 
 std::byte* Device::do_allocate(std::int64_t bytes) {
     void* data = nullptr;
-    const cudaError_t result =
-        cudaMallocAsync(&data, static_cast<std::size_t>(bytes), stream_.get());
+    const auto allocate = [&] {
+        return cudaMallocAsync(&data, static_cast<std::size_t>(bytes), stream_.get());
+    };
+    cudaError_t result = allocate();
     if (result == cudaErrorMemoryAllocation) {
+        // What was freed may be kept in pieces that are too small.
         cudaGetLastError();  // a later launch shall not report it again
+        synchronize();
+        GPU_CHECK(cudaMemPoolTrimTo(default_pool(), 0));
+        result = allocate();
+    }
+    if (result == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
         std::size_t free = 0;
         std::size_t total = 0;
         GPU_CHECK(cudaMemGetInfo(&free, &total));

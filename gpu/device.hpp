@@ -26,6 +26,9 @@ class Device final : public lockstep::Device {
     ~Device() override;
 
     Stream& stream() { return stream_; }
+    /// Makes ready what takes long the first time, and had better not be made beside
+    /// kernels that wait for other devices: cuBLAS.
+    void prepare();
     /// Waits until the device has done all that was issued, without blocking in CUDA;
     /// throws what `while_waiting` throws.
     void synchronize();

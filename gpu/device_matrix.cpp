@@ -13,6 +13,21 @@ Blas& Device::blas() {
     return *blas_;
 }
 
+void Device::prepare() {
+    constexpr int kExtent = 16;
+    const auto multiply = [&]<typename T>(T) {
+        const Tensor square = scratch({kExtent, kExtent}, dtype_of<T>());
+        const Tensor product = scratch({kExtent, kExtent}, dtype_of<T>());
+        do_fill(square, 0);
+        const Blas::Operand<T> operand{square.data<T>(), kExtent, false};
+        blas().multiply(product.data<T>(), kExtent, kExtent, kExtent, operand, operand,
+                        false);
+    };
+    multiply(float{});
+    multiply(double{});
+    synchronize();
+}
+
 void Device::do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                        const MatmulOptions& options) {
     const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();

@@ -7,6 +7,8 @@
 
 #include "gpu/nccl.hpp"
 #include "gpu/survey.hpp"
+#include "gpu/survey_ask.hpp"
+#include "gpu/survey_problem.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::gpu {
@@ -29,9 +31,9 @@ void require_nccl() {
     if (!here.nccl_problem.empty()) throw MissingError(here.nccl_problem);
 }
 
-void set_environment() {
-    set_default("CUDA_MODULE_LOADING", "EAGER");
-    set_default("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+void require_kernels() {
+    const std::string problem = gpu_problem(ask_own_gpu());
+    if (!problem.empty()) throw MissingError(problem);
 }
 
 void share_gpu(int rank) {

@@ -6,8 +6,8 @@ usage: find_cuda.py [nvcc]
 nvcc, or else what CUDA_HOME, CUDA_PATH, the PATH, the usual folders and Python's nvidia
 packages have; CUDA's and NCCL's headers and libraries beside it, in NCCL_HOME, in the
 system's folders, or in Python's nvidia packages, where machines without root have them.
-Keys: nvcc, include (repeated), cudart, cublas, nccl (library files), missing (one sentence;
-then nothing can be built).
+Keys: nvcc, include (repeated), cudart, cublas, nccl (library files), arch (compute
+capabilities to compile for, "80,90"), missing (one sentence; then nothing can be built).
 """
 
 import glob
@@ -23,6 +23,7 @@ SYSTEM = ["/usr", "/usr/local"]
 LIBRARY_FOLDERS = ["lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"]
 OLDEST_CUDA = 12   # the first whose nvcc compiles C++20
 OLDEST_NCCL = (2, 18)
+ANY_GPU = 80       # where there is none: code that runs on all since Ampere
 
 
 class Missing(Exception):
@@ -70,6 +71,24 @@ def cuda_major(nvcc):
         raise Missing(f"{nvcc} is of CUDA {version[1]}.{version[2]} and C++20 needs "
                       f"{OLDEST_CUDA}.0 or later")
     return int(version[1])
+
+
+def said_by(*command):
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return run.stdout if run.returncode == 0 else ""
+
+
+def compute_capabilities(nvcc):
+    """What to compile for: for each GPU of this machine the highest that nvcc knows and it has."""
+    smi = said_by("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader")
+    gpus = {int(major + minor) for major, minor in re.findall(r"^(\d+)\.(\d)$", smi, re.M)}
+    known = {int(arch) for arch in re.findall(r"compute_(\d+)\b",
+                                              said_by(nvcc, "--list-gpu-arch"))}
+    best = {max((arch for arch in known if arch <= gpu), default=0) for gpu in gpus} - {0}
+    return sorted(best) or [ANY_GPU]
 
 
 def roots(nvcc):
@@ -134,7 +153,8 @@ def find(given):
             includes.append(folder)
         if name == "nccl":
             check_nccl(folder)
-    return found + [("include", folder) for folder in includes]
+    arch = ",".join(map(str, compute_capabilities(nvcc)))
+    return found + [("include", folder) for folder in includes] + [("arch", arch)]
 
 
 def main():

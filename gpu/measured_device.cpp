@@ -1,5 +1,7 @@
 #include "gpu/measured_device.hpp"
 
+#include "gpu/error.hpp"
+
 namespace lockstep::gpu {
 
 void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
@@ -8,7 +10,11 @@ void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
     try {
         work();
     } catch (...) {
-        spans_.close(span, stream());
+        try {
+            spans_.close(span, stream());
+        } catch (const GpuError&) {
+            // What the work threw tells more.
+        }
         throw;
     }
     spans_.close(span, stream());

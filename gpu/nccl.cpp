@@ -71,23 +71,41 @@ void give_the_others_a_moment(const Watch& watch) {
 
 }  // namespace
 
-NcclHandle NcclHandle::make(const ncclUniqueId& id, int rank, int size,
-                            const Watch& watch) {
+void NcclFamily::check() const {
+    watch_.check();
+    for (const Slot& slot : slots_) {
+        if (slot.comm == nullptr) continue;
+        ncclResult_t state = ncclSuccess;
+        GPU_CHECK(ncclCommGetAsyncError(slot.comm, &state));
+        if (state == ncclSuccess || state == ncclInProgress) continue;
+        give_the_others_a_moment(watch_);
+        gpu::check(state, "an operation launched before", __FILE__, __LINE__);
+    }
+}
+
+void NcclFamily::abort() noexcept {
+    ncclGroupStart();
+    for (Slot& slot : slots_)
+        if (slot.comm != nullptr) ncclCommAbort(std::exchange(slot.comm, nullptr));
+    ncclGroupEnd();
+}
+
+NcclHandle NcclHandle::make(NcclFamily& family, const ncclUniqueId& id, int rank,
+                            int size) {
+    NcclHandle handle(family);
     ncclConfig_t config = without_blocking();
-    ncclComm_t comm = nullptr;
-    GPU_CHECK(ncclCommInitRankConfig(&comm, size, id, rank, &config));
-    NcclHandle handle(comm, watch);
+    GPU_CHECK(ncclCommInitRankConfig(&handle.slot_->comm, size, id, rank, &config));
     handle.settle();
     return handle;
 }
 
 NcclHandle::NcclHandle(NcclHandle&& other) noexcept
-    : comm_(std::exchange(other.comm_, nullptr)), watch_(other.watch_) {}
+    : family_(other.family_), slot_(std::exchange(other.slot_, nullptr)) {}
 
 NcclHandle& NcclHandle::operator=(NcclHandle&& other) noexcept {
     close();
-    comm_ = std::exchange(other.comm_, nullptr);
-    watch_ = other.watch_;
+    family_ = other.family_;
+    slot_ = std::exchange(other.slot_, nullptr);
     return *this;
 }
 
@@ -99,41 +117,32 @@ void NcclHandle::settle() const {
     Pause pause;
     for (;;) {
         ncclResult_t state = ncclSuccess;
-        GPU_CHECK(ncclCommGetAsyncError(comm_, &state));
+        GPU_CHECK(ncclCommGetAsyncError(get(), &state));
         if (state == ncclSuccess) return;
-        watch_.check();
-        if (state != ncclInProgress) {
-            give_the_others_a_moment(watch_);
-            GPU_CHECK(state);
-        }
+        family_->check();
         pause();
     }
 }
 
 NcclHandle NcclHandle::split(int color, int key) const {
+    NcclHandle part(*family_);
     ncclConfig_t config = without_blocking();
-    ncclComm_t part = nullptr;
-    GPU_CHECK(ncclCommSplit(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part,
-                            &config));
+    GPU_CHECK(ncclCommSplit(get(), color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
+                            &part.slot_->comm, &config));
     settle();
-    NcclHandle handle(part, watch_);
-    if (handle) handle.settle();
-    return handle;
-}
-
-void NcclHandle::abort() noexcept {
-    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+    if (part) part.settle();
+    return part;
 }
 
 void NcclHandle::close() noexcept {
-    if (comm_ == nullptr) return;
+    if (slot_ == nullptr || slot_->comm == nullptr) return;
     try {
-        watch_.check();
-        GPU_CHECK(ncclCommFinalize(comm_));
+        family_->watch().check();
+        GPU_CHECK(ncclCommFinalize(get()));
         settle();
-        ncclCommDestroy(std::exchange(comm_, nullptr));
+        ncclCommDestroy(std::exchange(slot_->comm, nullptr));
     } catch (const std::exception&) {
-        abort();
+        family_->abort();
     }
 }
 

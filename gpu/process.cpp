@@ -20,10 +20,17 @@ std::string host_name() {
     return name;
 }
 
+/// What tells GPUs of one machine apart, whatever numbers a process sees them under.
+std::string bus_id(int gpu) {
+    char id[64] = {};
+    GPU_CHECK(cudaDeviceGetPCIBusId(id, sizeof id, gpu));
+    return id;
+}
+
 }  // namespace
 
 GpuProcess::GpuProcess(const ProcessOptions& options)
-    : options_(options), watch_(options.control) {
+    : options_(options), watch_(options.control), family_(watch_) {
     set_environment();
     require_gpu();
     require_nccl();
@@ -39,19 +46,29 @@ GpuProcess::~GpuProcess() {
     if (control() != nullptr) control()->set_describe(nullptr);
 }
 
+/// The GPU with the number of this process on its machine; where a launcher shows each
+/// process one GPU of its own, that one.
 void GpuProcess::take_gpu() {
     int gpus = 0;
     GPU_CHECK(cudaGetDeviceCount(&gpus));
     const int local = control() == nullptr ? 0 : control()->placement().local_rank;
-    const int here = control() == nullptr ? 1 : control()->placement().local_size;
-    if (here > gpus && !options_.share_gpu)
-        throw MissingError(
-            fmt::format("{} ranks on this machine need {} GPUs, but it has {}; use "
-                        "--backend cuda, or "
-                        "--set nccl=shared to try NCCL's calls on one GPU",
-                        here, here, gpus));
     if (options_.share_gpu && size() > 1) share_gpu(rank());
     GPU_CHECK(cudaSetDevice(local % gpus));
+    if (control() == nullptr || options_.share_gpu) return;
+
+    const std::vector<std::string> taken =
+        control()->all_gather(host_name() + " " + bus_id(local % gpus));
+    const auto mine = static_cast<std::size_t>(rank());
+    const auto other = std::find(taken.begin(), taken.end(), taken[mine]);
+    const auto first = static_cast<std::size_t>(other - taken.begin());
+    if (first != mine)
+        throw MissingError(fmt::format(
+            "ranks {} and {} would both take GPU {} of {}: each rank needs one of its "
+            "own, "
+            "and the {} ranks on that machine see {}; use --backend cuda, or --set "
+            "nccl=shared to try NCCL's calls on one GPU",
+            first, mine, local % gpus, host_name(), control()->placement().local_size,
+            gpus));
 }
 
 /// NCCL's own name for the run comes from rank 0 over the control line; NCCL_COMM_ID,
@@ -65,7 +82,7 @@ NcclHandle GpuProcess::meet() {
         std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal),
                     id.internal);
     }
-    return NcclHandle::make(id, rank(), size(), watch_);
+    return NcclHandle::make(family_, id, rank(), size());
 }
 
 NcclHandle& GpuProcess::world(int ranks) {
@@ -74,11 +91,6 @@ NcclHandle& GpuProcess::world(int ranks) {
     const Watching watching(control());
     const int color = rank() < ranks ? 0 : Communicator::kNoColor;
     return worlds_.emplace(ranks, worlds_.at(size()).split(color, rank())).first->second;
-}
-
-void GpuProcess::abort() noexcept {
-    for (auto& [ranks, handle] : worlds_)
-        handle.abort();
 }
 
 void GpuProcess::set_log(const OperationLog* log) {

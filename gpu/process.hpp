@@ -44,12 +44,13 @@ class GpuProcess final : public Process {
     const std::vector<std::string>& hosts() const { return hosts_; }
     bool tf32() const { return options_.tf32; }
 
+    NcclFamily& nccl() { return family_; }
     /// The communicator of the first `ranks` processes, which all processes ask for at
     /// the same time; none on the others.
     NcclHandle& world(int ranks);
-    /// Ends what NCCL runs on the GPU. The process takes part in nothing more.
-    void abort() noexcept;
-
+    void tell_failure() {
+        if (options_.on_failure) options_.on_failure();
+    }
     /// What this process tells of itself while a program runs; none is null.
     void set_log(const OperationLog* log);
 
@@ -60,7 +61,8 @@ class GpuProcess final : public Process {
 
     ProcessOptions options_;
     Watch watch_;
-    std::vector<std::string> hosts_;    ///< by rank
+    std::vector<std::string> hosts_;  ///< by rank
+    NcclFamily family_;
     std::map<int, NcclHandle> worlds_;  ///< by size
     std::mutex log_mutex_;
     const OperationLog* log_ = nullptr;

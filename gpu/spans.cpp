@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "gpu/check.hpp"
 
@@ -31,13 +33,18 @@ std::size_t Spans::open(Kind kind, TraceEvent label, Stream& stream) {
     span.label = std::move(label);
     span.start = take();
     stream.record(*span.start);
-    return read_ + pending_.size() - 1;
+    return first_ + pending_.size() - 1;
 }
 
 void Spans::close(std::size_t number, Stream& stream) {
-    Pending& span = pending_[number - read_];
+    Pending& span = pending_[number - first_];
     span.end = take();
     stream.record(*span.end);
+    // Its start was read when its turn came: the rest is read at the end of the queue.
+    if (number - first_ >= seen_) return;
+    pending_.push_back(std::move(span));
+    span = {};
+    span.is_read = true;
 }
 
 void Spans::memory(const TraceMemory& level, Stream& stream) {
@@ -50,49 +57,58 @@ void Spans::memory(const TraceMemory& level, Stream& stream) {
 }
 
 /// Events are made again and again, so what has happened is read before many are used.
+/// Spans that are still open keep their place; what is behind them is read all the same.
 void Spans::read_finished() {
     constexpr std::size_t kMany = 256;
-    if (pending_.size() < kMany) return;
-    while (!pending_.empty()) {
-        const Pending& first = pending_.front();
-        const bool closed = first.is_memory || first.end != nullptr;
-        if (!closed || !(first.is_memory ? first.start : first.end)->done()) return;
-        read(pending_.front());
+    if (pending_.size() - seen_ < kMany) return;
+    while (seen_ < pending_.size() && is_over(pending_[seen_]))
+        read(pending_[seen_++]);
+    while (!pending_.empty() && pending_.front().is_read) {
         pending_.pop_front();
-        ++read_;
+        ++first_;
+        --seen_;
     }
+}
+
+/// Whether nothing of the span is to be waited for: it has happened, or is open.
+bool Spans::is_over(const Pending& span) {
+    if (span.start != nullptr && !span.start->done()) return false;
+    return span.is_memory || span.end == nullptr || span.end->done();
 }
 
 void Spans::finish() {
-    for (; !pending_.empty(); pending_.pop_front(), ++read_)
-        if (pending_.front().is_memory || pending_.front().end != nullptr)
-            read(pending_.front());
+    for (; seen_ < pending_.size(); ++seen_)
+        read(pending_[seen_]);
+    pending_.clear();
 }
 
+/// Reads what the span has: its start while it is open, and all of it once it is closed.
 void Spans::read(Pending& span) {
-    const Picoseconds start = time_of(*span.start);
+    if (span.start != nullptr) {
+        span.label.start = time_of(*span.start);
+        move_reference(span.label.start, span.start);
+        give_back(std::move(span.start));
+    }
     if (span.is_memory) {
-        span.level.time = start;
+        span.level.time = span.label.start;
         levels_.push_back(span.level);
-        return give_back(std::move(span.start));
+        span.is_read = true;
+        return;
     }
-    float milliseconds = 0;
-    GPU_CHECK(cudaEventElapsedTime(&milliseconds, span.start->get(), span.end->get()));
-    const Picoseconds end = start + std::llround(double{milliseconds} * 1e9);
-    count(span.kind, end - start);
-    time_.end = std::max(time_.end, end);
-    if (trace_ && span.kind != Kind::waiting) {
-        span.label.start = start;
-        span.label.end = end;
-        events_.push_back(std::move(span.label));
-    }
-    constexpr Picoseconds kFar = 100'000'000'000;  // a tenth of a second
-    if (start - reference_time_ > kFar) {
-        std::swap(reference_, span.start);
-        reference_time_ = start;
-    }
-    give_back(std::move(span.start));
+    if (span.end == nullptr) return;
+    span.label.end = time_of(*span.end);
     give_back(std::move(span.end));
+    span.is_read = true;
+    count(span.kind, span.label.end - span.label.start);
+    time_.end = std::max(time_.end, span.label.end);
+    if (trace_ && span.kind != Kind::waiting) events_.push_back(std::move(span.label));
+}
+
+void Spans::move_reference(Picoseconds time, std::unique_ptr<Event>& event) {
+    constexpr Picoseconds kFar = 100'000'000'000;  // a tenth of a second
+    if (time - reference_time_ < kFar) return;
+    std::swap(reference_, event);
+    reference_time_ = time;
 }
 
 Picoseconds Spans::time_of(const Event& event) const {
@@ -120,9 +136,41 @@ void Spans::count(Kind kind, Picoseconds duration) {
     }
 }
 
+namespace {
+
+/// Whether `event`, which begins no earlier, comes after `before` rather than within it.
+/// Operations have nothing within; of a phase's end, an event may miss the rounding of
+/// two times.
+bool comes_after(const TraceEvent& event, const TraceEvent& before) {
+    constexpr Picoseconds kRounding = 1'000'000;
+    return before.kind != "phase" || before.end <= event.start ||
+           (before.end - event.start < kRounding && event.end > before.end);
+}
+
+/// Slices of a queue must nest, and times of events are rounded one by one: a slice
+/// begins where the one before it has ended, and ends with the phase around it.
+void nest(std::vector<TraceEvent>& events) {
+    std::map<std::string, std::vector<const TraceEvent*>> open;
+    for (TraceEvent& event : events) {
+        std::vector<const TraceEvent*>& around = open[event.queue];
+        while (!around.empty() && comes_after(event, *around.back())) {
+            event.start = std::max(event.start, around.back()->end);
+            around.pop_back();
+        }
+        if (!around.empty()) event.end = std::min(event.end, around.back()->end);
+        event.end = std::max(event.end, event.start);
+        around.push_back(&event);
+    }
+}
+
+}  // namespace
+
 void Spans::move_into(RunReport& report) {
-    const auto earlier = [](const auto& a, const auto& b) { return a.start < b.start; };
-    std::stable_sort(events_.begin(), events_.end(), earlier);
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const TraceEvent& a, const TraceEvent& b) {
+                         return std::tuple(a.start, -a.end) < std::tuple(b.start, -b.end);
+                     });
+    nest(events_);
     std::stable_sort(
         levels_.begin(), levels_.end(),
         [](const TraceMemory& a, const TraceMemory& b) { return a.time < b.time; });

@@ -46,20 +46,24 @@ class Spans {
         bool is_memory = false;
         TraceEvent label;
         TraceMemory level;
-        std::unique_ptr<Event> start;
-        std::unique_ptr<Event> end;  ///< none while it is open
+        std::unique_ptr<Event> start;  ///< none once it has been read
+        std::unique_ptr<Event> end;    ///< none while it is open
+        bool is_read = false;
     };
 
     std::unique_ptr<Event> take();
     void give_back(std::unique_ptr<Event> event);
     void read_finished();
+    static bool is_over(const Pending& span);
     void read(Pending& span);
+    void move_reference(Picoseconds time, std::unique_ptr<Event>& event);
     Picoseconds time_of(const Event& event) const;
     void count(Kind kind, Picoseconds duration);
 
     bool trace_;
     std::deque<Pending> pending_;
-    std::size_t read_ = 0;  ///< number of the span that is first in pending_
+    std::size_t first_ = 0;  ///< number of the span that is first in pending_
+    std::size_t seen_ = 0;   ///< so many of pending_ are read, or were open when seen
     std::vector<std::unique_ptr<Event>> free_;
     /// An event whose time is known, from which others are measured: CUDA gives
     /// differences as floats, exact to tens of nanoseconds only when they are short.

@@ -11,23 +11,26 @@ struct GpuInfo {
     std::string capability;  ///< "9.0"
     std::int64_t memory_bytes = 0;
     std::vector<int> peers;  ///< GPUs whose memory it can reach directly
+    std::string problem;  ///< why it cannot be used, in one sentence; empty where it can
 };
 
 /// What this build and this machine have for the GPU twin. Versions are empty where there
 /// is none.
 struct Survey {
-    bool built = false;  ///< with the GPU twin
-    std::string cuda;    ///< that this was built against, "13.0"
-    std::string driver;  ///< the CUDA version that the driver supports
-    std::string nccl;    ///< that was loaded, "2.28.9"
+    bool built = false;      ///< with the GPU twin
+    std::string cuda;        ///< that this was built against, "13.0"
+    std::string driver;      ///< the CUDA version that the driver supports
+    std::string nccl;        ///< that was loaded, "2.28.9"
+    std::string nccl_built;  ///< that this was built against
     std::vector<GpuInfo> gpus;
-    /// Why no GPU can be used, in one sentence that says what would help; empty where one
-    /// can.
+    /// Why no GPU can be used, or not the first, in one sentence that says what would
+    /// help; empty where it can.
     std::string problem;
     /// The same of NCCL, which `--backend nccl` needs besides.
     std::string nccl_problem;
 };
 
+/// Makes no context on a GPU.
 Survey survey();
 
 }  // namespace lockstep::gpu

@@ -1,5 +1,7 @@
 #include "gpu/survey_problem.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lockstep::gpu {
@@ -10,6 +12,30 @@ namespace {
 int oldest_driver(int cuda) {
     const int major = cuda / 1000;
     return major >= 13 ? 580 : major == 12 ? 525 : 450;
+}
+
+int first_capability(const GpuAnswer& answer) {
+    return *std::min_element(answer.compiled.begin(), answer.compiled.end());
+}
+
+/// The driver translates kernels for capabilities above the one they were compiled for.
+bool fits(const GpuAnswer& answer) {
+    return first_capability(answer) <= answer.capability;
+}
+
+std::string compiled_text(const GpuAnswer& answer) {
+    if (!fits(answer)) return capability_text(first_capability(answer)) + " and later";
+    std::string text;
+    for (const int capability : answer.compiled)
+        text += (text.empty() ? "" : ", ") + capability_text(capability);
+    return text;
+}
+
+std::string build_advice(const GpuAnswer& answer) {
+    constexpr int kFirstOfCuda13 = 75;
+    const bool forgotten = answer.capability < kFirstOfCuda13 && answer.built >= 13000;
+    return fmt::format("build with {}-Dgpu_arch={}",
+                       forgotten ? "the toolkit of CUDA 12 and " : "", answer.capability);
 }
 
 }  // namespace
@@ -51,12 +77,53 @@ std::string cuda_problem(const CudaAnswer& answer) {
     return "";
 }
 
-std::string nccl_problem(int version) {
+std::string capability_text(int capability) {
+    return fmt::format("{}.{}", capability / 10, capability % 10);
+}
+
+std::string gpu_problem(const GpuAnswer& answer) {
+    const std::string gpu = fmt::format("GPU {} ({})", answer.gpu, answer.name);
+    if (!fits(answer) || answer.error == "cudaErrorNoKernelImageForDevice")
+        return fmt::format(
+            "the kernels were compiled for compute capability {}, but {} has {}; {}",
+            compiled_text(answer), gpu, capability_text(answer.capability),
+            build_advice(answer));
+    if (answer.error == "cudaErrorUnsupportedPtxVersion")
+        return fmt::format(
+            "the kernels were compiled for compute capability {} by CUDA {}, which a "
+            "driver of CUDA {} cannot translate for {} of {}; {}, or install a newer "
+            "driver",
+            compiled_text(answer), cuda_version_text(answer.built),
+            cuda_version_text(answer.driver), gpu, capability_text(answer.capability),
+            build_advice(answer));
+    if (!answer.error.empty())
+        return fmt::format(
+            "{} cannot load the kernels: {} ({}); see what nvidia-smi "
+            "says of it",
+            gpu, answer.error, answer.meaning);
+    if (!answer.memory_pools)
+        return fmt::format(
+            "{} cannot allocate memory in the order of a stream, as some virtual GPUs "
+            "cannot; run on another GPU",
+            gpu);
+    return "";
+}
+
+std::string nccl_problem(int loaded, int built) {
     constexpr int kOldest = 21800;
-    if (version == 0) return "NCCL does not tell its version: install NCCL 2.18 or later";
-    if (version >= kOldest) return "";
-    return fmt::format("NCCL {}.{} is too old: install NCCL 2.18 or later",
-                       version / 10000, version / 100 % 100);
+    const auto text = [](int version) {
+        return fmt::format("{}.{}", version / 10000, version / 100 % 100);
+    };
+    if (loaded == 0) return "NCCL does not tell its version: install NCCL 2.18 or later";
+    if (loaded < kOldest)
+        return fmt::format("NCCL {} is too old: install NCCL 2.18 or later",
+                           text(loaded));
+    if (loaded / 100 < built / 100)
+        return fmt::format(
+            "NCCL {} was loaded, but this was built against {}: let LD_LIBRARY_PATH name "
+            "the folder of NCCL {} or later, or build against {}",
+            text(loaded), text(built), text(built), text(loaded));
+    return "";
 }
 
 }  // namespace lockstep::gpu

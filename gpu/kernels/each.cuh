@@ -10,11 +10,9 @@
 namespace lockstep::gpu {
 
 // Operations that are computed element by element. What one computes is a function
-// object: f(a[i], b[i], …) of one element of each operand, by reference. It says
-//
-//     static constexpr int kWritten = 1;         // so many operands, the first, are
-//     written static constexpr bool kReadsFirst = false;  // whether the first is read
-//     too
+// object: f(a[i], b[i], …) of one element of each operand, by reference. Its static
+// constants say how many operands, the first ones, are written (int kWritten), and
+// whether the first is read too (bool kReadsFirst).
 //
 // Operands may be the same memory, since a thread has read its elements of all before it
 // writes any.

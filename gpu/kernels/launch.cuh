@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include "gpu/check.hpp"
+#include "gpu/launch_error.hpp"
 
 namespace lockstep::gpu {
 
@@ -14,7 +14,9 @@ void launch(cudaStream_t stream, void (*kernel)(Parameters...), int blocks, int 
     config.gridDim = dim3(static_cast<unsigned>(blocks));
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.stream = stream;
-    GPU_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+    const cudaError_t result =
+        cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    if (result != cudaSuccess) fail_launch(result, reinterpret_cast<const void*>(kernel));
 }
 
 }  // namespace lockstep::gpu

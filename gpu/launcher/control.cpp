@@ -1,6 +1,5 @@
 #include "gpu/launcher/control.hpp"
 
-#include <cstdio>
 #include <thread>
 
 #include "gpu/launcher/control_member.hpp"
@@ -32,8 +31,6 @@ class ControlLine final : public Control {
     ~ControlLine() override {
         shared_.leave();
         thread_.join();
-        if (shared_.seen() || !shared_.claim_text()) return;
-        std::fputs(shared_.failure().text.c_str(), stderr);
     }
 
     const Placement& placement() const override { return shared_.placement; }

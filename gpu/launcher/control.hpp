@@ -28,8 +28,8 @@ class RunStopped : public std::runtime_error {
 };
 
 struct ControlOptions {
-    /// A process that is watched and makes no progress for so long has stalled; one that
-    /// does not come to the rendezvous for so long is missing.
+    /// A process that is watched and makes no progress for so long stands still; one
+    /// that does not come to the rendezvous for so long is missing.
     double timeout_seconds = 60;
     /// A process whose main thread has not destroyed its Control so long after the run
     /// was stopped, and after it saw that, is ended.
@@ -40,20 +40,26 @@ struct ControlOptions {
 /// served by a thread of its own process, so that a process answers while its program
 /// computes or hangs.
 ///
-/// One process fails, is lost, or stalls: all are told the first cause, and check()
-/// throws it everywhere. A process whose main thread does not come to check() soon after
-/// is ended, with the failure's status.
+/// One process fails or is lost, or the run stalls: all are told the first cause, and
+/// check() throws it everywhere. A process whose main thread does not come to check()
+/// soon after is ended, with the failure's status.
+///
+/// A run stalls once every process that is watched stands still, at least one, or one
+/// has for ten times the timeout: one may wait long while another works.
 ///
 /// Who catches RunStopped on rank 0 prints the failure's text if claim_text() says so.
-/// Where the main thread has not seen the stop, the destructor of rank 0's Control prints
-/// the text; where it does not come back, the control thread does before it ends the
-/// process. No other rank prints anything.
+/// Where nobody has claimed it half a second after the stop, or the main thread leaves
+/// without having seen the stop, the control thread prints it. No other rank prints
+/// anything.
 ///
 /// Exchanges and watching are the main thread's; progress(), fail(), stopped(), check()
 /// and claim_text() any thread's.
 ///
 /// The destructor says goodbye. Rank 0's waits for the others' goodbyes, at most
-/// timeout_seconds; a process that ends without one is lost.
+/// timeout_seconds; a process that ends without one is lost. Another rank's waits for
+/// rank 0's answer, which in a stopped run comes once the text has been claimed: a
+/// launcher kills all processes when one ends in error, so rank 0 speaks first. It waits
+/// for that at most grace_seconds and one more.
 class Control {
   public:
     /// Meets the other processes. Throws UsageError where the address cannot be, or rank
@@ -78,7 +84,8 @@ class Control {
     /// RunStopped.
     virtual std::string broadcast(const std::string& bytes) = 0;
 
-    /// Between the two, this process must show progress.
+    /// Between the two, this process must show progress, except where it waits in an
+    /// exchange.
     virtual void begin_watching() = 0;
     virtual void end_watching() noexcept = 0;
     virtual void progress() noexcept = 0;
@@ -86,9 +93,9 @@ class Control {
     /// Both are asked on the control thread, while the main one may hang. `describe`
     /// gives what this process has to say of itself; `explain`, on rank 0, makes the text
     /// of the failure of it: all processes' descriptions in rank order (empty where one
-    /// did not answer within 2 seconds), and the rank that stalled first. They must not
-    /// wait for the main thread. Once set_…({}) has returned the former one is not
-    /// running and will not be called.
+    /// did not answer within 2 seconds), and the rank that stood still first; where it
+    /// throws, a plain text takes its place. They must not wait for the main thread. Once
+    /// set_…({}) has returned the former one is not running and will not be called.
     using Describe = std::function<std::string()>;
     using Explain =
         std::function<std::string(const std::vector<std::string>&, int stalled)>;

@@ -17,7 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kFarewell = 2s;
+constexpr double kFarewellSeconds = 2;
+constexpr auto kTextOut = 50ms;  // for rank 0 to write what it claimed
 constexpr auto kAnswer = 5s;
 constexpr uint64_t kLongestRefusal = 4096;
 
@@ -81,10 +82,7 @@ void ControlMember::serve(Clock::time_point now) {
     } catch (const ProtocolError&) {
         line_.close();
     }
-    if (shared_.leaving() && leaving_due_ == kNever) {
-        line_.send(Message(MessageKind::goodbye));
-        leaving_due_ = now + kFarewell;
-    }
+    if (shared_.leaving()) serve_leaving(now);
     if (!line_.open() && !shared_.leaving())
         shared_.stop({0, 1,
                       "rank 0 was lost: its process ended without a word, or the line to "
@@ -109,8 +107,18 @@ void ControlMember::take(const Message& message) {
     }
 }
 
-bool ControlMember::finished(Clock::time_point now) const {
-    return farewell_ || !line_.open() || now >= leaving_due_;
+void ControlMember::serve_leaving(Clock::time_point now) {
+    if (!left_at_) {
+        line_.send(Message(MessageKind::goodbye));
+        left_at_ = now;
+    }
+    if (!released_at_ && (farewell_ || !line_.open())) released_at_ = now;
+    const bool stopped = shared_.stopped();
+    leaving_due_ =
+        after(*left_at_, stopped ? shared_.options.grace_seconds + 1 : kFarewellSeconds);
+    // A launcher kills all processes once one has ended in error: rank 0 speaks before.
+    if (released_at_)
+        leaving_due_ = std::min(leaving_due_, stopped ? *released_at_ + kTextOut : now);
 }
 
 }  // namespace lockstep::gpu

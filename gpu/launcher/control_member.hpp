@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "gpu/launcher/control_service.hpp"
 
 namespace lockstep::gpu {
@@ -14,15 +16,20 @@ class ControlMember final : public ControlService {
   private:
     std::vector<Connection*> connections() override;
     void act_on(Message post) override { line_.send(std::move(post)); }
-    void report_stall() override { line_.send(Message(MessageKind::stalled)); }
+    void report(Pace pace, Clock::time_point) override {
+        line_.send({MessageKind::pace, pack(pace)});
+    }
     void serve(Clock::time_point now) override;
     Clock::time_point next_due() const override { return leaving_due_; }
-    bool finished(Clock::time_point now) const override;
+    bool finished(Clock::time_point now) const override { return now >= leaving_due_; }
 
     void take(const Message& message);
+    void serve_leaving(Clock::time_point now);
 
     Connection line_;
     bool farewell_ = false;
+    std::optional<Clock::time_point> left_at_;      ///< when it said goodbye
+    std::optional<Clock::time_point> released_at_;  ///< when rank 0 knew of that
     Clock::time_point leaving_due_ = kNever;
 };
 

@@ -1,6 +1,7 @@
 #include "gpu/launcher/control_root.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +28,8 @@ ControlRoot::ControlRoot(ControlShared& shared, Descriptor listener)
       left_(members_.size()),
       entrance_(shared.placement, std::move(listener)),
       meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
-      round_(shared.placement.size) {
+      round_(shared.placement.size),
+      paces_(shared.placement.size, shared.watch.interval()) {
     wake(shared.waker);  // alone, it has met all others already
 }
 
@@ -39,26 +41,26 @@ std::vector<Connection*> ControlRoot::connections() {
 }
 
 void ControlRoot::act_on(Message post) {
-    take(0, std::move(post));
-}
-
-void ControlRoot::report_stall() {
-    begin_inquiry(0);
+    take(0, std::move(post), Clock::now());
 }
 
 void ControlRoot::serve(Clock::time_point now) {
     if (!met_) let_in(now);
     for (size_t rank = 1; rank < members_.size(); ++rank)
         serve_member(static_cast<int>(rank), now);
-    if (inquiry_ && inquiry_->finished(now)) end_inquiry();
+    if (!shared_.stopped()) serve_inquiry(now);
     if (loss_ && now >= loss_->due) stop(loss_->failure);
     if (shared_.leaving()) serve_leaving(now);
+    send_farewells();
 }
 
 Clock::time_point ControlRoot::next_due() const {
     Clock::time_point due = std::min(entrance_.next_due(), leaving_due_);
     if (!met_) due = std::min(due, meeting_due_);
-    if (inquiry_) due = std::min(due, inquiry_->due());
+    if (inquiry_)
+        due = std::min(due, inquiry_->due());
+    else if (!shared_.stopped())
+        due = std::min(due, paces_.due());
     if (loss_) due = std::min(due, loss_->due);
     return due;
 }
@@ -93,14 +95,14 @@ void ControlRoot::serve_member(int rank, Clock::time_point now) {
     if (!member.line) return;
     try {
         while (std::optional<Message> message = member.line->next())
-            take(rank, std::move(*message));
+            take(rank, std::move(*message), now);
     } catch (const ProtocolError&) {
         member.line->close();
     }
     if (!member.line->open() && member.expected) lose(rank, now);
 }
 
-void ControlRoot::take(int rank, Message message) {
+void ControlRoot::take(int rank, Message message, Clock::time_point now) {
     Member& member = members_[static_cast<size_t>(rank)];
     switch (message.kind) {
         case MessageKind::all_gather:
@@ -108,15 +110,16 @@ void ControlRoot::take(int rank, Message message) {
             return take_part(rank, std::move(message));
         case MessageKind::failure:
             return stop(with_loss(unpack_failure(*message.body)));
-        case MessageKind::stalled:
-            return begin_inquiry(rank);
+        case MessageKind::pace:
+            return paces_.note(rank, unpack_pace(*message.body), now);
         case MessageKind::description:
             if (inquiry_) inquiry_->answer(rank, *message.body);
             return;
         case MessageKind::goodbye:
             member.expected = false;
+            member.farewell_due = true;
             left_[static_cast<size_t>(rank)] = true;
-            member.line->send(Message(MessageKind::farewell));
+            paces_.note(rank, Pace::unwatched, now);
             return check_round();
         default:
             throw ProtocolError("a message that only rank 0 sends");
@@ -171,8 +174,16 @@ Failure ControlRoot::with_loss(Failure failure) const {
     return failure;
 }
 
+void ControlRoot::serve_inquiry(Clock::time_point now) {
+    const std::optional<int> stalled = paces_.standstill(now);
+    if (!stalled)
+        inquiry_.reset();  // one moves again
+    else if (!inquiry_)
+        begin_inquiry(*stalled);
+    if (inquiry_ && inquiry_->finished(now)) end_inquiry();
+}
+
 void ControlRoot::begin_inquiry(int stalled_rank) {
-    if (inquiry_ || shared_.stopped()) return;
     inquiry_.emplace(shared_.placement.size, stalled_rank, Clock::now() + kAnswer);
     send_to_all(Message(MessageKind::describe));
     inquiry_->answer(0, shared_.describe());
@@ -204,10 +215,20 @@ void ControlRoot::serve_leaving(Clock::time_point now) {
     leaving_due_ = after(now, shared_.options.grace_seconds + 1);
 }
 
+void ControlRoot::send_farewells() {
+    // Who gets one may end in error, and a launcher then kill this process: the text of a
+    // stopped run comes first.
+    if (shared_.text_due() != kNever) return;
+    for (Member& member : members_)
+        if (std::exchange(member.farewell_due, false))
+            member.line->send(Message(MessageKind::farewell));
+}
+
 bool ControlRoot::finished(Clock::time_point now) const {
     if (now >= leaving_due_ && shared_.stopped()) return true;
     return !loss_ && std::all_of(members_.begin(), members_.end(), [](const Member& one) {
-        return !one.expected && (!one.line || !one.line->open() || one.line->flushed());
+        return !one.expected && !one.farewell_due &&
+               (!one.line || !one.line->open() || one.line->flushed());
     });
 }
 

@@ -7,6 +7,7 @@
 #include "gpu/launcher/control_service.hpp"
 #include "gpu/launcher/entrance.hpp"
 #include "gpu/launcher/inquiry.hpp"
+#include "gpu/launcher/paces.hpp"
 #include "gpu/launcher/round.hpp"
 
 namespace lockstep::gpu {
@@ -22,7 +23,7 @@ class ControlRoot final : public ControlService {
     std::vector<Connection*> connections() override;
     int listener() const override { return entrance_.listener(); }
     void act_on(Message post) override;
-    void report_stall() override;
+    void report(Pace pace, Clock::time_point now) override { paces_.note(0, pace, now); }
     void serve(Clock::time_point now) override;
     Clock::time_point next_due() const override;
     bool finished(Clock::time_point now) const override;
@@ -33,7 +34,7 @@ class ControlRoot final : public ControlService {
 
     // Messages.
     void serve_member(int rank, Clock::time_point now);
-    void take(int rank, Message message);
+    void take(int rank, Message message, Clock::time_point now);
     void take_part(int rank, Message message);
     void check_round();
     void send_to_all(const Message& message);
@@ -42,13 +43,16 @@ class ControlRoot final : public ControlService {
     void stop(Failure failure, bool missing = false);
     void lose(int rank, Clock::time_point now);
     Failure with_loss(Failure failure) const;
+    void serve_inquiry(Clock::time_point now);
     void begin_inquiry(int stalled_rank);
     void end_inquiry();
     void serve_leaving(Clock::time_point now);
+    void send_farewells();
 
     struct Member {
         std::unique_ptr<Connection> line;
         bool expected = false;  ///< it has come, and neither said goodbye nor been lost
+        bool farewell_due = false;  ///< it said goodbye, and waits for the answer
     };
     std::vector<Member> members_;  ///< by rank; 0 is this process
     std::vector<bool> left_;       ///< those who said goodbye
@@ -56,6 +60,7 @@ class ControlRoot final : public ControlService {
     Clock::time_point meeting_due_;
     bool met_ = false;
     Round round_;
+    Paces paces_;
     std::optional<Inquiry> inquiry_;
     struct Loss {
         Failure failure;

@@ -9,24 +9,20 @@
 
 namespace lockstep::gpu {
 
-Clock::time_point after(Clock::time_point start, double seconds) {
-    return start + std::chrono::duration_cast<Clock::duration>(
-                       std::chrono::duration<double>(seconds));
-}
-
 void ControlService::run() noexcept {
-    try {
-        loop();
-    } catch (const std::exception& error) {
-        const int rank = shared_.placement.rank;
-        shared_.stop(
-            {rank, 1,
-             fmt::format("the control line of rank {} broke: {}", rank, error.what())});
+    // Broken off, the run still has to be ended everywhere: hence the second time.
+    for (int turn = 0; turn < 2; ++turn) {
+        try {
+            return loop();
+        } catch (const std::exception& error) {
+            break_off(error.what());
+        }
     }
     while (!shared_.leaving()) {
-        end_hung_process(Clock::now());
+        serve_stop();
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+    serve_stop();
 }
 
 void ControlService::loop() {
@@ -35,14 +31,15 @@ void ControlService::loop() {
         for (Message& post : shared_.take_posts())
             act_on(std::move(post));
         const auto now = Clock::now();
-        if (shared_.watch.stalled(now)) report_stall();
+        if (const std::optional<Pace> pace = shared_.watch.look(now)) report(*pace, now);
         serve(now);
-        end_hung_process(now);
-    } while (!shared_.leaving() || !finished(Clock::now()));
+        serve_stop();
+    } while (!shared_.leaving() || shared_.text_due() != kNever ||
+             !finished(Clock::now()));
 }
 
 void ControlService::wait_and_transfer() {
-    Clock::time_point due = next_due();
+    Clock::time_point due = std::min(next_due(), shared_.text_due());
     if (shared_.watch.watching())
         due = std::min(due, Clock::now() + shared_.watch.interval());
     if (shared_.stopped() && !shared_.leaving()) due = std::min(due, shared_.grace_end());
@@ -60,19 +57,35 @@ void ControlService::wait_and_transfer() {
     }
 }
 
-void ControlService::end_hung_process(Clock::time_point now) noexcept {
-    if (!shared_.stopped() || shared_.leaving() || now < shared_.grace_end()) return;
-    const Failure failure = shared_.failure();
-    if (shared_.claim_text()) {
-        const std::string& text = failure.text;
-        for (size_t sent = 0; sent < text.size();) {
-            const ssize_t wrote =
-                write(STDERR_FILENO, text.data() + sent, text.size() - sent);
-            if (wrote <= 0) break;
-            sent += static_cast<size_t>(wrote);
-        }
+void ControlService::break_off(const char* reason) noexcept {
+    const int rank = shared_.placement.rank;
+    const Failure failure = {
+        rank, 1, fmt::format("the control line of rank {} broke: {}", rank, reason)};
+    try {
+        act_on({MessageKind::failure, pack(failure)});
+    } catch (const std::exception&) {
+        // The others will notice that this process ends.
     }
-    _exit(failure.status);
+    shared_.stop(failure);
+}
+
+void ControlService::serve_stop() noexcept {
+    const auto now = Clock::now();
+    if (now >= shared_.text_due()) print_text();
+    if (!shared_.stopped() || shared_.leaving() || now < shared_.grace_end()) return;
+    print_text();
+    _exit(shared_.failure().status);
+}
+
+void ControlService::print_text() noexcept {
+    if (!shared_.claim_text()) return;
+    const std::string text = shared_.failure().text;
+    for (size_t sent = 0; sent < text.size();) {
+        const ssize_t wrote =
+            write(STDERR_FILENO, text.data() + sent, text.size() - sent);
+        if (wrote <= 0) return;
+        sent += static_cast<size_t>(wrote);
+    }
 }
 
 }  // namespace lockstep::gpu

@@ -16,17 +16,18 @@ class ControlService {
     ControlService& operator=(const ControlService&) = delete;
 
     /// Returns once the main thread has left and the other side knows, or has had its
-    /// time. Ends the process where the main thread does not leave a stopped run.
+    /// time. Of a stopped run, prints the text where the main thread does not, and ends
+    /// the process where it does not leave.
     void run() noexcept;
 
   protected:
     /// All sockets to read and write, and one to accept from (-1: none).
     virtual std::vector<Connection*> connections() = 0;
     virtual int listener() const { return -1; }
-    /// What the main thread posted.
+    /// What the main thread posted, or this thread has to say.
     virtual void act_on(Message post) = 0;
-    /// The main thread has made no progress.
-    virtual void report_stall() = 0;
+    /// This process now gets on like this.
+    virtual void report(Pace pace, Clock::time_point now) = 0;
     /// Acts on what has come and on what is due; called after every wait.
     virtual void serve(Clock::time_point now) = 0;
     /// When serve() must be called at the latest.
@@ -39,12 +40,9 @@ class ControlService {
   private:
     void loop();
     void wait_and_transfer();
-    void end_hung_process(Clock::time_point now) noexcept;
+    void break_off(const char* reason) noexcept;
+    void serve_stop() noexcept;
+    void print_text() noexcept;
 };
-
-constexpr auto kNever = Clock::time_point::max();
-
-/// A time after another.
-Clock::time_point after(Clock::time_point start, double seconds);
 
 }  // namespace lockstep::gpu

@@ -8,6 +8,13 @@
 
 namespace lockstep::gpu {
 
+namespace {
+
+/// What the main thread of rank 0 has to come for the text.
+constexpr double kClaimSeconds = 0.5;
+
+}  // namespace
+
 ControlShared::ControlShared(const Placement& placement_, const ControlOptions& options_)
     : placement(placement_),
       options(options_),
@@ -20,7 +27,6 @@ void ControlShared::await_welcome() {
     if (welcome_) return;
     if (!missing_) throw_stop();
     seen_at_ = Clock::now();
-    claimed_ = true;
     throw MissingError(failure_->text.substr(0, failure_->text.size() - 1));
 }
 
@@ -65,12 +71,9 @@ void ControlShared::throw_stop() const {
 }
 
 bool ControlShared::claim_text() noexcept {
-    return placement.rank == 0 && stopped_ && !claimed_.exchange(true);
-}
-
-bool ControlShared::seen() const {
-    const std::lock_guard lock(mutex_);
-    return seen_at_.has_value();
+    if (placement.rank != 0 || !stopped_ || claimed_.exchange(true)) return false;
+    wake(waker);
+    return true;
 }
 
 void ControlShared::set_describe(Control::Describe describe) {
@@ -106,6 +109,7 @@ void ControlShared::stop(Failure failure, bool missing) {
     if (!failure.text.ends_with('\n')) failure.text += '\n';
     failure_ = std::move(failure);
     missing_ = missing;
+    if (missing) claimed_ = true;  // join() throws it
     stopped_at_ = Clock::now();
     stopped_ = true;
     changed_.notify_all();
@@ -123,7 +127,16 @@ std::string ControlShared::describe() {
 std::string ControlShared::explain(const std::vector<std::string>& descriptions,
                                    int stalled) {
     const std::lock_guard lock(callbacks_);
-    if (explain_) return explain_(descriptions, stalled);
+    try {
+        if (explain_) return explain_(descriptions, stalled);
+    } catch (const std::exception&) {
+        // The bare descriptions say more than a failed explanation.
+    }
+    return plain_explanation(descriptions, stalled);
+}
+
+std::string ControlShared::plain_explanation(const std::vector<std::string>& descriptions,
+                                             int stalled) const {
     std::string text = fmt::format("rank {} has made no progress for {:g} seconds\n",
                                    stalled, options.timeout_seconds);
     for (size_t rank = 0; rank < descriptions.size(); ++rank)
@@ -139,9 +152,15 @@ Failure ControlShared::failure() const {
 
 Clock::time_point ControlShared::grace_end() const {
     const std::lock_guard lock(mutex_);
-    return std::max(stopped_at_, seen_at_.value_or(stopped_at_)) +
-           std::chrono::duration_cast<Clock::duration>(
-               std::chrono::duration<double>(options.grace_seconds));
+    return after(std::max(stopped_at_, seen_at_.value_or(stopped_at_)),
+                 options.grace_seconds);
+}
+
+Clock::time_point ControlShared::text_due() const {
+    if (placement.rank != 0 || !stopped_ || claimed_) return kNever;
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return seen_at_ ? kNever : stopped_at_;
+    return after(stopped_at_, std::min(kClaimSeconds, options.grace_seconds));
 }
 
 }  // namespace lockstep::gpu

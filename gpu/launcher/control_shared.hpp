@@ -36,8 +36,6 @@ class ControlShared {
     void leave();
     void check() const;
     bool claim_text() noexcept;
-    /// Whether check() or another call has thrown the stop.
-    bool seen() const;
     void set_describe(Control::Describe describe);
     void set_explain(Control::Explain explain);
 
@@ -50,7 +48,7 @@ class ControlShared {
     void stop(Failure failure, bool missing = false);
     bool leaving() const { return leaving_; }
     std::string describe();
-    /// The text of a stall, by `explain` where one is set.
+    /// The text of a stall, by `explain` where one is set and does not throw.
     std::string explain(const std::vector<std::string>& descriptions, int stalled);
 
     // Both sides'.
@@ -59,9 +57,14 @@ class ControlShared {
     Failure failure() const;
     /// When a main thread that has not left is taken to hang; of a stopped run.
     Clock::time_point grace_end() const;
+    /// When the control thread is to print the failure's text; kNever where there is
+    /// none, another process does, or the main thread has it.
+    Clock::time_point text_due() const;
 
   private:
     [[noreturn]] void throw_stop() const;
+    std::string plain_explanation(const std::vector<std::string>& descriptions,
+                                  int stalled) const;
 
     mutable std::mutex mutex_;
     std::condition_variable changed_;

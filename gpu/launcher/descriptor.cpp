@@ -38,6 +38,11 @@ void calm(const Descriptor& waker) noexcept {
     [[maybe_unused]] const auto got = read(waker.number(), &count, sizeof count);
 }
 
+Clock::time_point after(Clock::time_point start, double seconds) {
+    return start + std::chrono::duration_cast<Clock::duration>(
+                       std::chrono::duration<double>(seconds));
+}
+
 int milliseconds_until(Clock::time_point time) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - Clock::now());
     return static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000));

@@ -6,6 +6,7 @@
 namespace lockstep::gpu {
 
 using Clock = std::chrono::steady_clock;
+constexpr auto kNever = Clock::time_point::max();
 
 /// A file descriptor that is closed with its owner, and in programs this one starts.
 class Descriptor {
@@ -28,6 +29,9 @@ class Descriptor {
 Descriptor make_waker();
 void wake(const Descriptor& waker) noexcept;
 void calm(const Descriptor& waker) noexcept;
+
+/// A time after another.
+Clock::time_point after(Clock::time_point start, double seconds);
 
 /// Milliseconds for poll() until a time, rounded up, at least 0 and at most a minute.
 int milliseconds_until(Clock::time_point time);

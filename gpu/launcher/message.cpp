@@ -109,6 +109,20 @@ Failure unpack_failure(const std::string& body) {
     return failure;
 }
 
+std::string pack(Pace pace) {
+    std::string body;
+    put(body, static_cast<uint64_t>(pace));
+    return body;
+}
+
+Pace unpack_pace(const std::string& body) {
+    Reader reader(body);
+    const uint64_t pace = reader.number();
+    reader.expect_end();
+    if (pace >= kPaces) throw ProtocolError("an unknown pace");
+    return static_cast<Pace>(pace);
+}
+
 std::string pack(const std::vector<std::string_view>& list) {
     size_t total = 8 * (list.size() + 1);
     for (const std::string_view part : list)

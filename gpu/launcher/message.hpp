@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/launcher/control.hpp"
+#include "gpu/launcher/stall_watch.hpp"
 
 namespace lockstep::gpu {
 
@@ -21,7 +22,7 @@ enum class MessageKind : uint32_t {
     broadcast,    ///< member: I am in this exchange
     result,       ///< root: what came of the exchange (a list)
     failure,      ///< member: stop the run (Failure)
-    stalled,      ///< member: my program makes no progress
+    pace,         ///< member: my program now gets on like this (Pace)
     describe,     ///< root: what is your program doing?
     description,  ///< member: this
     stop,         ///< root: the run has been stopped (Failure)
@@ -72,6 +73,8 @@ std::string pack(const Hello& hello);
 Hello unpack_hello(const std::string& body);
 std::string pack(const Failure& failure);
 Failure unpack_failure(const std::string& body);
+std::string pack(Pace pace);
+Pace unpack_pace(const std::string& body);
 std::string pack(const std::vector<std::string_view>& list);
 std::vector<std::string> unpack_list(const std::string& body);
 

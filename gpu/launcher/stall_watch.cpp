@@ -1,6 +1,7 @@
 #include "gpu/launcher/stall_watch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::gpu {
 
@@ -21,15 +22,21 @@ StallWatch::Pause::~Pause() {
     --watch_.pauses_;
 }
 
-bool StallWatch::stalled(Clock::time_point now) {
+std::optional<Pace> StallWatch::look(Clock::time_point now) {
     const Clock::duration looked = std::min(now - last_look_, 2 * interval_);
     last_look_ = now;
     const uint64_t steps = steps_.load(std::memory_order_relaxed);
-    const bool still = watching_ && pauses_ == 0 && steps == last_steps_;
+    const bool watched = watching_ && pauses_ == 0;
+    still_ = watched && steps == last_steps_ ? still_ + looked : Clock::duration{};
     last_steps_ = steps;
-    const Clock::duration before = still_;
-    still_ = still ? still_ + looked : Clock::duration{};
-    return before < timeout_ && still_ >= timeout_;
+    const Pace pace = watched ? pace_now() : Pace::unwatched;
+    if (std::exchange(last_pace_, pace) == pace) return std::nullopt;
+    return pace;
+}
+
+Pace StallWatch::pace_now() const {
+    if (still_ < timeout_) return Pace::moving;
+    return still_ < 10 * timeout_ ? Pace::still : Pace::stuck;
 }
 
 }  // namespace lockstep::gpu

@@ -2,13 +2,23 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "gpu/launcher/descriptor.hpp"
 
 namespace lockstep::gpu {
 
-/// Tells when a program that is watched stands still. The program's threads report; one
-/// other thread looks, every interval() or more often.
+/// How a program gets on.
+enum class Pace : uint32_t {
+    unwatched,  ///< nobody asks, or it waits for other processes
+    moving,
+    still,  ///< no progress for the timeout
+    stuck,  ///< nor for ten times as long
+};
+constexpr uint64_t kPaces = 4;
+
+/// Tells when a program that is watched stands still, and when it moves again. The
+/// program's threads report; one other thread looks, every interval() or more often.
 class StallWatch {
   public:
     explicit StallWatch(double timeout_seconds);
@@ -31,11 +41,13 @@ class StallWatch {
 
     bool watching() const noexcept { return watching_; }
     Clock::duration interval() const { return interval_; }
-    /// True once for each time that the program has stood still for the timeout. Time in
-    /// which nobody looked (a machine asleep, a stopped process) does not count.
-    bool stalled(Clock::time_point now);
+    /// The pace where it has changed since the last look; unwatched before the first.
+    /// Time in which nobody looked (a machine asleep, a stopped process) does not count.
+    std::optional<Pace> look(Clock::time_point now);
 
   private:
+    Pace pace_now() const;
+
     std::atomic<bool> watching_ = false;
     std::atomic<int> pauses_ = 0;
     std::atomic<uint64_t> steps_ = 0;
@@ -46,6 +58,7 @@ class StallWatch {
     Clock::duration still_ = {};
     Clock::time_point last_look_ = {};
     uint64_t last_steps_ = 0;
+    Pace last_pace_ = Pace::unwatched;
 };
 
 }  // namespace lockstep::gpu

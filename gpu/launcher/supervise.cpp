@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <optional>
+#include <poll.h>
 #include <random>
 #include <signal.h>
 #include <sys/wait.h>
@@ -13,62 +13,12 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "gpu/launcher/held_signals.hpp"
 #include "gpu/launcher/process.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
-
-/// While one lives, the signals that concern a supervisor wait to be asked for.
-class HeldSignals {
-  public:
-    HeldSignals() {
-        sigemptyset(&held_);
-        sigaddset(&held_, SIGCHLD);
-        // One that is ignored, as under nohup, stays so.
-        for (const int number : {SIGINT, SIGTERM, SIGHUP})
-            if (!ignored(number)) sigaddset(&held_, number);
-        // Where SIGCHLD is ignored, children leave no status.
-        struct sigaction usual = {};
-        usual.sa_handler = SIG_DFL;
-        sigaction(SIGCHLD, &usual, &child_action_);
-        sigprocmask(SIG_BLOCK, &held_, &mask_before_);
-    }
-    ~HeldSignals() {
-        sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
-        sigaction(SIGCHLD, &child_action_, nullptr);
-    }
-    HeldSignals(const HeldSignals&) = delete;
-    HeldSignals& operator=(const HeldSignals&) = delete;
-
-    const sigset_t& mask_before() const { return mask_before_; }
-
-    /// The next signal, or nothing where none comes until then.
-    std::optional<siginfo_t> wait(std::optional<Clock::time_point> until) const {
-        siginfo_t info = {};
-        int number = 0;
-        if (until) {
-            const int left = milliseconds_until(*until);
-            const timespec time = {left / 1000, left % 1000 * 1'000'000L};
-            number = sigtimedwait(&held_, &info, &time);
-        } else {
-            number = sigwaitinfo(&held_, &info);
-        }
-        return number > 0 ? std::optional(info) : std::nullopt;
-    }
-
-  private:
-    static bool ignored(int number) {
-        struct sigaction action = {};
-        sigaction(number, nullptr, &action);
-        return action.sa_handler == SIG_IGN;
-    }
-
-    sigset_t held_;
-    sigset_t mask_before_;
-    struct sigaction child_action_ = {};
-};
 
 /// The copies that run, and how the run as a whole has gone.
 class Supervisor {
@@ -90,7 +40,7 @@ class Supervisor {
   private:
     void collect();
     void note_end(int rank, int wait_status);
-    void interrupt(const siginfo_t& signal);
+    void interrupt(const signalfd_siginfo& signal);
     void fail(int status);
     void end_soon();
     void kill_all(int signal) const;
@@ -130,8 +80,10 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
 
 int Supervisor::wait() {
     while (any_running()) {
-        const std::optional<siginfo_t> signal = signals_.wait(patience_end_);
-        if (signal && signal->si_signo != SIGCHLD) interrupt(*signal);
+        pollfd waits = {signals_.descriptor(), POLLIN, 0};
+        poll(&waits, 1, patience_end_ ? milliseconds_until(*patience_end_) : -1);
+        while (const std::optional<signalfd_siginfo> signal = signals_.take())
+            if (signal->ssi_signo != SIGCHLD) interrupt(*signal);
         collect();
         if (patience_end_ && Clock::now() >= *patience_end_) {
             kill_all(SIGKILL);
@@ -164,12 +116,12 @@ void Supervisor::note_end(int rank, int wait_status) {
     fail(1);
 }
 
-void Supervisor::interrupt(const siginfo_t& signal) {
-    // The terminal's own signals reach all its processes.
-    if (signal.si_code <= 0) kill_all(signal.si_signo);
+void Supervisor::interrupt(const signalfd_siginfo& signal) {
+    const int number = static_cast<int>(signal.ssi_signo);
+    if (sent_by_process(signal)) kill_all(number);
     if (interrupted_) return kill_all(SIGKILL);
     interrupted_ = true;
-    if (status_ == 0) status_ = 128 + signal.si_signo;
+    if (status_ == 0) status_ = 128 + number;
     end_soon();
 }
 

@@ -47,17 +47,18 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
     if (!here.problem.empty()) refuse_backend(options, here.problem);
     const auto gpus = static_cast<int>(here.gpus.size());
     if (options.backend == "gpu") {
-        const int wanted = placement
-                               ? placement->local_size
-                               : options.ranks.value_or(std::min(default_ranks, gpus));
-        const bool enough = wanted <= gpus || shares_gpu(options);
+        // Processes that were started together take the same, whatever each one sees.
+        const bool together = placement && placement->size > 1;
+        const int wanted = options.ranks.value_or(std::min(default_ranks, gpus));
+        const bool enough = together || wanted <= gpus || shares_gpu(options);
         options.backend = enough && here.nccl_problem.empty() ? "nccl" : "cuda";
     }
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
     require(options.word("numerics", "on", {"on", "off"}) == "on", [] {
-        return std::string("--set numerics=off: --backend nccl computes numbers; shapes "
-                           "only are for --backend sim");
+        return std::string(
+            "--set numerics=off: --backend nccl computes numbers; shapes "
+            "only are for --backend sim");
     });
 
     if (placement) {

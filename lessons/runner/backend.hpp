@@ -16,9 +16,10 @@ namespace lockstep::lessons {
 sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, bool trace);
 
 /// The options with the backend and the number of ranks that they come to on this
-/// machine: `gpu` is nccl where there is a GPU for each rank, else cuda; with nccl there
-/// are as many ranks as `placement` says, or, where nobody started this process as one of
-/// several, `ranks` of the options or what the GPUs here suffice for.
+/// machine: `gpu` is nccl where there is a GPU for each rank, or processes were started,
+/// else cuda; with nccl there are as many ranks as `placement` says, or, where nobody
+/// started this process as one of several, `ranks` of the options or what the GPUs here
+/// suffice for.
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement);
 

@@ -2,17 +2,16 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
+
+#include "gpu/launcher/held_signals.hpp"
 
 extern char** environ;
 
@@ -20,75 +19,24 @@ namespace lockstep::lessons {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 void require_success(int error, const std::string& what) {
     if (error != 0) throw std::system_error(error, std::generic_category(), what);
 }
 
-class Descriptor {
-  public:
-    explicit Descriptor(int number) : number_(number) {
-        if (number < 0)
-            throw std::system_error(errno, std::generic_category(),
-                                    "cannot run a program");
-    }
-    ~Descriptor() { close(); }
-    Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-    Descriptor& operator=(Descriptor&&) = delete;
-
-    int get() const { return number_; }
-    void close() {
-        if (number_ >= 0) ::close(std::exchange(number_, -1));
-    }
-
-  private:
-    int number_;
-};
-
 struct Pipe {
-    Descriptor reading;
-    Descriptor writing;
+    gpu::Descriptor reading;
+    gpu::Descriptor writing;
 };
 
 Pipe make_pipe() {
     std::array<int, 2> ends{-1, -1};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) ends = {-1, -1};
-    return {Descriptor(ends[0]), Descriptor(ends[1])};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+        require_success(errno, "cannot make a pipe");
+    return {gpu::Descriptor(ends[0]), gpu::Descriptor(ends[1])};
 }
 
-/// While it lives, the signals that ask a program to end wait in a file descriptor.
-class HeldSignals {
-  public:
-    HeldSignals() : descriptor_(hold()) {}
-    ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    HeldSignals(const HeldSignals&) = delete;
-    HeldSignals& operator=(const HeldSignals&) = delete;
-
-    int descriptor() const { return descriptor_.get(); }
-    const sigset_t& before() const { return before_; }
-    int take() const {
-        signalfd_siginfo signal{};
-        const ssize_t got = ::read(descriptor_.get(), &signal, sizeof signal);
-        return got == sizeof signal ? static_cast<int>(signal.ssi_signo) : 0;
-    }
-
-  private:
-    int hold() {
-        sigset_t held;
-        ::sigemptyset(&held);
-        for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-            ::sigaddset(&held, signal);
-        ::pthread_sigmask(SIG_BLOCK, &held, &before_);
-        return ::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK);
-    }
-
-    sigset_t before_{};
-    Descriptor descriptor_;
-};
-
 pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pipe& errors,
-            const HeldSignals& signals) {
+            const gpu::HeldSignals& signals) {
     std::vector<char*> arguments;
     for (const std::string& word : words)
         arguments.push_back(const_cast<char*>(word.c_str()));
@@ -97,11 +45,11 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pip
     posix_spawn_file_actions_t files;
     ::posix_spawn_file_actions_init(&files);
     ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_adddup2(&files, output.writing.get(), STDOUT_FILENO);
-    ::posix_spawn_file_actions_adddup2(&files, errors.writing.get(), STDERR_FILENO);
+    ::posix_spawn_file_actions_adddup2(&files, output.writing.number(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&files, errors.writing.number(), STDERR_FILENO);
     posix_spawnattr_t attributes;
     ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setsigmask(&attributes, &signals.before());
+    ::posix_spawnattr_setsigmask(&attributes, &signals.mask_before());
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     pid_t process = 0;
     const int error = ::posix_spawnp(&process, words.front().c_str(), &files, &attributes,
@@ -113,20 +61,13 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pip
 }
 
 /// Takes what is there; closes the pipe at its end.
-void take(Descriptor& from, std::string& text) {
+void take(gpu::Descriptor& from, std::string& text) {
     std::array<char, 65536> buffer;
-    const ssize_t got = ::read(from.get(), buffer.data(), buffer.size());
+    const ssize_t got = ::read(from.number(), buffer.data(), buffer.size());
     if (got > 0)
         text.append(buffer.data(), static_cast<std::size_t>(got));
     else if (got == 0 || errno != EINTR)
         from.close();
-}
-
-int milliseconds_until(std::optional<Clock::time_point> deadline) {
-    if (!deadline) return -1;
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
-    return left.count() > 0 ? static_cast<int>(left.count()) : 0;
 }
 
 int wait_for(pid_t process) {
@@ -140,35 +81,34 @@ int wait_for(pid_t process) {
 
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds) {
-    const HeldSignals signals;
+    const gpu::HeldSignals signals;
     Pipe output = make_pipe();
     Pipe errors = make_pipe();
     const pid_t process = spawn(words, output, errors, signals);
     output.writing.close();
     errors.writing.close();
 
-    std::optional<Clock::time_point> deadline;
-    if (timeout_seconds)
-        deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(*timeout_seconds));
+    const auto deadline =
+        timeout_seconds ? gpu::after(gpu::Clock::now(), *timeout_seconds) : gpu::kNever;
     Child child;
-    while (output.reading.get() >= 0 || errors.reading.get() >= 0) {
-        std::array<pollfd, 3> watched{{{output.reading.get(), POLLIN, 0},
-                                       {errors.reading.get(), POLLIN, 0},
+    while (output.reading.open() || errors.reading.open()) {
+        std::array<pollfd, 3> watched{{{output.reading.number(), POLLIN, 0},
+                                       {errors.reading.number(), POLLIN, 0},
                                        {signals.descriptor(), POLLIN, 0}}};
         const int ready =
-            ::poll(watched.data(), watched.size(), milliseconds_until(deadline));
-        if (ready == 0) {
+            ::poll(watched.data(), watched.size(), gpu::milliseconds_until(deadline));
+        if (gpu::Clock::now() >= deadline) {
             ::kill(process, SIGKILL);
             break;
         }
-        if (ready < 0) continue;
+        if (ready <= 0) continue;
         if (watched[0].revents != 0) take(output.reading, child.output);
         if (watched[1].revents != 0) take(errors.reading, child.errors);
-        if (watched[2].revents == 0) continue;
-        if (const int signal = signals.take()) {
-            child.interrupted_by = signal;
-            ::kill(process, signal);
+        while (const std::optional<signalfd_siginfo> signal = signals.take()) {
+            const int number = static_cast<int>(signal->ssi_signo);
+            if (number == SIGCHLD) continue;
+            child.interrupted_by = number;
+            if (gpu::sent_by_process(*signal)) ::kill(process, number);
         }
     }
     child.status = wait_for(process);

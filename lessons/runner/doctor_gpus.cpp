@@ -12,7 +12,8 @@ namespace {
 const std::string kBoth = "--backend cuda and --backend nccl";
 const std::string kPackages = "; NVIDIA's apt repository has the packages:";
 
-/// Whether the NCCL that was loaded, "2.28.9", has the calls that 2.28 brought.
+/// Whether an NCCL, "2.28.9", has the calls that 2.28 brought; they are used where the
+/// one that this was built against has them.
 bool has_all_to_all(const std::string& version) {
     int major = 0;
     int minor = 0;
@@ -32,6 +33,16 @@ Finding driver_finding(const gpu::Survey& survey) {
             "sudo apt-get install cuda-drivers"};
 }
 
+Finding gpu_finding(std::size_t gpu, const gpu::GpuInfo& info) {
+    const std::string part = fmt::format("GPU {}", gpu);
+    if (!info.problem.empty())
+        return {part, false, info.problem, gpu == 0 ? kBoth : "--backend nccl on it", ""};
+    return {part, true,
+            fmt::format("{}, capability {}, {:.1f} GB", info.name, info.capability,
+                        static_cast<double>(info.memory_bytes) / 1e9),
+            "", ""};
+}
+
 std::string peers_text(const gpu::Survey& survey) {
     std::string text;
     for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu) {
@@ -47,13 +58,14 @@ Finding nccl_finding(const gpu::Survey& survey) {
     if (!survey.nccl_problem.empty())
         return {"NCCL", false, survey.nccl_problem, "--backend nccl" + kPackages,
                 "sudo apt-get install libnccl2 libnccl-dev"};
-    return {
-        "NCCL", true,
-        survey.nccl + (has_all_to_all(survey.nccl)
-                           ? ""
-                           : "; older than 2.28, so all-to-all, gather and scatter go "
-                             "as sends and receives"),
-        "", ""};
+    return {"NCCL", true,
+            survey.nccl + (has_all_to_all(survey.nccl_built)
+                               ? ""
+                               : fmt::format("; built against {}, older than 2.28, so "
+                                             "all-to-all, gather and scatter go as sends "
+                                             "and receives",
+                                             survey.nccl_built)),
+            "", ""};
 }
 
 }  // namespace
@@ -65,14 +77,8 @@ std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
     std::vector<Finding> findings{
         {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},
         driver_finding(survey)};
-    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu) {
-        const gpu::GpuInfo& info = survey.gpus[gpu];
-        findings.push_back(
-            {fmt::format("GPU {}", gpu), true,
-             fmt::format("{}, capability {}, {:.1f} GB", info.name, info.capability,
-                         static_cast<double>(info.memory_bytes) / 1e9),
-             "", ""});
-    }
+    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu)
+        findings.push_back(gpu_finding(gpu, survey.gpus[gpu]));
     if (survey.gpus.size() > 1)
         findings.push_back({"peer access", true, peers_text(survey), "", ""});
     findings.push_back(nccl_finding(survey));

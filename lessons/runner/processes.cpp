@@ -42,7 +42,9 @@ void follow(gpu::Control& control, std::vector<Step>& steps, Record& record) {
 }
 
 gpu::ProcessOptions process_options(const LessonOptions& options, gpu::Control* control) {
-    return {control, uses_tf32(options), shares_gpu(options)};
+    gpu::ProcessOptions process{control, uses_tf32(options), shares_gpu(options), {}};
+    if (control != nullptr) process.on_failure = [control] { tell_failure(*control); };
+    return process;
 }
 
 int run_placed(const LessonEntry& lesson, LessonOptions options, gpu::Control& control) {
@@ -64,12 +66,18 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, gpu::Control& c
 
 }  // namespace
 
-gpu::Failure first_failure(gpu::Control& control) {
+gpu::Failure tell_failure(gpu::Control& control) {
     Ending mine = ending_of_exception();
     constexpr std::string_view kProgram = "lockstep: ";
     if (control.rank() != 0 && mine.text.starts_with(kProgram))
         mine.text.insert(kProgram.size(), fmt::format("rank {}: ", control.rank()));
-    control.fail({control.rank(), mine.status, mine.text});
+    const gpu::Failure failure{control.rank(), mine.status, mine.text};
+    control.fail(failure);
+    return failure;
+}
+
+gpu::Failure first_failure(gpu::Control& control) {
+    const gpu::Failure mine = tell_failure(control);
     try {
         // Rank 0 decides whose failure came first.
         const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -80,7 +88,7 @@ gpu::Failure first_failure(gpu::Control& control) {
     } catch (const gpu::RunStopped& stopped) {
         return stopped.failure();
     }
-    return {control.rank(), mine.status, mine.text};
+    return mine;
 }
 
 namespace {

@@ -19,8 +19,11 @@ using Direction = std::function<bool(std::vector<Step>& steps, Record& record)>;
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction);
 
-/// In a handler: tells the other processes of the exception, and gives the first failure
-/// of all, this process's or another's. Rank 0 says it: see Control::claim_text.
+/// In a handler: tells the other processes of the exception.
+gpu::Failure tell_failure(gpu::Control& control);
+
+/// In a handler: the same, and gives the first failure of all, this process's or
+/// another's. Rank 0 says it: see Control::claim_text.
 gpu::Failure first_failure(gpu::Control& control);
 
 /// Runs a lesson with --backend nccl: one process a rank. Where nobody started this

@@ -50,7 +50,7 @@ struct RankLog {
 /// the last kMostCalls are kept.
 class OperationLog {
   public:
-    static constexpr std::size_t kMostCalls = std::size_t{1} << 18;
+    static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
 
     /// Returns the launch's number.
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);

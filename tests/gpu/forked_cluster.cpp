@@ -57,7 +57,8 @@ class ForkedCluster final : public Cluster {
                 return lessons::stall_text(logs, stalled, 100);
             });
             const auto process =
-                gpu::Process::open({control.get(), false, options_.share_gpu});
+                gpu::Process::open({control.get(), false, options_.share_gpu,
+                                    [&] { lessons::tell_failure(*control); }});
             return kReport +
                    report_bytes(
                        process->make_cluster(ranks_, options_.trace)->run(program));

@@ -2,9 +2,11 @@
 // simulator's.
 
 #include <csignal>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -119,6 +121,40 @@ TEST_CASE("A trace of processes has every rank's spans, within each other",
     CHECK_FALSE(report.memory_trace.empty());
 }
 
+TEST_CASE("Slices of a long trace nest on every queue", "[gpu][cluster]") {
+    if (!has_gpus(1)) return;
+    constexpr int kSteps = 400;
+    ForkedOptions options;
+    options.trace = true;
+    const RunReport report = make_forked_cluster(1, options)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        const PhaseScope all(rank.device(), Phase::update);
+        for (int step = 0; step < kSteps; ++step) {
+            const PhaseScope phase(rank.device(), Phase::forward, step);
+            rank.device().scale(x, 2);
+            rank.device().scale(x, 0.5);
+            rank.world().all_reduce(x).wait();
+        }
+    });
+    std::map<std::string, int> named;
+    std::map<std::string, std::vector<const TraceEvent*>> open;
+    for (const TraceEvent& event : report.trace) {
+        ++named[event.name];
+        std::vector<const TraceEvent*>& around = open[event.queue];
+        while (!around.empty() && around.back()->end <= event.start)
+            around.pop_back();
+        INFO(event.name << " " << event.start << " to " << event.end);
+        REQUIRE(event.end >= event.start);
+        if (!around.empty()) REQUIRE(event.end <= around.back()->end);
+        around.push_back(&event);
+    }
+    CHECK(named["scale"] == 2 * kSteps);
+    CHECK(named["all_reduce"] == kSteps);
+    CHECK(named["forward"] == kSteps);
+    CHECK(named["update"] == 1);
+    CHECK(report.ranks[0].time.compute > 0);
+}
+
 TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluster]") {
     if (!has_gpus(2)) return;
     const std::string counts = failure_of(2, [](Rank& rank) {
@@ -217,12 +253,51 @@ TEST_CASE("Work that is never waited for keeps its buffers until it is done",
             REQUIRE(rank.kept.at("last").at(i) == 2);
 }
 
+TEST_CASE("A failure ends every communicator that has work under way", "[gpu][cluster]") {
+    if (!has_gpus(4)) return;
+    const std::string thrown = failure_of(
+        4,
+        [](Rank& rank) {
+            const Tensor x = rank.device().zeros({kCount}, DType::f32);
+            const Tensor y = rank.device().zeros({kCount}, DType::f32);
+            const auto pair = rank.world().split(rank.index() / 2, 0, "pair");
+            if (rank.index() == 3) throw UsageError("this is wrong");
+            const Work one = pair->all_reduce(x);
+            const Work two = rank.world().all_reduce(y);
+            rank.keep("y", y);
+            rank.world().barrier().wait();
+            rank.keep("x", x);
+        },
+        20);
+    says(thrown, "rank 3: this is wrong");
+}
+
+TEST_CASE("A program may drop its communicators in any order", "[gpu][cluster]") {
+    if (!has_gpus(4)) return;
+    const RunReport report = make_forked_cluster(4)->run([](Rank& rank) {
+        const Tensor x = rank.device().empty({kCount}, DType::f32);
+        rank.device().fill(x, 1);
+        auto first = rank.world().split(rank.index() % 2, 0, "first");
+        auto second = rank.world().split(rank.index() / 2, 0, "second");
+        Work work = second->all_reduce(x);
+        (rank.index() % 2 == 0 ? first : second).reset();
+        work.wait();
+        rank.world().all_reduce(x).wait();
+        rank.keep("x", x);
+    });
+    for (const RankReport& rank : report.ranks) {
+        CHECK(rank.kept.at("x").at(0) == 8);
+        REQUIRE(rank.traffic.size() == 3);
+        CHECK(rank.traffic.back().group == "second");
+    }
+}
+
 TEST_CASE("Without GPUs enough for the ranks the sentence says what to do",
           "[gpu][cluster]") {
     if (has_gpus(64)) return;
     says(failure_of(
              64, [](Rank&) {}, 20),
-         "64 ranks on this machine need 64 GPUs");
+         "would both take GPU");
 }
 
 }  // namespace lockstep::test

@@ -41,6 +41,12 @@ class FindCuda(unittest.TestCase):
         return self.write(*parts, "bin", "nvcc", mode=0o755,
                           text=f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V'\n")
 
+    def gpus(self, *capabilities, nvcc_knows):
+        smi = "".join(f"echo {capability};" for capability in capabilities)
+        self.write("bin", "nvidia-smi", mode=0o755, text=f"#!/bin/sh\n{smi}\n")
+        known = "".join(f"echo compute_{arch};" for arch in nvcc_knows)
+        return self.write("a-toolkit", "bin", "nvcc", mode=0o755, text=f"#!/bin/sh\n{known}\n")
+
     def toolkit(self, root, major=13, nccl=(2, 28)):
         self.nvcc(root, release=f"{major}.0")
         for header in ("cuda_runtime.h", "cublas_v2.h"):
@@ -130,6 +136,23 @@ class FindCuda(unittest.TestCase):
         self.assertIn("CUDA 11.0 and C++20 needs 12.0 or later", self.missing())
         self.toolkit("usual-13", nccl=(2, 17))
         self.assertIn("is 2.17 and 2.18 or later is needed", self.missing())
+
+    def test_without_gpus_kernels_are_for_all_since_ampere(self):
+        self.toolkit("usual-13")
+        self.assertEqual(self.found()[0]["arch"], "80")
+        self.write("bin", "nvidia-smi", mode=0o755,
+                   text="#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
+        self.assertEqual(self.found()[0]["arch"], "80")
+
+    def test_kernels_are_for_each_capability_of_this_machine(self):
+        for gpus, known, expected in (
+                (("9.0", "8.0", "9.0"), (75, 80, 90), [80, 90]),
+                (("8.6", "12.0"), (75, 80, 86, 89, 90), [86, 90]),    # newer than nvcc
+                (("7.0", "8.0"), (75, 80, 90), [80]),                 # older than nvcc compiles for
+                (("7.0",), (75, 80, 90), [80]),
+                (("[N/A]", "8.9"), (75, 80, 89), [89])):
+            nvcc = self.gpus(*gpus, nvcc_knows=known)
+            self.assertEqual(find_cuda.compute_capabilities(nvcc), expected)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,9 @@ class Verify(unittest.TestCase):
         self.script("bin/ninja", "exit 0")
         self.script("bin/compute-sanitizer", "echo '========= ERROR SUMMARY: 0 errors'")
         self.script("bin/nvidia-smi", "echo 'Some GPU, 80 GB, 580.1'")
-        self.script("build/tests/gpu/gpu_device_tests",
-                    "echo 'All tests passed (9 assertions in 3 test cases)'")
+        for tests in ("gpu_device_tests", "gpu_comm_tests"):
+            self.script(f"build/tests/gpu/{tests}",
+                        "echo 'All tests passed (9 assertions in 3 test cases)'")
         self.bench(SPEED)
         self.doctor(DOCTOR)
 
@@ -93,7 +94,9 @@ class Verify(unittest.TestCase):
                 ("ring, sim against cuda", "2 tensors, largest relative difference 2.0e-07"),
                 ("ring on 1 rank, nccl", "All 7 checks passed."),
                 ("memcheck of the device's contract", "ERROR SUMMARY: 0 errors"),
+                ("memcheck of the communicator's contract", "ERROR SUMMARY: 0 errors"),
                 ("the device's contract on the GPU", "9 assertions in 3 test cases"),
+                ("the communicator's contract on the GPUs", "9 assertions in 3 test cases"),
                 ("kernels, at least 85 % of copy bandwidth", "2 kernels, the lowest sum 0.90"),
                 ("the suite", "12 passed, 0 failed, 0 skipped")):
             self.assertIn(figure, rows[what][3])

@@ -26,14 +26,15 @@ class Doctor(unittest.TestCase):
             file.write(f"#!/bin/sh\n{body}\n")
         os.chmod(path, 0o755)
 
-    def run_doctor(self, *arguments):
+    def run_doctor(self, *arguments, **environment):
         done = subprocess.run([PROGRAM, "doctor", *arguments], capture_output=True, text=True,
-                              env=dict(os.environ, PATH=self.folder), timeout=60, check=False)
+                              env=dict(os.environ, PATH=self.folder) | environment, timeout=60,
+                              check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
-    def findings(self):
-        document = json.loads(self.run_doctor("--json"))
+    def findings(self, **environment):
+        document = json.loads(self.run_doctor("--json", **environment))
         return document, {finding["part"]: finding for finding in document["findings"]}
 
     def test_what_is_missing_comes_with_what_it_gives_and_how_to_install_it(self):
@@ -79,7 +80,8 @@ class Doctor(unittest.TestCase):
     def test_what_keeps_a_gpu_from_being_used_is_what_the_backend_says(self):
         document, findings = self.findings()
         missing = [finding for name, finding in findings.items()
-                   if name in ("GPU twin", "driver", "driver and GPU") and not finding["there"]]
+                   if name in ("GPU twin", "driver", "driver and GPU", "GPU 0")
+                   and not finding["there"]]
         if not missing:
             self.assertIn("cuda", document["backends"])
             return
@@ -90,6 +92,25 @@ class Doctor(unittest.TestCase):
             self.assertTrue(done.stderr.startswith(f"lockstep: --backend {backend}: "), done)
             self.assertIn(missing[0]["found"], done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_a_gpu_or_nccl_that_does_not_fit_the_build_is_named(self):
+        for environment, part, sentence, backends in (
+                ({"EMULATED_CAPABILITY": "75"}, "GPU 0",
+                 "compute capability 8.0 and later, but GPU 0 (Emulated GPU) has 7.5;", ["sim"]),
+                ({"EMULATED_MEMORY_POOLS": "0"}, "GPU 0", "in the order of a stream", ["sim"]),
+                ({"EMULATED_NCCL_VERSION": "22707"}, "NCCL",
+                 "NCCL 2.27 was loaded, but this was built against 2.28:", ["sim", "cuda"])):
+            document, findings = self.findings(**environment)
+            self.assertFalse(findings[part]["there"])
+            self.assertIn(sentence, findings[part]["found"])
+            self.assertEqual(document["backends"], backends)
+            done = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend", "nccl"],
+                                  capture_output=True, text=True, check=False,
+                                  env=os.environ | environment)
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertEqual(done.stderr,
+                             f"lockstep: --backend nccl: {findings[part]['found']}\n")
 
 
 if __name__ == "__main__":

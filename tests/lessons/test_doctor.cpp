@@ -16,9 +16,9 @@ gpu::Survey two_gpus() {
     survey.built = true;
     survey.cuda = "13.0";
     survey.driver = "13.1";
-    survey.nccl = "2.28.9";
-    survey.gpus = {{"Fast GPU", "9.0", 80'000'000'000, {1}},
-                   {"Old GPU", "8.0", 40'000'000'000, {}}};
+    survey.nccl = survey.nccl_built = "2.28.9";
+    survey.gpus = {{"Fast GPU", "9.0", 80'000'000'000, {1}, ""},
+                   {"Old GPU", "8.0", 40'000'000'000, {}, ""}};
     return survey;
 }
 
@@ -33,6 +33,18 @@ gpu::CudaAnswer answer(int driver, const std::string& error, int gpus = 0) {
     answer.built = 13000;
     answer.driver = driver;
     answer.gpus = gpus;
+    answer.error = error;
+    answer.meaning = "what CUDA says";
+    return answer;
+}
+
+gpu::GpuAnswer gpu_of(int capability, std::vector<int> compiled, const char* error = "") {
+    gpu::GpuAnswer answer;
+    answer.name = "Some GPU";
+    answer.capability = capability;
+    answer.compiled = std::move(compiled);
+    answer.built = 12040;
+    answer.driver = 12020;
     answer.error = error;
     answer.meaning = "what CUDA says";
     return answer;
@@ -58,19 +70,72 @@ TEST_CASE("GPUs are listed with what they can and whom they reach", "[lessons]")
 TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 does not",
           "[lessons]") {
     gpu::Survey survey = two_gpus();
-    survey.nccl = "2.18.5";
-    CHECK(
-        part(gpu_findings(survey), "NCCL").found.starts_with("2.18.5; older than 2.28"));
+    // What counts is the calls that were compiled.
+    survey.nccl_built = "2.18.5";
+    CHECK(part(gpu_findings(survey), "NCCL")
+              .found.starts_with("2.28.9; built against 2.18.5, older than 2.28"));
     survey.nccl = "2.17.1";
-    survey.nccl_problem = gpu::nccl_problem(21701);
+    survey.nccl_problem = gpu::nccl_problem(21701, 21805);
     const Finding nccl = part(gpu_findings(survey), "NCCL");
     CHECK_FALSE(nccl.there);
     CHECK(nccl.found == "NCCL 2.17 is too old: install NCCL 2.18 or later");
     CHECK(nccl.gives.starts_with("--backend nccl;"));
     CHECK(nccl.install == "sudo apt-get install libnccl2 libnccl-dev");
     CHECK(usable_backends(survey) == std::vector<std::string>{"sim", "cuda"});
-    CHECK(gpu::nccl_problem(21800).empty());
-    CHECK(gpu::nccl_problem(22809).empty());
+}
+
+TEST_CASE("an NCCL older than the one of the build is refused, a newer one is not",
+          "[lessons]") {
+    CHECK(gpu::nccl_problem(21800, 21800).empty());
+    CHECK(gpu::nccl_problem(22809, 21800).empty());
+    CHECK(gpu::nccl_problem(22801, 22809).empty());
+    CHECK(gpu::nccl_problem(22707, 22809) ==
+          "NCCL 2.27 was loaded, but this was built against 2.28: let LD_LIBRARY_PATH "
+          "name the folder of NCCL 2.28 or later, or build against 2.27");
+    CHECK(has(gpu::nccl_problem(0, 22809), "does not tell its version"));
+}
+
+TEST_CASE("kernels are for the capabilities they were compiled for and later ones",
+          "[lessons]") {
+    CHECK(gpu::gpu_problem(gpu_of(80, {80})).empty());
+    CHECK(gpu::gpu_problem(gpu_of(90, {80})).empty());
+    CHECK(gpu::gpu_problem(gpu_of(86, {80, 90})).empty());
+    CHECK(gpu::gpu_problem(gpu_of(75, {80, 90})) ==
+          "the kernels were compiled for compute capability 8.0 and later, but GPU 0 "
+          "(Some GPU) has 7.5; build with -Dgpu_arch=75");
+    gpu::GpuAnswer volta = gpu_of(70, {80});
+    volta.built = 13000;
+    CHECK(has(gpu::gpu_problem(volta),
+              "has 7.0; build with the toolkit of CUDA 12 and -Dgpu_arch=70"));
+}
+
+TEST_CASE("what CUDA says of the kernels counts more than their capabilities",
+          "[lessons]") {
+    // As of 9.0a, which nothing else runs.
+    CHECK(has(gpu::gpu_problem(gpu_of(100, {80, 90}, "cudaErrorNoKernelImageForDevice")),
+              "for compute capability 8.0, 9.0, but GPU 0 (Some GPU) has 10.0; build"));
+    CHECK(gpu::gpu_problem(gpu_of(90, {80}, "cudaErrorUnsupportedPtxVersion")) ==
+          "the kernels were compiled for compute capability 8.0 by CUDA 12.4, which a "
+          "driver of CUDA 12.2 cannot translate for GPU 0 (Some GPU) of 9.0; build with "
+          "-Dgpu_arch=90, or install a newer driver");
+    CHECK(has(gpu::gpu_problem(gpu_of(90, {90}, "cudaErrorDevicesUnavailable")),
+              "cannot load the kernels: cudaErrorDevicesUnavailable (what CUDA says)"));
+    gpu::GpuAnswer virtual_gpu = gpu_of(90, {90});
+    virtual_gpu.memory_pools = false;
+    CHECK(has(gpu::gpu_problem(virtual_gpu), "in the order of a stream"));
+}
+
+TEST_CASE("a GPU that cannot be used is told in its place", "[lessons]") {
+    gpu::Survey survey = two_gpus();
+    survey.gpus[1].problem = "too old";
+    CHECK(part(gpu_findings(survey), "GPU 0").there);
+    CHECK(part(gpu_findings(survey), "GPU 1").found == "too old");
+    CHECK(part(gpu_findings(survey), "GPU 1").gives == "--backend nccl on it");
+    CHECK(usable_backends(survey).size() == 3);
+    survey.problem = survey.gpus[0].problem = "too old as well";
+    CHECK_FALSE(part(gpu_findings(survey), "GPU 0").there);
+    CHECK(part(gpu_findings(survey), "driver").there);
+    CHECK(usable_backends(survey) == std::vector<std::string>{"sim"});
 }
 
 TEST_CASE("what is missing is named with what it gives and the command that installs it",

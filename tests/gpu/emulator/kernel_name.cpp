@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/gpu/emulator/block.hpp"
+#include "tests/gpu/emulator/include/cuda_runtime.h"
 
 namespace emulated {
 
@@ -61,3 +62,11 @@ std::string kernel_name(const void* kernel) {
 }
 
 }  // namespace emulated
+
+cudaError_t cudaFuncGetName(const char** name, const void* kernel) {
+    if (kernel == nullptr) return cudaErrorInvalidValue;
+    thread_local std::string latest;
+    latest = emulated::kernel_name(kernel);
+    *name = latest.c_str();
+    return cudaSuccess;
+}

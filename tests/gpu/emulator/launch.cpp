@@ -31,6 +31,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
         const std::shared_ptr<Stream> stream = find_stream(config.stream);
         if (!stream) return cudaErrorInvalidResourceHandle;
         if (stream->device() != current_device()) return cudaErrorInvalidResourceHandle;
+        if (!has_kernels()) return cudaErrorNoKernelImageForDevice;
         if (!possible(config.gridDim, config.blockDim))
             return cudaErrorInvalidConfiguration;
         if (config.dynamicSmemBytes != 0 || config.numAttrs != 0)

@@ -11,6 +11,9 @@ int current_device();
 /// used its own. cudaSuccess otherwise; the process has then used its GPUs.
 cudaError_t begin();
 
+/// Whether the kernels were compiled for these GPUs, as __CUDA_ARCH_LIST__ says.
+bool has_kernels();
+
 /// Makes an error the thread's last one, and gives it back.
 cudaError_t remember(cudaError_t error);
 

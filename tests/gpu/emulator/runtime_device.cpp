@@ -33,7 +33,8 @@ cudaDeviceProp properties_of(int device) {
         threads = 1024;
     for (int& blocks : properties.maxGridSize)
         blocks = 65535;
-    properties.major = 9;
+    properties.major = settings().capability / 10;
+    properties.minor = settings().capability % 10;
     properties.multiProcessorCount = 2;
     properties.maxThreadsPerMultiProcessor = 2048;
     properties.unifiedAddressing = 1;
@@ -58,6 +59,10 @@ cudaError_t begin() {
     if (!user.compare_exchange_strong(nobody, getpid()) && nobody != getpid())
         return cudaErrorInitializationError;
     return cudaSuccess;
+}
+
+bool has_kernels() {
+    return __CUDA_ARCH_LIST__ / 10 <= settings().capability;
 }
 
 cudaError_t remember(cudaError_t error) {
@@ -162,7 +167,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
                 *value = 1000000;
                 return cudaSuccess;
             case cudaDevAttrMemoryPoolsSupported:
-                *value = 1;
+                *value = settings().memory_pools;
                 return cudaSuccess;
         }
         return cudaErrorInvalidValue;
@@ -196,6 +201,15 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return answer([&] {
         *least = 0;
         *greatest = -5;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+    return answer([&] {
+        if (kernel == nullptr) return cudaErrorInvalidValue;
+        if (!has_kernels()) return cudaErrorNoKernelImageForDevice;
+        attributes->maxThreadsPerBlock = 1024;
         return cudaSuccess;
     });
 }

@@ -13,6 +13,8 @@ struct Settings {
     bool delays = true;
     int driver_version = 13000;  ///< of CUDA that it supports
     int nccl_version = 22809;
+    int capability = 90;  ///< for computing: 90 is 9.0
+    bool memory_pools = true;
 };
 const Settings& settings();
 

@@ -1,7 +1,10 @@
+#include <cstdio>
 #include <signal.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "gpu/launcher/control_service.hpp"
 #include "tests/catch.hpp"
 #include "tests/gpu/processes.hpp"
 
@@ -96,85 +99,6 @@ TEST_CASE("When rank 0 is killed the others stop") {
                    StartsWith("rank 0, status 1: rank 0 was lost"));
 }
 
-TEST_CASE("A process that stalls is explained from what all say of themselves") {
-    for (const int origin : {0, 2}) {
-        const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
-            const auto control = join(rank, 3, address, 0.8);
-            control->set_describe([=] { return fmt::format("I am {}", rank); });
-            control->set_explain([](const std::vector<std::string>& all, int stalled) {
-                return fmt::format("{} stalled; {}, {}, {}", stalled, all.at(0),
-                                   all.at(1), all.at(2));
-            });
-            control->all_gather("");
-            if (rank == origin) control->begin_watching();
-            return wait_for_the_stop(*control);
-        });
-        for (const ProcessEnd& end : ends) {
-            CHECK(end.said ==
-                  fmt::format("rank {0}, status 1: {0} stalled; I am 0, I am 1, "
-                              "I am 2\n",
-                              origin));
-            CHECK(end.seconds > 0.75);
-            CHECK(end.seconds < 4);
-        }
-    }
-}
-
-TEST_CASE("A stall without an explanation says which rank, and for how long") {
-    for (const int size : {1, 2}) {
-        const auto ends = run_processes(size, [&, address = fresh_address()](int rank) {
-            const auto control = join(rank, size, address, 0.8);
-            control->begin_watching();
-            while (rank == 1) {  // it goes on, so it is not this one
-                control->progress();
-                control->check();
-                sleep_seconds(0.01);
-            }
-            return wait_for_the_stop(*control);
-        });
-        for (const ProcessEnd& end : ends)
-            CHECK(end.said ==
-                  "rank 0, status 1: rank 0 has made no progress for 0.8 seconds\n");
-    }
-}
-
-TEST_CASE("One that cannot answer does not hold up the explanation for long") {
-    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
-        const auto control = join(rank, 2, address, 0.8);
-        control->set_describe([=] {
-            if (rank == 1) sleep_seconds(2.6);
-            return std::string("here");
-        });
-        control->all_gather("");
-        if (rank == 0) control->begin_watching();
-        return wait_for_the_stop(*control);
-    });
-    CHECK_THAT(ends[0].said, Contains("rank 0: here") && !Contains("rank 1: here"));
-    CHECK(ends[0].status == 1);
-    CHECK(ends[1].status == 1);
-}
-
-TEST_CASE("Progress, the end of watching, and waiting for others are no stall") {
-    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
-        const auto control = join(rank, 2, address, 0.6);
-        control->begin_watching();
-        for (int step = 0; step < 40; ++step) {
-            control->progress();
-            sleep_seconds(0.02);
-        }
-        if (rank == 1) {
-            control->end_watching();
-            sleep_seconds(0.8);
-        }
-        control->all_gather("");
-        control->end_watching();
-        sleep_seconds(0.7);
-        return std::string("good");
-    });
-    for (const ProcessEnd& end : ends)
-        CHECK(end.said == "good");
-}
-
 TEST_CASE("A main thread that does not come back is ended, and the text printed once") {
     for (const int hung : {0, 1}) {
         const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
@@ -219,4 +143,85 @@ TEST_CASE("A stop that the main thread did not see is printed when it leaves") {
     CHECK(ends[0].said == "done");
     CHECK(ends[0].errors == "it broke\n");
     CHECK(ends[1].errors.empty());
+}
+
+TEST_CASE("Rank 0 has said why before another process ends, whatever rank 0 does") {
+    for (const std::string does : {"hangs", "claims late", "leaves"}) {
+        const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
+            auto control = join(rank, 2, address);
+            const auto pids = control->all_gather(std::to_string(getpid()));
+            if (rank == 1) {
+                control->fail({1, 6, "it broke"});
+                control.reset();
+                kill(std::stoi(pids[0]), SIGKILL);  // as a launcher does
+                return std::string();
+            }
+            sleep_seconds(does == "hangs" ? 15 : 0.2);
+            if (does == "leaves") return std::string();
+            CHECK(control->claim_text());
+            sleep_seconds(0.01);
+            std::fputs("it broke\n", stderr);
+            sleep_seconds(15);
+            return std::string();
+        });
+        INFO(does);
+        CHECK(ends[0].errors == "it broke\n");
+        CHECK(ends[1].errors.empty());
+        CHECK(ends[1].seconds > (does == "hangs" ? 0.45 : 0.15));
+        CHECK(ends[1].seconds < 4);
+    }
+}
+
+TEST_CASE("Without a word from rank 0 a process leaves a stopped run after the grace") {
+    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
+        auto control = join(rank, 2, address, 10, 0.2);
+        const auto pids = control->all_gather(std::to_string(getpid()));
+        if (rank == 0) return wait_for_the_stop(*control);
+        control->fail({1, 6, "it broke"});
+        CHECK_THROWS_AS(wait_for_the_stop(*control), RunStopped);
+        kill(std::stoi(pids[0]), SIGSTOP);
+        control.reset();
+        kill(std::stoi(pids[0]), SIGKILL);
+        return std::string("left");
+    });
+    CHECK(ends[1].said == "left");
+    CHECK(ends[1].seconds < 5);
+}
+
+namespace {
+
+/// The loop of a control thread that cannot go on at first.
+class BrokenService final : public ControlService {
+  public:
+    BrokenService(ControlShared& shared, int failures)
+        : ControlService(shared), failures_(failures) {}
+    std::string told;
+
+  private:
+    std::vector<Connection*> connections() override { return {}; }
+    void act_on(Message post) override {
+        if (post.kind == MessageKind::failure) told += unpack_failure(*post.body).text;
+    }
+    void report(Pace, Clock::time_point) override {}
+    void serve(Clock::time_point) override {
+        if (failures_-- > 0) throw std::runtime_error("no memory");
+    }
+    Clock::time_point next_due() const override { return Clock::now(); }
+    bool finished(Clock::time_point) const override { return true; }
+
+    int failures_;
+};
+
+}  // namespace
+
+TEST_CASE("A control thread that cannot go on tells the others") {
+    const std::string text = "the control line of rank 1 broke: no memory";
+    for (const int failures : {1, 9}) {
+        ControlShared shared(place(1, 2, ""), {});
+        shared.leave();
+        BrokenService service(shared, failures);
+        service.run();
+        CHECK_THAT(service.told, StartsWith(text));
+        CHECK(shared.failure().text == text + "\n");
+    }
 }

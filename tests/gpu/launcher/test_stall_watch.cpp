@@ -6,51 +6,62 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks every second for so many seconds; how often it found a stall.
-int stalls(StallWatch& watch, Clock::time_point& now, int seconds) {
-    int found = 0;
+/// Looks every second for so many seconds; the paces that it found, in letters.
+std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
+    std::string found;
     for (int second = 0; second < seconds; ++second)
-        found += watch.stalled(now += 1s);
+        if (const auto pace = watch.look(now += 1s))
+            found += "ums!"[static_cast<size_t>(*pace)];
     return found;
 }
 
 }  // namespace
 
-TEST_CASE("A stall is reported once, after its timeout and not before") {
+TEST_CASE("A standstill is told once, after its timeout and not before, and its end") {
     StallWatch watch(10);
     auto now = Clock::now();
-    CHECK(stalls(watch, now, 100) == 0);  // not watched
+    CHECK(paces(watch, now, 200) == "");
     watch.begin();
-    CHECK(stalls(watch, now, 10) == 0);
-    CHECK(stalls(watch, now, 1) == 1);
-    CHECK(stalls(watch, now, 100) == 0);
+    CHECK(paces(watch, now, 10) == "m");
+    CHECK(paces(watch, now, 1) == "s");
+    CHECK(paces(watch, now, 80) == "");
     watch.progress();
-    CHECK(stalls(watch, now, 10) == 0);
-    CHECK(stalls(watch, now, 10) == 1);
+    CHECK(paces(watch, now, 10) == "m");
+    CHECK(paces(watch, now, 10) == "s");
     watch.end();
-    CHECK(stalls(watch, now, 100) == 0);
+    CHECK(paces(watch, now, 200) == "u");
+}
+
+TEST_CASE("Who stands still for ten times the timeout is stuck") {
+    StallWatch watch(10);
+    auto now = Clock::now();
+    watch.begin();
+    CHECK(paces(watch, now, 100) == "ms");
+    CHECK(paces(watch, now, 1) == "!");
+    watch.progress();
+    CHECK(paces(watch, now, 1) == "m");
 }
 
 TEST_CASE("Progress and waiting for other processes begin the time anew") {
     StallWatch watch(10);
     auto now = Clock::now();
     watch.begin();
-    CHECK(stalls(watch, now, 9) == 0);
+    CHECK(paces(watch, now, 9) == "m");
     watch.progress();
-    CHECK(stalls(watch, now, 9) == 0);
+    CHECK(paces(watch, now, 9) == "");
     {
         const StallWatch::Pause pause(watch);
-        CHECK(stalls(watch, now, 100) == 0);
+        CHECK(paces(watch, now, 200) == "u");
     }
-    CHECK(stalls(watch, now, 10) == 0);
-    CHECK(stalls(watch, now, 1) == 1);
+    CHECK(paces(watch, now, 10) == "m");
+    CHECK(paces(watch, now, 1) == "s");
 }
 
 TEST_CASE("Time in which nobody looked is not counted") {
     StallWatch watch(10);
     auto now = Clock::now();
     watch.begin();
-    CHECK(stalls(watch, now, 2) == 0);
+    CHECK(paces(watch, now, 2) == "m");
     now += 1h;
-    CHECK(stalls(watch, now, 5) == 0);
+    CHECK(paces(watch, now, 5) == "");
 }

@@ -8,15 +8,15 @@
 // - The threads of a block are fibers on its stream's thread. They run in an order that
 //   changes at every barrier, and blocks run in a changed order too, so that a missing
 //   barrier gives wrong numbers. A block that cannot go on ends the process and says why.
-// - Device memory starts as NaN, becomes NaN again when freed, and has red zones:
-// whatever
-//   was written outside an allocation, or into freed memory, ends the process.
+// - Device memory starts as NaN, becomes NaN again when freed, and has red zones: a
+//   write outside an allocation, or into freed memory, ends the process.
 // - Handles of what was destroyed and pointers into nowhere are errors, always.
 //
 // Environment: EMULATED_GPUS devices a process sees (4; 0: no GPU), EMULATED_GPU_BYTES
 // memory of each (2 GiB), EMULATED_GPU_SEED of orders and delays (1),
 // EMULATED_GPU_DELAYS=0 without delays, EMULATED_DRIVER_VERSION (13000) and
-// EMULATED_NCCL_VERSION (22809) to be too old.
+// EMULATED_NCCL_VERSION (22809) to be too old, EMULATED_CAPABILITY of the GPUs (90), for
+// which there are kernels from 80 on, EMULATED_MEMORY_POOLS=0 without them.
 #pragma once
 
 #include <cstddef>
@@ -91,6 +91,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
                                  int value);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+cudaError_t cudaFuncGetName(const char** name, const void* kernel);
 
 }  // extern "C"
 

@@ -5,6 +5,7 @@
 
 #define CUDART_VERSION 13000
 #define CUDART_CB
+#define __CUDA_ARCH_LIST__ 800
 
 enum cudaError {
     cudaSuccess = 0,
@@ -20,6 +21,7 @@ enum cudaError {
     cudaErrorDevicesUnavailable = 46,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
@@ -70,6 +72,10 @@ enum cudaDeviceAttr {
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
     cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+
+struct cudaFuncAttributes {
+    int maxThreadsPerBlock;
 };
 
 constexpr unsigned cudaStreamDefault = 0;

@@ -1,0 +1,41 @@
+#include "gpu/channel.hpp"
+
+#include <utility>
+
+#include "gpu/rank_run.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::gpu {
+
+LaunchedWork::LaunchedWork(RunHandle run, std::int64_t number,
+                           std::span<CommOperation> operations)
+    : run_(std::move(run)), number_(number) {
+    for (CommOperation& operation : operations)
+        for (Tensor* buffer : {&operation.output, &operation.input})
+            buffers_.push_back(std::move(*buffer));
+}
+
+void LaunchedWork::wait(SourceLine at) {
+    require(*run_ != nullptr, at, [] {
+        return std::string("work was waited for after the run that launched it was over");
+    });
+    RankRun& run = **run_;
+    run.nccl.check();
+    run.log.waited(number_, at);
+    TraceEvent label;
+    label.rank = run.rank;
+    Stream& stream = run.device.stream();
+    const std::size_t span =
+        run.spans.open(Spans::Kind::waiting, std::move(label), stream);
+    stream.wait(end);
+    run.spans.close(span, stream);
+    // What frees or overwrites the buffers from now on comes after the event.
+    buffers_.clear();
+}
+
+void Channel::let_go_of_finished() {
+    while (!in_flight.empty() && in_flight.front()->done())
+        in_flight.pop_front();
+}
+
+}  // namespace lockstep::gpu

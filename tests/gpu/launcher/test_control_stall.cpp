@@ -1,0 +1,165 @@
+#include <fmt/format.h>
+
+#include "tests/catch.hpp"
+#include "tests/gpu/processes.hpp"
+
+using namespace lockstep;
+using namespace lockstep::gpu;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+std::string wait_for_the_stop(const Control& control) {
+    for (;;) {
+        control.check();
+        sleep_seconds(0.002);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("A process that stalls is explained from what all say of themselves") {
+    for (const int origin : {0, 2}) {
+        const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
+            const auto control = join(rank, 3, address, 0.8);
+            control->set_describe([=] { return fmt::format("I am {}", rank); });
+            control->set_explain([](const std::vector<std::string>& all, int stalled) {
+                return fmt::format("{} stalled; {}, {}, {}", stalled, all.at(0),
+                                   all.at(1), all.at(2));
+            });
+            control->all_gather("");
+            if (rank == origin) control->begin_watching();
+            return wait_for_the_stop(*control);
+        });
+        for (const ProcessEnd& end : ends) {
+            CHECK(end.said ==
+                  fmt::format("rank {0}, status 1: {0} stalled; I am 0, I am 1, "
+                              "I am 2\n",
+                              origin));
+            CHECK(end.seconds > 0.75);
+            CHECK(end.seconds < 4);
+        }
+    }
+}
+
+TEST_CASE("A stall without an explanation says which rank, and for how long") {
+    for (const int size : {1, 2}) {
+        const auto ends = run_processes(size, [&, address = fresh_address()](int rank) {
+            const auto control = join(rank, size, address, 0.8);
+            if (rank == 0) control->begin_watching();
+            return wait_for_the_stop(*control);
+        });
+        for (const ProcessEnd& end : ends)
+            CHECK(end.said ==
+                  "rank 0, status 1: rank 0 has made no progress for 0.8 seconds\n");
+    }
+}
+
+TEST_CASE("One that cannot answer does not hold up the explanation for long") {
+    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
+        const auto control = join(rank, 2, address, 0.8);
+        control->set_describe([=] {
+            if (rank == 1) sleep_seconds(2.6);
+            return std::string("here");
+        });
+        control->all_gather("");
+        if (rank == 0) control->begin_watching();
+        return wait_for_the_stop(*control);
+    });
+    CHECK_THAT(ends[0].said, Contains("rank 0: here") && !Contains("rank 1: here"));
+    CHECK(ends[0].status == 1);
+    CHECK(ends[1].status == 1);
+}
+
+TEST_CASE("Progress, the end of watching, and waiting for others are no stall") {
+    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
+        const auto control = join(rank, 2, address, 0.6);
+        control->begin_watching();
+        for (int step = 0; step < 40; ++step) {
+            control->progress();
+            sleep_seconds(0.02);
+        }
+        if (rank == 1) {
+            control->end_watching();
+            sleep_seconds(0.8);
+        }
+        control->all_gather("");
+        control->end_watching();
+        sleep_seconds(0.7);
+        return std::string("good");
+    });
+    for (const ProcessEnd& end : ends)
+        CHECK(end.said == "good");
+}
+
+TEST_CASE("A process that waits while another works is not stopped") {
+    for (const int waits : {0, 1}) {
+        const auto ends = run_processes(2, [&, address = fresh_address()](int rank) {
+            const auto control = join(rank, 2, address, 0.4);
+            control->all_gather("");
+            control->begin_watching();
+            for (int step = 0; step < 70; ++step) {
+                if (rank != waits) control->progress();
+                sleep_seconds(0.02);
+            }
+            control->end_watching();
+            control->all_gather("");
+            return std::string("good");
+        });
+        for (const ProcessEnd& end : ends)
+            CHECK(end.said == "good");
+    }
+}
+
+TEST_CASE("A run in which all stand still is stopped, and the first of them named") {
+    const auto ends = run_processes(3, [address = fresh_address()](int rank) {
+        const auto control = join(rank, 3, address, 0.6);
+        control->all_gather("");
+        if (rank < 2) control->begin_watching();
+        if (rank == 2) return control->all_gather("").front();
+        for (int step = 0; rank == 0 && step < 40; ++step) {
+            control->progress();
+            sleep_seconds(0.02);
+        }
+        return wait_for_the_stop(*control);
+    });
+    for (const ProcessEnd& end : ends) {
+        CHECK(end.said ==
+              "rank 1, status 1: rank 1 has made no progress for 0.6 seconds\n");
+        CHECK(end.seconds > 1.3);
+        CHECK(end.seconds < 5);
+    }
+}
+
+TEST_CASE("One that has stood still for ten times the timeout stops the others") {
+    const auto ends = run_processes(2, [address = fresh_address()](int rank) {
+        const auto control = join(rank, 2, address, 0.3);
+        control->all_gather("");
+        control->begin_watching();
+        for (;;) {
+            if (rank == 0) control->progress();
+            control->check();
+            sleep_seconds(0.02);
+        }
+        return std::string();
+    });
+    for (const ProcessEnd& end : ends) {
+        CHECK_THAT(end.said, StartsWith("rank 1, status 1: rank 1 has made no progress"));
+        CHECK(end.seconds > 2.9);
+        CHECK(end.seconds < 8);
+    }
+}
+
+TEST_CASE("An explanation that fails leaves the plain one") {
+    const auto ends = run_processes(1, [](int) {
+        const auto control = join(0, 1, "", 0.3);
+        control->set_describe([] { return std::string("here"); });
+        control->set_explain([](const auto& all, int) { return all.at(7); });
+        control->begin_watching();
+        return wait_for_the_stop(*control);
+    });
+    CHECK(ends[0].said ==
+          "rank 0, status 1: rank 0 has made no progress for 0.3 seconds\n"
+          "  rank 0: here\n");
+}
