@@ -122,6 +122,7 @@ void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun
 std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
                                               DeviceOptions options) {
     require_gpu();
+    require_kernels();
     return std::make_unique<gpu::Device>(index, monitor, std::move(options));
 }
 

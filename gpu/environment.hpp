@@ -1,7 +1,5 @@
 #pragma once
 
-#include "gpu/launcher/environment.hpp"
-
 namespace lockstep::gpu {
 
 /// Throws MissingError with the survey's problem where no GPU can be used.

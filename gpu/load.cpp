@@ -59,7 +59,8 @@ Loaded load() {
         return {nullptr,
                 "liblockstep_gpu.so is not where it was built or installed, beside the "
                 "program; build again"};
-    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Lazily: an older NCCL lacks calls, which the survey says better than the loader.
+    void* const library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (library == nullptr) return {nullptr, problem_text(::dlerror())};
     using Entry = const Module* (*)();
     const auto entry = reinterpret_cast<Entry>(::dlsym(library, "lockstep_gpu_module"));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "gpu/environment.hpp"
+#include "gpu/launcher/environment.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/core/require.hpp"
 
@@ -54,6 +55,7 @@ void GpuProcess::take_gpu() {
     const int local = control() == nullptr ? 0 : control()->placement().local_rank;
     if (options_.share_gpu && size() > 1) share_gpu(rank());
     GPU_CHECK(cudaSetDevice(local % gpus));
+    require_kernels();
     if (control() == nullptr || options_.share_gpu) return;
 
     const std::vector<std::string> taken =

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/launcher/environment.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/page_silent.hpp"
@@ -169,6 +170,7 @@ int run_lesson(const LessonRequest& request, const std::vector<std::string>& arg
     require_understood(request.options, lesson);
     const bool may_be_placed =
         request.options.backend == "nccl" || request.options.backend == "gpu";
+    if (may_be_placed) gpu::set_environment();
     const std::optional<gpu::Placement> placement =
         may_be_placed ? gpu::find_placement(gpu::process_environment()) : std::nullopt;
     const LessonOptions options =

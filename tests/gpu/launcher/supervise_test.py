@@ -28,10 +28,17 @@ class Run:
         self.pids = {}
         self.start = time.monotonic()
         while len(self.pids) < (ranks if said is None else said):
-            line = self.process.stderr.readline()
+            line = self.read_line()
             if not line:
                 break
             self.note(line)
+
+    def read_line(self):
+        """Byte by byte: what a buffered reader has taken, communicate() does not see."""
+        line = b""
+        while not line.endswith(b"\n") and (byte := os.read(self.process.stderr.fileno(), 1)):
+            line += byte
+        return line.decode()
 
     def note(self, line):
         if match := re.fullmatch(r"pid (\d+) (\d+)\n", line):
