@@ -82,8 +82,8 @@ void ControlMember::serve(Clock::time_point now) {
     } catch (const ProtocolError&) {
         line_.close();
     }
-    if (shared_.leaving()) serve_leaving(now);
-    if (!line_.open() && !shared_.leaving())
+    if (leaving()) serve_leaving(now);
+    if (!line_.open() && !leaving())
         shared_.stop({0, 1,
                       "rank 0 was lost: its process ended without a word, or the line to "
                       "it is broken"});

@@ -29,7 +29,7 @@ ControlRoot::ControlRoot(ControlShared& shared, Descriptor listener)
       entrance_(shared.placement, std::move(listener)),
       meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
       round_(shared.placement.size),
-      paces_(shared.placement.size, shared.watch.interval()) {
+      paces_(shared.placement.size, shared.watch) {
     wake(shared.waker);  // alone, it has met all others already
 }
 
@@ -50,7 +50,7 @@ void ControlRoot::serve(Clock::time_point now) {
         serve_member(static_cast<int>(rank), now);
     if (!shared_.stopped()) serve_inquiry(now);
     if (loss_ && now >= loss_->due) stop(loss_->failure);
-    if (shared_.leaving()) serve_leaving(now);
+    if (leaving()) serve_leaving(now);
     send_farewells();
 }
 

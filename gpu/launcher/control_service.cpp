@@ -28,14 +28,14 @@ void ControlService::run() noexcept {
 void ControlService::loop() {
     do {
         wait_and_transfer();
+        leaving_ = shared_.leaving();
         for (Message& post : shared_.take_posts())
             act_on(std::move(post));
         const auto now = Clock::now();
         if (const std::optional<Pace> pace = shared_.watch.look(now)) report(*pace, now);
         serve(now);
         serve_stop();
-    } while (!shared_.leaving() || shared_.text_due() != kNever ||
-             !finished(Clock::now()));
+    } while (!leaving_ || shared_.text_due() != kNever || !finished(Clock::now()));
 }
 
 void ControlService::wait_and_transfer() {

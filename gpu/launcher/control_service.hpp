@@ -35,6 +35,9 @@ class ControlService {
     /// Whether nothing is left to do once the main thread has left.
     virtual bool finished(Clock::time_point now) const = 0;
 
+    /// Whether the main thread had left before its last posts were acted on.
+    bool leaving() const { return leaving_; }
+
     ControlShared& shared_;
 
   private:
@@ -43,6 +46,8 @@ class ControlService {
     void break_off(const char* reason) noexcept;
     void serve_stop() noexcept;
     void print_text() noexcept;
+
+    bool leaving_ = false;
 };
 
 }  // namespace lockstep::gpu

@@ -4,8 +4,10 @@
 
 namespace lockstep::gpu {
 
-Paces::Paces(int size, Clock::duration patience)
-    : patience_(patience), paces_(static_cast<size_t>(size), Pace::unwatched) {}
+Paces::Paces(int size, const StallWatch& watch)
+    : interval_(watch.interval()),
+      timeout_(watch.timeout()),
+      paces_(static_cast<size_t>(size), Pace::unwatched) {}
 
 void Paces::note(int rank, Pace pace, Clock::time_point now) {
     paces_[static_cast<size_t>(rank)] = pace;
@@ -15,8 +17,8 @@ void Paces::note(int rank, Pace pace, Clock::time_point now) {
     if (!stands && place != still_.end()) still_.erase(place);
     if (!all_still())
         due_ = kNever;
-    else if (due_ == kNever)
-        due_ = now + patience_;
+    else
+        due_ = std::min(due_, now + (pace == Pace::unwatched ? timeout_ : interval_));
 }
 
 std::optional<int> Paces::standstill(Clock::time_point now) const {

@@ -11,9 +11,10 @@ namespace lockstep::gpu {
 /// are watched do, at least one, or one is stuck.
 class Paces {
   public:
-    /// What makes a run stand still must last for `patience`: word that a process moves
-    /// again may be on its way.
-    Paces(int size, Clock::duration patience);
+    /// What makes a run stand still must last for the watch's interval: word that a
+    /// process moves again may be on its way. Where the last that moved has left, it must
+    /// last for the timeout: the others may have waited for that one.
+    Paces(int size, const StallWatch& watch);
 
     void note(int rank, Pace pace, Clock::time_point now);
     /// Where the run stands still, the rank that did first.
@@ -24,7 +25,8 @@ class Paces {
   private:
     bool all_still() const;
 
-    Clock::duration patience_;
+    Clock::duration interval_;
+    Clock::duration timeout_;
     std::vector<Pace> paces_;      // by rank
     std::vector<int> still_ = {};  // still or stuck, longest first
     Clock::time_point due_ = kNever;

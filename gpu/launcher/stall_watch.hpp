@@ -40,6 +40,7 @@ class StallWatch {
     };
 
     bool watching() const noexcept { return watching_; }
+    Clock::duration timeout() const { return timeout_; }
     Clock::duration interval() const { return interval_; }
     /// The pace where it has changed since the last look; unwatched before the first.
     /// Time in which nobody looked (a machine asleep, a stopped process) does not count.

@@ -6,16 +6,18 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kPatience = 1s;
+constexpr auto kTimeout = 4s;
+constexpr auto kPatience = 500ms;  // the interval at which such a watch looks
 
 /// Of three processes, after each of these in turn; told long ago.
 std::optional<int> standstill(const std::vector<std::pair<int, Pace>>& news) {
-    Paces paces(3, kPatience);
+    const StallWatch watch(4);
+    Paces paces(3, watch);
     const auto now = Clock::now();
     for (const auto& [rank, pace] : news)
         paces.note(rank, pace, now);
     CHECK_FALSE(paces.standstill(now));
-    return paces.standstill(now + kPatience);
+    return paces.standstill(now + kTimeout);
 }
 
 }  // namespace
@@ -44,13 +46,26 @@ TEST_CASE("One that is stuck stops a run that goes on, by the name of the first"
 }
 
 TEST_CASE("Word that a process moves may be late: the patience begins anew after it") {
-    Paces paces(2, kPatience);
+    const StallWatch watch(4);
+    Paces paces(2, watch);
     const auto now = Clock::now();
     paces.note(0, Pace::still, now);
     CHECK(paces.due() == now + kPatience);
-    paces.note(0, Pace::moving, now + 900ms);
+    paces.note(0, Pace::moving, now + 400ms);
     CHECK(paces.due() == kNever);
-    paces.note(0, Pace::still, now + 950ms);
+    paces.note(0, Pace::still, now + 450ms);
     CHECK_FALSE(paces.standstill(now + kPatience));
-    CHECK(paces.standstill(now + 1950ms) == 0);
+    CHECK(paces.standstill(now + 950ms) == 0);
+}
+
+TEST_CASE("Who waited for one that has left has the timeout to go on") {
+    const StallWatch watch(4);
+    Paces paces(2, watch);
+    const auto now = Clock::now();
+    paces.note(1, Pace::moving, now);
+    paces.note(0, Pace::still, now);
+    paces.note(1, Pace::unwatched, now);
+    CHECK(paces.due() == now + kTimeout);
+    paces.note(0, Pace::stuck, now + 1s);
+    CHECK(paces.due() == now + 1s + kPatience);
 }
