@@ -68,14 +68,19 @@ RunReport merged(const std::vector<std::string>& parts) {
 }
 
 RunReport GpuCluster::run(const Program& program) {
-    NcclHandle& world = process_.world(ranks_);
-    OperationLog log;
+    OperationLog log(ranks_);
     // To the end: who waits for this rank wants to know what it did.
     const Telling telling(process_, log);
+    NcclHandle& world = process_.world(ranks_);
     RunReport mine;
     if (process_.rank() < ranks_) mine = run_here(program, world, log);
-    if (process_.control() == nullptr) return mine;
-    return merged(process_.control()->all_gather(report_bytes(mine)));
+    Control* const control = process_.control();
+    if (control == nullptr) {
+        process_.examine({log.bytes()});
+        return mine;
+    }
+    process_.examine(control->all_gather(log.bytes()));
+    return merged(control->all_gather(report_bytes(mine)));
 }
 
 RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,

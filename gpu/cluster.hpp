@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "src/comm/rank.hpp"
 
@@ -34,6 +36,9 @@ struct ProcessOptions {
     /// of the run is given up: the caller tells the others, by Control::fail, that they
     /// need not wait.
     std::function<void()> on_failure;
+    /// Called on every process at the end of each run, with the logs of operations (see
+    /// read_log) of all processes; may throw to end the run as failed.
+    std::function<void(const std::vector<std::string>& logs)> examine;
 };
 
 /// This process among those of a run, one a GPU (`--backend nccl`): its GPU, and NCCL's

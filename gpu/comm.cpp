@@ -62,11 +62,15 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     channel_.stream.wait_for(run.device.stream());
     const std::size_t span = run.spans.open(Spans::Kind::communication,
                                             label_of(operations, at), channel_.stream);
-    NcclGroup group;
-    for (const CommOperation& operation : operations)
-        enqueue(operation);
-    group.end();
-    channel_.handle->settle();
+    try {
+        NcclGroup group;
+        for (const CommOperation& operation : operations)
+            enqueue(operation);
+        group.end();
+        channel_.handle->settle();
+    } catch (const GpuError& error) {
+        throw GpuError(fmt::format("{}: {}", at.text(), error.what()));
+    }
     run.spans.close(span, channel_.stream);
 
     boost::intrusive_ptr<LaunchedWork> work(

@@ -84,6 +84,7 @@ void NcclFamily::check() const {
 }
 
 void NcclFamily::abort() noexcept {
+    aborted_ = true;
     ncclGroupStart();
     for (Slot& slot : slots_)
         if (slot.comm != nullptr) ncclCommAbort(std::exchange(slot.comm, nullptr));

@@ -30,6 +30,7 @@ class NcclFamily {
     /// Ends what all of them run on the GPU. Together, since one by one each would wait
     /// for the kernels of the others.
     void abort() noexcept;
+    bool aborted() const { return aborted_; }
 
   private:
     friend class NcclHandle;
@@ -43,6 +44,7 @@ class NcclFamily {
 
     Watch watch_;
     std::deque<Slot> slots_;
+    bool aborted_ = false;
 };
 
 /// An NCCL communicator that does not block: the host asks whether its calls are done, so

@@ -51,6 +51,9 @@ class GpuProcess final : public Process {
     void tell_failure() {
         if (options_.on_failure) options_.on_failure();
     }
+    void examine(const std::vector<std::string>& logs) {
+        if (options_.examine) options_.examine(logs);
+    }
     /// What this process tells of itself while a program runs; none is null.
     void set_log(const OperationLog* log);
 

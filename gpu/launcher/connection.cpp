@@ -27,6 +27,7 @@ void Connection::receive() {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (got <= 0) return close();
+        heard_ = true;
         try {
             take(buffer.data(), static_cast<size_t>(got));
         } catch (const ProtocolError&) {

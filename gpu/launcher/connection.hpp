@@ -3,6 +3,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "gpu/launcher/descriptor.hpp"
 #include "gpu/launcher/message.hpp"
@@ -30,6 +31,8 @@ class Connection {
     void flush();
     bool flushed() const { return going_.empty(); }
     void close() { socket_.close(); }
+    /// Whether anything has come since this was last asked.
+    bool heard() { return std::exchange(heard_, false); }
 
     /// Bodies longer than this are rubbish. Small until the other side is known.
     void accept_bodies_of(uint64_t bytes) { longest_ = bytes; }
@@ -41,6 +44,7 @@ class Connection {
 
     Descriptor socket_;
     uint64_t longest_ = 64;
+    bool heard_ = false;
 
     std::string header_;  // of the message that is coming
     std::optional<Header> coming_;

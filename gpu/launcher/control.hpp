@@ -47,10 +47,16 @@ struct ControlOptions {
 /// A run stalls once every process that is watched stands still, at least one, or one
 /// has for ten times the timeout: one may wait long while another works.
 ///
+/// The control threads of rank 0 and of each other process let each other hear that they
+/// run. Who says nothing for timeout_seconds, at least 3, is stopped or out of reach: the
+/// run ends, whatever its program waits for.
+///
 /// Who catches RunStopped on rank 0 prints the failure's text if claim_text() says so.
 /// Where nobody has claimed it half a second after the stop, or the main thread leaves
 /// without having seen the stop, the control thread prints it. No other rank prints
-/// anything.
+/// anything, unless rank 0 does not answer: then rank 1 and the first process of each
+/// other machine take its place in this. The text is empty where a process was lost that
+/// a supervisor speaks of (Placement::supervised).
 ///
 /// Exchanges and watching are the main thread's; progress(), fail(), stopped(), check()
 /// and claim_text() any thread's.
@@ -108,7 +114,8 @@ class Control {
     virtual bool stopped() const noexcept = 0;
     /// Throws RunStopped once the run has been stopped.
     virtual void check() const = 0;
-    /// True on rank 0 of a stopped run for the first who asks: he prints the text.
+    /// True on rank 0 of a stopped run, or who takes its place, for the first who asks:
+    /// he prints the text.
     virtual bool claim_text() noexcept = 0;
 
   protected:

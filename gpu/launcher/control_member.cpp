@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr double kFarewellSeconds = 2;
 constexpr auto kTextOut = 50ms;  // for rank 0 to write what it claimed
 constexpr auto kAnswer = 5s;
+constexpr auto kHeadStart = 1s;
 constexpr uint64_t kLongestRefusal = 4096;
 
 /// What rank 0 says to our hello; nothing where it is silent, or not rank 0.
@@ -65,7 +66,9 @@ Connection meet(const Placement& placement, const ControlOptions& options) {
 }  // namespace
 
 ControlMember::ControlMember(ControlShared& shared)
-    : ControlService(shared), line_(meet(shared.placement, shared.options)) {
+    : ControlService(shared),
+      line_(meet(shared.placement, shared.options)),
+      heartbeat_(shared.options.timeout_seconds) {
     line_.accept_bodies_of(std::numeric_limits<uint64_t>::max());
     wake(shared.waker);  // rank 0's welcome may have come with its answer
 }
@@ -82,11 +85,12 @@ void ControlMember::serve(Clock::time_point now) {
     } catch (const ProtocolError&) {
         line_.close();
     }
+    if (beats()) serve_heartbeat(now);
     if (leaving()) serve_leaving(now);
     if (!line_.open() && !leaving())
         shared_.stop({0, 1,
-                      "rank 0 was lost: its process ended without a word, or the line to "
-                      "it is broken"});
+                      "lockstep: rank 0 was lost: its process ended without a word, or "
+                      "the line to it is broken"});
 }
 
 void ControlMember::take(const Message& message) {
@@ -102,9 +106,31 @@ void ControlMember::take(const Message& message) {
         case MessageKind::farewell:
             farewell_ = true;
             return;
+        case MessageKind::beat:
+            return;
         default:
             throw ProtocolError("a message that only others send");
     }
+}
+
+bool ControlMember::beats() const {
+    return line_.open() && !leaving() && !shared_.stopped();
+}
+
+Clock::time_point ControlMember::next_due() const {
+    return beats() ? std::min(leaving_due_, heartbeat_.due()) : leaving_due_;
+}
+
+void ControlMember::serve_heartbeat(Clock::time_point now) {
+    if (!heartbeat_.strikes(now)) return;
+    // Who is to say it comes first: a launcher kills all processes once one has ended.
+    const bool speaks = shared_.placement.rank == 1 || shared_.placement.local_rank == 0;
+    const int patience =
+        heartbeat_.patience() + (speaks ? 0 : heartbeat_.beats_in(kHeadStart));
+    if (silence_.beat(line_) < patience) return;
+    if (speaks) shared_.speak_up();
+    shared_.stop({0, 1, silence_text(0)});
+    line_.close();
 }
 
 void ControlMember::serve_leaving(Clock::time_point now) {

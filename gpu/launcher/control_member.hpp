@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "gpu/launcher/control_service.hpp"
+#include "gpu/launcher/heartbeat.hpp"
 
 namespace lockstep::gpu {
 
@@ -20,13 +21,17 @@ class ControlMember final : public ControlService {
         line_.send({MessageKind::pace, pack(pace)});
     }
     void serve(Clock::time_point now) override;
-    Clock::time_point next_due() const override { return leaving_due_; }
+    Clock::time_point next_due() const override;
     bool finished(Clock::time_point now) const override { return now >= leaving_due_; }
 
     void take(const Message& message);
+    bool beats() const;
+    void serve_heartbeat(Clock::time_point now);
     void serve_leaving(Clock::time_point now);
 
     Connection line_;
+    Heartbeat heartbeat_;
+    Silence silence_;  ///< of rank 0
     bool farewell_ = false;
     std::optional<Clock::time_point> left_at_;      ///< when it said goodbye
     std::optional<Clock::time_point> released_at_;  ///< when rank 0 knew of that

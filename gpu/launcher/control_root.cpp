@@ -26,6 +26,7 @@ ControlRoot::ControlRoot(ControlShared& shared, Descriptor listener)
     : ControlService(shared),
       members_(static_cast<size_t>(shared.placement.size)),
       left_(members_.size()),
+      heartbeat_(shared.options.timeout_seconds),
       entrance_(shared.placement, std::move(listener)),
       meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
       round_(shared.placement.size),
@@ -48,6 +49,7 @@ void ControlRoot::serve(Clock::time_point now) {
     if (!met_) let_in(now);
     for (size_t rank = 1; rank < members_.size(); ++rank)
         serve_member(static_cast<int>(rank), now);
+    if (!shared_.stopped() && heartbeat_.strikes(now)) serve_heartbeat();
     if (!shared_.stopped()) serve_inquiry(now);
     if (loss_ && now >= loss_->due) stop(loss_->failure);
     if (leaving()) serve_leaving(now);
@@ -62,13 +64,14 @@ Clock::time_point ControlRoot::next_due() const {
     else if (!shared_.stopped())
         due = std::min(due, paces_.due());
     if (loss_) due = std::min(due, loss_->due);
+    if (members_.size() > 1 && !shared_.stopped()) due = std::min(due, heartbeat_.due());
     return due;
 }
 
 void ControlRoot::let_in(Clock::time_point now) {
     for (Entrance::Arrival& arrival : entrance_.serve(now))
-        members_[static_cast<size_t>(arrival.rank)] = {std::move(arrival.connection),
-                                                       true};
+        members_[static_cast<size_t>(arrival.rank)] = {
+            std::move(arrival.connection), true, false, {}};
     if (entrance_.complete()) {
         send_to_all(Message(MessageKind::welcome));
         shared_.welcome();
@@ -115,6 +118,8 @@ void ControlRoot::take(int rank, Message message, Clock::time_point now) {
         case MessageKind::description:
             if (inquiry_) inquiry_->answer(rank, *message.body);
             return;
+        case MessageKind::beat:
+            return;
         case MessageKind::goodbye:
             member.expected = false;
             member.farewell_due = true;
@@ -158,17 +163,31 @@ void ControlRoot::lose(int rank, Clock::time_point now) {
     members_[static_cast<size_t>(rank)].expected = false;
     if (inquiry_) inquiry_->give_up(rank);
     if (loss_ || shared_.stopped()) return;
-    loss_ =
-        Loss{{rank, 1,
-              fmt::format("rank {} was lost: its process ended without a word, as one "
-                          "does that is killed, crashes or has no memory left",
-                          rank)},
-             now + kBetterReason};
+    loss_ = Loss{{rank, 1, loss_text(rank)}, now + kBetterReason};
+}
+
+std::string ControlRoot::loss_text(int rank) const {
+    if (shared_.placement.supervised) return {};  // the supervisor says it
+    return fmt::format(
+        "lockstep: rank {} was lost: its process ended without a word, as "
+        "one does that is killed, crashes or has no memory left",
+        rank);
+}
+
+void ControlRoot::serve_heartbeat() {
+    for (size_t rank = 1; rank < members_.size(); ++rank) {
+        Member& member = members_[rank];
+        if (!member.expected) continue;
+        if (member.silence.beat(*member.line) < heartbeat_.patience()) continue;
+        member.expected = false;
+        stop({static_cast<int>(rank), 1, silence_text(static_cast<int>(rank))});
+        return member.line->close();
+    }
 }
 
 Failure ControlRoot::with_loss(Failure failure) const {
     // What others fail of just after a process was lost may come of that.
-    if (!loss_) return failure;
+    if (!loss_ || loss_->failure.text.empty()) return failure;
     if (!failure.text.ends_with('\n')) failure.text += '\n';
     failure.text += loss_->failure.text;
     return failure;
@@ -210,7 +229,7 @@ void ControlRoot::serve_leaving(Clock::time_point now) {
         if (members_[rank].expected) late.push_back(static_cast<int>(rank));
     if (late.empty()) return;
     stop({late.front(), 1,
-          fmt::format("{} did not end within {:g} seconds after rank 0 had",
+          fmt::format("lockstep: {} did not end within {:g} seconds after rank 0 had",
                       ranks_text(late), shared_.options.timeout_seconds)});
     leaving_due_ = after(now, shared_.options.grace_seconds + 1);
 }

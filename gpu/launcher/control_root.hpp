@@ -6,6 +6,7 @@
 
 #include "gpu/launcher/control_service.hpp"
 #include "gpu/launcher/entrance.hpp"
+#include "gpu/launcher/heartbeat.hpp"
 #include "gpu/launcher/inquiry.hpp"
 #include "gpu/launcher/paces.hpp"
 #include "gpu/launcher/round.hpp"
@@ -41,7 +42,9 @@ class ControlRoot final : public ControlService {
 
     // Ends.
     void stop(Failure failure, bool missing = false);
+    void serve_heartbeat();
     void lose(int rank, Clock::time_point now);
+    std::string loss_text(int rank) const;
     Failure with_loss(Failure failure) const;
     void serve_inquiry(Clock::time_point now);
     void begin_inquiry(int stalled_rank);
@@ -53,9 +56,11 @@ class ControlRoot final : public ControlService {
         std::unique_ptr<Connection> line;
         bool expected = false;  ///< it has come, and neither said goodbye nor been lost
         bool farewell_due = false;  ///< it said goodbye, and waits for the answer
+        Silence silence;
     };
     std::vector<Member> members_;  ///< by rank; 0 is this process
     std::vector<bool> left_;       ///< those who said goodbye
+    Heartbeat heartbeat_;
     Entrance entrance_;
     Clock::time_point meeting_due_;
     bool met_ = false;

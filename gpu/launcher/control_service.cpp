@@ -60,7 +60,8 @@ void ControlService::wait_and_transfer() {
 void ControlService::break_off(const char* reason) noexcept {
     const int rank = shared_.placement.rank;
     const Failure failure = {
-        rank, 1, fmt::format("the control line of rank {} broke: {}", rank, reason)};
+        rank, 1,
+        fmt::format("lockstep: the control line of rank {} broke: {}", rank, reason)};
     try {
         act_on({MessageKind::failure, pack(failure)});
     } catch (const std::exception&) {

@@ -19,7 +19,8 @@ ControlShared::ControlShared(const Placement& placement_, const ControlOptions& 
     : placement(placement_),
       options(options_),
       watch(options_.timeout_seconds),
-      waker(make_waker()) {}
+      waker(make_waker()),
+      speaks_(placement_.rank == 0) {}
 
 void ControlShared::await_welcome() {
     std::unique_lock lock(mutex_);
@@ -71,7 +72,7 @@ void ControlShared::throw_stop() const {
 }
 
 bool ControlShared::claim_text() noexcept {
-    if (placement.rank != 0 || !stopped_ || claimed_.exchange(true)) return false;
+    if (!speaks_ || !stopped_ || claimed_.exchange(true)) return false;
     wake(waker);
     return true;
 }
@@ -106,7 +107,7 @@ void ControlShared::deliver(const Message& result) {
 void ControlShared::stop(Failure failure, bool missing) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
-    if (!failure.text.ends_with('\n')) failure.text += '\n';
+    if (!failure.text.empty() && !failure.text.ends_with('\n')) failure.text += '\n';
     failure_ = std::move(failure);
     missing_ = missing;
     if (missing) claimed_ = true;  // join() throws it
@@ -137,8 +138,9 @@ std::string ControlShared::explain(const std::vector<std::string>& descriptions,
 
 std::string ControlShared::plain_explanation(const std::vector<std::string>& descriptions,
                                              int stalled) const {
-    std::string text = fmt::format("rank {} has made no progress for {:g} seconds\n",
-                                   stalled, options.timeout_seconds);
+    std::string text =
+        fmt::format("lockstep: rank {} has made no progress for {:g} seconds\n", stalled,
+                    options.timeout_seconds);
     for (size_t rank = 0; rank < descriptions.size(); ++rank)
         if (!descriptions[rank].empty())
             text += fmt::format("  rank {}: {}\n", rank, descriptions[rank]);
@@ -157,7 +159,7 @@ Clock::time_point ControlShared::grace_end() const {
 }
 
 Clock::time_point ControlShared::text_due() const {
-    if (placement.rank != 0 || !stopped_ || claimed_) return kNever;
+    if (!speaks_ || !stopped_ || claimed_) return kNever;
     const std::lock_guard lock(mutex_);
     if (leaving_) return seen_at_ ? kNever : stopped_at_;
     return after(stopped_at_, std::min(kClaimSeconds, options.grace_seconds));

@@ -46,6 +46,8 @@ class ControlShared {
     void deliver(const Message& result);
     /// The first call counts. `missing`: the run ends since processes did not come.
     void stop(Failure failure, bool missing = false);
+    /// Before stop(), on another rank than 0: this process is to print the text.
+    void speak_up() { speaks_ = true; }
     bool leaving() const { return leaving_; }
     std::string describe();
     /// The text of a stall, by `explain` where one is set and does not throw.
@@ -79,6 +81,7 @@ class ControlShared {
     std::atomic<bool> stopped_ = false;
     std::atomic<bool> leaving_ = false;
     std::atomic<bool> claimed_ = false;
+    std::atomic<bool> speaks_;
 
     std::mutex callbacks_;
     Control::Describe describe_;

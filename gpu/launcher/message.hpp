@@ -28,8 +28,9 @@ enum class MessageKind : uint32_t {
     stop,         ///< root: the run has been stopped (Failure)
     goodbye,      ///< member: I leave in good order
     farewell,     ///< root: I know
+    beat,         ///< both: I run
 };
-constexpr uint32_t kMessageKinds = 14;
+constexpr uint32_t kMessageKinds = 15;
 
 /// Bytes that several connections may be sending at once.
 using Bytes = std::shared_ptr<const std::string>;

@@ -18,8 +18,9 @@ struct Placement {
     int size = 1;
     int local_rank = 0;  ///< among the processes of this machine: which GPU it takes
     int local_size = 1;
-    Rendezvous rendezvous;  ///< empty where the process is alone
-    std::string launcher;   ///< "lockstep", "mpirun", "srun" or "torchrun"
+    Rendezvous rendezvous;    ///< empty where the process is alone
+    std::string launcher;     ///< "lockstep", "mpirun", "srun" or "torchrun"
+    bool supervised = false;  ///< by supervise(), which says so where a process is lost
 };
 
 /// Gives an environment variable's value; nothing where it is not set.
@@ -29,7 +30,7 @@ Environment process_environment();
 /// The place that whoever started this process gave it, in its environment variables:
 /// our own launcher, torchrun, mpirun (Open MPI's, and MPICH's PMI), srun. None where
 /// nobody did, and in a shell that Slurm gave (sbatch, salloc, `srun --pty`). UsageError
-/// names the variable where one is missing or makes no sense.
+/// names the variable where one is missing or makes no sense. An empty one is not set.
 ///
 /// They meet at LOCKSTEP_RENDEZVOUS where that is set, or beside NCCL_COMM_ID's port;
 /// otherwise, where all are on one machine, at a socket of that machine; otherwise at

@@ -11,6 +11,7 @@ std::optional<Placement> lockstep_placement(const Environment& environment) {
     Placement placement = read_placement(
         variables,
         {"LOCKSTEP_RANK", "LOCKSTEP_SIZE", "LOCKSTEP_LOCAL_RANK", "LOCKSTEP_LOCAL_SIZE"});
+    placement.supervised = variables.has("LOCKSTEP_SUPERVISED");
     placement.rendezvous = choose_rendezvous(variables, placement, "", "");
     return placement;
 }

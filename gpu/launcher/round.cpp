@@ -33,14 +33,15 @@ std::optional<Failure> Round::mistake(const std::vector<bool>& left) const {
         if (parts_[rank] && parts_[rank]->kind != kind)
             return Failure{
                 here, 1,
-                fmt::format("rank {} came to {} while rank {} came to {}: all "
+                fmt::format("lockstep: rank {} came to {} while rank {} came to {}: all "
                             "processes must come to the same",
                             here, verb(parts_[rank]->kind), first, verb(kind))};
         if (!parts_[rank] && left[rank])
             return Failure{
                 here, 1,
-                fmt::format("rank {} has ended while rank {} waits for it in {}", here,
-                            first, verb(kind))};
+                fmt::format(
+                    "lockstep: rank {} has ended while rank {} waits for it in {}", here,
+                    first, verb(kind))};
     }
     return std::nullopt;
 }

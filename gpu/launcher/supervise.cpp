@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <poll.h>
@@ -10,11 +11,13 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "gpu/launcher/held_signals.hpp"
 #include "gpu/launcher/process.hpp"
+#include "src/core/require.hpp"
 
 namespace lockstep::gpu {
 
@@ -43,7 +46,8 @@ class Supervisor {
     void interrupt(const signalfd_siginfo& signal);
     void fail(int status);
     void end_soon();
-    void kill_all(int signal) const;
+    void kill_all(int signal);
+    void say_death(int rank, int signal);
     bool any_running() const {
         return std::any_of(running_.begin(), running_.end(),
                            [](pid_t p) { return p > 0; });
@@ -51,9 +55,11 @@ class Supervisor {
 
     HeldSignals signals_;
     Clock::duration grace_;
-    std::vector<pid_t> running_;  // by rank; 0 where it has ended
+    std::vector<pid_t> running_;   // by rank; 0 where it has ended
+    std::vector<bool> signalled_;  // by rank: by this process
     int status_ = 0;
     bool interrupted_ = false;
+    bool said_ = false;
     bool ending_ = false;  // a copy has failed, or a signal has come
     std::optional<Clock::time_point> patience_end_;
 };
@@ -73,8 +79,10 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
                           {"LOCKSTEP_SIZE", size},
                           {"LOCKSTEP_LOCAL_RANK", std::to_string(rank)},
                           {"LOCKSTEP_LOCAL_SIZE", size},
-                          {"LOCKSTEP_RENDEZVOUS", meeting}};
+                          {"LOCKSTEP_RENDEZVOUS", meeting},
+                          {"LOCKSTEP_SUPERVISED", "1"}};
         running_.push_back(start_copy(plan));
+        signalled_.push_back(false);
     }
 }
 
@@ -105,15 +113,24 @@ void Supervisor::collect() {
 
 void Supervisor::note_end(int rank, int wait_status) {
     const bool killed = WIFSIGNALED(wait_status);
-    if (ending_ || (!killed && WEXITSTATUS(wait_status) == 0)) return;
-    if (!killed) return fail(WEXITSTATUS(wait_status));
+    if (!killed) {
+        if (!ending_ && WEXITSTATUS(wait_status) != 0) fail(WEXITSTATUS(wait_status));
+        return;
+    }
     const int signal = WTERMSIG(wait_status);
     // Whoever read rank 0's output has seen enough: no mistake.
-    if (rank == 0 && signal == SIGPIPE) return fail(128 + SIGPIPE);
+    const bool unread = rank == 0 && signal == SIGPIPE;
+    // One that ended of this death may have been seen first.
+    if (!unread) say_death(rank, signal);
+    if (!ending_) fail(unread ? 128 + SIGPIPE : 1);
+}
+
+void Supervisor::say_death(int rank, int signal) {
+    if (interrupted_ || signalled_[static_cast<size_t>(rank)]) return;
+    if (std::exchange(said_, true)) return;
     const char* name = sigabbrev_np(signal);
     fmt::print(stderr, "lockstep: rank {} was killed by signal {} (SIG{})\n", rank,
                signal, name ? name : "?");
-    fail(1);
 }
 
 void Supervisor::interrupt(const signalfd_siginfo& signal) {
@@ -135,15 +152,24 @@ void Supervisor::end_soon() {
     ending_ = true;
 }
 
-void Supervisor::kill_all(int signal) const {
-    for (const pid_t process : running_)
-        if (process > 0) kill(process, signal);
+void Supervisor::kill_all(int signal) {
+    for (size_t rank = 0; rank < running_.size(); ++rank) {
+        if (running_[rank] == 0) continue;
+        signalled_[rank] = true;
+        kill(running_[rank], signal);
+    }
 }
 
 }  // namespace
 
 int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds) {
+    // A copy that did not know its place would start copies too, and so on.
+    require(std::getenv("LOCKSTEP_SUPERVISED") == nullptr, [] {
+        return std::string(
+            "LOCKSTEP_SUPERVISED is set: a process that was started as one "
+            "of several starts no others; unset it to begin a run here");
+    });
     Supervisor supervisor(grace_seconds);
     supervisor.start(ranks, arguments);
     return supervisor.wait();

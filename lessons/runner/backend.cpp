@@ -7,6 +7,7 @@
 
 #include "gpu/cluster.hpp"
 #include "gpu/survey.hpp"
+#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
 
@@ -25,6 +26,72 @@ sim::DeviceFactory cuda_devices(const LessonOptions& options) {
     };
 }
 
+bool computes_numbers(const LessonOptions& options) {
+    return options.word("numerics", "on", {"on", "off"}) == "on";
+}
+
+sim::ExecutorKind executor_of(const LessonOptions& options) {
+    return options.word("executor", "fibers", {"fibers", "threads"}) == "fibers"
+               ? sim::ExecutorKind::fibers
+               : sim::ExecutorKind::threads;
+}
+
+int workers_of(const LessonOptions& options) {
+    constexpr int kMostWorkers = 256;
+    return static_cast<int>(options.integer("workers", 0, 0, kMostWorkers));
+}
+
+std::optional<std::uint64_t> schedule_seed_of(const LessonOptions& options) {
+    if (!options.settings.contains("schedule_seed")) return std::nullopt;
+    return static_cast<std::uint64_t>(
+        options.integer("schedule_seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
+}
+
+/// Of the settings that every lesson understands, those of other backends too.
+void require_valid_settings(const LessonOptions& options) {
+    workers_of(options);
+    executor_of(options);
+    schedule_seed_of(options);
+    computes_numbers(options);
+    uses_tf32(options);
+    timeout_seconds(options);
+    shares_gpu(options);
+    leaves_hta_traces(options);
+}
+
+/// `gpu`: nccl where each rank has a GPU, else cuda.
+std::string chosen_backend(const LessonOptions& options, int ranks,
+                           const gpu::Survey& here,
+                           const std::optional<gpu::Placement>& placement) {
+    // Processes that were started together take the same, whatever each one sees.
+    const bool enough =
+        placement ? placement->size > 1 || ranks == 1
+                  : ranks <= static_cast<int>(here.gpus.size()) || shares_gpu(options);
+    return enough && here.nccl_problem.empty() ? "nccl" : "cuda";
+}
+
+/// How many processes nccl runs on.
+int nccl_ranks(const LessonOptions& options, int default_ranks, int gpus,
+               const std::optional<gpu::Placement>& placement) {
+    if (placement) {
+        require(options.ranks.value_or(placement->size) == placement->size, [&] {
+            return fmt::format(
+                "--ranks {}: {} started {} processes, and with --backend "
+                "nccl each is a rank",
+                *options.ranks, placement->launcher, placement->size);
+        });
+        return placement->size;
+    }
+    const int ranks = options.ranks.value_or(std::min(default_ranks, gpus));
+    if (ranks > gpus && !shares_gpu(options))
+        refuse_backend(options,
+                       fmt::format("{} ranks need {} GPUs, but this machine has {}; use "
+                                   "--backend cuda, or --set nccl=shared to try NCCL's "
+                                   "calls on one GPU",
+                                   ranks, ranks, gpus));
+    return ranks;
+}
+
 }  // namespace
 
 bool shares_gpu(const LessonOptions& options) {
@@ -40,44 +107,49 @@ double timeout_seconds(const LessonOptions& options) {
     return options.number("timeout", 60, 1, kDay);
 }
 
+bool leaves_hta_traces(const LessonOptions& options) {
+    return options.word("trace", "chrome", {"chrome", "hta"}) == "hta";
+}
+
+void require_regular_files(const LessonOptions& options, const std::string& reason) {
+    for (const auto& [name, path] :
+         {std::pair{"--text", options.text}, std::pair{"--data", options.data}}) {
+        std::error_code ignored;
+        const auto type = path ? std::filesystem::status(*path, ignored).type()
+                               : std::filesystem::file_type::none;
+        const bool streams = type == std::filesystem::file_type::fifo ||
+                             type == std::filesystem::file_type::socket ||
+                             type == std::filesystem::file_type::character;
+        require(!streams, [&, &name = name, &path = path] {
+            return fmt::format("{} {}: {} must be a regular file", name,
+                               printable(path->string()), reason);
+        });
+    }
+}
+
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement) {
+    require_valid_settings(options);
     if (options.backend == "sim") return options;
     const gpu::Survey here = gpu::survey();
     if (!here.problem.empty()) refuse_backend(options, here.problem);
-    const auto gpus = static_cast<int>(here.gpus.size());
     if (options.backend == "gpu") {
-        // Processes that were started together take the same, whatever each one sees.
-        const bool together = placement && placement->size > 1;
-        const int wanted = options.ranks.value_or(std::min(default_ranks, gpus));
-        const bool enough = together || wanted <= gpus || shares_gpu(options);
-        options.backend = enough && here.nccl_problem.empty() ? "nccl" : "cuda";
+        const int wanted = options.ranks.value_or(default_ranks);
+        options.backend = chosen_backend(options, wanted, here, placement);
+        if (!placement) options.ranks = wanted;
     }
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
-    require(options.word("numerics", "on", {"on", "off"}) == "on", [] {
+    require(computes_numbers(options), [] {
         return std::string(
             "--set numerics=off: --backend nccl computes numbers; shapes "
             "only are for --backend sim");
     });
-
-    if (placement) {
-        require(options.ranks.value_or(placement->size) == placement->size, [&] {
-            return fmt::format(
-                "--ranks {}: {} started {} processes, and with --backend "
-                "nccl each is a rank",
-                *options.ranks, placement->launcher, placement->size);
-        });
-        options.ranks = placement->size;
-        return options;
-    }
-    if (!options.ranks) options.ranks = std::min(default_ranks, gpus);
-    if (*options.ranks > gpus && !shares_gpu(options))
-        refuse_backend(options,
-                       fmt::format("{} ranks need {} GPUs, but this machine has {}; use "
-                                   "--backend cuda, or --set nccl=shared to try NCCL's "
-                                   "calls on one GPU",
-                                   *options.ranks, *options.ranks, gpus));
+    options.ranks =
+        nccl_ranks(options, default_ranks, static_cast<int>(here.gpus.size()), placement);
+    if (*options.ranks > 1)
+        require_regular_files(options,
+                              "every process reads the file, so with --backend nccl it");
     return options;
 }
 
@@ -90,16 +162,10 @@ sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, boo
     } catch (const UsageError& error) {
         throw UsageError(std::string("--cluster: ") + error.what());
     }
-    cluster.numbers = options.word("numerics", "on", {"on", "off"}) == "on";
-    cluster.executor =
-        options.word("executor", "fibers", {"fibers", "threads"}) == "fibers"
-            ? sim::ExecutorKind::fibers
-            : sim::ExecutorKind::threads;
-    constexpr int kMostWorkers = 256;
-    cluster.workers = static_cast<int>(options.integer("workers", 0, 0, kMostWorkers));
-    if (options.settings.contains("schedule_seed"))
-        cluster.schedule_seed = static_cast<std::uint64_t>(options.integer(
-            "schedule_seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
+    cluster.numbers = computes_numbers(options);
+    cluster.executor = executor_of(options);
+    cluster.workers = workers_of(options);
+    cluster.schedule_seed = schedule_seed_of(options);
     if (options.backend == "cuda") cluster.device_factory = cuda_devices(options);
     return cluster;
 }

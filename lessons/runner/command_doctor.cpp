@@ -33,7 +33,7 @@ std::string machine_text() {
                        static_cast<double>(memory_bytes()) / 1e9, machine.system);
 }
 
-constexpr int kNames = 16;
+constexpr int kNames = 18;
 
 /// The name, and beside it the lines of what is to say about it.
 std::string entry(const std::string& name, const std::vector<std::string>& paragraphs,

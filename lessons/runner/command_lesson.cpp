@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "gpu/launcher/environment.hpp"
+#include "gpu/survey.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/page_silent.hpp"
@@ -36,13 +37,22 @@ std::map<std::string, std::string> settings_in_force(const LessonEntry& lesson,
 }
 
 RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) {
-    return {lesson.slug,
-            options.backend,
-            options.ranks.value_or(lesson.default_ranks),
-            options.dtype,
-            options.seed,
-            options.cluster,
-            settings_in_force(lesson, options)};
+    RunOptions run;
+    run.lesson = lesson.slug;
+    run.backend = options.backend;
+    run.ranks = options.ranks.value_or(lesson.default_ranks);
+    run.dtype = options.dtype;
+    run.seed = options.seed;
+    run.cluster = options.cluster;
+    run.settings = settings_in_force(lesson, options);
+    if (options.backend == "sim") return run;
+    const gpu::Survey here = gpu::survey();
+    if (here.gpus.empty()) return run;
+    run.gpu = {{"name", here.gpus.front().name},
+               {"driver", here.driver},
+               {"cuda", here.cuda},
+               {"nccl", here.nccl}};
+    return run;
 }
 
 PageStyle page_style() {
@@ -146,7 +156,7 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction) {
     Record record;
     record.options = run_options(lesson, options);
-    record.hta = options.word("trace", "chrome", {"chrome", "hta"}) == "hta";
+    record.hta = leaves_hta_traces(options);
     cluster_options(options, record.options.ranks, false);
     if (options.out) naming_out(*options.out, require_place);
 

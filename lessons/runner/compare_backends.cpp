@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -7,8 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "lessons/runner/backend.hpp"
 #include "lessons/runner/child.hpp"
 #include "lessons/runner/command.hpp"
+#include "lessons/runner/settings.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/report/compare.hpp"
@@ -78,10 +81,35 @@ struct Run {
     std::vector<std::string> failed;  ///< names of the checks that failed
 };
 
-Child run_lesson_on(const BackendsRequest& request, const std::string& backend,
+/// The ranks of both runs: those asked for, or what either backend would take by itself,
+/// whichever is fewer.
+int settled_ranks(const BackendsRequest& request, const LessonEntry& lesson) {
+    int ranks = sim::ClusterOptions::kMaxRanks;
+    for (const std::string& backend : request.backends) {
+        LessonOptions options = request.lesson_options;
+        options.backend = backend;
+        options = resolved(options, lesson.default_ranks, std::nullopt);
+        ranks = std::min(ranks, options.ranks.value_or(lesson.default_ranks));
+    }
+    return ranks;
+}
+
+void refuse_placement(const gpu::Placement& placement) {
+    // The others end in silence: with a failure they might have rank 0 ended before it
+    // speaks.
+    require(placement.rank != 0, [&] {
+        return fmt::format(
+            "compare --backends starts the processes of both runs itself, but {} started "
+            "{} of compare: run it without {}",
+            placement.launcher, placement.size, placement.launcher);
+    });
+}
+
+Child run_lesson_on(const BackendsRequest& request, const std::string& backend, int ranks,
                     const fs::path& folder) {
     std::vector<std::string> words{"/proc/self/exe", "lesson", request.slug};
     words.insert(words.end(), request.lesson_words.begin(), request.lesson_words.end());
+    if (!request.lesson_options.ranks) words.push_back(fmt::format("--ranks={}", ranks));
     for (const std::string& word :
          {"--backend=" + backend, "--out=" + folder.string(), std::string("--json")})
         words.push_back(word);
@@ -124,7 +152,7 @@ std::string checks_text(const Run& run) {
 }
 
 std::string text_of(const BackendsRequest& request, const std::array<Run, 2>& runs,
-                    const Comparison& comparison) {
+                    int ranks, const Comparison& comparison) {
     std::string text;
     for (std::size_t i = 0; i < 2; ++i)
         text += fmt::format("{} is {} on {}{}: {}.\n", i == 0 ? "A" : "B", request.slug,
@@ -133,11 +161,13 @@ std::string text_of(const BackendsRequest& request, const std::array<Run, 2>& ru
                                 ? ""
                                 : fmt::format(" ({})", runs[i].backend),
                             checks_text(runs[i]));
-    return text + "\n" + comparison.text();
+    return text +
+           fmt::format("Both ran on {} rank{}.\n\n", ranks, ranks == 1 ? "" : "s") +
+           comparison.text();
 }
 
 std::string json_of(const BackendsRequest& request, const std::array<Run, 2>& runs,
-                    const Comparison& comparison, bool passed) {
+                    int ranks, const Comparison& comparison, bool passed) {
     Json list = Json::array();
     for (const Run& run : runs) {
         Json json{
@@ -146,6 +176,7 @@ std::string json_of(const BackendsRequest& request, const std::array<Run, 2>& ru
         list.push_back(json);
     }
     return Json{{"lesson", request.slug},
+                {"ranks", ranks},
                 {"passed", passed},
                 {"runs", list},
                 {"comparison", Json::parse(comparison.json())}}
@@ -156,13 +187,20 @@ std::string json_of(const BackendsRequest& request, const std::array<Run, 2>& ru
 }  // namespace
 
 int compare_backends(const BackendsRequest& request) {
-    find_lesson(request.slug);
+    const LessonEntry& lesson = find_lesson(request.slug);
+    if (const auto placement = gpu::find_placement(gpu::process_environment())) {
+        refuse_placement(*placement);
+        return kSuccess;
+    }
+    require_understood(request.lesson_options, lesson);
+    require_regular_files(request.lesson_options, "both runs read the file, so it");
+    const int ranks = settled_ranks(request, lesson);
     RecordFolders folders(request.out);
     std::array<Run, 2> runs;
     for (int i = 0; i < 2; ++i) {
         const std::string& backend = request.backends[static_cast<std::size_t>(i)];
         const fs::path folder = folders.of(i, request.backends);
-        const Child child = run_lesson_on(request, backend, folder);
+        const Child child = run_lesson_on(request, backend, ranks, folder);
         if (child.interrupted_by != 0) {
             folders.remove();
             std::signal(child.interrupted_by, SIG_DFL);
@@ -177,8 +215,8 @@ int compare_backends(const BackendsRequest& request) {
         compare_records(runs[0].folder, runs[1].folder, request.bound);
     const bool passed =
         comparison.passed() && runs[0].failed.empty() && runs[1].failed.empty();
-    print(request.json ? json_of(request, runs, comparison, passed)
-                       : text_of(request, runs, comparison));
+    print(request.json ? json_of(request, runs, ranks, comparison, passed)
+                       : text_of(request, runs, ranks, comparison));
     return passed ? kSuccess : kFailed;
 }
 

@@ -33,6 +33,27 @@ std::optional<RankLog> log_of(const std::string& bytes) {
     }
 }
 
+/// Those of the ranks of the cluster; the run may have more processes.
+std::vector<std::optional<RankLog>> logs_of_members(
+    const std::vector<std::string>& logs) {
+    std::vector<std::optional<RankLog>> read;
+    std::size_t members = logs.size();
+    for (const std::string& bytes : logs) {
+        read.push_back(log_of(bytes));
+        if (read.back())
+            members = std::min(members, static_cast<std::size_t>(read.back()->ranks));
+    }
+    read.resize(members);
+    return read;
+}
+
+std::vector<RankLog> complete_ones(const std::vector<std::optional<RankLog>>& logs) {
+    std::vector<RankLog> complete;
+    for (const std::optional<RankLog>& log : logs)
+        if (log && log->complete) complete.push_back(*log);
+    return complete;
+}
+
 std::string place_text(const std::optional<RankLog>& log) {
     if (!log) return "gave no answer";
     if (log->calls.empty())
@@ -56,17 +77,13 @@ std::string places_text(const std::vector<std::optional<RankLog>>& logs, int wid
 }  // namespace
 
 std::string stall_text(const std::vector<std::string>& logs, int stalled, int width) {
-    std::vector<std::optional<RankLog>> read;
-    std::vector<RankLog> complete;
-    for (const std::string& bytes : logs) {
-        read.push_back(log_of(bytes));
-        if (read.back() && read.back()->complete) complete.push_back(*read.back());
-    }
+    const std::vector<std::optional<RankLog>> read = logs_of_members(logs);
+    const std::vector<RankLog> complete = complete_ones(read);
     const std::string stands = fmt::format(
         "lockstep: the run stands still: rank {} has made no progress for the time that "
         "--set timeout allows.",
         stalled);
-    if (complete.size() < logs.size())
+    if (complete.size() < read.size())
         return paragraph(stands + " The last calls of its ranks:", width) +
                places_text(read, width);
     if (const std::optional<Diagnosis> diagnosis = sim::replay(complete))
@@ -81,6 +98,19 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
                    "calls:",
                width) +
            places_text(read, width);
+}
+
+void check_calls(const std::vector<std::string>& logs) {
+    const std::vector<std::optional<RankLog>> read = logs_of_members(logs);
+    const std::vector<RankLog> complete = complete_ones(read);
+    if (complete.size() < read.size()) return;
+    std::optional<Diagnosis> diagnosis = sim::replay(complete);
+    if (!diagnosis) return;
+    diagnosis->sentence =
+        "this run came to its end on the GPUs, and is wrong all the "
+        "same: " +
+        diagnosis->sentence;
+    throw FaultError(*diagnosis);
 }
 
 }  // namespace lockstep::lessons

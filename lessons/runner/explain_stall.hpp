@@ -11,4 +11,10 @@ namespace lockstep::lessons {
 /// noticed first. Whole lines of at most `width` columns where they can be broken.
 std::string stall_text(const std::vector<std::string>& logs, int stalled, int width);
 
+/// Throws the FaultError of programs that have ended on real devices, but whose calls are
+/// wrong all the same: NCCL checks almost nothing across ranks, so that what differs may
+/// go through and leave wrong values. `logs` are as above; where calls were forgotten,
+/// nothing is said.
+void check_calls(const std::vector<std::string>& logs);
+
 }  // namespace lockstep::lessons

@@ -1,6 +1,7 @@
 #include "lessons/runner/processes.hpp"
 
 #include <chrono>
+#include <termios.h>
 #include <thread>
 #include <unistd.h>
 
@@ -42,7 +43,11 @@ void follow(gpu::Control& control, std::vector<Step>& steps, Record& record) {
 }
 
 gpu::ProcessOptions process_options(const LessonOptions& options, gpu::Control* control) {
-    gpu::ProcessOptions process{control, uses_tf32(options), shares_gpu(options), {}};
+    gpu::ProcessOptions process;
+    process.control = control;
+    process.tf32 = uses_tf32(options);
+    process.share_gpu = shares_gpu(options);
+    process.examine = check_calls;
     if (control != nullptr) process.on_failure = [control] { tell_failure(*control); };
     return process;
 }
@@ -69,7 +74,8 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, gpu::Control& c
 gpu::Failure tell_failure(gpu::Control& control) {
     Ending mine = ending_of_exception();
     constexpr std::string_view kProgram = "lockstep: ";
-    if (control.rank() != 0 && mine.text.starts_with(kProgram))
+    if (control.rank() != 0 && mine.text.starts_with(kProgram) &&
+        !mine.text.starts_with("lockstep: rank "))
         mine.text.insert(kProgram.size(), fmt::format("rank {}: ", control.rank()));
     const gpu::Failure failure{control.rank(), mine.status, mine.text};
     control.fail(failure);
@@ -107,6 +113,22 @@ int run_alone(const LessonEntry& lesson, LessonOptions options) {
     return run_steps(lesson, options, [](auto&, auto&) { return true; });
 }
 
+/// Gives the terminal back as it was: a rank that is killed at a prompt leaves it without
+/// echo.
+class TerminalKept {
+  public:
+    TerminalKept() { known_ = ::tcgetattr(STDIN_FILENO, &before_) == 0; }
+    ~TerminalKept() {
+        if (known_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    }
+    TerminalKept(const TerminalKept&) = delete;
+    TerminalKept& operator=(const TerminalKept&) = delete;
+
+  private:
+    termios before_{};
+    bool known_ = false;
+};
+
 /// What is wrong with the options is said once, before a process is started for each
 /// rank.
 void check_options(const LessonEntry& lesson, const LessonOptions& options) {
@@ -123,6 +145,7 @@ int run_on_processes(const LessonEntry& lesson, const LessonOptions& options,
     if (!placement) {
         if (*options.ranks == 1) return run_alone(lesson, options);
         check_options(lesson, options);
+        const TerminalKept kept;
         return gpu::supervise(*options.ranks, arguments);
     }
     const auto control = gpu::Control::join(*placement, {timeout_seconds(options)});

@@ -35,6 +35,7 @@ struct BackendsRequest {
     std::string slug;
     std::array<std::string, 2> backends;    ///< may be the same
     std::vector<std::string> lesson_words;  ///< options for both, "--ranks=4"
+    LessonOptions lesson_options;           ///< what the words say
     std::optional<double> bound;
     std::optional<std::filesystem::path> out;  ///< the records stay there
     bool json = false;

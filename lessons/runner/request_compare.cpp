@@ -60,8 +60,15 @@ Request backends_request(const std::vector<std::string>& words) {
     BackendsRequest request;
     request.slug = arguments.positionals.front();
     request.backends = two_backends(*arguments.value("--backends"));
-    lesson_options(arguments);
     request.lesson_words = words_of(arguments);
+    request.lesson_options = lesson_options(arguments);
+    const auto numerics = request.lesson_options.settings.find("numerics");
+    require(
+        numerics == request.lesson_options.settings.end() || numerics->second != "off",
+        [] {
+            return std::string(
+                "--set numerics=off: there are then no numbers to compare");
+        });
     request.bound = bound_of(arguments);
     request.out = path_of(arguments, "--out");
     request.json = arguments.has("--json");

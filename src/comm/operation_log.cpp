@@ -100,7 +100,10 @@ void OperationLog::ended() {
 }
 
 std::string OperationLog::bytes() const {
-    Json json{{"ended", false}, {"complete", false}, {"calls", Json::array()}};
+    Json json{{"ranks", ranks_},
+              {"ended", false},
+              {"complete", false},
+              {"calls", Json::array()}};
     {
         const std::lock_guard lock(mutex_);
         json["ended"] = ended_;
@@ -117,6 +120,7 @@ RankLog read_log(const std::string& bytes) {
     try {
         const Json json = Json::from_cbor(bytes);
         RankLog log;
+        log.ranks = json.at("ranks").get<int>();
         log.ended = json.at("ended").get<bool>();
         log.complete = json.at("complete").get<bool>();
         for (const Json& call : json.at("calls"))

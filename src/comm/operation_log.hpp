@@ -40,6 +40,7 @@ struct LoggedCall {
 
 /// What a rank did, in program order.
 struct RankLog {
+    int ranks = 1;  ///< of the cluster that the program ran on
     std::vector<LoggedCall> calls;
     bool ended = false;     ///< its program came to its end
     bool complete = false;  ///< no call was forgotten
@@ -51,6 +52,9 @@ struct RankLog {
 class OperationLog {
   public:
     static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
+
+    /// Of a rank of a cluster of `ranks`.
+    explicit OperationLog(int ranks) : ranks_(ranks) {}
 
     /// Returns the launch's number.
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);
@@ -66,6 +70,7 @@ class OperationLog {
   private:
     void add(LoggedCall call);
 
+    int ranks_;
     mutable std::mutex mutex_;
     std::deque<LoggedCall> calls_;
     std::int64_t launches_ = 0;

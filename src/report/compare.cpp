@@ -121,6 +121,17 @@ Comparison compare(const NamedTensors& a, const NamedTensors& b, const BoundRule
     return comparison;
 }
 
+std::vector<OptionDifference> differences(const RunOptions& a, const RunOptions& b) {
+    std::vector<OptionDifference> all{
+        {"lesson", a.lesson, b.lesson},
+        {"ranks", std::to_string(a.ranks), std::to_string(b.ranks)},
+        {"dtype", std::string(name_of(a.dtype)), std::string(name_of(b.dtype))},
+        {"seed", std::to_string(a.seed), std::to_string(b.seed)}};
+    std::erase_if(all,
+                  [](const OptionDifference& option) { return option.a == option.b; });
+    return all;
+}
+
 }  // namespace
 
 bool Comparison::passed() const {
@@ -144,8 +155,10 @@ Comparison compare_records(const std::filesystem::path& a, const std::filesystem
     const RunOptions options_b = read_run_options(b);
     const BoundRule rule{bound, less_precise(options_a.dtype, options_b.dtype),
                          std::max(options_a.sum_length, options_b.sum_length)};
-    return compare(read_safetensors(a / "outputs.safetensors"),
-                   read_safetensors(b / "outputs.safetensors"), rule);
+    Comparison comparison = compare(read_safetensors(a / "outputs.safetensors"),
+                                    read_safetensors(b / "outputs.safetensors"), rule);
+    comparison.differs = differences(options_a, options_b);
+    return comparison;
 }
 
 }  // namespace lockstep

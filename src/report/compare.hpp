@@ -25,12 +25,22 @@ struct TensorDifference {
     bool passed = false;
 };
 
+/// An option that two runs had different values of, which keeps their tensors from being
+/// comparable.
+struct OptionDifference {
+    std::string name;  ///< "lesson", "ranks", "dtype" or "seed"
+    std::string a;
+    std::string b;
+};
+
 struct Comparison {
     std::vector<TensorDifference> tensors;
+    std::vector<OptionDifference> differs;  ///< of the runs, where records are compared
 
     /// All tensors did, and there was one: comparing nothing shows nothing.
     bool passed() const;
-    /// A table, the failed ones first, and a summary line.
+    /// What the runs differ in, if anything, a table, the failed tensors first, and a
+    /// summary line.
     std::string text() const;
     std::string json() const;
 };

@@ -53,6 +53,18 @@ std::string summary(const std::vector<TensorDifference>& tensors) {
         figure_text(largest.largest_relative), largest.name);
 }
 
+/// "The runs differ in ranks (4 and 2) and seed (1 and 7).", empty where they do not.
+std::string differences_text(const std::vector<OptionDifference>& differs) {
+    std::string text;
+    for (std::size_t i = 0; i < differs.size(); ++i) {
+        const OptionDifference& option = differs[i];
+        const bool last = i + 1 == differs.size();
+        text += i == 0 ? "The runs differ in " : last ? " and " : ", ";
+        text += fmt::format("{} ({} and {})", option.name, option.a, option.b);
+    }
+    return text.empty() ? "" : text + ".\n\n";
+}
+
 using Cells = std::vector<std::string>;
 
 Cells cells_of(const TensorDifference& tensor) {
@@ -111,8 +123,10 @@ Json tensor_json(const TensorDifference& tensor) {
 }  // namespace
 
 std::string Comparison::text() const {
+    const std::string differences = differences_text(differs);
     if (tensors.empty())
-        return "Neither record holds a tensor: there is nothing to compare.\n";
+        return differences +
+               "Neither record holds a tensor: there is nothing to compare.\n";
     std::vector<const TensorDifference*> order;
     for (const TensorDifference& tensor : tensors)
         order.push_back(&tensor);
@@ -122,7 +136,7 @@ std::string Comparison::text() const {
     for (const TensorDifference* tensor : order)
         rows.push_back(cells_of(*tensor));
     const std::vector<std::string> lines = table(rows);
-    std::string text = lines.front();
+    std::string text = differences + lines.front();
     for (std::size_t i = 0; i < order.size(); ++i)
         text += lines[i + 1] + details(*order[i]);
     return text + summary(tensors);
@@ -132,7 +146,10 @@ std::string Comparison::json() const {
     Json list = Json::array();
     for (const TensorDifference& tensor : tensors)
         list.push_back(tensor_json(tensor));
-    return Json{{"passed", passed()}, {"tensors", list}}.dump(
+    Json options = Json::array();
+    for (const OptionDifference& option : differs)
+        options.push_back({{"option", option.name}, {"a", option.a}, {"b", option.b}});
+    return Json{{"passed", passed()}, {"differs", options}, {"tensors", list}}.dump(
                2, ' ', false, Json::error_handler_t::replace) +
            "\n";
 }

@@ -38,6 +38,8 @@ struct RunOptions {
     /// Terms of the longest sum behind an output; `lockstep compare` derives its bound
     /// from it.
     std::int64_t sum_length = 1;
+    /// What the GPU was, where one computed: "name", "driver", "cuda", "nccl".
+    std::map<std::string, std::string> gpu;
 };
 
 /// Everything that a run leaves. A lesson runs programs one after another; each leaves

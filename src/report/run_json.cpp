@@ -47,21 +47,22 @@ std::string run_json(const Record& record) {
     Json runs = Json::array();
     for (const auto& [name, report] : record.runs)
         runs.push_back(name);
-    const Json json{{"lockstep", kVersion},
-                    {"lesson", options.lesson},
-                    {"backend", options.backend},
-                    {"ranks", options.ranks},
-                    {"dtype", name_of(options.dtype)},
-                    {"seed", options.seed},
-                    {"cluster", options.cluster},
-                    {"sum_length", options.sum_length},
-                    {"settings", Json(options.settings)},
-                    {"runs", runs},
-                    {"machine",
-                     {{"cpu", machine.cpu},
-                      {"cores", machine.cores},
-                      {"system", machine.system},
-                      {"compiler", machine.compiler}}}};
+    Json json{{"lockstep", kVersion},
+              {"lesson", options.lesson},
+              {"backend", options.backend},
+              {"ranks", options.ranks},
+              {"dtype", name_of(options.dtype)},
+              {"seed", options.seed},
+              {"cluster", options.cluster},
+              {"sum_length", options.sum_length},
+              {"settings", Json(options.settings)},
+              {"runs", runs},
+              {"machine",
+               {{"cpu", machine.cpu},
+                {"cores", machine.cores},
+                {"system", machine.system},
+                {"compiler", machine.compiler}}}};
+    if (!options.gpu.empty()) json["machine"]["gpu"] = options.gpu;
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -56,9 +56,12 @@ class ForkedCluster final : public Cluster {
             control->set_explain([](const std::vector<std::string>& logs, int stalled) {
                 return lessons::stall_text(logs, stalled, 100);
             });
-            const auto process =
-                gpu::Process::open({control.get(), false, options_.share_gpu,
-                                    [&] { lessons::tell_failure(*control); }});
+            gpu::ProcessOptions process_options;
+            process_options.control = control.get();
+            process_options.share_gpu = options_.share_gpu;
+            process_options.on_failure = [&] { lessons::tell_failure(*control); };
+            process_options.examine = lessons::check_calls;
+            const auto process = gpu::Process::open(process_options);
             return kReport +
                    report_bytes(
                        process->make_cluster(ranks_, options_.trace)->run(program));

@@ -70,7 +70,9 @@ class Lessons(unittest.TestCase):
                 self.assertIn("checks passed", done.stdout)
                 self.assert_equal_within_bound("sim", "cuda")
                 with open(self.path("cuda/run.json"), encoding="utf-8") as file:
-                    self.assertEqual(json.load(file)["backend"], "cuda")
+                    record = json.load(file)
+                self.assertEqual(record["backend"], "cuda")
+                self.assertEqual(set(record["machine"]["gpu"]), {"name", "driver", "cuda", "nccl"})
 
     def test_the_clock_of_cuda_is_the_simulators(self):
         self.run_to("sim")

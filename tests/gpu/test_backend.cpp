@@ -31,7 +31,20 @@ TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]"
     options.backend = "gpu";
     CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
     CHECK(resolved(options, 4, std::nullopt).ranks == 4);
-    CHECK(resolved(options, 7, std::nullopt).ranks == 4);
+    CHECK(resolved(options, 7, std::nullopt).backend == "cuda");
+    CHECK(resolved(options, 7, std::nullopt).ranks == 7);
+    options.settings["nccl"] = "shared";
+    CHECK(resolved(options, 7, std::nullopt).backend == "nccl");
+    CHECK(resolved(options, 7, std::nullopt).ranks == 7);
+    options.settings.clear();
+    gpu::Placement alone;
+    alone.launcher = "srun";
+    CHECK(resolved(options, 4, alone).backend == "cuda");
+    CHECK(resolved(options, 1, alone).backend == "nccl");
+    gpu::Placement one_of_two = alone;
+    one_of_two.size = 2;
+    CHECK(resolved(options, 7, one_of_two).backend == "nccl");
+    CHECK(resolved(options, 7, one_of_two).ranks == 2);
     options.ranks = 5;
     CHECK(resolved(options, 4, std::nullopt).backend == "cuda");
     CHECK(resolved(options, 4, std::nullopt).ranks == 5);
@@ -39,9 +52,37 @@ TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]"
     CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
     options.settings.clear();
     options.backend = "nccl";
+    options.ranks.reset();
+    CHECK(resolved(options, 7, std::nullopt).ranks == 4);
+    options.ranks = 5;
     CHECK(message_of<MissingError>([&] { resolved(options, 4, std::nullopt); }) ==
           "--backend nccl: 5 ranks need 5 GPUs, but this machine has 4; use --backend "
           "cuda, or --set nccl=shared to try NCCL's calls on one GPU");
+}
+
+TEST_CASE("a wrong setting is refused by every backend", "[gpu][lessons]") {
+    for (const char* backend : {"sim", "cuda", "nccl", "gpu"})
+        for (const char* key : {"workers", "executor", "schedule_seed", "numerics",
+                                "tf32", "timeout", "nccl", "trace"}) {
+            LessonOptions options;
+            options.backend = backend;
+            options.settings[key] = "-1";
+            CHECK(message_of<UsageError>([&] {
+                      resolved(options, 4, std::nullopt);
+                  }).starts_with(std::string("--set ") + key + "=-1: "));
+        }
+}
+
+TEST_CASE("several processes do not read one stream", "[gpu][lessons]") {
+    LessonOptions options;
+    options.backend = "nccl";
+    options.text = "/dev/null";
+    CHECK(message_of<UsageError>([&] { resolved(options, 4, std::nullopt); }) ==
+          "--text /dev/null: every process reads the file, so with --backend nccl it must "
+          "be a regular file");
+    CHECK(resolved(options, 1, std::nullopt).ranks == 1);
+    options.text = "no such file";
+    CHECK(resolved(options, 4, std::nullopt).ranks == 4);
 }
 
 TEST_CASE("cuda puts GPU devices under the simulator", "[gpu][lessons]") {
@@ -70,7 +111,7 @@ namespace {
 
 /// The log of a rank that launched an all-reduce of `count`, and waits for it.
 std::string waiting(std::int64_t count, SourceLine at = SourceLine::here()) {
-    OperationLog log;
+    OperationLog log(2);
     CommOperation operation;
     operation.verb = Verb::all_reduce;
     operation.count = count;

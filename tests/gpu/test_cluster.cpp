@@ -187,6 +187,32 @@ TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluste
     says(alone, "F10");
 }
 
+TEST_CASE("A mistake that NCCL lets through is found at the end of the run",
+          "[gpu][cluster]") {
+    if (!has_gpus(2)) return;
+    says(failure_of(
+             2,
+             [](Rank& rank) {
+                 const Tensor x = rank.device().zeros({kCount}, DType::f32);
+                 rank.world()
+                     .all_reduce(x,
+                                 rank.index() == 0 ? Reduction::sum : Reduction::maximum)
+                     .wait();
+             },
+             20),
+         "F04");
+    says(failure_of(
+             2,
+             [](Rank& rank) {
+                 const Tensor x = rank.device().zeros({kCount}, DType::f32);
+                 rank.world().broadcast(x, 0).wait();
+                 if (rank.index() == 0) return;
+                 rank.world().broadcast(x, 1).wait();
+             },
+             20),
+         "is wrong all the same");
+}
+
 TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") {
     if (!has_gpus(2)) return;
     const std::string loops = failure_of(2, [](Rank& rank) {

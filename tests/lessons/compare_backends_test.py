@@ -26,13 +26,13 @@ class CompareBackends(unittest.TestCase):
         self.temporary = os.path.join(self.folder, "tmp")
         os.mkdir(self.temporary)
 
-    def start(self, *arguments):
+    def start(self, *arguments, **environment):
         return subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env=dict(os.environ, TMPDIR=self.temporary))
+                                env=dict(os.environ, TMPDIR=self.temporary) | environment)
 
-    def run_program(self, *arguments):
-        process = self.start(*arguments)
+    def run_program(self, *arguments, **environment):
+        process = self.start(*arguments, **environment)
         output, errors = process.communicate(timeout=120)
         self.assertEqual(os.listdir(self.temporary), [])
         return process.returncode, output, errors
@@ -43,7 +43,8 @@ class CompareBackends(unittest.TestCase):
         lines = output.splitlines()
         self.assertEqual(lines[0], "A is gradient-accumulation on sim: its check passed.")
         self.assertEqual(lines[1], "B is gradient-accumulation on sim: its check passed.")
-        self.assertRegex(lines[3], r"tensor +shape +absolute +relative +bound +at$")
+        self.assertEqual(lines[2], "Both ran on 4 ranks.")
+        self.assertRegex(lines[4], r"tensor +shape +absolute +relative +bound +at$")
         self.assertRegex(lines[-1], r"^\d+ tensors: all equal\.$")
 
     def test_it_says_what_compare_says_of_two_records(self):
@@ -59,6 +60,19 @@ class CompareBackends(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertTrue(output.endswith("\n" + table))
 
+    def test_records_of_unlike_runs_say_in_what_they_differ(self):
+        for name, ranks, seed in (("a", "4", "1"), ("b", "2", "7")):
+            subprocess.run([PROGRAM, "lesson", "gradient-accumulation", *SHORT, "--ranks", ranks,
+                            "--seed", seed, "--out", name], cwd=self.folder, check=True,
+                           capture_output=True)
+        _, output, _ = self.run_program("compare", "a", "b")
+        self.assertEqual(output.splitlines()[0],
+                         "The runs differ in ranks (4 and 2) and seed (1 and 7).")
+        _, output, _ = self.run_program("compare", "a", "b", "--json")
+        self.assertEqual(json.loads(output)["differs"],
+                         [{"option": "ranks", "a": "4", "b": "2"},
+                          {"option": "seed", "a": "1", "b": "7"}])
+
     def test_json_is_one_document(self):
         status, output, errors = self.run_program(*COMPARE, "sim,sim", *SHORT, "--json")
         self.assertEqual((status, errors), (0, ""))
@@ -66,6 +80,8 @@ class CompareBackends(unittest.TestCase):
         self.assertTrue(document["passed"])
         self.assertEqual([run["backend"] for run in document["runs"]], ["sim", "sim"])
         self.assertEqual([run["failed"] for run in document["runs"]], [[], []])
+        self.assertEqual(document["ranks"], 4)
+        self.assertEqual(document["comparison"]["differs"], [])
         self.assertTrue(document["comparison"]["tensors"])
 
     def test_where_there_is_a_gpu_it_agrees_with_the_simulator(self):
@@ -84,6 +100,44 @@ class CompareBackends(unittest.TestCase):
                                                  "2", "--bound", "0")
             self.assertEqual(status, 1)
             self.assertRegex(output, r"\d+ FAILED\.\n$")
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_both_runs_take_the_same_number_of_ranks(self):
+        for gpus, backend, takes, ranks in ((1, "gpu", "cuda", 4), (3, "gpu", "cuda", 4),
+                                            (4, "gpu", "nccl", 4), (2, "nccl", "nccl", 2)):
+            status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--json",
+                                                 EMULATED_GPUS=str(gpus))
+            document = json.loads(output)
+            self.assertEqual((status, document["ranks"]), (0, ranks))
+            self.assertEqual(document["runs"][1]["backend"], takes)
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_what_is_wrong_with_a_setting_is_said_once(self):
+        for backend in ("sim", "cuda", "nccl", "gpu"):
+            done = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend",
+                                   backend, "--set", "timeout=0"], capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, "lockstep: --set timeout=0: a number from 1 to 86400 "
+                                          "is expected\n")
+
+    def test_it_is_not_started_once_a_rank(self):
+        place = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                 "PMIX_NAMESPACE": "job"}
+        for rank, ending in (("0", 2), ("1", 0)):
+            status, output, errors = self.run_program(
+                *COMPARE, "sim,sim", *SHORT, OMPI_COMM_WORLD_RANK=rank,
+                OMPI_COMM_WORLD_LOCAL_RANK=rank, **place)
+            self.assertEqual((status, output), (ending, ""))
+            self.assertEqual("run it without mpirun" in errors, rank == "0")
+
+    def test_a_pipe_is_refused(self):
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        status, output, errors = self.run_program("compare", "gradient-accumulation",
+                                                  "--backends", "sim,sim", "--text", pipe)
+        self.assertEqual((status, output), (2, ""))
+        self.assertEqual(len(errors.splitlines()), 1)
 
     def test_a_check_of_the_lesson_that_fails_is_named_and_is_no_success(self):
         arguments = (*COMPARE, "sim,sim", "--set", "learning_rate=1000", *SHORT)

@@ -46,7 +46,10 @@ class Doctor(unittest.TestCase):
             self.assertIn("install", findings[name]["install"])
         text = self.run_doctor()
         self.assertIn("MISSING: mpirun is not on the PATH\n", text)
-        self.assertIn("                sudo apt-get install openmpi-bin\n", text)
+        self.assertIn("                  sudo apt-get install openmpi-bin\n", text)
+
+    def test_names_and_what_is_found_stay_apart(self):
+        self.assertNotRegex(self.run_doctor(), r"[^ ]MISSING")
 
     def test_launchers_are_named_with_their_versions(self):
         self.stub("mpirun", "echo 'mpirun (Open MPI) 9.9.9'; echo more")

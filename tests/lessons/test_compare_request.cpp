@@ -31,6 +31,7 @@ TEST_CASE("compare --backends takes a lesson, two backends and the lesson's opti
     CHECK(request.backends == std::array<std::string, 2>{"sim", "cuda"});
     CHECK(request.lesson_words ==
           Words{"--ranks=2", "--set=a=b=c", "--set=d=1", "--text=a file"});
+    CHECK(request.lesson_options.ranks == 2);
     CHECK(request.bound == 1e-3);
     CHECK(request.out == "here");
     CHECK(request.json);
@@ -54,6 +55,8 @@ TEST_CASE("what is wrong with an option of the lesson is said before anything ru
           "[lessons][errors]") {
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--ranks", "0"}) ==
           "--ranks 0: a whole number from 1 to 16384 is expected");
+    CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--set", "numerics=off"}) ==
+          "--set numerics=off: there are then no numbers to compare");
     CHECK(refusal({"compare", "x", "--backends", "sim,gpu", "--backend", "sim"}) ==
           "unknown option --backend; did you mean --backends?");
     CHECK(refusal({"compare", "x", "y", "--backends", "sim,gpu"}) ==

@@ -17,7 +17,7 @@ Record some_record() {
     Record record;
     record.options = {
         "gradient-accumulation", "sim", 2, DType::f64, 18446744073709551615u, "classroom",
-        {{"targets", "3"}},      25};
+        {{"targets", "3"}},      25,    {}};
     record.inputs["x"] = HostTensor::of<double>({2}, {1, 2});
     record.outputs["reference/weight"] = HostTensor::of<double>({2}, {3, 4});
     record.checks = {Check::at_most("difference", 1e-14, 1e-13),

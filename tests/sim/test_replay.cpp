@@ -57,7 +57,7 @@ class Script {
     RankLog stop() const { return read_log(log_->bytes()); }
 
   private:
-    std::shared_ptr<OperationLog> log_ = std::make_shared<OperationLog>();
+    std::shared_ptr<OperationLog> log_ = std::make_shared<OperationLog>(2);
     int communicator_ = 0;
     std::int64_t work_ = 0;
 };
@@ -68,6 +68,7 @@ TEST_CASE("A log comes back from its bytes as it was", "[comm]") {
     const int here = __LINE__ + 1;
     const RankLog log = Script().all_reduce(7).wait().split(1).exchange(1, 2).stop();
     REQUIRE(log.calls.size() == 5);
+    CHECK(log.ranks == 2);
     CHECK_FALSE(log.ended);
     CHECK(log.complete);
     CHECK(text_of(log.calls[0]) == "all_reduce(sum, 7 x f32)");

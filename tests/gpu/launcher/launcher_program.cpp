@@ -44,6 +44,12 @@ int misbehave(const std::string& mode, int rank) {
     if (mode == "exit3" && rank == 1) return 3;
     if (mode == "segv" && rank == 2) raise(SIGSEGV);
     if (mode == "kill" && rank == 0) raise(SIGKILL);
+    if (mode == "late" && rank == 1) return 1;
+    if (mode == "late" && rank == 0) {
+        sleep(1);
+        raise(SIGKILL);
+    }
+    if (mode == "late") return 0;
     if (mode == "read") {
         std::string line;
         std::getline(std::cin, line);
@@ -60,6 +66,22 @@ int misbehave(const std::string& mode, int rank) {
     hang();
 }
 
+/// Of two that wait for a third in an exchange for ever, none stands still.
+int wait(const std::string& mode, const Placement& place) {
+    const auto control = Control::join(place, {0.4, 0.3});
+    try {
+        control->all_gather("");
+        fmt::print(stderr, "pid {} {}\n", place.rank, getpid());
+        const int stopped = mode == "stop0" ? 0 : 2;
+        if (place.rank == stopped) raise(SIGSTOP);
+        control->all_gather("");
+    } catch (const RunStopped& stop) {
+        if (control->claim_text()) std::fputs(stop.what(), stderr);
+        return stop.failure().status;
+    }
+    return 0;
+}
+
 /// A failure on a line of control: all end with its status, rank 0 prints its text.
 int fail(const std::string& mode, const Placement& place) {
     const auto control = Control::join(place, {10, 0.3});
@@ -69,6 +91,7 @@ int fail(const std::string& mode, const Placement& place) {
         control->all_gather("");
         if (place.rank == 1 && mode == "throw") control->fail({1, 4, "rank 1 threw"});
         if (place.rank == 1 && mode == "lose") raise(SIGKILL);
+        if (place.rank == 0 && mode == "lose0") raise(SIGKILL);
         if (place.rank == 1 && mode == "stuck") {
             control->fail({1, 4, "rank 1 is stuck"});
             hang();
@@ -83,7 +106,9 @@ int fail(const std::string& mode, const Placement& place) {
 
 int run(const std::string& mode, const Placement& place) {
     if (mode == "meet") return meet(place);
-    if (mode == "throw" || mode == "lose" || mode == "stuck") return fail(mode, place);
+    if (mode == "stop0" || mode == "stop2") return wait(mode, place);
+    if (mode == "throw" || mode == "lose" || mode == "lose0" || mode == "stuck")
+        return fail(mode, place);
     return misbehave(mode, place.rank);
 }
 

@@ -119,12 +119,29 @@ class Supervise(unittest.TestCase):
             self.assert_nothing_left(run)
 
     def test_lost_on_the_control_line(self):
-        run = Run("lose")
+        for mode, rank in ("lose", 1), ("lose0", 0):
+            run = Run(mode)
+            self.assertEqual(run.end(), 1)
+            self.assertEqual(run.errors,
+                             f"lockstep: rank {rank} was killed by signal 9 (SIGKILL)\n")
+            self.assert_nothing_left(run)
+
+    def test_killed_after_another_has_failed(self):
+        run = Run("late", grace=5)
         self.assertEqual(run.end(), 1)
-        self.assertEqual(run.errors.splitlines()[0],
-                         "lockstep: rank 1 was killed by signal 9 (SIGKILL)")
-        self.assertRegex(run.errors.splitlines()[1], "^rank 1 was lost: ")
-        self.assertEqual(len(run.errors.splitlines()), 2)
+        self.assertEqual(run.errors, "lockstep: rank 0 was killed by signal 9 (SIGKILL)\n")
+        self.assert_nothing_left(run)
+
+    def test_stopped_process_is_lost(self):
+        for rank in 0, 2:
+            run = Run(f"stop{rank}", grace=0.4)
+            self.assertEqual(run.end(), 1)
+            self.assertEqual(run.errors,
+                             f"lockstep: rank {rank} does not answer: its process is stopped "
+                             "or its machine cannot be reached\n")
+            self.assertGreater(run.seconds, 2.5)
+            self.assertLess(run.seconds, 10)
+            self.assert_nothing_left(run)
 
     def test_signals_are_passed_on(self):
         for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:

@@ -132,7 +132,8 @@ TEST_CASE("Rank 0 waits for a process that does not end as long as its timeout")
         if (rank == 1) sleep_seconds(15);
         return std::string("good");
     });
-    CHECK(ends[0].errors == "rank 1 did not end within 0.8 seconds after rank 0 had\n");
+    CHECK(ends[0].errors ==
+          "lockstep: rank 1 did not end within 0.8 seconds after rank 0 had\n");
     CHECK(ends[1].status == 1);
     CHECK(ends[1].errors.empty());
     CHECK(ends[1].seconds < 5);

@@ -66,8 +66,9 @@ TEST_CASE("A process that is killed is named to the others") {
     for (const int rank : {0, 1}) {
         const ProcessEnd& end = ends[static_cast<size_t>(rank)];
         CHECK(end.status == 1);
-        CHECK_THAT(end.said, StartsWith("rank 2, status 1: rank 2 was lost: its process "
-                                        "ended without a word"));
+        CHECK_THAT(end.said,
+                   StartsWith("rank 2, status 1: lockstep: rank 2 was lost: its process "
+                              "ended without a word"));
         CHECK(end.seconds < 3);
     }
 }
@@ -83,8 +84,9 @@ TEST_CASE("What others report just after a loss comes first, and the loss beside
         }
         return wait_for_the_stop(*control);
     });
-    CHECK_THAT(ends[0].said,
-               StartsWith("rank 1, status 7: its peer is silent\nrank 2 was lost"));
+    CHECK_THAT(
+        ends[0].said,
+        StartsWith("rank 1, status 7: its peer is silent\nlockstep: rank 2 was lost"));
 }
 
 TEST_CASE("When rank 0 is killed the others stop") {
@@ -96,7 +98,7 @@ TEST_CASE("When rank 0 is killed the others stop") {
     });
     for (const int rank : {1, 2})
         CHECK_THAT(ends[static_cast<size_t>(rank)].said,
-                   StartsWith("rank 0, status 1: rank 0 was lost"));
+                   StartsWith("rank 0, status 1: lockstep: rank 0 was lost"));
 }
 
 TEST_CASE("A main thread that does not come back is ended, and the text printed once") {
@@ -215,7 +217,7 @@ class BrokenService final : public ControlService {
 }  // namespace
 
 TEST_CASE("A control thread that cannot go on tells the others") {
-    const std::string text = "the control line of rank 1 broke: no memory";
+    const std::string text = "lockstep: the control line of rank 1 broke: no memory";
     for (const int failures : {1, 9}) {
         ControlShared shared(place(1, 2, ""), {});
         shared.leave();

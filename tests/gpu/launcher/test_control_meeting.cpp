@@ -83,7 +83,7 @@ TEST_CASE("A process lost while the others are still coming stops them") {
         sleep_seconds(0.1);
         return std::string();
     });
-    CHECK_THAT(ends[0].said, StartsWith("rank 1, status 1: rank 1 was lost"));
+    CHECK_THAT(ends[0].said, StartsWith("rank 1, status 1: lockstep: rank 1 was lost"));
 }
 
 TEST_CASE("Strangers who talk rubbish or nothing do not disturb a meeting") {

@@ -1,3 +1,7 @@
+#include <cstdio>
+#include <signal.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include "tests/catch.hpp"
@@ -52,7 +56,8 @@ TEST_CASE("A stall without an explanation says which rank, and for how long") {
         });
         for (const ProcessEnd& end : ends)
             CHECK(end.said ==
-                  "rank 0, status 1: rank 0 has made no progress for 0.8 seconds\n");
+                  "rank 0, status 1: lockstep: rank 0 has made no progress for 0.8 "
+                  "seconds\n");
     }
 }
 
@@ -125,8 +130,9 @@ TEST_CASE("A run in which all stand still is stopped, and the first of them name
         return wait_for_the_stop(*control);
     });
     for (const ProcessEnd& end : ends) {
-        CHECK(end.said ==
-              "rank 1, status 1: rank 1 has made no progress for 0.6 seconds\n");
+        CHECK(
+            end.said ==
+            "rank 1, status 1: lockstep: rank 1 has made no progress for 0.6 seconds\n");
         CHECK(end.seconds > 1.3);
         CHECK(end.seconds < 5);
     }
@@ -145,9 +151,54 @@ TEST_CASE("One that has stood still for ten times the timeout stops the others")
         return std::string();
     });
     for (const ProcessEnd& end : ends) {
-        CHECK_THAT(end.said, StartsWith("rank 1, status 1: rank 1 has made no progress"));
+        CHECK_THAT(end.said,
+                   StartsWith("rank 1, status 1: lockstep: rank 1 has made no progress"));
         CHECK(end.seconds > 2.9);
         CHECK(end.seconds < 8);
+    }
+}
+
+TEST_CASE("One that is stopped while others wait for it is lost, and said so once") {
+    for (const int stopped : {0, 2}) {
+        const auto ends = run_processes(
+            4,
+            [&, address = fresh_address()](int number) {
+                if (number == 3) {  // the stopped one goes on when the others have ended
+                    const auto pid = join(1, 2, address + "-pid")->all_gather("").at(0);
+                    sleep_seconds(5);
+                    kill(std::stoi(pid), SIGCONT);
+                    return pid;
+                }
+                const auto control = join(number, 3, address, 0.4, 0.3);
+                control->all_gather("");
+                if (number == stopped) {
+                    join(0, 2, address + "-pid")->all_gather(std::to_string(getpid()));
+                    raise(SIGSTOP);
+                }
+                try {
+                    control->all_gather("");
+                } catch (const RunStopped& stop) {
+                    if (control->claim_text()) std::fputs(stop.what(), stderr);
+                    throw;
+                }
+                return std::string();
+            },
+            20);
+        const std::string text = fmt::format(
+            "lockstep: rank {} does not answer: its process is stopped or "
+            "its machine cannot be reached\n",
+            stopped);
+        const int speaker = stopped == 0 ? 1 : 0;
+        for (const int rank : {0, 1, 2}) {
+            const ProcessEnd& end = ends[static_cast<size_t>(rank)];
+            INFO(rank);
+            if (rank == stopped) continue;
+            CHECK(end.status == 1);
+            CHECK(end.said == fmt::format("rank {}, status 1: {}", stopped, text));
+            CHECK(end.errors == (rank == speaker ? text : ""));
+            CHECK(end.seconds > 2.5);
+            CHECK(end.seconds < 5);
+        }
     }
 }
 
@@ -160,6 +211,6 @@ TEST_CASE("An explanation that fails leaves the plain one") {
         return wait_for_the_stop(*control);
     });
     CHECK(ends[0].said ==
-          "rank 0, status 1: rank 0 has made no progress for 0.3 seconds\n"
+          "rank 0, status 1: lockstep: rank 0 has made no progress for 0.3 seconds\n"
           "  rank 0: here\n");
 }

@@ -202,6 +202,19 @@ TEST_CASE("A variable that is missing is named, whichever it is") {
     CHECK_THROWS_AS(find(without(kHydra, "PMI_SIZE")), UsageError);
 }
 
+TEST_CASE("An empty variable is not set") {
+    CHECK(text(find({{"WORLD_SIZE", ""}, {"RANK", ""}, {"LOCKSTEP_RANK", ""}})) ==
+          "none");
+    CHECK(text(find(with(kTorchrun, {{"LOCKSTEP_SIZE", ""}, {"NCCL_COMM_ID", ""}}))) ==
+          "torchrun 5/8 1/4");
+}
+
+TEST_CASE("Our own supervisor says that it is one") {
+    CHECK_FALSE(find(kOurs)->supervised);
+    CHECK(find(with(kOurs, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
+    CHECK_FALSE(find(with(kTorchrun, {{"LOCKSTEP_SUPERVISED", "1"}}))->supervised);
+}
+
 TEST_CASE(
     "A variable that makes no sense is named with its value and what was expected") {
     CHECK_THROWS_WITH(find(with(kOurs, {{"LOCKSTEP_RANK", "4"}})),
