@@ -118,6 +118,8 @@ void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun
     run.spans.begin(run.device.stream());
     Rank rank(run.device, *world, report);
     program(rank);
+    world->require_groups_started();
+    if (run.mistake) std::rethrow_exception(run.mistake);
     run.log.ended();
     run.finish();
 }

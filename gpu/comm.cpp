@@ -1,6 +1,7 @@
 #include "gpu/comm.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <utility>
 
@@ -8,6 +9,7 @@
 
 #include "gpu/pause.hpp"
 #include "src/core/require.hpp"
+#include "src/report/fault_text.hpp"
 
 namespace lockstep::gpu {
 
@@ -25,25 +27,33 @@ Channel& open_channel(RankRun& run, const std::string& name, std::vector<int> ra
 
 }  // namespace
 
-Comm::Comm(RankRun& run, Channel& channel, int rank)
+Comm::Comm(RankRun& run, Channel& channel, int rank, SourceLine made_at)
     : Communicator(run.device, channel.name, rank,
                    static_cast<int>(channel.ranks.size())),
       handle_(run.handle),
       run_(run),
-      channel_(channel) {}
+      channel_(channel),
+      made_at_(made_at) {}
+
+Comm::~Comm() {
+    if (*handle_ == nullptr || std::uncaught_exceptions() > 0) return;
+    try {
+        require_groups_started();
+    } catch (const FaultError&) {
+        if (!run_.mistake) run_.mistake = std::current_exception();
+    }
+}
 
 std::unique_ptr<Comm> Comm::make_world(RankRun& run, NcclHandle& handle, int ranks) {
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), 0);
     Channel& channel = open_channel(run, "world", std::move(members), 0);
     channel.handle = &handle;
-    return std::unique_ptr<Comm>(new Comm(run, channel, run.rank));
+    return std::unique_ptr<Comm>(new Comm(run, channel, run.rank, {}));
 }
 
 RankRun& Comm::run(SourceLine at) const {
-    require(*handle_ != nullptr, at, [&] {
-        return fmt::format("{} was used after the run that made it was over", name());
-    });
+    if (*handle_ == nullptr) throw used_after_run(made_at_, at);
     return run_;
 }
 
@@ -89,13 +99,14 @@ TraceEvent Comm::label_of(std::span<const CommOperation> operations,
                      .micro_batch = run_.monitor.micro_batch(),
                      .at = at};
     for (const CommOperation& operation : operations) {
-        add_verb(label.name, operation.verb);
+        add_verb(label.name, operation);
         label.bytes += operation.bytes();
     }
     return label;
 }
 
 void Comm::count(const CommOperation& operation) {
+    if (operation.is_no_message(rank())) return;
     TrafficByLink& counts = channel_.traffic[static_cast<std::size_t>(operation.verb)];
     const std::int64_t element_bytes = bytes_of(operation.dtype);
     if (is_point_to_point(operation.verb)) {
@@ -110,6 +121,15 @@ void Comm::count(const CommOperation& operation) {
         rank(), channel_.ranks, [&](int a, int b) { return run_.same_node(a, b); });
     for (std::size_t link = 0; link < counts.size(); ++link)
         counts[link] += share[link];
+}
+
+BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
+    run(at);
+    BytesByVerb bytes{};
+    for (std::size_t verb = 0; verb < kVerbs; ++verb)
+        for (const TrafficCount& link : channel_.traffic[verb])
+            bytes[verb] += link.bytes_sent;
+    return bytes;
 }
 
 void Comm::meet() {
@@ -127,11 +147,12 @@ void Comm::wait_here() {
         run_.nccl.check();
 }
 
-std::unique_ptr<Communicator> Comm::do_split(int color, int key, const std::string& name,
-                                             SourceLine at) {
+std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
+    const int color = request.color;
+    const int key = request.key;
     RankRun& run = this->run(at);
     run.nccl.check();
-    const int number = run.log.split(channel_.number, color, key, name, at);
+    const int number = run.log.split(channel_.number, request, at);
     CommOperation operation;
     operation.verb = Verb::split;
     count(operation);
@@ -148,14 +169,29 @@ std::unique_ptr<Communicator> Comm::do_split(int color, int key, const std::stri
         return places[static_cast<std::size_t>(a)].key <
                places[static_cast<std::size_t>(b)].key;
     });
+    require_expected(request, members, at);
     const auto mine = std::find(members.begin(), members.end(), rank());
     const int place = static_cast<int>(mine - members.begin());
     for (int& member : members)
         member = channel_.ranks[static_cast<std::size_t>(member)];
-    Channel& channel = open_channel(run, name, std::move(members), number);
+    Channel& channel = open_channel(run, request.name, std::move(members), number);
     channel.own = std::move(part);
     channel.handle = &channel.own;
-    return std::unique_ptr<Comm>(new Comm(run, channel, place));
+    return std::unique_ptr<Comm>(new Comm(run, channel, place, at));
+}
+
+/// The simulator knows what the other ranks asked for, and names them.
+void Comm::require_expected(const SplitRequest& request, const std::vector<int>& made,
+                            SourceLine at) const {
+    if (request.members.empty() || request.members == made) return;
+    Diagnosis diagnosis = diagnosis_of("F06");
+    diagnosis.communicator = name();
+    diagnosis.members = channel_.ranks;
+    diagnosis.sentence = fmt::format(
+        "rank {} calls {} at {}, but what the ranks of {} asked for makes {} of {}",
+        owner(), text_of(request), at.text(), name(), request.name, member_text(made));
+    diagnosis.parties.push_back({{owner()}, text_of(request), "members", at, {}});
+    throw FaultError(std::move(diagnosis));
 }
 
 /// What every rank passed to a split, exchanged by an all-gather.

@@ -23,12 +23,17 @@ class Comm final : public Communicator {
     /// Waits on the host until every rank has called it; no part of what the program did.
     void meet();
 
+    /// Tells the run where a group of it was never started.
+    ~Comm() override;
+
   private:
-    Comm(RankRun& run, Channel& channel, int rank);
+    /// `made_at` is the line of the split, none for world.
+    Comm(RankRun& run, Channel& channel, int rank, SourceLine made_at);
 
     Work do_launch(std::span<CommOperation> operations, SourceLine at) override;
-    std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
+    std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                            SourceLine at) override;
+    BytesByVerb do_bytes_sent(SourceLine at) const override;
 
     RankRun& run(SourceLine at) const;
     TraceEvent label_of(std::span<const CommOperation> operations, SourceLine at) const;
@@ -54,10 +59,14 @@ class Comm final : public Communicator {
         std::int32_t key;
     };
     std::vector<Place> places_of_all(int color, int key);
+    /// FaultError (F06) where the split made something else than this rank expects.
+    void require_expected(const SplitRequest& request, const std::vector<int>& made,
+                          SourceLine at) const;
 
     RunHandle handle_;
     RankRun& run_;      ///< while `handle_` says so
     Channel& channel_;  ///< likewise
+    SourceLine made_at_;
 };
 
 }  // namespace lockstep::gpu

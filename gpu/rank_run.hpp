@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct RankRun {
     MeasuredDevice monitor;
     Device device;
     RunHandle handle;
+    std::exception_ptr mistake;  ///< found where nothing could be thrown
     std::deque<Channel>
         channels;  ///< of every communicator, in the order of their making
 };

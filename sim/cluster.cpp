@@ -1,5 +1,8 @@
 #include "sim/cluster.hpp"
 
+#include <cstdlib>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "sim/engine.hpp"
@@ -22,6 +25,15 @@ class VirtualCluster final : public Cluster {
 };
 
 }  // namespace
+
+CheckLevel check_level_asked() {
+    const char* const asked = std::getenv("LOCKSTEP_CHECK");
+    if (asked == nullptr || std::string_view(asked).empty()) return CheckLevel::cheap;
+    require(asked == std::string_view("full") || asked == std::string_view("cheap"), [&] {
+        return fmt::format("LOCKSTEP_CHECK is '{}'; it may be full or cheap", asked);
+    });
+    return asked == std::string_view("full") ? CheckLevel::full : CheckLevel::cheap;
+}
 
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
     require(options.ranks >= 1 && options.ranks <= ClusterOptions::kMaxRanks, [&] {

@@ -13,6 +13,16 @@ namespace lockstep::sim {
 
 enum class ExecutorKind : std::uint8_t { fibers, threads };
 
+/// Which mistakes are looked for: those that cost next to nothing, or all. What is looked
+/// for only under `full`: races between communication and compute (F16 to F18), launch
+/// orders that may deadlock (F12), and what the values of several ranks say together (F21
+/// to F29).
+enum class CheckLevel : std::uint8_t { cheap, full };
+
+/// Full where the environment says LOCKSTEP_CHECK=full, so that a program need not be
+/// built again; else cheap.
+CheckLevel check_level_asked();
+
 /// Makes the device of a rank; for numbers from elsewhere than Eigen.
 using DeviceFactory =
     std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
@@ -29,7 +39,12 @@ struct ClusterOptions {
     /// Permutes the order in which ranks that can run are run. No result depends on it.
     std::optional<std::uint64_t> schedule_seed;
     bool trace = false;
+    CheckLevel check = check_level_asked();
     DeviceFactory device_factory;  ///< none is Eigen
+    /// What one device does with the same data; none is nothing. Under CheckLevel::full
+    /// it is run first, on one virtual device, and what ranks keep is compared with what
+    /// it kept under the same names.
+    Program reference;
     /// Ranks of which a diagnosis says, once their program returns, not that they have
     /// ended but that they stand still; for repeating runs that hang. Empty is none.
     std::vector<bool> stands_still;

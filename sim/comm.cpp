@@ -1,5 +1,7 @@
 #include "sim/comm.hpp"
 
+#include <exception>
+
 #include <fmt/format.h>
 
 #include "sim/engine.hpp"
@@ -8,16 +10,14 @@
 namespace lockstep::sim {
 
 Engine& Comm::engine(SourceLine at) const {
-    require(*engine_ != nullptr, at, [&] {
-        return fmt::format("{} was used after the run that made it was over", name());
-    });
+    if (*engine_ == nullptr) [[unlikely]]
+        throw used_after_run(made_at_, at);
     Engine& engine = **engine_;
-    const int owner = team_.ranks[static_cast<std::size_t>(rank())];
-    require(engine.current() == owner, at, [&] {
+    require(engine.current() == owner(), at, [&] {
         return fmt::format(
             "rank {} used the {} communicator of rank {}; ranks share nothing but "
             "messages",
-            engine.current(), name(), owner);
+            engine.current(), name(), owner());
     });
     return engine;
 }
@@ -26,9 +26,43 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     return engine(at).launch(team_, rank(), operations, at);
 }
 
-std::unique_ptr<Communicator> Comm::do_split(int color, int key, const std::string& name,
-                                             SourceLine at) {
-    return engine(at).split(team_, rank(), color, key, name, at);
+std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
+    return engine(at).split(team_, rank(), request, at);
+}
+
+Comm::~Comm() {
+    // A run that fails gives up what it has.
+    if (*engine_ == nullptr || std::uncaught_exceptions() > 0) return;
+    Engine& engine = **engine_;
+    engine.communicator_went(team_, rank());
+    if (engine.current() != owner()) return;
+    try {
+        require_groups_started();
+    } catch (const FaultError&) {
+        engine.note_mistake(owner(), std::current_exception());
+    }
+}
+
+BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
+    engine(at);
+    const auto member = static_cast<std::size_t>(rank());
+    const Batch* const open = team_.members[member].first;
+    require(open == nullptr, at, [&] {
+        return fmt::format(
+            "the bytes sent over {} were asked for while its {} of {} is not waited for; "
+            "call wait() on its Work first",
+            name(), text_of(open->posted.front().operation), open->at.text());
+    });
+    BytesByVerb bytes{};
+    for (std::size_t verb = 0; verb < kVerbs; ++verb)
+        for (const TrafficCount& link : team_.counts[member][verb])
+            bytes[verb] += link.bytes_sent;
+    return bytes;
+}
+
+void Comm::do_expect_replicated(const Tensor& tensor, const std::string& name,
+                                SourceLine at) {
+    engine(at).expect_replicated(team_, rank(), tensor, name, at);
 }
 
 }  // namespace lockstep::sim

@@ -10,20 +10,29 @@ namespace lockstep::sim {
 /// to the engine.
 class Comm final : public Communicator {
   public:
-    Comm(std::shared_ptr<Engine*> engine, Device& device, Team& team, int member)
+    /// `made_at` is the line of the split, none for world.
+    Comm(std::shared_ptr<Engine*> engine, Device& device, Team& team, int member,
+         SourceLine made_at)
         : Communicator(device, team.name, member, team.size()),
           engine_(std::move(engine)),
-          team_(team) {}
+          team_(team),
+          made_at_(made_at) {}
+    /// Tells the run what its rank left undone.
+    ~Comm() override;
 
   private:
     Engine& engine(SourceLine at) const;
 
     Work do_launch(std::span<CommOperation> operations, SourceLine at) override;
-    std::unique_ptr<Communicator> do_split(int color, int key, const std::string& name,
+    std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                            SourceLine at) override;
+    BytesByVerb do_bytes_sent(SourceLine at) const override;
+    void do_expect_replicated(const Tensor& tensor, const std::string& name,
+                              SourceLine at) override;
 
     std::shared_ptr<Engine*> engine_;
     Team& team_;
+    SourceLine made_at_;
 };
 
 }  // namespace lockstep::sim

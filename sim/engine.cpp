@@ -5,13 +5,22 @@
 
 #include <fmt/format.h>
 
-#include "sim/checker.hpp"
+#include "sim/check/checker.hpp"
+#include "sim/check/lifecycle.hpp"
+#include "sim/check/unwaited.hpp"
 #include "sim/comm.hpp"
 #include "sim/device.hpp"
 #include "sim/traffic.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::sim {
+
+Past past_of(const Posted& posted) {
+    const CommOperation& operation = posted.operation;
+    return {posted.batch->team,  posted.sequence,        operation.verb,
+            operation.reduction, operation.dtype,        operation.all_to_all_v,
+            operation.peer,      operation.count,        operation.at};
+}
 
 Engine::Engine(ClusterOptions options)
     : options_(std::move(options)),
@@ -24,12 +33,13 @@ Engine::Engine(ClusterOptions options)
     std::iota(all.begin(), all.end(), 0);
     Team& world = make_team("world", std::move(all));
     for (int i = 0; i < options_.ranks; ++i) {
-        ranks_.push_back(std::make_unique<RankState>(i, options_, scheduler_, trace_));
+        ranks_.push_back(std::make_unique<RankState>(i, options_, scheduler_, trace_, check_));
         RankState& state = *ranks_.back();
         state.device = options_.device_factory ? options_.device_factory(i, state.clock)
                                                : std::make_unique<Device>(i, state.clock);
         state.world = make_communicator(world, i);
     }
+    if (options_.check == CheckLevel::full) check_.watch(*this);
 }
 
 Engine::~Engine() {
@@ -49,15 +59,27 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
 
 std::unique_ptr<Communicator> Engine::make_communicator(Team& team, int member) {
     const int index = team.ranks[static_cast<std::size_t>(member)];
-    return std::make_unique<Comm>(handle_, *rank(index).device, team, member);
+    return std::make_unique<Comm>(
+        handle_, *rank(index).device, team, member,
+        team.members[static_cast<std::size_t>(member)].made_at);
 }
 
 RunReport Engine::run(const Program& program) {
     const auto body = [&](int index) { run_rank(index, program); };
     const auto quiet = [&] { return on_quiet(); };
     scheduler_.run(options_.ranks, body, quiet);
-    if (failure_) std::rethrow_exception(failure_);
+    if (failure_) stop();
     return report();
+}
+
+/// A mistake carries what the run has left.
+void Engine::stop() {
+    try {
+        std::rethrow_exception(failure_);
+    } catch (FaultError& fault) {
+        fault.set_report(std::make_shared<RunReport>(report()));
+        throw;
+    }
 }
 
 void Engine::run_rank(int index, const Program& program) {
@@ -65,13 +87,21 @@ void Engine::run_rank(int index, const Program& program) {
     try {
         Rank self(*state.device, *state.world, state.report);
         program(self);
+        state.world->require_groups_started();
+        check_.tell_of(index, &Watcher::ended, index);
     } catch (const Cancelled&) {
         throw;
     } catch (...) {
-        state.failure = std::current_exception();
-        mistakes_.push_back({index, nullptr});
+        note_mistake(index, std::current_exception());
     }
     state.ended = true;
+}
+
+void Engine::note_mistake(int index, std::exception_ptr what) {
+    RankState& state = rank(index);
+    if (state.failure) return;
+    state.failure = std::move(what);
+    mistakes_.push_back({index, nullptr});
 }
 
 // What ranks do.
@@ -84,10 +114,12 @@ Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
     batch.rank = team.ranks[static_cast<std::size_t>(member)];
     batch.at = at;
     batch.state = Batch::State::queued;
+    batch.number = ++team.members[static_cast<std::size_t>(member)].batches;
     batch.issued = rank(batch.rank).clock.now();
     batch.next = nullptr;
     post(batch, operations);
     Work work(&batch);
+    check_.tell_of(batch.rank, &Watcher::launched, batch);
     intrusive_ptr_add_ref(&batch);  // the queue's, until it closes
 
     Member& side = team.members[static_cast<std::size_t>(member)];
@@ -123,9 +155,9 @@ void Engine::post(Batch& batch, std::span<CommOperation> operations) {
 void Engine::note_past(const Posted& posted) {
     RankState& state = rank(posted.batch->rank);
     const CommOperation& operation = posted.operation;
-    state.history[state.launched++ % RankState::kHistory] = {
-        posted.batch->team, posted.sequence, operation.verb,  operation.reduction,
-        operation.dtype,    operation.peer,  operation.count, operation.at};
+    // The many parts of one call are one of its rank's last operations.
+    if (operation.all_to_all_v && &posted != posted.batch->posted.data()) return;
+    state.history[state.launched++ % RankState::kHistory] = past_of(posted);
 }
 
 void Engine::wait(Batch& batch, SourceLine at) {
@@ -139,18 +171,39 @@ void Engine::wait(Batch& batch, SourceLine at) {
         scheduler_.suspend();
     }
     state.clock.wait_until(batch.end);
+    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    note_waited(side, batch.number);
+    side.waited = std::max(side.waited, batch.number);
+    check_.tell_of(batch.rank, &Watcher::waited, batch, at);
 }
 
-std::unique_ptr<Communicator> Engine::split(Team& team, int member, int color, int key,
-                                            const std::string& name, SourceLine at) {
+std::unique_ptr<Communicator> Engine::split(Team& team, int member,
+                                            const SplitRequest& request, SourceLine at) {
     RankState& state = rank(team.ranks[static_cast<std::size_t>(member)]);
-    state.split = {color, key, name, nullptr, 0};
+    state.split = {request, nullptr, 0};
     CommOperation operation;
     operation.verb = Verb::split;
     operation.at = at;
     launch(team, member, {&operation, 1}, at).wait(at);
     if (state.split.team == nullptr) return nullptr;
-    return make_communicator(*state.split.team, state.split.member);
+    Team& made = *state.split.team;
+    made.members[static_cast<std::size_t>(state.split.member)].made_at = at;
+    return make_communicator(made, state.split.member);
+}
+
+void Engine::communicator_went(Team& team, int member) {
+    Member& side = team.members[static_cast<std::size_t>(member)];
+    side.went = true;
+    const int index = team.ranks[static_cast<std::size_t>(member)];
+    if (side.waited == side.batches || current() != index) return;
+    if (std::optional<Diagnosis> diagnosis = explain_open_works(*this, team, member))
+        note_mistake(index, std::make_exception_ptr(FaultError(std::move(*diagnosis))));
+}
+
+void Engine::expect_replicated(const Team& team, int member, const Tensor& tensor,
+                               const std::string& name, SourceLine at) {
+    const int index = team.ranks[static_cast<std::size_t>(member)];
+    expectations_.note(team, member, tensor, name, at, rank(index).clock.now());
 }
 
 // Finding partners.

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "sim/check/expectations.hpp"
+#include "sim/check/full_check.hpp"
 #include "sim/network.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/team.hpp"
@@ -23,18 +25,20 @@ struct Past {
     Verb verb = Verb::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::f32;
+    bool all_to_all_v = false;
     int peer = -1;
     std::int64_t count = 0;
     SourceLine at;
 };
+Past past_of(const Posted& posted);
 
 /// A rank of the run, as the engine sees it.
 struct RankState {
     static constexpr std::size_t kHistory = 4;
 
     RankState(int index, const ClusterOptions& options, Scheduler& scheduler,
-              Trace& trace)
-        : clock(index, options, scheduler, trace) {}
+              Trace& trace, const FullCheck& check)
+        : clock(index, options, scheduler, trace, check) {}
 
     // First what every message touches.
     Batch* waiting = nullptr;  ///< what it is suspended for
@@ -51,14 +55,12 @@ struct RankState {
     std::exception_ptr failure;  ///< what its program threw
 
     /// What it asked of a split, and what it got.
-    struct SplitRequest {
-        int color = 0;
-        int key = 0;
-        std::string name;
+    struct Split {
+        SplitRequest asked;
         Team* team = nullptr;
         int member = 0;
     };
-    SplitRequest split;
+    Split split;
 };
 
 /// A run: its ranks, who waits for whom, and virtual time.
@@ -78,14 +80,22 @@ class Engine {
     Work launch(Team& team, int member, std::span<CommOperation> operations,
                 SourceLine at);
     void wait(Batch& batch, SourceLine at);
-    std::unique_ptr<Communicator> split(Team& team, int member, int color, int key,
-                                        const std::string& name, SourceLine at);
+    std::unique_ptr<Communicator> split(Team& team, int member,
+                                        const SplitRequest& request, SourceLine at);
+    /// The member lets go of its communicator.
+    void communicator_went(Team& team, int member);
+    void expect_replicated(const Team& team, int member, const Tensor& tensor,
+                           const std::string& name, SourceLine at);
     BatchPool& batches() { return batches_; }
+    const BatchPool& batches() const { return batches_; }
     int current() const { return scheduler_.current(); }
+    /// What a rank threw, or was found to do wrong; its first one counts.
+    void note_mistake(int index, std::exception_ptr what);
 
     // For the checker.
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
+    const ClusterOptions& options() const { return options_; }
     bool stands_still(int rank) const {
         return !options_.stands_still.empty() &&
                options_.stands_still[static_cast<std::size_t>(rank)];
@@ -127,12 +137,19 @@ class Engine {
     Order order_of(const Mistake& mistake) const;
     bool note_failure();
     void note_stop();
+    void note_kept_communicators();
+    void note_diagnosis(Diagnosis diagnosis);
+    void trace_open(Picoseconds stop);
+    void complete_diagnosis() const;
 
+    [[noreturn]] void stop();
     RunReport report();
 
     ClusterOptions options_;
     Scheduler scheduler_;
     Trace trace_;
+    FullCheck check_;
+    Expectations expectations_;
     Network network_;
     BatchPool batches_;
     std::vector<std::unique_ptr<Team>> teams_;

@@ -5,7 +5,13 @@
 #include <map>
 #include <tuple>
 
-#include "sim/checker.hpp"
+#include "sim/check/activity.hpp"
+#include "sim/check/checker.hpp"
+#include "sim/check/group_making.hpp"
+#include "sim/check/lifecycle.hpp"
+#include "sim/check/memory.hpp"
+#include "sim/check/unwaited.hpp"
+#include "sim/check/waits.hpp"
 #include "sim/collective.hpp"
 #include "sim/engine.hpp"
 #include "sim/traffic.hpp"
@@ -19,7 +25,7 @@ TraceEvent span_of(const Batch& batch, int micro_batch) {
     std::string name;
     std::int64_t bytes = 0;
     for (const Posted& posted : batch.posted) {
-        add_verb(name, posted.operation.verb);
+        add_verb(name, posted.operation);
         bytes += posted.operation.bytes();
     }
     return {batch.rank, batch.team->name, name,  "communication", batch.started,
@@ -49,10 +55,24 @@ void in_virtual_order(std::vector<Team*>& teams) {
 
 bool Engine::on_quiet() {
     try {
-        return move_on();
+        if (move_on()) return true;
     } catch (...) {
         failure_ = std::current_exception();
-        return false;
+    }
+    complete_diagnosis();
+    return false;
+}
+
+/// Where the run ends with a mistake that was found by who knows one rank only, says what
+/// only the engine knows.
+void Engine::complete_diagnosis() const {
+    try {
+        if (failure_) std::rethrow_exception(failure_);
+    } catch (FaultError& fault) {
+        complete(*this, fault.diagnosis());
+        if (fault.diagnosis().fault == "F30")
+            add_memory_of_others(*this, fault.diagnosis());
+    } catch (...) {
     }
 }
 
@@ -60,6 +80,8 @@ bool Engine::move_on() {
     woken_ = 0;
     while (true) {
         if (note_failure()) return false;
+        expectations_.compare();
+        check_.tell(&Watcher::quiet);
         bool moved = end_meetings();
         moved = pass_messages() || moved;
         if (woken_ > 0 && mistakes_.empty()) return true;
@@ -73,7 +95,16 @@ bool Engine::move_on() {
         if (woken_ > 0 && mistakes_.empty()) return true;
     }
     note_stop();
+    if (!failure_) note_kept_communicators();
+    if (!failure_) expectations_.run_ended();
+    if (!failure_) check_.tell(&Watcher::run_ended);
     return false;
+}
+
+/// Every rank has ended, and nothing is left open.
+void Engine::note_kept_communicators() {
+    if (std::optional<Diagnosis> diagnosis = explain_kept(*this))
+        failure_ = std::make_exception_ptr(FaultError(std::move(*diagnosis)));
 }
 
 /// Of virtual things alone: which side of a collective or message came last on the host
@@ -110,15 +141,40 @@ bool Engine::note_failure() {
     const Mistake& first = *std::min_element(
         mistakes_.begin(), mistakes_.end(),
         [&](const Mistake& a, const Mistake& b) { return order_of(a) < order_of(b); });
-    failure_ = first.posted == nullptr ? rank(first.rank).failure
-                                       : std::make_exception_ptr(FaultError(
-                                             explain_difference(*this, *first.posted)));
+    if (first.posted == nullptr)
+        failure_ = rank(first.rank).failure;
+    else
+        note_diagnosis(explain_difference(*this, *first.posted));
     return true;
 }
 
 void Engine::note_stop() {
     if (std::optional<Diagnosis> diagnosis = explain_stop(*this))
-        failure_ = std::make_exception_ptr(FaultError(std::move(*diagnosis)));
+        note_diagnosis(std::move(*diagnosis));
+    else if (std::optional<Diagnosis> forgotten = explain_unwaited(*this))
+        note_diagnosis(std::move(*forgotten));
+}
+
+/// Of who can go no further.
+void Engine::note_diagnosis(Diagnosis diagnosis) {
+    diagnosis.waits = waits_of(*this);
+    trace_open(diagnosis.time);
+    failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));
+}
+
+/// Communications that never end, up to the stop.
+void Engine::trace_open(Picoseconds stop) {
+    if (!trace_.on()) return;
+    for (const auto& team : teams_) {
+        for (const Member& member : team->members) {
+            if (member.first == nullptr || member.first->posted.empty()) continue;
+            TraceEvent event = span_of(*member.first, -1);
+            event.name += " (never ended)";
+            event.start = member.first->opened;
+            event.end = std::max(stop, event.start);
+            trace_.event(std::move(event));
+        }
+    }
 }
 
 bool Engine::end_meetings() {
@@ -130,6 +186,8 @@ bool Engine::end_meetings() {
 }
 
 void Engine::end_meeting(Team& team) {
+    if (team.meetings.front().first->operation.verb == Verb::split)
+        require_same_groups(*this, team, team.meetings.front());
     const Meeting meeting = std::move(team.meetings.front());
     team.meetings.pop_front();
     ++team.first_meeting;
@@ -142,7 +200,9 @@ void Engine::end_meeting(Team& team) {
                              start + collective_time(call, options_.spec, team.ranks)};
 
     if (operation.verb == Verb::split) split_team(team, meeting);
+    check_.tell(&Watcher::collective_begins, team, meeting);
     if (options_.numbers) compute(meeting.arrived);
+    check_.tell(&Watcher::collective_ended, team, meeting);
     count_collective(team, call, options_.spec);
     for (Posted* posted : meeting.arrived)
         finish(*posted, span);
@@ -152,7 +212,7 @@ void Engine::end_meeting(Team& team) {
 void Engine::split_team(const Team& team, const Meeting& meeting) {
     std::map<int, std::vector<std::pair<int, int>>> colours;  // to (key, member)
     for (const Posted* posted : meeting.arrived) {
-        const RankState::SplitRequest& request = rank(posted->batch->rank).split;
+        const SplitRequest& request = rank(posted->batch->rank).split.asked;
         if (request.color != Communicator::kNoColor)
             colours[request.color].emplace_back(request.key, posted->batch->member);
     }
@@ -161,12 +221,12 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
         std::vector<int> ranks;
         for (const auto& [key, member] : members)
             ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
-        Team& made = make_team(rank(ranks.front()).split.name, ranks);
+        Team& made = make_team(rank(ranks.front()).split.asked.name, ranks);
         for (int member = 0; member < made.size(); ++member) {
-            RankState::SplitRequest& request =
+            RankState::Split& split =
                 rank(ranks[static_cast<std::size_t>(member)]).split;
-            request.team = &made;
-            request.member = member;
+            split.team = &made;
+            split.member = member;
         }
     }
 }
@@ -187,7 +247,9 @@ bool Engine::pass_messages() {
     for (std::size_t i = 0; i < messages.size(); ++i) {
         const Message& message = messages[i];
         if (i + kAhead < messages.size()) prefetch(messages[i + kAhead]);
-        if (is_alone(message))
+        if (message.send->operation.is_no_message(message.send->batch->member))
+            deliver(message, {message.ready, message.ready});
+        else if (is_alone(message))
             deliver(message, network_.pass(message));
         else
             network_.enqueue(message);
@@ -210,10 +272,13 @@ bool Engine::is_alone(const Message& message) const {
 }
 
 void Engine::deliver(const Message& message, Network::Span span) {
+    check_.tell(&Watcher::message_begins, *message.send, *message.recv);
     const Tensor& output = message.recv->operation.output;
     if (options_.numbers && output.elements() > 0)
         output.device()->transfer(output.flat(), message.send->operation.input.flat());
-    count_message(message, options_.spec);
+    check_.tell(&Watcher::message_ended, *message.send, *message.recv);
+    if (!message.send->operation.is_no_message(message.send->batch->member))
+        count_message(message, options_.spec);
     trace_.flow({message.source, message.destination, message.send->batch->team->name,
                  span.start, span.end, message.bytes});
     finish(*message.send, span);
@@ -241,10 +306,13 @@ void Engine::close(Batch& batch) {
     if (trace_.on() && !batch.posted.empty())
         trace_.event(span_of(batch, state.clock.micro_batch()));
     if (batch.counted) --state.message_batches;
+    check_.tell(&Watcher::closing, batch);
     if (state.waiting == &batch) {
         state.waiting = nullptr;
         scheduler_.make_ready(batch.rank);
         ++woken_;
+    } else {
+        note_unwaited(side, batch);
     }
     batch.posted.clear();
     side.first = batch.next;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
@@ -51,8 +52,7 @@ class Player {
     }
 
     void split(const LoggedCall& call) {
-        owned_.push_back(
-            communicator(call).split(call.color, call.key, call.name, call.at));
+        owned_.push_back(communicator(call).split(call.split, call.at));
         communicators_.push_back(owned_.back().get());
     }
 
@@ -63,7 +63,9 @@ class Player {
                calls_[end].work == calls_[begin].work)
             ++end;
         const LoggedCall& first = calls_[begin];
-        if (end == begin + 1) {
+        if (first.all_to_all_v) {
+            works_.emplace(first.work, all_to_all_v({&first, end - begin}));
+        } else if (end == begin + 1) {
             works_.emplace(first.work, launch_one(first));
         } else {
             Group group = communicator(first).group(first.at);
@@ -72,6 +74,23 @@ class Player {
             works_.emplace(first.work, group.start());
         }
         return end;
+    }
+
+    /// The log has its sends and recvs, each in the order of ranks.
+    Work all_to_all_v(std::span<const LoggedCall> parts) {
+        std::vector<std::int64_t> counts[2];
+        std::int64_t sums[2] = {0, 0};
+        for (const LoggedCall& part : parts) {
+            const std::size_t side = part.verb == Verb::send ? 0 : 1;
+            counts[side].push_back(part.count);
+            sums[side] += part.count;
+        }
+        const LoggedCall& first = parts.front();
+        const auto buffer = [&](std::int64_t count) {
+            return rank_.device().empty({count}, first.dtype, first.at);
+        };
+        return communicator(first).all_to_all_v(buffer(sums[1]), counts[1],
+                                                buffer(sums[0]), counts[0], first.at);
     }
 
     Work launch_one(const LoggedCall& call) {
@@ -153,6 +172,8 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
     options.ranks = static_cast<int>(logs.size());
     options.spec = load_cluster("unit");
     options.numbers = false;
+    // Its buffers are made for each call and gone after it: no matter, under these.
+    options.check = CheckLevel::cheap;
     for (const RankLog& log : logs)
         options.stands_still.push_back(!log.ended);
     try {

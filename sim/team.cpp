@@ -88,6 +88,7 @@ Batch* BatchPool::take() {
 
 void BatchPool::give_back(Batch* batch) noexcept {
     batch->by_peer.clear();
+    batch->posted.clear();  // of one that was refused
     (batch->pool_previous ? batch->pool_previous->pool_next : in_use_) = batch->pool_next;
     if (batch->pool_next != nullptr)
         batch->pool_next->pool_previous = batch->pool_previous;

@@ -47,6 +47,7 @@ class Batch final : public PendingWork {
     int member = 0;  ///< the rank in its team
     int rank = 0;    ///< the rank in the run
     SourceLine at;
+    std::uint64_t number = 0;  ///< in its member's queue, from 1
     std::vector<Posted> posted;
     /// Places in `posted` of sends and recvs sorted by (verb, peer, place), where there
     /// are many.
@@ -66,6 +67,8 @@ class Batch final : public PendingWork {
     Batch* pool_previous = nullptr;
 
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
+    /// Whether the program has a Work of it that it can still wait for.
+    bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
 
     void index_by_peer();
     /// The first send to, or recv from, `peer` without a partner; none is null.
@@ -85,12 +88,22 @@ class BatchPool {
     BatchPool& operator=(const BatchPool&) = delete;
 
     Batch* take();
+    /// Those of a run's program, newest first.
+    const Batch* in_use() const { return in_use_; }
     void give_back(Batch* batch) noexcept;
 
   private:
     Engine& engine_;
     Batch* in_use_ = nullptr;
     std::vector<Batch*> free_;
+};
+
+/// A batch that is done, but that its rank has not waited for.
+struct Unwaited {
+    std::uint64_t number = 0;  ///< the batch's
+    std::uint64_t sequence = 0;  ///< of its first operation
+    std::size_t operations = 0;
+    CommOperation operation;  ///< its first one, without tensors
 };
 
 /// A rank's side of a communicator.
@@ -100,6 +113,13 @@ struct Member {
     Picoseconds free_at = 0;
     std::uint64_t collectives = 0;  ///< launched so far
     std::uint64_t messages = 0;
+    bool went = false;   ///< its rank has let go of the communicator
+    SourceLine made_at;  ///< none for world
+    std::uint64_t waited = 0;  ///< number of the last batch that was waited for
+    std::uint64_t batches = 0;
+    /// In order. Batches that are not done, from `first` on, were not waited for either.
+    /// Waiting for a batch is waiting for all before it.
+    std::vector<Unwaited> unwaited;
 };
 
 /// A collective that members are arriving for.

@@ -18,11 +18,12 @@ constexpr std::int64_t kOffloadBytes = 2'000'000;
 }  // namespace
 
 VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
-                             Scheduler& scheduler, Trace& trace)
+                             Scheduler& scheduler, Trace& trace, const FullCheck& check)
     : rank_(rank),
       spec_(options.spec),
       scheduler_(scheduler),
       trace_(trace),
+      check_(check),
       numbers_(options.numbers),
       ledger_(options.spec.memory_bytes) {}
 
@@ -54,7 +55,13 @@ void VirtualDevice::execute(const DeviceOperation& operation,
     if (trace_.on())
         trace_.event({rank_, "compute", operation.name, "operation", start, now_,
                       micro_batch(), operation.bytes, operation.at});
-    if (!numbers_) return;
+    check_.tell_of(rank_, &Watcher::executing, rank_, operation);
+    if (numbers_) compute(operation, numbers);
+    check_.tell_of(rank_, &Watcher::executed, rank_, operation);
+}
+
+void VirtualDevice::compute(const DeviceOperation& operation,
+                            FunctionRef<void()> numbers) {
     const bool is_long =
         operation.flops > kOffloadFlops || operation.bytes > kOffloadBytes;
     if (is_long && scheduler_.current() >= 0)
@@ -73,7 +80,15 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
         trace_.event({rank_, "copy",
                       direction == CopyDirection::to_host ? "to host" : "to device",
                       "copy", start, now_, micro_batch(), tensor.bytes(), at});
+    check_.tell_of(rank_, &Watcher::copying, rank_, direction, tensor, at);
     move();
+    check_.tell_of(rank_, &Watcher::copied, rank_, direction, tensor, at);
+}
+
+void VirtualDevice::peeked(const Tensor& tensor, SourceLine at) {
+    if (scheduler_.current() == rank_)
+        check_.tell_of(rank_, &Watcher::copying, rank_, CopyDirection::to_host, tensor,
+                       at);
 }
 
 void VirtualDevice::allocated(const Storage& storage) {
@@ -84,6 +99,7 @@ void VirtualDevice::allocated(const Storage& storage) {
 }
 
 void VirtualDevice::freed(const Storage& storage) noexcept {
+    check_.tell(&Watcher::freed, rank_, storage);
     ledger_.remove(storage.category, storage.bytes);
     note_memory();
 }
@@ -94,6 +110,7 @@ void VirtualDevice::note_memory() {
 
 void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     phases_.push_back({phase, micro_batch, now_, at});
+    check_.tell_of(rank_, &Watcher::phase_began, rank_, phase, micro_batch);
     if (!spec_.phases) return;
     const ClusterSpec::PhaseTimes& times = *spec_.phases;
     double seconds = 0;
@@ -106,8 +123,10 @@ void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
 }
 
 void VirtualDevice::phase_ended() noexcept {
+    check_.tell(&Watcher::phase_ended, rank_);
     const OpenPhase ended = phases_.back();
     phases_.pop_back();
+    if (ended.phase == Phase::update) ++steps_;
     if (trace_.on())
         trace_.event({rank_, "compute", name_of(ended.phase), "phase", ended.start, now_,
                       ended.micro_batch, 0, ended.at});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sim/check/full_check.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
 #include "src/cost/cluster_spec.hpp"
@@ -18,15 +19,19 @@ namespace lockstep::sim {
 class VirtualDevice final : public DeviceMonitor {
   public:
     VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
-                  Trace& trace);
+                  Trace& trace, const FullCheck& check);
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
     void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
               FunctionRef<void()> move) override;
+    void peeked(const Tensor& tensor, SourceLine at) override;
     void allocated(const Storage& storage) override;
     void freed(const Storage& storage) noexcept override;
     void phase_began(Phase phase, int micro_batch, SourceLine at) override;
     void phase_ended() noexcept override;
+    Moment moment() const override {
+        return {name_of(phase()), micro_batch(), steps_, now_};
+    }
     bool has_numbers() const override { return numbers_; }
 
     Picoseconds now() const { return now_; }
@@ -51,6 +56,7 @@ class VirtualDevice final : public DeviceMonitor {
     };
 
     void require_own(SourceLine at) const;
+    void compute(const DeviceOperation& operation, FunctionRef<void()> numbers);
     void advance(Picoseconds duration);
     void note_memory();
 
@@ -58,10 +64,12 @@ class VirtualDevice final : public DeviceMonitor {
     const ClusterSpec& spec_;
     Scheduler& scheduler_;
     Trace& trace_;
+    const FullCheck& check_;
     bool numbers_;
     Ledger ledger_;
     TimeReport time_;
     std::int64_t flops_ = 0;
+    int steps_ = 0;  ///< update phases that have ended
     Picoseconds now_ = 0;
     std::vector<OpenPhase> phases_;
 };

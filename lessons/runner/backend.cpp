@@ -59,7 +59,8 @@ void require_valid_settings(const LessonOptions& options) {
     leaves_hta_traces(options);
 }
 
-/// `gpu`: nccl where each rank has a GPU, else cuda.
+/// `gpu`: nccl where each rank has a GPU, else cuda; and cuda where all mistakes are
+/// looked for.
 std::string chosen_backend(const LessonOptions& options, int ranks,
                            const gpu::Survey& here,
                            const std::optional<gpu::Placement>& placement) {
@@ -67,7 +68,8 @@ std::string chosen_backend(const LessonOptions& options, int ranks,
     const bool enough =
         placement ? placement->size > 1 || ranks == 1
                   : ranks <= static_cast<int>(here.gpus.size()) || shares_gpu(options);
-    return enough && here.nccl_problem.empty() ? "nccl" : "cuda";
+    const bool checks = options.check == sim::CheckLevel::full;
+    return enough && !checks && here.nccl_problem.empty() ? "nccl" : "cuda";
 }
 
 /// How many processes nccl runs on.
@@ -140,6 +142,11 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
     }
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
+    require(options.check != sim::CheckLevel::full, [] {
+        return std::string(
+            "--check full: most of what it looks for only virtual devices can see; take "
+            "--backend cuda or sim instead of nccl");
+    });
     require(computes_numbers(options), [] {
         return std::string(
             "--set numerics=off: --backend nccl computes numbers; shapes "
@@ -157,6 +164,7 @@ sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, boo
     sim::ClusterOptions cluster;
     cluster.ranks = ranks;
     cluster.trace = trace;
+    cluster.check = options.check_level();
     try {
         cluster.spec = load_cluster(options.cluster);
     } catch (const UsageError& error) {

@@ -44,6 +44,7 @@ RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) 
     run.dtype = options.dtype;
     run.seed = options.seed;
     run.cluster = options.cluster;
+    run.check = options.check_level() == sim::CheckLevel::full ? "full" : "cheap";
     run.settings = settings_in_force(lesson, options);
     if (options.backend == "sim") return run;
     const gpu::Survey here = gpu::survey();
@@ -89,6 +90,27 @@ void leave_record(const LessonOptions& options, const Record& record) {
     naming_out(*options.out, [&](const auto& folder) { write_record(folder, record); });
 }
 
+/// A run that ended with a mistake leaves what it has, which must not hide the mistake.
+void leave_stopped_record(const LessonOptions& options, Record& record,
+                          const FaultError& fault) {
+    record.stopped_by(fault);
+    if (!options.out) return;
+    try {
+        leave_record(options, record);
+        if (options.json) return;
+        write_all(
+            STDERR_FILENO,
+            fmt::format("lockstep: what the run had left when it stopped is in {}\n",
+                        printable(options.out->string())),
+            "standard error");
+    } catch (const std::exception& error) {
+        write_all(STDERR_FILENO,
+                  fmt::format("lockstep: the stopped run could not be recorded: {}\n",
+                              printable(error.what())),
+                  "standard error");
+    }
+}
+
 /// What is left to say when the steps have been run.
 void print_summary(Record& record, const LessonOptions& options) {
     TextPage page(page_style(), record, print);
@@ -115,9 +137,15 @@ void run_silently(const LessonEntry& lesson, const LessonOptions& options,
     std::vector<std::size_t> checks_after;
     const auto wanted =
         static_cast<std::size_t>(options.step.value_or(static_cast<int>(steps.size())));
-    for (std::size_t index = 0; index < wanted; ++index) {
-        steps[index].run(page);
-        checks_after.push_back(record.checks.size());
+    try {
+        for (std::size_t index = 0; index < wanted; ++index) {
+            steps[index].run(page);
+            checks_after.push_back(record.checks.size());
+        }
+    } catch (const FaultError& fault) {
+        leave_stopped_record(options, record, fault);
+        print(lesson_json(lesson, options, steps, checks_after, record));
+        throw;
     }
     leave_record(options, record);
     print(lesson_json(lesson, options, steps, checks_after, record));
@@ -132,10 +160,15 @@ void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
     const bool waits = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
     Stepper stepper(std::move(steps), page_style(), waits, record);
     bool complete = true;
-    if (options.step)
-        stepper.run_only(*options.step);
-    else
-        complete = stepper.run();
+    try {
+        if (options.step)
+            stepper.run_only(*options.step);
+        else
+            complete = stepper.run();
+    } catch (const FaultError& fault) {
+        leave_stopped_record(options, record, fault);
+        throw;
+    }
     if (!complete) {
         if (options.out)
             print("The lesson was left before its end: no record was written.\n");

@@ -129,6 +129,11 @@ Run read_run(const std::string& document, const fs::path& folder) {
     return run;
 }
 
+/// Whether a mistake ended the run: its record is no result.
+bool was_stopped(const std::string& document) {
+    return Json::parse(document).contains("diagnosis");
+}
+
 /// Status that this program ends with where a run has left no record; says why on
 /// standard error, in the lesson's own words where it had any.
 int explain_lost_run(const Child& child, const std::string& backend) {
@@ -208,6 +213,7 @@ int compare_backends(const BackendsRequest& request) {
         }
         if (child.status > kFailed || child.output.empty())
             return explain_lost_run(child, backend);
+        if (was_stopped(child.output)) return explain_lost_run(child, backend);
         write_all(STDERR_FILENO, child.errors, "standard error");
         runs[static_cast<std::size_t>(i)] = read_run(child.output, folder);
     }

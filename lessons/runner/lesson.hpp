@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lessons/runner/page.hpp"
+#include "sim/cluster.hpp"
 #include "src/comm/rank.hpp"
 #include "src/report/record.hpp"
 
@@ -27,6 +28,8 @@ struct LessonOptions {
     DType dtype = DType::f32;
     std::uint64_t seed = 1;
     std::string cluster = "classroom";
+    /// --check; without it the environment's LOCKSTEP_CHECK counts, on virtual devices.
+    std::optional<sim::CheckLevel> check;
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE
@@ -37,6 +40,18 @@ struct LessonOptions {
 
     /// Times come from the virtual clock, and equal formulas; else they are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
+
+    /// The same, for a run that makes a mistake on purpose, which --check full would stop.
+    LessonOptions without_full_check() const {
+        LessonOptions other = *this;
+        other.check = sim::CheckLevel::cheap;
+        return other;
+    }
+    /// Which mistakes the run looks for.
+    sim::CheckLevel check_level() const {
+        if (backend == "nccl") return sim::CheckLevel::cheap;
+        return check.value_or(sim::check_level_asked());
+    }
 
     /// The value of a setting as a number; UsageError names key, value and range where it
     /// is none or out of range.

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lessons/runner/command.hpp"
+#include "src/report/diagnosis_json.hpp"
 
 namespace lockstep::lessons {
 
@@ -14,6 +15,7 @@ Json options_json(const LessonOptions& options, const RunOptions& run) {
               {"dtype", std::string(name_of(run.dtype))},
               {"seed", run.seed},
               {"cluster", run.cluster},
+              {"check", run.check},
               {"settings", Json::object()}};
     for (const auto& [key, value] : run.settings)
         json["settings"][key] = value;
@@ -46,6 +48,10 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
                   {"passed", all_passed(record)},
                   {"steps", std::move(steps_run)},
                   {"metrics", metrics}};
+    if (record.diagnosis) {
+        document["passed"] = false;
+        document["diagnosis"] = Json::parse(diagnosis_json(*record.diagnosis));
+    }
     if (options.out) document["record"] = options.out->string();
     return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -81,6 +81,10 @@ LessonOptions lesson_options(const Arguments& arguments) {
     if (const auto backend = arguments.value("--backend"))
         options.backend = one_of("--backend", *backend, {"sim", "cuda", "nccl", "gpu"});
     options.cluster = arguments.value("--cluster").value_or(options.cluster);
+    if (const auto check = arguments.value("--check"))
+        options.check = one_of("--check", *check, {"cheap", "full"}) == "full"
+                            ? sim::CheckLevel::full
+                            : sim::CheckLevel::cheap;
     options.text = path_of(arguments, "--text");
     options.data = path_of(arguments, "--data");
     options.out = path_of(arguments, "--out");

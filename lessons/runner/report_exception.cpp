@@ -11,7 +11,6 @@
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
-#include "src/device/ledger.hpp"
 #include "src/report/diagnosis.hpp"
 
 namespace lockstep::lessons {
@@ -59,8 +58,6 @@ Ending ending_of_exception() {
         return {kFailed, text};
     } catch (const gpu::RunStopped& stopped) {
         return {stopped.failure().status, ""};  // rank 0 has said it
-    } catch (const OutOfMemoryError& full) {
-        return {kFailed, std::string("lockstep: ") + full.what() + "\n"};
     } catch (const UsageError& error) {
         return sentence(error.what(), kUsage);
     } catch (const MissingError& error) {

@@ -64,6 +64,9 @@ std::vector<OptionText> lesson_options_text() {
                  ", or a JSON file; default classroom"},
             {"--text", "FILE", "UTF-8 text to train on"},
             {"--data", "FILE", "CSV of numbers to train on"},
+            {"--check", "cheap|full",
+             "which mistakes are looked for: those that cost nothing to find (default), "
+             "or all, in at most twice the time; full needs virtual devices"},
             {"--set", "KEY=VALUE",
              "a setting, see `lockstep lesson --help`; may be repeated", true}};
 }

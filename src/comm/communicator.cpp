@@ -1,10 +1,13 @@
 #include "src/comm/communicator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "src/comm/aliasing.hpp"
 #include "src/core/require.hpp"
+#include "src/report/fault_text.hpp"
 
 namespace lockstep {
 
@@ -249,25 +252,55 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key,
         return fmt::format("split: colour {} of rank {} is negative; kNoColor is {}",
                            color, rank_, static_cast<int>(kNoColor));
     });
-    require_no_open_group(at);
-    return do_split(color, key, name, at);
+    return split(SplitRequest{color, key, name, {}, false}, at);
+}
+
+std::unique_ptr<Communicator> Communicator::split(const SplitRequest& request,
+                                                  SourceLine at) {
+    require_no_open_group("split", at);
+    return do_split(request, at);
+}
+
+std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ranks,
+                                                     const std::string& name,
+                                                     SourceLine at) {
+    require(!ranks.empty(), at, [&] {
+        return fmt::format("subgroup: {} is to have no members", name);
+    });
+    std::vector<bool> listed(static_cast<std::size_t>(size_));
+    for (const int rank : ranks) {
+        require(rank >= 0 && rank < size_, at, [&] {
+            return fmt::format("subgroup: {} is not a rank of {}, whose ranks are 0 to {}",
+                               rank, name_, size_ - 1);
+        });
+        require(!listed[static_cast<std::size_t>(rank)], at, [&] {
+            return fmt::format("subgroup: rank {} is in the list of {} twice", rank,
+                               name);
+        });
+        listed[static_cast<std::size_t>(rank)] = true;
+    }
+    const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+    const bool member = place != ranks.end();
+    const int key = member ? static_cast<int>(place - ranks.begin()) : 0;
+    return split(SplitRequest{member ? 0 : kNoColor, key, name, ranks, true}, at);
 }
 
 Work Communicator::launch(CommOperation& operation) {
-    require_no_open_group(operation.at);
+    require_no_open_group(name_of(operation.verb), operation.at);
+    require_apart(operation, rank_, name_);
     return do_launch({&operation, 1}, operation.at);
 }
 
-void Communicator::require_no_open_group(SourceLine at) const {
-    require(!group_open_, at, [&] {
-        return fmt::format("rank {} used {} while its group begun at {} was not started",
-                           rank_, name_, group_at_.text());
-    });
-}
-
-Group Communicator::group(SourceLine at) {
-    require_no_open_group(at);
-    return Group(*this, at);
+FaultError Communicator::used_after_run(SourceLine made_at, SourceLine at) const {
+    const bool world = made_at.line == 0;
+    Diagnosis diagnosis = diagnosis_of("F31");
+    diagnosis.communicator = name_;
+    diagnosis.sentence = fmt::format(
+        "rank {} used {}{} at {}, after the run that made it was over", owner_, name_,
+        world ? "" : fmt::format(", made at {},", made_at.text()), at.text());
+    diagnosis.parties.push_back({{owner_}, "used after the run", "", at, {}});
+    if (!world) diagnosis.parties.push_back({{owner_}, "made", "", made_at, {}});
+    return FaultError(std::move(diagnosis));
 }
 
 }  // namespace lockstep

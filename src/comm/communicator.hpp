@@ -1,12 +1,14 @@
 #pragma once
 
 #include <boost/smart_ptr/intrusive_ptr.hpp>
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "src/comm/operation.hpp"
+#include "src/report/diagnosis.hpp"
 
 namespace lockstep {
 
@@ -15,6 +17,9 @@ class PendingWork {
   public:
     virtual ~PendingWork() = default;
     virtual void wait(SourceLine at) = 0;
+
+  protected:
+    int references() const { return references_; }
 
   private:
     /// The last Work has gone; a backend may keep the object for another operation.
@@ -29,7 +34,9 @@ class PendingWork {
 
 /// A communication that was started. It runs beside what the device does next; after
 /// wait(), what the device does next comes after it. Received values are there, and sent
-/// buffers may be overwritten, only then.
+/// buffers may be overwritten or let go of, only then: until wait() has returned, keep
+/// the tensors of the call, and leave them alone (read what is sent, if you like). Wait
+/// for each, or for a later one of the same communicator: its operations end in order.
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}
@@ -40,7 +47,11 @@ class [[nodiscard]] Work {
     boost::intrusive_ptr<PendingWork> state_;
 };
 
+class ByteCount;
 class Group;
+
+/// Bytes, or what else is counted, of each verb.
+using BytesByVerb = std::array<std::int64_t, kVerbs>;
 
 /// A group of ranks that exchange messages: NCCL's verbs with PyTorch's semantics.
 ///
@@ -48,8 +59,10 @@ class Group;
 /// communicator's earlier operations are; it runs beside what the device issues next;
 /// Work::wait orders the two again. All ranks of the communicator call the same
 /// collectives in the same order. A send and its recv meet: nothing is buffered.
-/// Destinations come first. Buffers may be views. Wrong shapes, dtypes or ranks throw
-/// UsageError.
+/// Destinations come first. Buffers may be views; those of one call share memory only as
+/// its in-place rule says, those of a group only where all of them are read
+/// (src/comm/aliasing.hpp). The caller keeps them until the Work was waited for. Wrong
+/// shapes, dtypes or ranks throw UsageError.
 ///
 /// S is the bytes of the whole buffer, n the size. "Bytes" is what one rank sends, over a
 /// ring unless said otherwise; latency steps are messages one after another.
@@ -96,9 +109,17 @@ class Communicator {
     Work scatter(const Tensor& output, const Tensor& input, int root,
                  SourceLine at = SourceLine::here());
     /// Block i of input goes to rank i's output, block of this rank. (n-1)/n S bytes, n-1
-    /// steps.
+    /// steps. In place where output is input.
     Work all_to_all(const Tensor& output, const Tensor& input,
                     SourceLine at = SourceLine::here());
+    /// Parts of unequal sizes, in rows of the first dimension (elements, where there is
+    /// one): the next send_counts[i] rows of input go to rank i, the next recv_counts[i]
+    /// rows of output come from rank i, whose send_counts must say the same. Counts add
+    /// up to all rows of their tensor. A group of one message to, and one from, each
+    /// other rank that gets or sends any; the own part is a copy.
+    Work all_to_all_v(const Tensor& output, const std::vector<std::int64_t>& recv_counts,
+                      const Tensor& input, const std::vector<std::int64_t>& send_counts,
+                      SourceLine at = SourceLine::here());
     /// To and from one rank, which must call the other half with the same count and
     /// dtype.
     Work send(const Tensor& input, int peer, SourceLine at = SourceLine::here());
@@ -109,6 +130,8 @@ class Communicator {
     /// Several operations that progress together (ncclGroupStart … ncclGroupEnd):
     ///
     ///     comm.group().send(right_going, right).recv(arriving, left).start().wait();
+    ///
+    /// Until it is started its communicator takes nothing else: FaultError (F15).
     Group group(SourceLine at = SourceLine::here());
 
     /// A communicator of the ranks that give the same colour, ordered by (key, rank);
@@ -117,16 +140,49 @@ class Communicator {
     std::unique_ptr<Communicator> split(int color, int key,
                                         const std::string& name = "split",
                                         SourceLine at = SourceLine::here());
+    /// The same, with the members that this rank expects: where the ranks' requests do
+    /// not make that communicator, FaultError (F06).
+    std::unique_ptr<Communicator> split(const SplitRequest& request,
+                                        SourceLine at = SourceLine::here());
     static constexpr int kNoColor = -1;
+
+    /// A communicator of `ranks`, numbered in that order; every rank of this one calls it
+    /// with the same list and name, or FaultError (F06). None (null) on ranks that are
+    /// not in the list.
+    std::unique_ptr<Communicator> subgroup(const std::vector<int>& ranks,
+                                           const std::string& name = "subgroup",
+                                           SourceLine at = SourceLine::here());
+
+    /// For who made it, once this rank's program is over: FaultError (F15) where a group
+    /// was begun and never started.
+    void require_groups_started() const;
+
+    /// What this rank has sent over this communicator so far. Counts what is done, so it
+    /// throws UsageError while a backend that knows has something in flight. See
+    /// src/comm/expect.hpp.
+    BytesByVerb bytes_sent(SourceLine at = SourceLine::here()) const {
+        return do_bytes_sent(at);
+    }
 
   protected:
     Communicator(Device& device, std::string name, int rank, int size)
-        : device_(device), name_(std::move(name)), rank_(rank), size_(size) {}
+        : device_(device),
+          owner_(device.index()),
+          name_(std::move(name)),
+          rank_(rank),
+          size_(size) {}
 
     Device& device() const { return device_; }
+    /// This rank's number in the run; still known when the run is over.
+    int owner() const { return owner_; }
+    /// What a use of it at `at` is, after the run that made it. World was made nowhere.
+    FaultError used_after_run(SourceLine made_at, SourceLine at) const;
 
   private:
+    friend class ByteCount;
     friend class Group;
+    friend void expect_replicated(Communicator& group, const Tensor& tensor,
+                                  const std::string& name, SourceLine at);
 
     // What a call asks, written in place: a simulator of many devices makes millions of
     // them.
@@ -150,16 +206,24 @@ class Communicator {
     void set_peer(CommOperation& operation, int peer) const;
 
     Work launch(CommOperation& operation);
-    void require_no_open_group(SourceLine at) const;
+    /// The sends or recvs of an all_to_all_v.
+    void add_parts(std::vector<CommOperation>& operations, Verb verb,
+                   const Tensor& buffer, const std::vector<std::int64_t>& counts,
+                   SourceLine at) const;
+    void require_no_open_group(const char* call, SourceLine at) const;
 
     /// Starts the operations together, which it may move from; `at` is the caller's line
     /// of the group, or of the one.
     virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;
-    virtual std::unique_ptr<Communicator> do_split(int color, int key,
-                                                   const std::string& name,
+    virtual std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                                    SourceLine at) = 0;
+    virtual BytesByVerb do_bytes_sent(SourceLine at) const = 0;
+    /// By way of the communicator's own verbs, where a backend knows nothing cheaper.
+    virtual void do_expect_replicated(const Tensor& tensor, const std::string& name,
+                                      SourceLine at);
 
     Device& device_;
+    int owner_;
     std::string name_;
     int rank_;
     int size_;
@@ -169,8 +233,8 @@ class Communicator {
 };
 
 /// Collects operations of one communicator and starts them together. The verbs are the
-/// communicator's. One group of a communicator at a time; a group must be started, and
-/// takes nothing more then. One that an exception leaves is given up: nothing of it
+/// communicator's. One group of a communicator at a time; a group must be started, once,
+/// and takes nothing more then: FaultError (F15). One that an exception leaves is given up: nothing of it
 /// starts.
 class [[nodiscard]] Group {
   public:
@@ -193,13 +257,15 @@ class [[nodiscard]] Group {
                   SourceLine at = SourceLine::here());
 
     /// Launches what was collected. A group of nothing is done at once.
-    Work start();
+    Work start(SourceLine at = SourceLine::here());
 
   private:
     template <typename Fill>
-    Group& add(SourceLine at, Fill fill);
+    Group& add(Verb verb, SourceLine at, Fill fill);
 
     Communicator& communicator_;
+    SourceLine at_;
+    SourceLine started_at_;
     bool started_ = false;
 };
 

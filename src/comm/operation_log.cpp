@@ -19,9 +19,12 @@ Json to_json(const LoggedCall& call) {
             static_cast<int>(call.dtype),
             call.peer,
             call.count,
-            call.color,
-            call.key,
-            call.name,
+            call.all_to_all_v,
+            call.split.color,
+            call.split.key,
+            call.split.name,
+            call.split.members,
+            call.split.same_on_all,
             call.at.file,
             call.at.line};
 }
@@ -37,10 +40,13 @@ LoggedCall from_json(const Json& json) {
     call.dtype = static_cast<DType>(number(5));
     call.peer = number(6);
     call.count = json.at(7).get<std::int64_t>();
-    call.color = number(8);
-    call.key = number(9);
-    call.name = json.at(10).get<std::string>();
-    call.at = SourceLine::of(json.at(11).get<std::string>(), number(12));
+    call.all_to_all_v = json.at(8).get<bool>();
+    call.split.color = number(9);
+    call.split.key = number(10);
+    call.split.name = json.at(11).get<std::string>();
+    call.split.members = json.at(12).get<std::vector<int>>();
+    call.split.same_on_all = json.at(13).get<bool>();
+    call.at = SourceLine::of(json.at(14).get<std::string>(), number(15));
     return call;
 }
 
@@ -65,6 +71,7 @@ std::int64_t OperationLog::launched(int communicator,
         call.dtype = operation.dtype;
         call.peer = operation.peer;
         call.count = operation.count;
+        call.all_to_all_v = operation.all_to_all_v;
         call.at = operation.at;
         add(std::move(call));
     }
@@ -80,14 +87,11 @@ void OperationLog::waited(std::int64_t work, SourceLine at) {
     add(std::move(call));
 }
 
-int OperationLog::split(int communicator, int color, int key, const std::string& name,
-                        SourceLine at) {
+int OperationLog::split(int communicator, const SplitRequest& request, SourceLine at) {
     LoggedCall call;
     call.kind = LoggedCall::Kind::split;
     call.communicator = communicator;
-    call.color = color;
-    call.key = key;
-    call.name = name;
+    call.split = request;
     call.at = at;
     const std::lock_guard lock(mutex_);
     add(std::move(call));
@@ -140,6 +144,7 @@ std::string text_of(const LoggedCall& call) {
     operation.dtype = call.dtype;
     operation.peer = call.peer;
     operation.count = call.count;
+    operation.all_to_all_v = call.all_to_all_v;
     return text_of(operation);
 }
 

@@ -29,11 +29,9 @@ struct LoggedCall {
     DType dtype = DType::f32;
     int peer = -1;
     std::int64_t count = 0;
+    bool all_to_all_v = false;
 
-    // Of a split.
-    int color = 0;
-    int key = 0;
-    std::string name;
+    SplitRequest split;  ///< of a split
 
     SourceLine at;
 };
@@ -60,8 +58,7 @@ class OperationLog {
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);
     void waited(std::int64_t work, SourceLine at);
     /// Returns the number of the communicator that the split makes.
-    int split(int communicator, int color, int key, const std::string& name,
-              SourceLine at);
+    int split(int communicator, const SplitRequest& request, SourceLine at);
     void ended();
 
     /// For another process; read_log reads it.

@@ -22,8 +22,10 @@ class Rank {
 
     /// Leaves a tensor in the run's report; costs no virtual time. A name kept twice
     /// holds the later value.
-    void keep(const std::string& name, const Tensor& tensor) {
-        report_.kept.insert_or_assign(name, device_.peek(tensor));
+    void keep(const std::string& name, const Tensor& tensor,
+              SourceLine at = SourceLine::here()) {
+        report_.kept.insert_or_assign(name, device_.peek(tensor, at));
+        report_.kept_at.insert_or_assign(name, at);
     }
     /// Appends a value to the series `name` in the run's report.
     void keep_value(const std::string& name, double value) {

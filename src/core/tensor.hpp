@@ -3,8 +3,10 @@
 #include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "src/core/dtype.hpp"
+#include "src/core/moment.hpp"
 #include "src/core/shape.hpp"
 #include "src/core/source_line.hpp"
 
@@ -42,8 +44,13 @@ class Storage {
     bool counted =
         true;  ///< false for a communicator's scratch, which the ledger leaves out
     SourceLine allocated_at;
+    Moment allocated_in;
+    std::string label;  ///< what it holds, where that has a name: "hidden.weight"
     Storage* previous = nullptr;  ///< the device's list of live storage
     Storage* next = nullptr;
+
+    /// Tensors that share it.
+    int references() const { return references_; }
 
   private:
     int references_ = 0;
@@ -91,6 +98,15 @@ class Tensor {
 
     const Storage* storage() const { return storage_.get(); }
     Device* device() const { return storage_ ? storage_->device : nullptr; }
+    /// The name of what it holds, for messages. Given to the whole storage; a view of a
+    /// part has none, and gives none.
+    void set_label(const std::string& label) const {
+        if (storage_ && bytes() == storage_->bytes) storage_->label = label;
+    }
+    const std::string& label() const {
+        static const std::string none;
+        return storage_ && bytes() == storage_->bytes ? storage_->label : none;
+    }
     /// Where this tensor begins in its storage.
     std::int64_t offset_bytes() const { return offset_; }
 

@@ -27,6 +27,7 @@ Tensor Device::empty(Shape shape, DType dtype, SourceLine at) {
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->category = category_;
     storage->allocated_at = at;
+    storage->allocated_in = monitor_.moment();
     link(*storage);
     // The ledger's "no" comes before the host's.
     try {
@@ -115,12 +116,17 @@ void Device::upload_into(const Tensor& destination, const HostTensor& values,
 HostTensor Device::download(const Tensor& source, SourceLine at) {
     Check(*this, "download", at).own("source", source);
     HostTensor values;
-    monitor_.copy(CopyDirection::to_host, source, at, [&] { values = peek(source); });
+    monitor_.copy(CopyDirection::to_host, source, at, [&] { values = read(source); });
     return values;
 }
 
-HostTensor Device::peek(const Tensor& source) {
-    Check(*this, "peek", SourceLine{}).own("source", source);
+HostTensor Device::peek(const Tensor& source, SourceLine at) {
+    Check(*this, "peek", at).own("source", source);
+    monitor_.peeked(source, at);
+    return read(source);
+}
+
+HostTensor Device::read(const Tensor& source) {
     HostTensor values(source.shape(), source.dtype());
     if (values.elements() == 0) return values;
     if (source.bytes_begin() != nullptr) {
@@ -151,6 +157,7 @@ void Device::run(const Charge& charge, Operands reads, Operands writes,
         .reads = {reads.begin(), reads.size()},
         .writes = {writes.begin(), writes.size()},
         .at = charge.at,
+        .derivation = charge.derivation,
     };
     monitor_.execute(operation, empty ? numbers_if_empty : numbers);
 }
@@ -175,7 +182,7 @@ void Device::run_indexed(const Charge& charge, std::int64_t bound, Operands read
 
 void Device::refuse_any_index(const Tensor& indices) {
     if (indices.elements() > 0)
-        throw IndexOutside{0, peek(indices.flat().rows(0, 1)).values<std::int32_t>()[0]};
+        throw IndexOutside{0, read(indices.flat().rows(0, 1)).values<std::int32_t>()[0]};
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "src/core/philox.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
+#include "src/device/derivation.hpp"
 #include "src/device/monitor.hpp"
 #include "src/device/options.hpp"
 
@@ -55,7 +56,7 @@ class Device {
     /// Waits for the device. NaN (0 for i32) where the run computes shapes only.
     HostTensor download(const Tensor& source, SourceLine at = SourceLine::here());
     /// As download, but costs no virtual time: for records, not for programs.
-    HostTensor peek(const Tensor& source);
+    HostTensor peek(const Tensor& source, SourceLine at = SourceLine::here());
 
     // Moving and combining.
 
@@ -196,6 +197,10 @@ class Device {
     void transfer_scale(const Tensor& destination, double factor) {
         if (destination.elements() > 0) do_scale(destination, factor);
     }
+    void transfer_fill(const Tensor& destination, double value) {
+        if (destination.elements() > 0) do_fill(destination, value);
+    }
+    HostTensor transfer_to_host(const Tensor& source) { return read(source); }
 
     /// Live storage, newest first.
     const Storage* live() const { return live_; }
@@ -230,6 +235,7 @@ class Device {
         SourceLine at;
         std::int64_t flops = 0;
         std::int64_t bytes = kOperands;
+        Derivation derivation{};
         /// Each operand that is read counts its bytes, and each that is written.
         static constexpr std::int64_t kOperands = -1;
     };
@@ -242,6 +248,8 @@ class Device {
     void run_indexed(
         const Charge& charge, std::int64_t bound, Operands reads, Operands writes,
         FunctionRef<void()> numbers, FunctionRef<void()> numbers_if_empty = [] {});
+
+    HostTensor read(const Tensor& source);
 
     /// Where there is nothing to index, the first index lies outside.
     void refuse_any_index(const Tensor& indices);

@@ -16,8 +16,9 @@ Tensor Device::tanh_backward(const Tensor& y, const Tensor& dy, SourceLine at) {
     check.real("y", y);
     check.like("dy", dy, "y", y);
     Tensor dx = empty(y.shape(), y.dtype(), at);
-    run({"tanh_backward", at, flops::kTanhBackward * y.elements()}, {&y, &dy}, {&dx},
-        [&] { do_tanh_backward(dx, y, dy); });
+    run({"tanh_backward", at, flops::kTanhBackward * y.elements(), Charge::kOperands,
+         Derivation::linear_in(1)},
+        {&y, &dy}, {&dx}, [&] { do_tanh_backward(dx, y, dy); });
     return dx;
 }
 
@@ -33,8 +34,9 @@ Tensor Device::gelu_backward(const Tensor& x, const Tensor& dy, SourceLine at) {
     check.real("x", x);
     check.like("dy", dy, "x", x);
     Tensor dx = empty(x.shape(), x.dtype(), at);
-    run({"gelu_backward", at, flops::kGeluBackward * x.elements()}, {&x, &dy}, {&dx},
-        [&] { do_gelu_backward(dx, x, dy); });
+    run({"gelu_backward", at, flops::kGeluBackward * x.elements(), Charge::kOperands,
+         Derivation::linear_in(1)},
+        {&x, &dy}, {&dx}, [&] { do_gelu_backward(dx, x, dy); });
     return dx;
 }
 

@@ -35,8 +35,9 @@ Tensor Device::embedding(const Tensor& table, const Tensor& ids, SourceLine at) 
     });
     Tensor rows = empty(with_width(ids.shape(), table.shape()[1]), table.dtype(), at);
     run_indexed(
-        {"embedding", at, 0, ids.bytes() + 2 * rows.bytes()}, table.shape()[0],
-        {&table, &ids}, {&rows}, [&] { do_embedding(rows, table, ids); },
+        {"embedding", at, 0, ids.bytes() + 2 * rows.bytes(), Derivation::linear_in(0)},
+        table.shape()[0], {&table, &ids}, {&rows},
+        [&] { do_embedding(rows, table, ids); },
         [&] {
             if (table.shape()[0] == 0) refuse_any_index(ids);
         });
@@ -53,7 +54,8 @@ void Device::embedding_backward(const Tensor& d_table, const Tensor& ids,
     check.apart("d_table", d_table, "dy", dy);
     check.apart("d_table", d_table, "ids", ids);
     run_indexed(
-        {"embedding_backward", at, dy.elements(), ids.bytes() + 3 * dy.bytes()},
+        {"embedding_backward", at, dy.elements(), ids.bytes() + 3 * dy.bytes(),
+         Derivation::adding(Derivation::linear_in(2))},
         d_table.shape()[0], {&d_table, &ids, &dy}, {&d_table},
         [&] { do_embedding_backward(d_table, ids, dy); },
         [&] {

@@ -17,8 +17,9 @@ Tensor Device::softmax_backward(const Tensor& y, const Tensor& dy, SourceLine at
     check.real("y", y);
     check.like("dy", dy, "y", y);
     Tensor dx = empty(y.shape(), y.dtype(), at);
-    run({"softmax_backward", at, flops::kSoftmaxBackward * y.elements()}, {&y, &dy},
-        {&dx}, [&] { do_softmax_backward(dx, y, dy); });
+    run({"softmax_backward", at, flops::kSoftmaxBackward * y.elements(),
+         Charge::kOperands, Derivation::linear_in(1)},
+        {&y, &dy}, {&dx}, [&] { do_softmax_backward(dx, y, dy); });
     return dx;
 }
 
@@ -44,7 +45,8 @@ Tensor Device::cross_entropy_backward(const Tensor& logits, const Tensor& target
     check.count("targets", targets, shape.rows(), DType::i32);
     Tensor d_logits = empty(shape, logits.dtype(), at);
     run_indexed(
-        {"cross_entropy_backward", at, flops::kCrossEntropyBackward * logits.elements()},
+        {"cross_entropy_backward", at, flops::kCrossEntropyBackward * logits.elements(),
+         Charge::kOperands, Derivation::loss_gradient(factor)},
         shape.columns(), {&logits, &targets}, {&d_logits},
         [&] { do_cross_entropy_backward(d_logits, logits, targets, factor); },
         [&] { refuse_any_index(targets); });
@@ -71,7 +73,8 @@ Tensor Device::squared_error_backward(const Tensor& prediction, const Tensor& ta
     check.like("target", target, "prediction", prediction);
     Tensor d_prediction = empty(prediction.shape(), prediction.dtype(), at);
     run({"squared_error_backward", at,
-         flops::kSquaredErrorBackward * prediction.elements()},
+         flops::kSquaredErrorBackward * prediction.elements(), Charge::kOperands,
+         Derivation::loss_gradient(factor)},
         {&prediction, &target}, {&d_prediction},
         [&] { do_squared_error_backward(d_prediction, prediction, target, factor); });
     return d_prediction;

@@ -61,7 +61,9 @@ void Device::matmul_into(const Tensor& destination, const Tensor& a, const Tenso
         // The sum of no products is zero.
         if (destination.elements() > 0 && !options.accumulate) do_fill(destination, 0);
     };
-    const Charge charge{"matmul", at, 2 * extents.m * extents.k * extents.n};
+    Charge charge{"matmul", at, 2 * extents.m * extents.k * extents.n, Charge::kOperands,
+                  Derivation::linear_in(0, 1)};
+    charge.derivation.adds = options.accumulate;
     if (options.accumulate)
         run(charge, {&a, &b, &destination}, {&destination}, numbers, numbers_if_empty);
     else
@@ -73,7 +75,9 @@ void Device::add_bias(const Tensor& y, const Tensor& bias, SourceLine at) {
     check.real("y", y);
     check.row("bias", bias, y.shape().columns(), y.dtype());
     check.apart("y", y, "bias", bias);
-    run({"add_bias", at, y.elements()}, {&y, &bias}, {&y}, [&] { do_add_bias(y, bias); });
+    run({"add_bias", at, y.elements(), Charge::kOperands,
+         Derivation::adding(Derivation::linear_in(1))},
+        {&y, &bias}, {&y}, [&] { do_add_bias(y, bias); });
 }
 
 void Device::accumulate_rows(const Tensor& destination, const Tensor& x, SourceLine at) {
@@ -81,8 +85,9 @@ void Device::accumulate_rows(const Tensor& destination, const Tensor& x, SourceL
     check.real("x", x);
     check.row("destination", destination, x.shape().columns(), x.dtype());
     check.apart("destination", destination, "x", x);
-    run({"accumulate_rows", at, x.elements()}, {&destination, &x}, {&destination},
-        [&] { do_accumulate_rows(destination, x); });
+    run({"accumulate_rows", at, x.elements(), Charge::kOperands,
+         Derivation::adding(Derivation::linear_in(1))},
+        {&destination, &x}, {&destination}, [&] { do_accumulate_rows(destination, x); });
 }
 
 }  // namespace lockstep

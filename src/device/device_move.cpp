@@ -24,7 +24,8 @@ void Device::fill(const Tensor& destination, double value, SourceLine at) {
     check.own("destination", destination);
     if (value != 0) check.number("destination", destination);
     check_factor(check, destination, value);
-    run({"fill", at}, {}, {&destination}, [&] { do_fill(destination, value); });
+    run({"fill", at, 0, Charge::kOperands, Derivation::filling(value)}, {},
+        {&destination}, [&] { do_fill(destination, value); });
 }
 
 void Device::copy(const Tensor& destination, const Tensor& source, SourceLine at) {
@@ -32,7 +33,8 @@ void Device::copy(const Tensor& destination, const Tensor& source, SourceLine at
     check.own("destination", destination);
     check.like("source", source, "destination", destination);
     check.same_or_apart("source", source, "destination", destination);
-    run({"copy", at}, {&source}, {&destination}, [&] { do_copy(destination, source); });
+    run({"copy", at, 0, Charge::kOperands, Derivation::copying()}, {&source},
+        {&destination}, [&] { do_copy(destination, source); });
 }
 
 void Device::copy_columns(const Tensor& destination, std::int64_t to,
@@ -57,9 +59,10 @@ void Device::copy_columns(const Tensor& destination, std::int64_t to,
     });
     check.apart("source", source, "destination", destination);
     const std::int64_t bytes = target.rows() * count * bytes_of(destination.dtype());
-    run({"copy_columns", at, 0, 2 * bytes}, {&source}, {&destination}, [&] {
-        if (count > 0) do_copy_columns(destination, to, source, from, count);
-    });
+    run({"copy_columns", at, 0, 2 * bytes, Derivation::copying_part()}, {&source},
+        {&destination}, [&] {
+            if (count > 0) do_copy_columns(destination, to, source, from, count);
+        });
 }
 
 void Device::add(const Tensor& destination, const Tensor& source, double factor,
@@ -69,7 +72,9 @@ void Device::add(const Tensor& destination, const Tensor& source, double factor,
     check.like("source", source, "destination", destination);
     check.same_or_apart("source", source, "destination", destination);
     check_factor(check, destination, factor);
-    run({"add", at, 2 * destination.elements()}, {&destination, &source}, {&destination},
+    run({"add", at, 2 * destination.elements(), Charge::kOperands,
+         Derivation::adding(Derivation::linear_in(1), factor)},
+        {&destination, &source}, {&destination},
         [&] { do_add(destination, source, factor); });
 }
 
@@ -77,8 +82,9 @@ void Device::scale(const Tensor& destination, double factor, SourceLine at) {
     const Check check(*this, "scale", at);
     check.number("destination", destination);
     check_factor(check, destination, factor);
-    run({"scale", at, destination.elements()}, {&destination}, {&destination},
-        [&] { do_scale(destination, factor); });
+    run({"scale", at, destination.elements(), Charge::kOperands,
+         Derivation::scaling(factor)},
+        {&destination}, {&destination}, [&] { do_scale(destination, factor); });
 }
 
 void Device::multiply(const Tensor& destination, const Tensor& source, SourceLine at) {
@@ -101,7 +107,11 @@ void Device::combine(const Tensor& destination, const Tensor& source, Reduction 
     check.number("destination", destination);
     check.like("source", source, "destination", destination);
     check.same_or_apart("source", source, "destination", destination);
-    run({"combine", at, destination.elements()}, {&destination, &source}, {&destination},
+    const Derivation derivation = reduction == Reduction::sum
+                                      ? Derivation::adding(Derivation::linear_in(1))
+                                      : Derivation{};
+    run({"combine", at, destination.elements(), Charge::kOperands, derivation},
+        {&destination, &source}, {&destination},
         [&] { do_combine(destination, source, reduction); });
 }
 
@@ -115,7 +125,9 @@ void Device::sum(const Tensor& destination, const Tensor& source, bool accumulat
     const auto numbers_if_empty = [&] {
         if (!accumulate) do_fill(destination, 0);
     };
-    const Charge charge{"sum", at, source.elements()};
+    Charge charge{"sum", at, source.elements(), Charge::kOperands,
+                  Derivation::linear_in(0)};
+    charge.derivation.adds = accumulate;
     if (accumulate)
         run(charge, {&source, &destination}, {&destination}, numbers, numbers_if_empty);
     else

@@ -39,7 +39,8 @@ Tensor Device::layer_norm_backward_input(const Tensor& dy, const Tensor& x,
     check.count("mean", saved.mean, x.shape().rows(), x.dtype());
     check.count("rstd", saved.rstd, x.shape().rows(), x.dtype());
     Tensor dx = empty(x.shape(), x.dtype(), at);
-    run({"layer_norm_backward_input", at, flops::kLayerNormBackwardInput * x.elements()},
+    run({"layer_norm_backward_input", at, flops::kLayerNormBackwardInput * x.elements(),
+         Charge::kOperands, Derivation::linear_in(0)},
         {&dy, &x, &weight, &saved.mean, &saved.rstd}, {&dx},
         [&] { do_layer_norm_backward_input(dx, dy, x, weight, saved); });
     return dx;
@@ -63,8 +64,8 @@ void Device::layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_
         check.apart(name, *destination, "mean", saved.mean);
         check.apart(name, *destination, "rstd", saved.rstd);
     }
-    run({"layer_norm_backward_weight", at,
-         flops::kLayerNormBackwardWeight * x.elements()},
+    run({"layer_norm_backward_weight", at, flops::kLayerNormBackwardWeight * x.elements(),
+         Charge::kOperands, Derivation::adding(Derivation::linear_in(0))},
         {&dy, &x, &saved.mean, &saved.rstd, &d_weight, &d_bias}, {&d_weight, &d_bias},
         [&] { do_layer_norm_backward_weight(d_weight, d_bias, dy, x, saved); });
 }

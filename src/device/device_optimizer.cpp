@@ -17,7 +17,8 @@ void Device::sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& 
     const std::int64_t each = flops::kSgd +
                               (options.weight_decay != 0 ? flops::kSgdDecay : 0) +
                               (options.momentum != 0 ? flops::kSgdMomentum : 0);
-    const Charge charge{"sgd", at, each * parameter.elements()};
+    const Charge charge{"sgd", at, each * parameter.elements(), Charge::kOperands,
+                        Derivation::updating()};
     const auto numbers = [&] { do_sgd(parameter, gradient, velocity, options); };
     if (options.momentum == 0) {
         run(charge, {&parameter, &gradient}, {&parameter}, numbers);
@@ -45,7 +46,8 @@ void Device::adamw(const Tensor& parameter, const Tensor& gradient,
     check.apart("second_moment", second_moment, "first_moment", first_moment);
     check.that(step >= 1,
                [&] { return fmt::format("step is {}; steps count from 1", step); });
-    run({"adamw", at, flops::kAdamW * parameter.elements()},
+    run({"adamw", at, flops::kAdamW * parameter.elements(), Charge::kOperands,
+         Derivation::updating()},
         {&parameter, &gradient, &first_moment, &second_moment},
         {&parameter, &first_moment, &second_moment}, [&] {
             do_adamw(parameter, gradient, first_moment, second_moment, step, options);

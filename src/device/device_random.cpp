@@ -22,7 +22,8 @@ void Device::random_uniform(const Tensor& destination, RandomStream stream, doub
     check.that(low <= high,
                [&] { return fmt::format("no value lies in [{}, {}]", low, high); });
     check_offset(check, offset);
-    run({"random_uniform", at}, {}, {&destination},
+    run({"random_uniform", at, 0, Charge::kOperands, Derivation::random(stream, offset)},
+        {}, {&destination},
         [&] { do_random_uniform(destination, stream, low, high, offset); });
 }
 
@@ -34,7 +35,8 @@ void Device::random_normal(const Tensor& destination, RandomStream stream, doubl
         return fmt::format("deviation is {}; it must not be negative", deviation);
     });
     check_offset(check, offset);
-    run({"random_normal", at}, {}, {&destination},
+    run({"random_normal", at, 0, Charge::kOperands, Derivation::random(stream, offset)},
+        {}, {&destination},
         [&] { do_random_normal(destination, stream, mean, deviation, offset); });
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "src/core/tensor.hpp"
+#include "src/report/diagnosis.hpp"
 #include "src/report/run_report.hpp"
 
 namespace lockstep {
@@ -30,11 +30,12 @@ class Ledger {
     MemoryReport report_;
 };
 
-/// A device that is full. The sentence says what was asked for where, what there is, and
-/// which lines hold most of it.
-class OutOfMemoryError : public std::runtime_error {
+/// A device that is full (F30). The sentence says what was asked for where, what there
+/// is, and which line holds most; the details, what every line holds since when, and how
+/// what is held has grown.
+class OutOfMemoryError : public FaultError {
   public:
-    using std::runtime_error::runtime_error;
+    using FaultError::FaultError;
 };
 
 /// Explains that `wanted`, which is in its device's list of live storage, does not fit.

@@ -6,6 +6,7 @@
 #include "src/core/function_ref.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
+#include "src/device/derivation.hpp"
 
 namespace lockstep {
 
@@ -36,6 +37,7 @@ struct DeviceOperation {
     std::span<const Tensor* const> reads;
     std::span<const Tensor* const> writes;
     SourceLine at;
+    Derivation derivation{};  ///< what the results are made of
 };
 
 /// Where a host copy goes to.
@@ -57,10 +59,16 @@ class DeviceMonitor {
     virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
                       FunctionRef<void()> move) = 0;
 
+    /// A tensor is read for a record, which costs nothing.
+    virtual void peeked(const Tensor& /*tensor*/, SourceLine /*at*/) {}
+
     /// Storage was made, and is first in Device::live(), or is about to go. `allocated`
     /// may refuse by throwing; then the storage goes without freed().
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
+
+    /// Where in training the device is.
+    virtual Moment moment() const { return {}; }
 
     /// A phase of the training step begins or ends.
     virtual void phase_began(Phase phase, int micro_batch, SourceLine at) = 0;

@@ -14,13 +14,18 @@ Parameter::Parameter(const ParameterInit& init, const std::string& part, Shape s
     }
     MemoryScope scope(init.device, MemoryCategory::gradients);
     gradient = init.device.zeros(shape, init.dtype);
+    value.set_label(name_);
+    gradient.set_label(name_);
 }
 
 Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      shape_(value.shape()) {}
+      shape_(value.shape()) {
+    value.set_label(name_);
+    gradient.set_label(name_);
+}
 
 void Parameter::begin_use() {
     for (const Hook& hook : use_hooks_)

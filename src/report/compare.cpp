@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "src/core/require.hpp"
 #include "src/report/record.hpp"
 
 namespace lockstep {
@@ -149,10 +150,25 @@ Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
     return compare(a, b, {bound, DType::f64, 1});
 }
 
+namespace {
+
+/// What a run had kept when a mistake ended it is no result.
+void require_finished(const std::filesystem::path& folder) {
+    require(!std::filesystem::exists(folder / "diagnosis.txt"), [&] {
+        return folder.string() +
+               ": a mistake ended this run before its time, so there is nothing to "
+               "compare; diagnosis.txt in it says which";
+    });
+}
+
+}  // namespace
+
 Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,
                            std::optional<double> bound) {
     const RunOptions options_a = read_run_options(a);
     const RunOptions options_b = read_run_options(b);
+    require_finished(a);
+    require_finished(b);
     const BoundRule rule{bound, less_precise(options_a.dtype, options_b.dtype),
                          std::max(options_a.sum_length, options_b.sum_length)};
     Comparison comparison = compare(read_safetensors(a / "outputs.safetensors"),

@@ -1,6 +1,7 @@
 #include "src/report/diagnosis.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -79,6 +80,33 @@ std::string party_text(const Diagnosis::Party& party, int width) {
                           width, "      ", "        ");
 }
 
+/// What a rank did before is said once, where it has several lines.
+void drop_repeated_histories(std::vector<Diagnosis::Party>& groups) {
+    for (std::size_t i = 0; i < groups.size(); ++i)
+        for (std::size_t j = i + 1; j < groups.size(); ++j)
+            if (groups[i].ranks == groups[j].ranks &&
+                groups[i].history == groups[j].history)
+                groups[j].history.clear();
+}
+
+/// The first ones; of the rest, only who they are.
+std::string parties_text(const std::vector<Diagnosis::Party>& parties, int width) {
+    constexpr std::size_t kMostParties = 8;
+    std::vector<Diagnosis::Party> groups = grouped(parties);
+    if (groups.size() <= kMostParties) drop_repeated_histories(groups);
+    std::string text;
+    std::vector<int> rest;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        if (i < kMostParties || groups.size() == kMostParties + 1)
+            text += party_text(groups[i], width);
+        else
+            rest.insert(rest.end(), groups[i].ranks.begin(), groups[i].ranks.end());
+    }
+    if (rest.empty()) return text;
+    return text + wrapped(ranks_text(rest) + ": each something else again", width, "  ",
+                          "      ");
+}
+
 std::string place_text(const Diagnosis& diagnosis) {
     std::string text;
     if (!diagnosis.communicator.empty()) {
@@ -92,7 +120,51 @@ std::string place_text(const Diagnosis& diagnosis) {
            time_text(diagnosis.time);
 }
 
+/// "In a circle: rank 0 → rank 1 → rank 0"; nothing where there is none, or where the
+/// parties differ in one call and say so themselves.
+std::string circle_text(const Diagnosis& diagnosis) {
+    constexpr std::size_t kMostLinks = 6;
+    const bool differ = std::ranges::any_of(
+        diagnosis.parties, [](const auto& party) { return !party.differs.empty(); });
+    const std::vector<std::size_t> circle = circle_of(diagnosis.waits);
+    if (differ || circle.empty()) return "";
+    const std::string first = ranks_text(diagnosis.waits[circle.front()].from);
+    if (circle.size() == 1)
+        return fmt::format("In a circle: {} wait for one another", first);
+    std::string text = "In a circle: ";
+    for (std::size_t i = 0; i < std::min(circle.size(), kMostLinks); ++i)
+        text += ranks_text(diagnosis.waits[circle[i]].from) + " → ";
+    if (circle.size() > kMostLinks)
+        text += fmt::format("… {} more … → ", circle.size() - kMostLinks);
+    return text + first;
+}
+
 }  // namespace
+
+std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
+    constexpr std::size_t kNone = -1;
+    std::map<int, std::size_t> wait_of;  // by rank
+    for (std::size_t i = 0; i < waits.size(); ++i)
+        for (const int rank : waits[i].from)
+            wait_of[rank] = i;
+    std::vector<std::size_t> place(waits.size(), kNone);
+    std::vector<std::size_t> path;
+    for (std::size_t at = 0; at < waits.size();) {
+        if (place[at] != kNone) {
+            path.erase(path.begin(),
+                       path.begin() + static_cast<std::ptrdiff_t>(place[at]));
+            return path;
+        }
+        place[at] = path.size();
+        path.push_back(at);
+        const std::vector<int>& to = waits[at].to;
+        const bool open =
+            std::ranges::any_of(to, [&](int rank) { return !wait_of.contains(rank); });
+        if (to.empty() || open) break;
+        at = wait_of.at(to.front());
+    }
+    return {};
+}
 
 std::string ranks_text(const std::vector<int>& ranks) {
     std::vector<std::string> ranges = ranges_of(ranks);
@@ -109,14 +181,17 @@ std::string ranks_text(const std::vector<int>& ranks) {
 std::string Diagnosis::text(int width) const {
     std::string text = wrapped(heading(*this), width) + wrapped(sentence, width) + "\n";
     text += wrapped(place_text(*this), width, "  ", "    ");
-    for (const Party& party : grouped(parties))
-        text += party_text(party, width);
+    text += parties_text(parties, width);
+    text += wrapped(circle_text(*this), width, "  ", "      ");
+    if (!details.empty()) text += "\n";
+    for (const std::string& line : details)
+        text += wrapped(line, width, "  ", "      ");
     if (!others.empty()) {
         text += "\n" + wrapped("What the others are doing:", width, "  ", "  ");
-        for (const Party& party : grouped(others))
-            text += party_text(party, width);
+        text += parties_text(others, width);
     }
     if (!cause.empty()) text += "\n" + wrapped("Likely cause: " + cause, width);
+    if (!page.empty()) text += wrapped("More: " + page, width);
     return text;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "src/core/units.hpp"
 
 namespace lockstep {
+
+struct RunReport;
 
 /// A mistake in a distributed program, explained: which class, who did what where, and
 /// what the other ranks were doing.
@@ -22,16 +25,28 @@ struct Diagnosis {
         std::vector<std::string> history;  ///< its last operations, oldest first
     };
 
+    /// Ranks that wait in the same call for the same others.
+    struct Wait {
+        std::vector<int> from;
+        std::vector<int> to;
+        std::string operation;  ///< of the first of `from`, where they differ
+        SourceLine at;
+    };
+
     std::string fault;         ///< "F02"
     std::string title;         ///< "counts differ"
     std::string sentence;      ///< what happened, in one sentence with ranks and lines
     std::string cause;         ///< the likely cause and what to change
+    std::string page;          ///< what explains the class; empty where nothing does
     std::string communicator;  ///< empty where none is involved
     std::vector<int> members;  ///< its ranks
     std::int64_t sequence = -1;
-    Picoseconds time = 0;  ///< virtual; negative where there is none
+    Picoseconds time = -1;  ///< virtual; negative where there is none
     std::vector<Party> parties;
-    std::vector<Party> others;  ///< what every other rank is doing
+    std::vector<Party> others;         ///< what every other rank is doing
+    std::vector<std::string> details;  ///< lines of figures that show it
+    /// Where nothing could go on: all that waited, by the first rank of each.
+    std::vector<Wait> waits;
 
     /// The printed form, lines of at most `width` columns where they can be broken.
     std::string text(int width = 100) const;
@@ -40,14 +55,29 @@ struct Diagnosis {
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
+/// Places in `waits`, each of which waits for ranks of the next one and the last for
+/// ranks of the first; from the first wait on, towards the first rank that is waited for.
+/// Empty where that leads to a rank that waits for none.
+std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
+
 /// Ends a run that made a mistake.
 class FaultError : public std::runtime_error {
   public:
     explicit FaultError(Diagnosis diagnosis);
     const Diagnosis& diagnosis() const { return diagnosis_; }
+    /// For who knows more than the one that threw: what the other ranks do.
+    Diagnosis& diagnosis() { return diagnosis_; }
+
+    /// What the run had left when it stopped: figures, and the trace where one was asked
+    /// for. Null where who threw it knew of no run.
+    const std::shared_ptr<const RunReport>& report() const { return report_; }
+    void set_report(std::shared_ptr<const RunReport> report) {
+        report_ = std::move(report);
+    }
 
   private:
     Diagnosis diagnosis_;
+    std::shared_ptr<const RunReport> report_;
 };
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "src/report/files.hpp"
 #include "src/report/hta_trace.hpp"
 #include "src/report/timeline.hpp"
+#include "src/report/write_diagnosis.hpp"
 
 namespace lockstep {
 
@@ -23,9 +24,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kFiles{"run.json",     "inputs.safetensors",
-                                                 "metrics.json", "outputs.safetensors",
-                                                 "trace.json",   "timeline.svg"};
+constexpr std::array<std::string_view, 9> kFiles{
+    "run.json",      "inputs.safetensors",  "metrics.json",
+    "trace.json",    "outputs.safetensors", "timeline.svg",
+    "diagnosis.txt", "diagnosis.json",      "wait_for_graph.svg"};
 /// Where a new record is written before it takes the old one's place; one that a killed
 /// process left is removed by the next.
 constexpr std::string_view kStagingPrefix = ".lockstep-";
@@ -118,6 +120,11 @@ void write_files(const fs::path& folder, const Record& record) {
     write_safetensors(folder / "outputs.safetensors", record.outputs);
     write_text_file(folder / "metrics.json", metrics_json(record));
     write_text_file(folder / "run.json", run_json(record));
+    if (record.diagnosis) {
+        const bool left = record.stopped_run && !record.runs.empty();
+        write_diagnosis_files(folder, *record.diagnosis,
+                              left ? &record.runs.back().second : nullptr);
+    }
     const bool traced = std::ranges::any_of(
         record.runs, [](const auto& run) { return !run.second.trace.empty(); });
     if (!traced) return;
@@ -202,6 +209,12 @@ Check Check::at_most(std::string name, double figure, double bound) {
 
 Check Check::equal(std::string name, double figure, double expected) {
     return {std::move(name), figure, expected, figure == expected, true};
+}
+
+void Record::stopped_by(const FaultError& fault) {
+    diagnosis = fault.diagnosis();
+    stopped_run = fault.report() != nullptr;
+    if (stopped_run) runs.emplace_back("stopped", *fault.report());
 }
 
 void require_record_folder(const fs::path& folder) {

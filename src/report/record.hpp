@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/report/diagnosis.hpp"
 #include "src/report/run_report.hpp"
 #include "src/report/safetensors.hpp"
 
@@ -40,6 +42,7 @@ struct RunOptions {
     std::int64_t sum_length = 1;
     /// What the GPU was, where one computed: "name", "driver", "cuda", "nccl".
     std::map<std::string, std::string> gpu;
+    std::string check = "cheap";  ///< which mistakes were looked for: cheap or full
 };
 
 /// Everything that a run leaves. A lesson runs programs one after another; each leaves
@@ -53,10 +56,19 @@ struct Record {
     /// Leave a trace_rank_K.json for each rank too: hta_trace of the traced run with the
     /// most ranks, of the last one where several have as many.
     bool hta = false;
+    /// The mistake that ended the run before its time; the last of `runs` is then what
+    /// the program that made it had left, if that is known.
+    std::optional<Diagnosis> diagnosis;
+    bool stopped_run = false;
+
+    /// Notes the mistake, and what it carries of its run.
+    void stopped_by(const FaultError& fault);
 };
 
 /// Writes run.json, inputs.safetensors, outputs.safetensors, metrics.json and, where a
-/// run was traced, trace.json, timeline.svg and what `hta` asks for into `folder`.
+/// run was traced, trace.json, timeline.svg and what `hta` asks for into `folder`; of a
+/// run that ended with a mistake also diagnosis.txt, diagnosis.json and, where ranks
+/// waited, wait_for_graph.svg.
 ///
 /// The folder is made if it is not there. If it holds anything but an earlier record,
 /// UsageError says so and nothing is touched. A full disk or a place that cannot be

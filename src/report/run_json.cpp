@@ -32,6 +32,7 @@ RunOptions options_of(const Json& json) {
     options.dtype = dtype_named(json.at("dtype").get<std::string>());
     json.at("seed").get_to(options.seed);
     json.at("cluster").get_to(options.cluster);
+    options.check = json.value("check", std::string("cheap"));
     options.sum_length = json.value("sum_length", std::int64_t{1});
     require(options.sum_length >= 1, [] { return std::string("sum_length below 1"); });
     for (const auto& [key, value] : json.at("settings").items())
@@ -54,6 +55,7 @@ std::string run_json(const Record& record) {
               {"dtype", name_of(options.dtype)},
               {"seed", options.seed},
               {"cluster", options.cluster},
+              {"check", options.check},
               {"sum_length", options.sum_length},
               {"settings", Json(options.settings)},
               {"runs", runs},
@@ -62,6 +64,7 @@ std::string run_json(const Record& record) {
                 {"cores", machine.cores},
                 {"system", machine.system},
                 {"compiler", machine.compiler}}}};
+    if (record.diagnosis) json["stopped_by"] = record.diagnosis->fault;
     if (!options.gpu.empty()) json["machine"]["gpu"] = options.gpu;
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -50,6 +50,7 @@ struct RankReport {
     std::vector<Traffic> traffic;
     std::int64_t flops = 0;
     std::map<std::string, HostTensor> kept;
+    std::map<std::string, SourceLine> kept_at;  ///< the lines that kept them
     std::map<std::string, std::vector<double>> series;
 
     std::int64_t bytes_sent() const;

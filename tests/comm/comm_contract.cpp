@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "src/comm/mesh.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
@@ -163,6 +164,87 @@ void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
     check_kept(report, "all_to_all", [&](int r, std::int64_t i) {
         return value(static_cast<int>(i / count), r * count + i % count);
     });
+}
+
+void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
+                        DType dtype) {
+    // Rank r sends (r + 2 * peer) % 3 times `count` rows of two to each peer.
+    const auto rows = [&](int from, int to) { return (from + 2 * to) % 3 * count; };
+    const auto begin = [&](int from, int to) {  // of the part, in `from`'s input
+        std::int64_t sum = 0;
+        for (int peer = 0; peer < to; ++peer)
+            sum += rows(from, peer);
+        return sum;
+    };
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const int me = rank.index();
+        std::vector<std::int64_t> sent;
+        std::vector<std::int64_t> received;
+        std::int64_t arriving = 0;
+        for (int peer = 0; peer < ranks; ++peer) {
+            sent.push_back(rows(me, peer));
+            received.push_back(rows(peer, me));
+            arriving += received.back();
+        }
+        const Tensor in =
+            rank.device().upload(filled({begin(me, ranks), 2}, dtype, me));
+        const Tensor out = rank.device().zeros({arriving, 2}, dtype);
+        rank.world().all_to_all_v(out, received, in, sent).wait();
+        rank.keep("all_to_all_v", out);
+        rank.world().all_to_all_v(in, sent, out, received).wait();
+        rank.keep("and back", in);
+    });
+    check_kept(report, "all_to_all_v", [&](int r, std::int64_t i) {
+        int from = 0;
+        for (; i >= 2 * rows(from, r); ++from)
+            i -= 2 * rows(from, r);
+        return value(from, 2 * begin(from, r) + i);
+    });
+    check_kept(report, "and back", [](int r, std::int64_t i) { return value(r, i); });
+}
+
+void check_subgroups(const MakeCluster& make, int ranks, std::int64_t count,
+                     DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        const Tensor x = rank.device().upload(filled({count}, dtype, rank.index()));
+        std::vector<int> backwards;
+        for (int member = ranks - 1; member >= ranks / 2; --member)
+            backwards.push_back(member);
+        const auto half = rank.world().subgroup(backwards, "half");
+        rank.keep_value("member", half != nullptr);
+        if (half) {
+            const Tensor all = rank.device().zeros({half->size() * count}, dtype);
+            half->all_gather(all, x).wait();
+            rank.keep("half", all);
+        }
+        const int columns = ranks % 2 == 0 ? 2 : 1;
+        const Mesh mesh(rank.world(), {{"dp", ranks / columns}, {"tp", columns}});
+        rank.keep_value("dp", mesh.coordinate("dp"));
+        rank.keep_value("tp", mesh.coordinate("tp"));
+        const Tensor row = rank.device().zeros({columns * count}, dtype);
+        mesh["tp"].all_gather(row, x).wait();
+        rank.keep("row", row);
+        const Tensor column = rank.device().zeros({ranks / columns * count}, dtype);
+        mesh["dp"].all_gather(column, x).wait();
+        rank.keep("column", column);
+    });
+    const int columns = ranks % 2 == 0 ? 2 : 1;
+    const auto place = [&](std::int64_t i) { return static_cast<int>(i / count); };
+    check_kept(report, "half", [&](int, std::int64_t i) {
+        return value(ranks - 1 - place(i), i % count);
+    });
+    check_kept(report, "row", [&](int r, std::int64_t i) {
+        return value(r / columns * columns + place(i), i % count);
+    });
+    check_kept(report, "column", [&](int r, std::int64_t i) {
+        return value(r % columns + place(i) * columns, i % count);
+    });
+    for (int r = 0; r < ranks; ++r) {
+        const auto& series = report.ranks[static_cast<std::size_t>(r)].series;
+        CHECK(series.at("member").front() == (r >= ranks / 2 ? 1 : 0));
+        CHECK(series.at("dp").front() == r / columns);
+        CHECK(series.at("tp").front() == r % columns);
+    }
 }
 
 void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {

@@ -23,8 +23,13 @@ void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count
 void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
                       DType dtype);
+/// Parts of unequal sizes, some of nothing, in rows.
+void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
+                        DType dtype);
 void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+/// Groups by lists of members, and a mesh.
+void check_subgroups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 
 }  // namespace lockstep::test

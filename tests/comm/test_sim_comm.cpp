@@ -40,6 +40,12 @@ TEST_CASE("rooted collectives move to and from any root", "[sim][comm]") {
 TEST_CASE("an all-to-all transposes blocks and ranks", "[sim][comm]") {
     for_all_sizes(check_all_to_all);
 }
+TEST_CASE("an all-to-all of unequal parts transposes them", "[sim][comm]") {
+    for_all_sizes(check_all_to_all_v);
+}
+TEST_CASE("subgroups and meshes have the members that were asked for", "[sim][comm]") {
+    for_all_sizes(check_subgroups);
+}
 TEST_CASE("sends and recvs meet, in groups and one by one", "[sim][comm]") {
     for_all_sizes(check_messages);
 }
@@ -56,8 +62,8 @@ TEST_CASE("an operation that a group refuses is no part of it", "[sim][comm][err
         Group group = rank.world().group();
         CHECK_THROWS_AS(group.send(x, 9), UsageError);
         group.all_reduce(x).start().wait();
-        CHECK_THROWS_AS(group.all_reduce(x), UsageError);
-        CHECK_THROWS_AS(group.start(), UsageError);
+        CHECK_THROWS_AS(group.all_reduce(x), FaultError);
+        CHECK_THROWS_AS(group.start(), FaultError);
     });
 }
 

@@ -44,6 +44,13 @@ TEST_CASE("NCCL's rooted collectives move to and from any root", "[gpu][comm]") 
 TEST_CASE("NCCL's all-to-all transposes blocks and ranks", "[gpu][comm]") {
     for_all_sizes(check_all_to_all);
 }
+TEST_CASE("An all-to-all of unequal parts over NCCL transposes them", "[gpu][comm]") {
+    for_all_sizes(check_all_to_all_v);
+}
+TEST_CASE("Subgroups and meshes over NCCL have the members that were asked for",
+          "[gpu][comm]") {
+    for_all_sizes(check_subgroups);
+}
 TEST_CASE("NCCL's sends and recvs meet, in groups and one by one", "[gpu][comm]") {
     for_all_sizes(check_messages);
 }

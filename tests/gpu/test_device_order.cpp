@@ -115,13 +115,13 @@ TEST_CASE("A full GPU says what was asked for, what is free and what holds the r
         const MemoryScope scope(*bench.device, MemoryCategory::gradients);
         bench->empty({too_much}, DType::f32);
     } catch (const OutOfMemoryError& error) {
-        sentence = error.what();
+        sentence = error.diagnosis().text(1000);
     }
     CAPTURE(sentence);
     for (const char* said :
          {"rank 0 is out of memory: 64 TiB more for gradients at "
           "tests/gpu/test_device_order.cpp:",
-          " do not fit, as ", "iB are free\n", "in 1 tensor of activations made at "})
+          " do not fit, as ", "iB are free", "in 1 tensor of activations made at "})
         REQUIRE(sentence.find(said) != std::string::npos);
     REQUIRE(bench->live() == held.storage());
     bench->fill(held, 2);

@@ -53,7 +53,7 @@ TEST_CASE("every option of a lesson is read", "[lessons]") {
                 "a.txt",     "--data",    "b.csv",
                 "--set",     "targets=2", "--set",
                 "note=a=b",  "--out",     "run",
-                "--json"});
+                "--json",    "--check",   "full"});
     const LessonOptions& options = request.options;
     CHECK(request.slug == "some-lesson");
     CHECK(options.step == 3);
@@ -68,6 +68,7 @@ TEST_CASE("every option of a lesson is read", "[lessons]") {
           std::map<std::string, std::string>{{"targets", "2"}, {"note", "a=b"}});
     CHECK(options.out == "run");
     CHECK(options.json);
+    CHECK(options.check == sim::CheckLevel::full);
 }
 
 TEST_CASE("options may stand before the lesson, and have defaults", "[lessons]") {

@@ -38,8 +38,13 @@ double share_of(const Chunk& rows) {
 using Gradients = std::function<Tensor(Rank&, Module&)>;
 
 /// Trains a small network for some steps; each rank keeps its parameters.
-RunReport train(int ranks, const Gradients& gradients) {
-    return sim::make_cluster(ranks)->run([&](Rank& rank) {
+RunReport train(int ranks, const Gradients& gradients,
+                sim::CheckLevel check = sim::check_level_asked()) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.check = check;
+    return sim::make_cluster(std::move(options))->run([&](Rank& rank) {
         const ParameterInit init{rank.device(), DType::f64, 11, "net"};
         Sequential model;
         model.add(std::make_unique<Linear>(init.child("0"), kIn, 8));
@@ -128,7 +133,8 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
     CHECK(thirds > whole / 4);
 }
 
-// Mutations: each leaves out or doubles something, and the comparison above must see it.
+// Mutations: each leaves out or doubles something, and the comparison above must see it;
+// so must the checker.
 
 TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") {
     const RunReport drifting = train(4, [](Rank& rank, Module& model) {
@@ -142,8 +148,9 @@ TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") 
 TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
           "[sim][parallel]") {
     const RunReport one = whole_batch();
-    const auto wrong = [&](auto weight_of, Reduction reduction) {
-        const RunReport report = train(4, [&](Rank& rank, Module& model) {
+    const auto train_with = [](auto weight_of, Reduction reduction,
+                               sim::CheckLevel check) {
+        const auto gradients = [&](Rank& rank, Module& model) {
             const Chunk mine = chunk(kRows, rank.size(), rank.index());
             const std::vector<MicroBatch> batches{
                 part(rank.device(), mine, weight_of(mine))};
@@ -152,13 +159,32 @@ TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
             for (Parameter* parameter : model.parameters())
                 rank.world().all_reduce(parameter->gradient, reduction).wait();
             return loss;
-        });
+        };
+        return train(4, gradients, check);
+    };
+    const auto wrong = [&](auto weight_of, Reduction reduction) {
+        const RunReport report =
+            train_with(weight_of, reduction, sim::CheckLevel::cheap);
         return difference(one.ranks[0], report.ranks[0]);
     };
+    const auto found = [&](auto weight_of, Reduction reduction) {
+        try {
+            train_with(weight_of, reduction, sim::CheckLevel::full);
+        } catch (const FaultError& fault) {
+            return fault.diagnosis().fault;
+        }
+        return std::string();
+    };
+    const auto one_each = [](const Chunk&) { return 1.0; };
+    const auto equal_parts = [](const Chunk&) { return 0.25; };
     CHECK(wrong(share_of, Reduction::sum) < 1e-13);
+    CHECK(found(share_of, Reduction::sum) == "");
     CHECK(wrong(share_of, Reduction::mean) > 1e-3);
-    CHECK(wrong([](const Chunk&) { return 1.0; }, Reduction::sum) > 1e-3);
-    CHECK(wrong([](const Chunk&) { return 0.25; }, Reduction::sum) > 1e-5);
+    CHECK(found(share_of, Reduction::mean) == "F21");
+    CHECK(wrong(one_each, Reduction::sum) > 1e-3);
+    CHECK(found(one_each, Reduction::sum) == "F21");
+    CHECK(wrong(equal_parts, Reduction::sum) > 1e-5);
+    CHECK(found(equal_parts, Reduction::sum) == "F28");
 }
 
 TEST_CASE("a batch of nothing is refused", "[sim][parallel][errors]") {

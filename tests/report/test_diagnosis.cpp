@@ -73,7 +73,7 @@ TEST_CASE("a diagnosis without communicator, others, or cause leaves them out",
     diagnosis.title = "a cycle";
     diagnosis.sentence = "Rank 0 waits for rank 0.";
     REQUIRE(diagnosis.text() ==
-            "F11: a cycle\nRank 0 waits for rank 0.\n\n  virtual time 0 ps\n");
+            "F11: a cycle\nRank 0 waits for rank 0.\n\n");
 }
 
 TEST_CASE("the lines of a diagnosis fit, counted in characters", "[report]") {

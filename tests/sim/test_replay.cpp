@@ -43,7 +43,7 @@ class Script {
         return *this;
     }
     Script& split(int color, SourceLine at = SourceLine::here()) {
-        communicator_ = log_->split(0, color, 0, "half", at);
+        communicator_ = log_->split(0, {color, 0, "half", {}, false}, at);
         return *this;
     }
     Script& wait(SourceLine at = SourceLine::here()) {
@@ -75,7 +75,7 @@ TEST_CASE("A log comes back from its bytes as it was", "[comm]") {
     CHECK(log.calls[0].at == SourceLine{__FILE__, here});
     CHECK(log.calls[1].kind == LoggedCall::Kind::wait);
     CHECK(log.calls[1].work == log.calls[0].work);
-    CHECK(log.calls[2].name == "half");
+    CHECK(log.calls[2].split.name == "half");
     CHECK(log.calls[3].communicator == 1);
     CHECK(log.calls[3].work == log.calls[4].work);
     CHECK(text_of(log.calls[4]) == "recv(4 x f32, from rank 2)");

@@ -104,9 +104,10 @@ TEST_CASE("a port carries one message at a time, both directions at once",
             rank.world().send(floats(rank, count), 0).wait();
             return;
         }
+        std::vector<Tensor> arriving;
         Group group = rank.world().group();
         for (int from = 1; from < 4; ++from)
-            group.recv(floats(rank, count), from);
+            group.recv(arriving.emplace_back(floats(rank, count)), from);
         group.start().wait();
     });
     CHECK(fan_in.makespan() == 15 * kMicrosecond);
@@ -125,10 +126,12 @@ TEST_CASE("a port carries one message at a time, both directions at once",
 TEST_CASE("an all-to-all by hand takes n-1 messages' time", "[sim][time]") {
     for (const int n : {2, 3, 5, 8}) {
         const RunReport report = run(n, [](Rank& rank) {
+            const Tensor going = floats(rank, 10'000);
+            std::vector<Tensor> arriving;
             Group group = rank.world().group();
             for (int step = 1; step < rank.size(); ++step) {
-                group.send(floats(rank, 10'000), (rank.index() + step) % rank.size());
-                group.recv(floats(rank, 10'000),
+                group.send(going, (rank.index() + step) % rank.size());
+                group.recv(arriving.emplace_back(floats(rank, 10'000)),
                            (rank.index() + rank.size() - step) % rank.size());
             }
             group.start().wait();

@@ -16,14 +16,20 @@ std::vector<World> all_worlds() {
     return worlds;
 }
 
-std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
-                                         const std::string& spec, bool trace) {
+sim::ClusterOptions options_of(const World& world, int ranks, const std::string& spec) {
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.spec = load_cluster(spec);
     options.executor = world.executor;
     options.workers = world.workers;
     options.schedule_seed = world.seed;
+    options.check = world.check;
+    return options;
+}
+
+std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
+                                         const std::string& spec, bool trace) {
+    sim::ClusterOptions options = options_of(world, ranks, spec);
     options.trace = trace;
     return sim::make_cluster(std::move(options));
 }

@@ -15,12 +15,15 @@ namespace lockstep::test {
 struct World {
     sim::ExecutorKind executor = sim::ExecutorKind::fibers;
     int workers = 1;
-    std::optional<std::uint64_t> seed;
+    std::optional<std::uint64_t> seed = std::nullopt;
+    sim::CheckLevel check = sim::check_level_asked();
 };
 
 /// Fibers and threads, 1, 2 and 4 workers, ten seeds of the scheduling order.
 std::vector<World> all_worlds();
 
+sim::ClusterOptions options_of(const World& world, int ranks,
+                               const std::string& spec = "classroom");
 std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
                                          const std::string& spec = "classroom",
                                          bool trace = false);

@@ -1,0 +1,186 @@
+#include "sim/check/activity.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// Members of the posted operation's team that it waits for, as ranks of the run.
+std::vector<int> awaited_by(const Posted& posted) {
+    const Team& team = *posted.batch->team;
+    const auto rank_of = [&](std::size_t member) { return team.ranks[member]; };
+    if (is_point_to_point(posted.operation.verb)) {
+        if (posted.partner != nullptr) return {};
+        return {rank_of(static_cast<std::size_t>(posted.operation.peer))};
+    }
+    std::vector<int> absent;
+    const Meeting& meeting = meeting_of(posted);
+    for (std::size_t member = 0; member < team.members.size(); ++member)
+        if (meeting.arrived[member] == nullptr) absent.push_back(rank_of(member));
+    return absent;
+}
+
+std::string phase_text(const Engine& engine, int rank) {
+    const VirtualDevice& clock = engine.ranks()[static_cast<std::size_t>(rank)]->clock;
+    if (clock.phase() == Phase::none) return "";
+    std::string text = fmt::format(", in {}", name_of(clock.phase()));
+    if (clock.micro_batch() >= 0)
+        text += fmt::format(" of micro-batch {}", clock.micro_batch());
+    return text;
+}
+
+/// What is said of ranks whose programs have returned.
+std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
+    const bool one = ranks.size() == 1;
+    if (engine.stands_still(ranks.front()))
+        return one ? "stands still, after its last operation"
+                   : "stand still, after their last operations";
+    return one ? "has ended" : "have ended";
+}
+
+/// What the rank's open batch waits for.
+Activity activity_of(const Batch& open) {
+    Activity activity{open.rank, nullptr, {}};
+    for (const Posted& posted : open.posted) {
+        if (posted.done) continue;
+        if (activity.posted == nullptr) activity.posted = &posted;
+        std::vector<int> awaits = awaited_by(posted);
+        if (awaits.empty()) continue;
+        activity.posted = &posted;
+        activity.awaits = std::move(awaits);
+        break;
+    }
+    return activity;
+}
+
+}  // namespace
+
+Activity activity_of(const Engine& engine, int rank) {
+    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    if (state.waiting == nullptr) return {rank, nullptr, {}};
+    const Batch& waiting = *state.waiting;
+    return activity_of(
+        *waiting.team->members[static_cast<std::size_t>(waiting.member)].first);
+}
+
+Activity activity_in(const Engine& engine, int rank, const Team& team) {
+    if (!engine.ranks()[static_cast<std::size_t>(rank)]->ended)
+        return activity_of(engine, rank);
+    const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
+    const Batch* const open =
+        team.members[static_cast<std::size_t>(place - team.ranks.begin())].first;
+    return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
+}
+
+std::string text_of(const Posted& posted) {
+    const std::string& team = posted.batch->team->name;
+    if (is_point_to_point(posted.operation.verb))
+        return text_of(posted.operation) + (team == "world" ? "" : " of " + team);
+    return fmt::format("{} #{} of {}", text_of(posted.operation), posted.sequence, team);
+}
+
+std::string text_of(const Past& past) {
+    CommOperation operation;
+    operation.verb = past.verb;
+    operation.reduction = past.reduction;
+    operation.dtype = past.dtype;
+    operation.peer = past.peer;
+    operation.count = past.count;
+    return fmt::format("{} #{} of {}",
+                       past.all_to_all_v ? "all_to_all_v()" : text_of(operation),
+                       past.sequence, past.team->name);
+}
+
+std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now) {
+    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    std::vector<std::string> history;
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
+        const Past& past = state.history[i % RankState::kHistory];
+        if (now != nullptr && past.team == now->batch->team &&
+            past.verb == now->operation.verb && past.sequence == now->sequence)
+            continue;
+        history.push_back(fmt::format("{} at {}", text_of(past), past.at.text()));
+    }
+    return history;
+}
+
+std::vector<Diagnosis::Party> parties_of(const Engine& engine,
+                                         const std::vector<Activity>& activities) {
+    // Messages of many ranks differ in their peers; those are told apart only when alone.
+    const auto key_of = [&](const Activity& activity) {
+        if (activity.ended())
+            return std::make_tuple(end_text(engine, {activity.rank}), std::string());
+        CommOperation operation = activity.posted->operation;
+        const std::string phase = phase_text(engine, activity.rank);
+        std::string text = fmt::format(
+            "{} {} {} {} {} {}{}", name_of(operation.verb), operation.count,
+            name_of(operation.dtype), name_of(operation.reduction),
+            activity.posted->sequence, activity.posted->batch->team->name, phase);
+        return std::make_tuple(text, operation.at.text());
+    };
+    std::map<std::tuple<std::string, std::string>, std::vector<const Activity*>> grouped;
+    std::vector<std::tuple<std::string, std::string>> order;
+    for (const Activity& activity : activities) {
+        auto& group = grouped[key_of(activity)];
+        if (group.empty()) order.push_back(key_of(activity));
+        group.push_back(&activity);
+    }
+    std::vector<Diagnosis::Party> parties;
+    for (const auto& key : order) {
+        const std::vector<const Activity*>& group = grouped[key];
+        const Activity& first = *group.front();
+        Diagnosis::Party party;
+        for (const Activity* activity : group)
+            party.ranks.push_back(activity->rank);
+        std::sort(party.ranks.begin(), party.ranks.end());
+        party.history = history_of(engine, first.rank, first.posted);
+        if (first.ended()) {
+            party.operation = end_text(engine, party.ranks);
+        } else {
+            party.operation = text_of(*first.posted) + phase_text(engine, first.rank);
+            if (group.size() > 1 && is_point_to_point(first.posted->operation.verb))
+                party.operation +=
+                    fmt::format(" (rank {}'s; the others' likewise)", first.rank);
+            party.at = first.posted->operation.at;
+        }
+        parties.push_back(std::move(party));
+    }
+    return parties;
+}
+
+void complete(const Engine& engine, Diagnosis& diagnosis) {
+    if (diagnosis.time >= 0) return;
+    std::vector<int> told;
+    for (Diagnosis::Party& party : diagnosis.parties) {
+        told.insert(told.end(), party.ranks.begin(), party.ranks.end());
+        if (party.history.empty() && !party.ranks.empty())
+            party.history = history_of(engine, party.ranks.front(), nullptr);
+    }
+    for (const int rank : told)
+        diagnosis.time = std::max(
+            diagnosis.time, engine.ranks()[static_cast<std::size_t>(rank)]->clock.now());
+    diagnosis.others = others_of(engine, told);
+}
+
+std::vector<Diagnosis::Party> others_of(const Engine& engine,
+                                        const std::vector<int>& told) {
+    std::vector<Activity> rest;
+    for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank)
+        if (std::find(told.begin(), told.end(), rank) == told.end())
+            rest.push_back(activity_of(engine, rank));
+    std::vector<Diagnosis::Party> parties = parties_of(engine, rest);
+    for (Diagnosis::Party& party : parties)
+        party.history.clear();
+    return parties;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/team.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::sim {
+
+class Engine;
+struct Past;
+
+/// What a rank is doing when the run is quiet: it has ended, or it waits.
+struct Activity {
+    int rank = 0;
+    /// What cannot go on; null where the rank has ended.
+    const Posted* posted = nullptr;
+    /// The ranks that it waits for.
+    std::vector<int> awaits;
+
+    bool ended() const { return posted == nullptr; }
+};
+
+Activity activity_of(const Engine& engine, int rank);
+
+/// What keeps a rank of `team` from an operation of it that another waits for: one that
+/// has ended may have left an operation there, never waited for, that others queue
+/// behind.
+Activity activity_in(const Engine& engine, int rank, const Team& team);
+
+/// "all_reduce(sum, 1000 x f32) #3 of world".
+std::string text_of(const Posted& posted);
+std::string text_of(const Past& past);
+
+/// A rank's last operations, oldest first, without the one that it is in now, if any.
+std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
+
+/// What several ranks do, equal ones together. With the history of the first of each
+/// party.
+std::vector<Diagnosis::Party> parties_of(const Engine& engine,
+                                         const std::vector<Activity>& activities);
+
+/// Fills in what is missing of a diagnosis without a time: that, what its parties did
+/// before, and what the others are doing.
+void complete(const Engine& engine, Diagnosis& diagnosis);
+
+/// What all ranks do that are not in `told`.
+std::vector<Diagnosis::Party> others_of(const Engine& engine,
+                                        const std::vector<int>& told);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,230 @@
+#include "sim/check/checker.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "sim/check/activity.hpp"
+#include "sim/engine.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+bool same_signature(const CommOperation& a, const CommOperation& b) {
+    return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype &&
+           a.peer == b.peer && (a.reduction == b.reduction || !has_reduction(a.verb));
+}
+
+namespace {
+
+/// Members that passed the same.
+struct Faction {
+    std::vector<const Posted*> members;
+    const CommOperation& operation() const { return members.front()->operation; }
+    const char* calls() const { return members.size() == 1 ? "calls" : "call"; }
+    int lowest_rank() const { return members.front()->batch->rank; }
+    std::vector<int> ranks() const {
+        std::vector<int> ranks;
+        for (const Posted* member : members)
+            ranks.push_back(member->batch->rank);
+        std::sort(ranks.begin(), ranks.end());
+        return ranks;
+    }
+};
+
+/// The largest first; of equal ones the one with the lowest rank.
+std::vector<Faction> factions_of(const Meeting& meeting) {
+    std::vector<Faction> factions;
+    for (const Posted* posted : meeting.arrived) {
+        if (posted == nullptr) continue;
+        const auto same =
+            std::find_if(factions.begin(), factions.end(), [&](const Faction& f) {
+                return same_signature(f.operation(), posted->operation);
+            });
+        if (same == factions.end())
+            factions.push_back({{posted}});
+        else
+            same->members.push_back(posted);
+    }
+    std::stable_sort(factions.begin(), factions.end(),
+                     [](const Faction& a, const Faction& b) {
+                         return a.members.size() > b.members.size();
+                     });
+    return factions;
+}
+
+struct Difference {
+    std::string fault;
+    std::string field;
+    std::string odd;
+    std::string usual;
+};
+
+Difference difference(const CommOperation& odd, const CommOperation& usual) {
+    if (odd.verb != usual.verb)
+        return {"F01", "operation", name_of(odd.verb), name_of(usual.verb)};
+    if (odd.peer != usual.peer)
+        return {"F05", "root", std::to_string(odd.peer), std::to_string(usual.peer)};
+    if (odd.dtype != usual.dtype)
+        return {"F03", "type", std::string(name_of(odd.dtype)),
+                std::string(name_of(usual.dtype))};
+    if (odd.reduction != usual.reduction)
+        return {"F04", "reduction", name_of(odd.reduction), name_of(usual.reduction)};
+    return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
+}
+
+/// Whether `rank` has made the call at `at` among its last operations, before its newest
+/// one.
+bool has_passed(const Engine& engine, int rank, SourceLine at) {
+    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    for (std::uint64_t i = state.launched - kept; i + 1 < state.launched; ++i)
+        if (state.history[i % RankState::kHistory].at == at) return true;
+    return false;
+}
+
+/// Where one side is at a line that the other has passed or will pass again, they run the
+/// same code a different number of times: a diverged loop rather than calls in the wrong
+/// order.
+bool is_divergence(const Engine& engine, const Faction& odd, const Faction& usual) {
+    return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
+           has_passed(engine, odd.lowest_rank(), usual.operation().at);
+}
+
+Diagnosis start_diagnosis(const std::string& fault, const Team& team) {
+    Diagnosis diagnosis = diagnosis_of(fault);
+    diagnosis.communicator = team.name;
+    diagnosis.members = team.ranks;
+    return diagnosis;
+}
+
+Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
+                          const std::string& differs) {
+    return {faction.ranks(), text_of(*faction.members.front()), differs,
+            faction.operation().at,
+            history_of(engine, faction.lowest_rank(), faction.members.front())};
+}
+
+Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
+    const Team& team = *posted.batch->team;
+    const std::vector<Faction> factions = factions_of(meeting_of(posted));
+    const Faction& usual = factions[0];
+    const Faction& odd = factions[1];
+    Difference differs = difference(odd.operation(), usual.operation());
+    if (differs.fault == "F01" && is_divergence(engine, odd, usual))
+        differs.fault = "F13";
+
+    Diagnosis diagnosis = start_diagnosis(differs.fault, team);
+    diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
+    diagnosis.sentence = fmt::format(
+        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against {}",
+        posted.sequence, team.name, ranks_text(odd.ranks()), odd.calls(),
+        text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
+        usual.calls(), text_of(usual.operation()), usual.operation().at.text(),
+        differs.field, differs.odd, differs.usual);
+    std::vector<int> told;
+    for (const Faction& faction : factions) {
+        const bool is_usual = &faction == &usual;
+        diagnosis.parties.push_back(party_of(
+            engine, faction,
+            is_usual
+                ? ""
+                : fmt::format("{} {}", differs.field,
+                              difference(faction.operation(), usual.operation()).odd)));
+        for (const Posted* member : faction.members) {
+            told.push_back(member->batch->rank);
+            diagnosis.time = std::max(diagnosis.time, member->batch->opened);
+        }
+    }
+    diagnosis.others = others_of(engine, told);
+    return diagnosis;
+}
+
+std::string part_text(const Posted& posted) {
+    const bool sends = posted.operation.verb == Verb::send;
+    const Tensor& part = sends ? posted.operation.input : posted.operation.output;
+    const std::int64_t rows = part.shape()[0];
+    const std::int64_t count = posted.operation.count;
+    return part.shape().dimensions() == 1
+               ? fmt::format("{} {}", count, count == 1 ? "element" : "elements")
+               : fmt::format("{} {} ({} elements)", rows, rows == 1 ? "row" : "rows",
+                             count);
+}
+
+/// All counts of one side of the posted part's call: "rank 0 sends 2, 5, 1 elements to
+/// ranks 0, 1, 2".
+std::string counts_text(const Posted& posted) {
+    constexpr std::size_t kListed = 32;
+    std::string counts;
+    std::size_t listed = 0;
+    for (const Posted& part : posted.batch->posted)
+        if (part.operation.verb == posted.operation.verb && listed++ < kListed)
+            counts += fmt::format("{}{}", listed == 1 ? "" : ", ", part.operation.count);
+    if (listed > kListed) counts += fmt::format(" and {} more", listed - kListed);
+    const bool sends = posted.operation.verb == Verb::send;
+    return fmt::format("rank {} {} ranks 0, 1, … of {} in elements: {}",
+                       posted.batch->rank, sends ? "sends to" : "expects from",
+                       posted.batch->team->name, counts);
+}
+
+/// The two counts of an all_to_all_v that are to be the same.
+Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
+                              const Posted& recv) {
+    const int from = send.batch->rank;
+    const int to = recv.batch->rank;
+    Diagnosis diagnosis = start_diagnosis("F08", *send.batch->team);
+    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    diagnosis.sentence = fmt::format(
+        "rank {}'s all_to_all_v at {} sends {} to rank {}, whose all_to_all_v at {} "
+        "expects {} from rank {}",
+        from, send.operation.at.text(), part_text(send), to, recv.operation.at.text(),
+        part_text(recv), from);
+    diagnosis.parties.push_back(
+        {{from}, "all_to_all_v", fmt::format("send_counts[{}]", send.operation.peer),
+         send.operation.at, history_of(engine, from, &send)});
+    diagnosis.parties.push_back(
+        {{to}, "all_to_all_v", fmt::format("recv_counts[{}]", recv.operation.peer),
+         recv.operation.at, history_of(engine, to, &recv)});
+    diagnosis.details = {counts_text(send), counts_text(recv)};
+    diagnosis.others = others_of(engine, {from, to});
+    return diagnosis;
+}
+
+Diagnosis explain_message(const Engine& engine, const Posted& posted) {
+    const bool sends = posted.operation.verb == Verb::send;
+    const Posted& send = sends ? posted : *posted.partner;
+    const Posted& recv = sends ? *posted.partner : posted;
+    const bool counts = send.operation.count != recv.operation.count;
+    if (counts && send.operation.all_to_all_v && recv.operation.all_to_all_v)
+        return explain_split_sizes(engine, send, recv);
+    const auto differing = [&](const CommOperation& operation) {
+        return counts ? fmt::format("count {}", operation.count)
+                      : fmt::format("type {}", name_of(operation.dtype));
+    };
+    Diagnosis diagnosis = start_diagnosis(counts ? "F09" : "F03", *send.batch->team);
+    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    diagnosis.sentence = fmt::format(
+        "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
+        send.batch->rank, send.operation.count, name_of(send.operation.dtype),
+        send.operation.at.text(), recv.batch->rank, recv.operation.count,
+        name_of(recv.operation.dtype), recv.operation.at.text(),
+        differing(send.operation), differing(recv.operation));
+    for (const Posted* side : {&send, &recv})
+        diagnosis.parties.push_back({{side->batch->rank},
+                                     text_of(*side),
+                                     differing(side->operation),
+                                     side->operation.at,
+                                     history_of(engine, side->batch->rank, side)});
+    diagnosis.others = others_of(engine, {send.batch->rank, recv.batch->rank});
+    return diagnosis;
+}
+
+}  // namespace
+
+Diagnosis explain_difference(const Engine& engine, const Posted& posted) {
+    return is_point_to_point(posted.operation.verb) ? explain_message(engine, posted)
+                                                    : explain_meeting(engine, posted);
+}
+
+}  // namespace lockstep::sim

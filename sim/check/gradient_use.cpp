@@ -1,0 +1,77 @@
+#include "sim/check/gradient_use.hpp"
+
+#include <fmt/format.h>
+
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+[[noreturn]] void raise(int rank, const GradientUse& before,
+                        const DeviceOperation& update) {
+    Diagnosis diagnosis = diagnosis_of("F27");
+    diagnosis.sentence = fmt::format(
+        "rank {}: {} at {} uses a gradient that {} at {} has used already; {} at {} has "
+        "added to it since, and nothing set it to zero in between, so it still holds the "
+        "step before",
+        rank, update.name, update.at.text(), before.update, before.used_at.text(),
+        before.added_by, before.added_at.text());
+    diagnosis.parties = {
+        {{rank}, before.added_by, "adds to the gradient", before.added_at, {}},
+        {{rank}, update.name, "uses it again", update.at, {}}};
+    throw FaultError(std::move(diagnosis));
+}
+
+}  // namespace
+
+void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
+    Known& memory = known(rank);
+    const Derivation& derivation = operation.derivation;
+    if (derivation.kind == Derivation::Kind::update) {
+        forget_results(rank, operation);
+        return use(rank, operation);
+    }
+    const bool keeps =
+        derivation.kind == Derivation::Kind::scale && derivation.factor == 1;
+    const bool adds = is_backward_sum(operation);
+    for (const Tensor* written : operation.writes) {
+        if (keeps || memory.knows_nothing_of(*written)) continue;
+        if (!adds) {
+            memory.forget(*written);
+            continue;
+        }
+        Ranges ranges = memory.read(*written);
+        for (auto& range : ranges)
+            if (range.fact.added_by == nullptr) {
+                range.fact.added_by = operation.name;
+                range.fact.added_at = operation.at;
+            }
+        memory.put(*written, std::move(ranges));
+    }
+}
+
+void GradientUseWatcher::use(int rank, const DeviceOperation& operation) {
+    const Tensor& gradient = *operation.reads[1];
+    for (const auto& range : known(rank).read(gradient))
+        if (range.fact.added_by != nullptr) raise(rank, range.fact, operation);
+    known(rank).set(gradient, {operation.name, operation.at, nullptr, {}});
+}
+
+/// A gradient that is reduced in place is the same gradient.
+void GradientUseWatcher::collective_begins(const Team& /*team*/, const Meeting& meeting) {
+    for (const Posted* side : meeting.arrived) {
+        const CommOperation& operation = side->operation;
+        const bool in_place = operation.input && operation.output &&
+                              has_reduction(operation.verb) &&
+                              operation.input.overlaps(operation.output);
+        if (operation.output && !in_place)
+            known(side->batch->rank).forget(operation.output);
+    }
+}
+
+void GradientUseWatcher::message_begins(Posted& /*send*/, Posted& recv) {
+    known(recv.batch->rank).forget(recv.operation.output);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,200 @@
+// Ranks that disagree about a group: NCCL hangs when it is made or in its first
+// collective, since each rank waits for others than come.
+
+#include "sim/check/group_making.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// A member's part in a split.
+struct Asking {
+    int member;
+    int rank;
+    const SplitRequest* request;
+    SourceLine at;
+};
+
+using Askings = std::vector<Asking>;
+
+Askings askings_of(const Engine& engine, const Meeting& meeting) {
+    Askings askings;
+    for (const Posted* posted : meeting.arrived) {
+        const Batch& batch = *posted->batch;
+        const RankState& state = *engine.ranks()[static_cast<std::size_t>(batch.rank)];
+        askings.push_back({batch.member, batch.rank, &state.split.asked, batch.at});
+    }
+    return askings;
+}
+
+std::vector<int> ranks_of(const Askings& askings) {
+    std::vector<int> ranks;
+    for (const Asking& asking : askings)
+        ranks.push_back(asking.rank);
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+}
+
+/// Those alike by `same` together: the most first, of equally many the lowest first.
+std::vector<Askings> factions_of(
+    const Askings& askings,
+    const std::function<bool(const SplitRequest&, const SplitRequest&)>& same) {
+    std::vector<Askings> factions;
+    for (const Asking& asking : askings) {
+        const auto found =
+            std::find_if(factions.begin(), factions.end(), [&](const Askings& faction) {
+                return same(*faction.front().request, *asking.request);
+            });
+        if (found == factions.end())
+            factions.push_back({asking});
+        else
+            found->push_back(asking);
+    }
+    std::stable_sort(
+        factions.begin(), factions.end(),
+        [](const Askings& a, const Askings& b) { return a.size() > b.size(); });
+    return factions;
+}
+
+/// The call; where its callers pass different colours, without one.
+std::string call_of(const Askings& askings) {
+    const SplitRequest& first = *askings.front().request;
+    const bool colours = std::any_of(askings.begin(), askings.end(), [&](const auto& a) {
+        return a.request->color != first.color;
+    });
+    return first.members.empty() && colours ? fmt::format("split({})", first.name)
+                                            : text_of(first);
+}
+
+/// "rank 2 calls split(tp, colour 1) at …".
+std::string call_text(const Askings& askings) {
+    return fmt::format("{} {} {} at {}", ranks_text(ranks_of(askings)),
+                       askings.size() == 1 ? "calls" : "call", call_of(askings),
+                       askings.front().at.text());
+}
+
+[[noreturn]] void fail(const Team& team, const Meeting& meeting, const Askings& odd,
+                       const Askings& usual, const std::string& field,
+                       const std::string& why) {
+    Diagnosis diagnosis = diagnosis_of("F06");
+    diagnosis.communicator = team.name;
+    diagnosis.members = team.ranks;
+    diagnosis.sequence = static_cast<std::int64_t>(meeting.first->sequence);
+    diagnosis.sentence =
+        fmt::format("{}, but {}: {}", call_text(odd), call_text(usual), why);
+    for (const Askings* side : {&odd, &usual})
+        diagnosis.parties.push_back({ranks_of(*side),
+                                     call_of(*side),
+                                     side == &odd ? field : "",
+                                     side->front().at,
+                                     {}});
+    throw FaultError(std::move(diagnosis));
+}
+
+/// Where one passes the list that is meant for all, all pass it.
+void require_same_lists(const Team& team, const Meeting& meeting,
+                        const Askings& askings) {
+    const auto is_list = [](const Asking& asking) { return asking.request->same_on_all; };
+    if (std::none_of(askings.begin(), askings.end(), is_list)) return;
+    const auto factions = factions_of(askings, [](const auto& a, const auto& b) {
+        return a.same_on_all == b.same_on_all && a.members == b.members &&
+               a.name == b.name;
+    });
+    if (factions.size() == 1) return;
+    const SplitRequest& odd = *factions[1].front().request;
+    const SplitRequest& usual = *factions[0].front().request;
+    const bool lists = odd.members != usual.members;
+    fail(team, meeting, factions[1], factions[0], lists ? "members" : "name",
+         fmt::format("every rank of {}, member or not, must make the same groups in the "
+                     "same order",
+                     team.name));
+}
+
+/// Members of the new group `made`. Told is what all ranks call it that use one of these
+/// names.
+void require_same_name(const Team& team, const Meeting& meeting, const Askings& askings,
+                       const Askings& made) {
+    const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
+    if (factions_of(made, same_name).size() == 1) return;
+    Askings told = askings;
+    std::erase_if(told, [&](const Asking& asking) {
+        return std::none_of(made.begin(), made.end(), [&](const Asking& member) {
+            return member.request->name == asking.request->name;
+        });
+    });
+    const auto factions = factions_of(told, same_name);
+    fail(team, meeting, factions[1], factions[0], "name",
+         fmt::format("{} land in one new group, which is {} to some of them and {} to "
+                     "others",
+                     ranks_text(ranks_of(made)), factions[1].front().request->name,
+                     factions[0].front().request->name));
+}
+
+/// The rank through which `made` is not what one of its members expects: one that is
+/// missing in it or too many, or that expects something else.
+const Asking& other_side(const Askings& askings, const std::vector<int>& made,
+                         const SplitRequest& expects) {
+    for (const Asking& asking : askings) {
+        const auto in = [&](const std::vector<int>& members) {
+            return std::find(members.begin(), members.end(), asking.member) !=
+                   members.end();
+        };
+        if (in(made) != in(expects.members)) return asking;
+    }
+    for (const Asking& asking : askings)
+        if (std::count(made.begin(), made.end(), asking.member) > 0 &&
+            asking.request->members != expects.members)
+            return asking;
+    return askings.front();
+}
+
+void require_expected(const Team& team, const Meeting& meeting, const Askings& askings,
+                      const Askings& made) {
+    std::vector<int> members;
+    for (const Asking& asking : made)
+        members.push_back(asking.member);
+    for (const Asking& asking : made) {
+        const SplitRequest& request = *asking.request;
+        if (request.members.empty() || request.members == members) continue;
+        const Asking& other = other_side(askings, members, request);
+        const bool expected =
+            std::count(request.members.begin(), request.members.end(), other.member) > 0;
+        fail(team, meeting, {asking}, {other}, "members",
+             expected ? fmt::format("rank {} is to be in rank {}'s {}, but makes another",
+                                    other.rank, asking.rank, request.name)
+                      : fmt::format("rank {} comes into rank {}'s {}, which has no place "
+                                    "for it",
+                                    other.rank, asking.rank, request.name));
+    }
+}
+
+}  // namespace
+
+void require_same_groups(const Engine& engine, const Team& team, const Meeting& meeting) {
+    if (meeting.present < team.size()) return;
+    const Askings askings = askings_of(engine, meeting);
+    require_same_lists(team, meeting, askings);
+    std::map<int, Askings> by_colour;
+    for (const Asking& asking : askings)
+        if (asking.request->color != Communicator::kNoColor)
+            by_colour[asking.request->color].push_back(asking);
+    for (auto& [colour, made] : by_colour)
+        std::stable_sort(made.begin(), made.end(), [](const Asking& a, const Asking& b) {
+            return a.request->key < b.request->key;
+        });
+    for (const auto& [colour, made] : by_colour)
+        require_same_name(team, meeting, askings, made);
+    for (const auto& [colour, made] : by_colour)
+        require_expected(team, meeting, askings, made);
+}
+
+}  // namespace lockstep::sim

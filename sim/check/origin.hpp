@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/team.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::sim {
+
+/// A collective that values come from, kept after it is done: for checkers that follow
+/// values.
+struct CollectiveOrigin {
+    Verb verb;
+    Reduction reduction;
+    DType dtype;
+    std::int64_t count;
+    const Team* team;
+    std::uint64_t sequence;
+    SourceLine at;  ///< the line of its lowest rank
+
+    /// "all_reduce(sum, 64 x f32) of dp".
+    std::string text() const;
+    /// "all_reduce(sum, 64 x f32) of dp at train.cpp:12".
+    std::string text_with_line() const;
+    /// All of its ranks' part in it.
+    Diagnosis::Party party() const;
+};
+using Origin = std::shared_ptr<const CollectiveOrigin>;
+
+/// Of a meeting at which all are present.
+Origin origin_of(const Team& team, const Meeting& meeting);
+
+/// In order of rank.
+std::vector<int> sorted_ranks(const Team& team);
+/// Whether every rank of `inner` is one of `outer`.
+bool contains(const Team& outer, const Team& inner);
+bool same_ranks(const Team& one, const Team& other);
+
+/// One number of several, for telling values apart by how they were made.
+constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
+    seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2);
+    seed ^= seed >> 31;
+    return seed * 0xbf58476d1ce4e5b9;
+}
+/// A call of a collective, as a number.
+inline std::uint64_t identity_of(const CollectiveOrigin& origin) {
+    return mixed(mixed(0x636f6c6c, static_cast<std::uint64_t>(origin.team->id)),
+                 origin.sequence);
+}
+
+}  // namespace lockstep::sim

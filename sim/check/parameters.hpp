@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+
+#include "src/device/monitor.hpp"
+
+namespace lockstep::sim {
+
+/// Bytes [begin, end) of a storage.
+struct ByteRange {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+
+    static ByteRange of(const Tensor& tensor) {
+        return {tensor.offset_bytes(), tensor.offset_bytes() + tensor.bytes()};
+    }
+    bool empty() const { return begin >= end; }
+    bool overlaps(const ByteRange& other) const {
+        return begin < other.end && other.begin < end;
+    }
+    bool contains(const ByteRange& other) const {
+        return begin <= other.begin && other.end <= end;
+    }
+    bool operator==(const ByteRange&) const = default;
+};
+
+/// Whether an optimizer steps, and what with.
+inline bool is_update(const DeviceOperation& operation) {
+    return operation.derivation.kind == Derivation::Kind::update;
+}
+inline const Tensor& parameter_of(const DeviceOperation& update) {
+    return *update.reads[0];
+}
+inline const Tensor& gradient_of(const DeviceOperation& update) {
+    return *update.reads[1];
+}
+
+/// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" where it has no name.
+std::string name_of(const Tensor& tensor);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,220 @@
+#include "sim/check/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
+#include "src/report/compare.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// Sums over rows, and over steps that go on from their results.
+constexpr std::int64_t kSumLength = 1'000'000;
+
+bool near(double value, double wanted) {
+    return std::abs(value - wanted) <= 1e-4 * std::abs(wanted);
+}
+
+}  // namespace
+
+KeptTensors run_reference(const ClusterOptions& options) {
+    ClusterOptions one = options;
+    one.ranks = 1;
+    one.reference = nullptr;
+    one.check = CheckLevel::cheap;
+    one.trace = false;
+    one.stands_still.clear();
+    one.spec.memory_bytes = 0;  // it holds what many hold together
+    return Engine(one).run(options.reference).ranks.front().kept;
+}
+
+ReferenceWatcher::ReferenceWatcher(const Engine& engine, KeptTensors expected)
+    : engine_(engine), expected_(std::move(expected)), work_(engine.ranks().size()) {}
+
+void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
+    Work& work = work_[static_cast<std::size_t>(rank)];
+    if (operation.derivation.kind == Derivation::Kind::loss_gradient) {
+        const std::int64_t rows = operation.reads[0]->shape().rows();
+        work.uneven = work.uneven || (work.losses > 0 && rows != work.rows_before);
+        work.rows_before = rows;
+        work.rows += rows;
+        ++work.losses;
+        work.loss = operation.name;
+        work.loss_at = operation.at;
+    }
+    if (operation.derivation.kind == Derivation::Kind::update && work.losses > 0) {
+        work.rows_a_step = work.rows;
+        work.losses_a_step = work.losses;
+        work.rows = work.losses = 0;
+        ++work.steps;
+    }
+}
+
+void ReferenceWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    if (has_reduction(first.verb) && first.count > 1 &&
+        (first.reduction == Reduction::sum || first.reduction == Reduction::mean))
+        reduction_ = origin_of(team, meeting);
+}
+
+/// Fills in how, where they do.
+bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got,
+                               Difference& difference) {
+    double largest = 0;
+    double apart = 0;
+    for (std::int64_t i = 0; i < expected.elements(); ++i) {
+        const double a = expected.at(i);
+        const double b = got.at(i);
+        for (const double value : {a, b})
+            if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+        if (a == b) continue;
+        const double distance = std::abs(a - b);
+        if (difference.at >= 0 && distance <= apart) continue;
+        if (difference.is_nan) continue;
+        apart = distance;
+        difference.is_nan = !std::isfinite(distance);
+        difference.at = i;
+        difference.expected = a;
+        difference.got = b;
+    }
+    if (difference.at < 0) return false;
+    difference.relative = largest > 0 ? apart / largest : apart;
+    const double bound = sum_bound(expected.dtype(), kSumLength);
+    if (difference.relative <= bound) return false;
+
+    double factor = 0;
+    bool one = !difference.is_nan;
+    for (std::int64_t i = 0; one && i < expected.elements(); ++i) {
+        const double a = expected.at(i);
+        const double b = got.at(i);
+        if (std::abs(a) <= 1e-3 * largest && std::abs(b) <= 1e-3 * largest) continue;
+        if (factor == 0) factor = b / a;
+        one = std::abs(b - factor * a) <= 1e-4 * largest && std::isfinite(factor);
+    }
+    difference.factor = one ? factor : 0;
+    return true;
+}
+
+bool ReferenceWatcher::is_group_size(double n) const {
+    return std::any_of(
+        engine_.teams().begin(), engine_.teams().end(), [&](const auto& team) {
+            return team->size() > 1 && near(n, static_cast<double>(team->size()));
+        });
+}
+
+/// What the difference shows, and why; empty where it shows nothing in particular.
+std::string ReferenceWatcher::fault_of(const Difference& difference,
+                                       std::string& reason) const {
+    const double c = difference.factor;
+    if (c != 0) {
+        reason = fmt::format("every element is {:.6g} times that of one device", c);
+        if (is_group_size(c) || is_group_size(1 / c)) {
+            reason += fmt::format(", and {:.0f} ranks share the work", c > 1 ? c : 1 / c);
+            return "F21";
+        }
+        for (const Work& work : work_) {
+            const int losses = std::max(work.losses, work.losses_a_step);
+            if (losses > 1 && near(c, losses)) {
+                reason += fmt::format(", and a step has {} micro-batches", losses);
+                return "F27";
+            }
+            if (work.steps > 1 && near(c, work.steps)) {
+                reason += fmt::format(", and {} steps were made", work.steps);
+                return "F27";
+            }
+        }
+        return "";
+    }
+    std::int64_t few = -1;
+    std::int64_t many = -1;
+    for (const Work& work : work_) {
+        const std::int64_t rows = work.rows > 0 ? work.rows : work.rows_a_step;
+        if (rows == 0) continue;
+        few = few < 0 ? rows : std::min(few, rows);
+        many = std::max(many, rows);
+    }
+    if (few != many) {
+        reason = fmt::format(
+            "elements differ by different factors, and ranks had from {} to {} rows in a "
+            "step",
+            few, many);
+        return "F28";
+    }
+    if (std::any_of(work_.begin(), work_.end(),
+                    [](const Work& work) { return work.uneven; })) {
+        reason =
+            "elements differ by different factors, and a step's micro-batches had "
+            "different numbers of rows";
+        return "F28";
+    }
+    reason = "elements differ by different factors";
+    return "";
+}
+
+Diagnosis ReferenceWatcher::explain(const Difference& difference,
+                                    const std::vector<int>& ranks) const {
+    std::string reason;
+    std::string fault = difference.is_nan ? "" : fault_of(difference, reason);
+    if (difference.is_nan) reason = "there is no number on one of the two";
+    Diagnosis diagnosis;
+    if (!fault.empty()) {
+        diagnosis = diagnosis_of(fault);
+    } else {
+        diagnosis.title = "not what one device gets";
+        diagnosis.cause =
+            "Several devices must get what one gets with all of the data: look for what "
+            "each rank does with its part that one device does not do.";
+    }
+    const RankState& first = *engine_.ranks()[static_cast<std::size_t>(ranks.front())];
+    const auto kept_at = first.report.kept_at.find(difference.name);
+    const SourceLine at =
+        kept_at == first.report.kept_at.end() ? SourceLine() : kept_at->second;
+    std::string made;
+    std::vector<int> with_loss;
+    for (std::size_t rank = 0; rank < work_.size(); ++rank)
+        if (work_[rank].loss != nullptr) with_loss.push_back(static_cast<int>(rank));
+    diagnosis.parties.push_back(
+        {ranks, fmt::format("keeps '{}'", difference.name), "", at, {}});
+    if (!with_loss.empty()) {
+        const Work& work = work_[static_cast<std::size_t>(with_loss.front())];
+        made = fmt::format("; the loss is at {}", work.loss_at.text());
+        diagnosis.parties.push_back({with_loss, work.loss, "", work.loss_at, {}});
+    }
+    if (reduction_)
+        made += fmt::format(", the last sum is {}", reduction_->text_with_line());
+    diagnosis.sentence =
+        fmt::format("'{}', kept at {} on {}, is not what one device gets: {}{}",
+                    difference.name, at.text(), ranks_text(ranks), reason, made);
+    diagnosis.details.push_back(
+        fmt::format("largest difference at element {}: {:.9g}, and {:.9g} on one device",
+                    difference.at, difference.got, difference.expected));
+    return diagnosis;
+}
+
+void ReferenceWatcher::run_ended() {
+    for (const auto& [name, expected] : expected_) {
+        if (expected.dtype() != DType::f32 && expected.dtype() != DType::f64) continue;
+        std::vector<int> ranks;
+        Difference shown;
+        for (const auto& state : engine_.ranks()) {
+            const auto got = state->report.kept.find(name);
+            if (got == state->report.kept.end() ||
+                got->second.shape() != expected.shape() ||
+                got->second.dtype() != expected.dtype())
+                continue;
+            Difference difference;
+            difference.name = name;
+            if (!differs(expected, got->second, difference)) continue;
+            if (ranks.empty()) shown = difference;
+            ranks.push_back(static_cast<int>(&state - engine_.ranks().data()));
+        }
+        if (!ranks.empty()) throw FaultError(explain(shown, ranks));
+    }
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/check/parameters.hpp"
+#include "sim/check/rollcall.hpp"
+#include "sim/check/shadow.hpp"
+#include "sim/check/watcher.hpp"
+
+namespace lockstep::sim {
+
+class Engine;
+class Layouts;
+
+/// F24: ranks that step with one reduced gradient hold the same parameter before the
+/// step.
+///
+/// What is compared: parameters that members of a team update with the same part of what
+/// was reduced over the team, by their bits. Shards that are updated with different parts
+/// are told apart by that; who steps with gradients of its own (local SGD) is not looked
+/// at.
+class ReplicaWatcher final : public Watcher {
+  public:
+    ReplicaWatcher(const Engine& engine, const Layouts& layouts);
+
+    void executing(int rank, const DeviceOperation& operation) override;
+    void copied(int rank, CopyDirection direction, const Tensor& tensor,
+                SourceLine at) override;
+    void launched(Batch& batch) override;
+    void freed(int rank, const Storage& storage) noexcept override;
+    void quiet() override;
+    void run_ended() override { quiet(); }
+
+  private:
+    /// What last wrote a part of the memory.
+    struct Maker {
+        const char* name = "";
+        SourceLine at;
+    };
+    struct RankMemory {
+        Shadow<Maker> makers;
+        template <typename Value>
+        using ByPlace = std::unordered_map<const Storage*, std::map<std::int64_t, Value>>;
+        /// Updates of each parameter.
+        ByPlace<std::uint64_t> steps;
+        /// The last claim of each gradient, and how often it was made in a row.
+        ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
+    };
+
+    RankMemory& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    void updates(int rank, const DeviceOperation& operation);
+
+    const Engine& engine_;
+    const Layouts& layouts_;
+    std::vector<RankMemory> ranks_;
+    Rollcall rollcall_;
+    bool noted_ = false;
+};
+
+/// A copy of a tensor's values on the host, and its hash. Charged to nobody, told to
+/// nobody where the memory is the host's.
+HostTensor values_of(const Engine& engine, const Tensor& tensor);
+std::uint64_t hash_of(const Engine& engine, const Tensor& tensor);
+
+}  // namespace lockstep::sim

@@ -1,0 +1,136 @@
+#include "sim/check/rollcall.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace lockstep::sim {
+
+std::vector<int> Rollcall::Side::ranks(const Team& team) const {
+    std::vector<int> ranks;
+    for (const Claim* claim : claims)
+        ranks.push_back(team.ranks[static_cast<std::size_t>(claim->member)]);
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+}
+
+const HostTensor* Rollcall::Roll::values_of(const Claim& claim) const {
+    const auto found = values.find(claim.hash);
+    return found == values.end() ? nullptr : &found->second;
+}
+
+std::uint64_t Rollcall::next_number(const Team& team, int member) {
+    std::vector<std::uint64_t>& numbers = numbers_[team.id];
+    numbers.resize(team.ranks.size());
+    return numbers[static_cast<std::size_t>(member)];
+}
+
+void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
+                    const Values& of_claim) {
+    claim.order = next_number(team, claim.member);
+    ++numbers_[team.id][static_cast<std::size_t>(claim.member)];
+    const Key key{team.id, number};
+    Roll& roll = open_[key];
+    roll.team = &team;
+    roll.number = number;
+    if (of_claim && !roll.values.contains(claim.hash))
+        roll.values.emplace(claim.hash, of_claim());
+    roll.claims.push_back(std::move(claim));
+    if (roll.claims.size() == team.ranks.size()) complete_.push_back(key);
+}
+
+void Rollcall::forget_old(std::uint64_t claims) {
+    for (auto roll = open_.begin(); roll != open_.end();) {
+        const std::vector<std::uint64_t>& numbers = numbers_[roll->first.first];
+        std::uint64_t newest = 0;
+        for (const Claim& claim : roll->second.claims)
+            newest = std::max(newest, claim.order);
+        const bool old =
+            *std::min_element(numbers.begin(), numbers.end()) > newest + claims;
+        roll = old ? open_.erase(roll) : std::next(roll);
+    }
+}
+
+namespace {
+
+Picoseconds time_of(const Rollcall::Roll& roll) {
+    Picoseconds time = 0;
+    for (const Rollcall::Claim& claim : roll.claims)
+        time = std::max(time, claim.time);
+    return time;
+}
+
+bool same(const Rollcall::Claim& a, const Rollcall::Claim& b) {
+    return a.hash == b.hash && a.shape == b.shape && a.dtype == b.dtype;
+}
+
+/// Members in their own order: the host's, in which they called, must not show.
+std::vector<Rollcall::Side> sides_of(Rollcall::Roll& roll) {
+    std::sort(roll.claims.begin(), roll.claims.end(),
+              [](const auto& a, const auto& b) { return a.member < b.member; });
+    std::vector<Rollcall::Side> sides;
+    for (const Rollcall::Claim& claim : roll.claims) {
+        const auto side = std::find_if(sides.begin(), sides.end(), [&](const auto& s) {
+            return same(s.first(), claim);
+        });
+        if (side == sides.end())
+            sides.push_back({{&claim}});
+        else
+            side->claims.push_back(&claim);
+    }
+    std::stable_sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
+        return a.claims.size() > b.claims.size();
+    });
+    return sides;
+}
+
+bool all_same(const Rollcall::Roll& roll) {
+    return std::all_of(
+        roll.claims.begin(), roll.claims.end(),
+        [&](const Rollcall::Claim& claim) { return same(claim, roll.claims.front()); });
+}
+
+}  // namespace
+
+void Rollcall::compare() {
+    const Roll* first = nullptr;
+    const auto order = [](const Roll& roll) {
+        return std::make_tuple(time_of(roll), roll.team->id, roll.number);
+    };
+    for (const Key& key : complete_) {
+        const Roll& roll = open_.at(key);
+        if (all_same(roll)) continue;
+        if (first == nullptr || order(roll) < order(*first)) first = &roll;
+    }
+    if (first != nullptr) {
+        Roll& roll = open_.at({first->team->id, first->number});
+        throw FaultError(explain_(roll, sides_of(roll)));
+    }
+    for (const Key& key : complete_)
+        open_.erase(key);
+    complete_.clear();
+}
+
+std::vector<const Rollcall::Roll*> Rollcall::incomplete() const {
+    std::vector<const Roll*> rolls;
+    for (const auto& [key, roll] : open_)
+        if (roll.claims.size() < roll.team->ranks.size()) rolls.push_back(&roll);
+    return rolls;
+}
+
+FirstDifference first_difference(const Rollcall::Roll& roll, const Rollcall::Claim& odd,
+                                 const Rollcall::Claim& usual) {
+    const HostTensor* const a = roll.values_of(odd);
+    const HostTensor* const b = roll.values_of(usual);
+    if (a == nullptr || b == nullptr || !(odd.shape == usual.shape) ||
+        odd.dtype != usual.dtype)
+        return {};
+    const BitDifference difference = difference_in_bits(*a, *b);
+    if (difference.first < 0) return {};
+    return {"element " + element_text(odd.shape, difference.first),
+            value_text(*a, difference.first), value_text(*b, difference.first),
+            fmt::format("{} of {} elements differ", difference.elements, a->elements())};
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/team.hpp"
+#include "src/core/bits.hpp"
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep::sim {
+
+/// What members of a team say of one thing that should be the same for all of them.
+///
+/// Claims of one number belong together: of the order in which each member makes them, or
+/// of something that is the same on all of them. They are noted while ranks run, and
+/// compared when all members have made theirs and the run is quiet, in an order of
+/// virtual things alone. None of this takes virtual time or sends bytes.
+class Rollcall {
+  public:
+    struct Claim {
+        int member = 0;
+        std::uint64_t hash = 0;  ///< equal for equal values, with the shape and dtype
+        Shape shape;
+        DType dtype = DType::f32;
+        std::string name;  ///< of the thing
+        SourceLine at;     ///< the call that makes the claim
+        Picoseconds time = 0;
+        std::uint64_t step = 0;   ///< of an optimizer, from 1
+        std::uint64_t order = 0;  ///< of the member's claims for its team; filled in
+        /// Where the values come from, for who knows, by bytes.
+        struct Maker {
+            std::int64_t begin;
+            std::int64_t end;
+            const char* name;
+            SourceLine at;
+        };
+        std::vector<Maker> makers;
+    };
+
+    /// Members that say the same.
+    struct Side {
+        std::vector<const Claim*> claims;
+        const Claim& first() const { return *claims.front(); }
+        std::vector<int> ranks(const Team& team) const;
+    };
+
+    /// The claims of one number.
+    struct Roll {
+        const Team* team = nullptr;
+        std::uint64_t number = 0;
+        std::vector<Claim> claims;
+        /// The values behind each hash, where a claim had some; null where not.
+        const HostTensor* values_of(const Claim& claim) const;
+        std::map<std::uint64_t, HostTensor> values;
+    };
+
+    /// Makes the diagnosis of a roll whose sides differ; the usual side, the largest (of
+    /// equal ones the one with the lowest member), is first.
+    using Explain = std::function<Diagnosis(const Roll&, const std::vector<Side>&)>;
+
+    explicit Rollcall(Explain explain) : explain_(std::move(explain)) {}
+
+    /// The number of a member's next claim where they go by their order.
+    std::uint64_t next_number(const Team& team, int member);
+
+    /// `values` is called for where no member has made the same claim before.
+    using Values = std::function<HostTensor()>;
+    void note(const Team& team, std::uint64_t number, Claim claim,
+              const Values& values = {});
+
+    /// The run is quiet: throws FaultError for the first complete roll whose sides
+    /// differ.
+    void compare();
+
+    /// Rolls that not all members have answered, first of the lowest team, then number.
+    std::vector<const Roll*> incomplete() const;
+
+    /// Drops rolls to which every member of the team has made `claims` claims since.
+    void forget_old(std::uint64_t claims);
+
+  private:
+    using Key = std::pair<int, std::uint64_t>;  // team, number
+
+    Explain explain_;
+    std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team, of each member
+    std::map<Key, Roll> open_;
+    std::vector<Key> complete_;
+};
+
+/// The first element in which two sides differ, for messages; empty texts where shapes
+/// differ or no values are known.
+struct FirstDifference {
+    std::string element;  ///< "element [0, 3]"
+    std::string odd;      ///< its value
+    std::string usual;
+    std::string differing;  ///< "5 of 64 elements differ"
+};
+FirstDifference first_difference(const Rollcall::Roll& roll, const Rollcall::Claim& odd,
+                                 const Rollcall::Claim& usual);
+
+}  // namespace lockstep::sim

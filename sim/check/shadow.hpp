@@ -1,0 +1,131 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "src/core/tensor.hpp"
+
+namespace lockstep::sim {
+
+/// What is known of a rank's memory: for ranges of bytes of a storage, a fact about the
+/// values there. What no range covers is unknown. A fact is of values that stood together
+/// when it was noted; a range remembers where they began, so that a slice of them is told
+/// from another.
+template <typename Fact>
+class Shadow {
+  public:
+    struct Range {
+        std::int64_t begin;  ///< bytes; of the storage
+        std::int64_t end;
+        std::int64_t start;  ///< where the values of the fact begin; begin or before it
+        Fact fact;
+
+        /// Where in the fact's values the range begins, in bytes.
+        std::int64_t shift() const { return begin - start; }
+    };
+    using Ranges = std::vector<Range>;
+
+    /// The known ranges of a tensor, clipped to it and counted from its first byte.
+    Ranges read(const Tensor& tensor) const {
+        Ranges found;
+        const Ranges* const all = ranges_of(tensor);
+        if (all == nullptr) return found;
+        const std::int64_t from = tensor.offset_bytes();
+        const std::int64_t to = from + tensor.bytes();
+        for (auto range = first_after(*all, from);
+             range != all->end() && range->begin < to; ++range)
+            found.push_back({std::max(range->begin, from) - from,
+                             std::min(range->end, to) - from, range->start - from,
+                             range->fact});
+        return found;
+    }
+
+    /// The one range that covers all of a tensor, with the storage's numbers; else null.
+    const Range* whole(const Tensor& tensor) const {
+        const Ranges* const all = ranges_of(tensor);
+        if (all == nullptr) return nullptr;
+        const auto range = first_after(*all, tensor.offset_bytes());
+        if (range == all->end() || range->begin > tensor.offset_bytes() ||
+            range->end < tensor.offset_bytes() + tensor.bytes())
+            return nullptr;
+        return &*range;
+    }
+
+    /// Whether nothing is known of any byte.
+    bool knows_nothing_of(const Tensor& tensor) const {
+        const Ranges* const all = ranges_of(tensor);
+        if (all == nullptr) return true;
+        const auto range = first_after(*all, tensor.offset_bytes());
+        return range == all->end() ||
+               range->begin >= tensor.offset_bytes() + tensor.bytes();
+    }
+
+    bool empty() const { return storages_.empty(); }
+
+    void forget(const Tensor& tensor) {
+        const auto found = storages_.find(tensor.storage());
+        if (found == storages_.end() || tensor.bytes() == 0) return;
+        cut(found->second, tensor.offset_bytes(), tensor.offset_bytes() + tensor.bytes());
+        if (found->second.empty()) storages_.erase(found);
+    }
+
+    /// New values stand there, of which the fact holds.
+    void set(const Tensor& tensor, Fact fact) {
+        put(tensor, {{0, tensor.bytes(), 0, std::move(fact)}});
+    }
+
+    /// The same for ranges counted from the tensor's first byte, in order; the rest of it
+    /// is unknown.
+    void put(const Tensor& tensor, Ranges ranges) {
+        if (tensor.bytes() == 0) return;
+        if (ranges.empty()) return forget(tensor);
+        Ranges& all = storages_[tensor.storage()];
+        const std::int64_t from = tensor.offset_bytes();
+        cut(all, from, from + tensor.bytes());
+        for (Range& range : ranges) {
+            range.begin += from;
+            range.end += from;
+            range.start += from;
+        }
+        all.insert(first_after(all, from), std::make_move_iterator(ranges.begin()),
+                   std::make_move_iterator(ranges.end()));
+    }
+
+    void free(const Storage& storage) noexcept { storages_.erase(&storage); }
+
+  private:
+    const Ranges* ranges_of(const Tensor& tensor) const {
+        const auto found = storages_.find(tensor.storage());
+        return found == storages_.end() ? nullptr : &found->second;
+    }
+
+    /// The first range that ends after a byte.
+    template <typename All>
+    static auto first_after(All& all, std::int64_t byte) {
+        return std::upper_bound(
+            all.begin(), all.end(), byte,
+            [](std::int64_t place, const Range& range) { return place < range.end; });
+    }
+
+    static void cut(Ranges& all, std::int64_t from, std::int64_t to) {
+        auto first = first_after(all, from);
+        if (first == all.end() || first->begin >= to) return;
+        if (first->begin < from) {
+            Range left = *first;
+            left.end = from;
+            first->begin = from;
+            first = all.insert(first, std::move(left)) + 1;
+        }
+        auto last = first;
+        while (last != all.end() && last->end <= to)
+            ++last;
+        if (last != all.end() && last->begin < to) last->begin = to;
+        all.erase(first, last);
+    }
+
+    std::unordered_map<const Storage*, Ranges> storages_;
+};
+
+}  // namespace lockstep::sim

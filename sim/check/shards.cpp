@@ -1,0 +1,183 @@
+#include "sim/check/shards.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+using Range = Shadow<ShardPart>::Range;
+
+std::int64_t offset_of(const Range& range) {
+    return range.fact.offset + range.shift();
+}
+
+std::string held_text(const Misplaced& misplaced) {
+    constexpr std::size_t kTold = 4;
+    std::string text;
+    const auto& ranks = misplaced.gathering->team->ranks;
+    for (std::size_t member = 0; member < ranks.size() && member < kTold; ++member)
+        text += fmt::format("{}part {} (rank {})", member == 0 ? "" : ", ",
+                            misplaced.parts[member], ranks[member]);
+    return text + (ranks.size() > kTold ? ", …" : "");
+}
+
+Diagnosis explain(const Misplaced& misplaced, const DeviceOperation& reader) {
+    const CollectiveOrigin& gathering = *misplaced.gathering;
+    Diagnosis diagnosis = diagnosis_of("F26");
+    diagnosis.communicator = gathering.team->name;
+    diagnosis.members = gathering.team->ranks;
+    diagnosis.sequence = static_cast<std::int64_t>(gathering.sequence);
+    const std::string dealt =
+        misplaced.dealing
+            ? fmt::format("{} dealt out", misplaced.dealing->text_with_line())
+            : fmt::format("{} at {} drew (each rank its part, by offset)",
+                          misplaced.drawn_by, misplaced.dealt_at.text());
+    diagnosis.sentence = fmt::format(
+        "{} puts the parts that {} into another order: the ranks of {} bring {}, and {} "
+        "at {} takes the result for the whole",
+        gathering.text_with_line(), dealt, gathering.team->name, held_text(misplaced),
+        reader.name, reader.at.text());
+    Diagnosis::Party dealer = misplaced.dealing
+                                  ? misplaced.dealing->party()
+                                  : Diagnosis::Party{sorted_ranks(*gathering.team),
+                                                     misplaced.drawn_by,
+                                                     "",
+                                                     misplaced.dealt_at,
+                                                     {}};
+    diagnosis.parties = {std::move(dealer), gathering.party()};
+    return diagnosis;
+}
+
+/// Element by element, into the first operand.
+bool keeps_places(const DeviceOperation& operation) {
+    const Derivation& derivation = operation.derivation;
+    return derivation.kind == Derivation::Kind::scale ||
+           derivation.kind == Derivation::Kind::update ||
+           (derivation.adds && operation.reads.size() == 2 &&
+            operation.reads[0] == operation.writes[0] &&
+            operation.reads[1]->elements() == operation.writes[0]->elements());
+}
+
+}  // namespace
+
+void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
+    check_use(rank, operation);
+    const Derivation& derivation = operation.derivation;
+    if (derivation.kind == Derivation::Kind::copy)
+        return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+    for (const Tensor* written : operation.writes)
+        if (!keeps_places(operation) || written != operation.writes[0])
+            known(rank).forget(*written);
+    if (derivation.kind != Derivation::Kind::random) return;
+    const RandomStream& stream = derivation.stream;
+    known(rank).set(
+        *operation.writes[0],
+        {mixed(mixed(operation.name[7] == 'u' ? 1 : 2, stream.seed), stream.purpose),
+         derivation.offset * bytes_of(operation.dtype), nullptr, operation.name,
+         operation.at, nullptr});
+}
+
+void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
+    const Derivation::Kind kind = operation.derivation.kind;
+    if (kind == Derivation::Kind::copy || kind == Derivation::Kind::part ||
+        kind == Derivation::Kind::scale)
+        return;
+    for (const Tensor* read : operation.reads) {
+        const auto ranges = known(rank).read(*read);
+        for (std::size_t i = 1; i < ranges.size(); ++i) {
+            const Range& before = ranges[i - 1];
+            const Range& here = ranges[i];
+            if (here.fact.misplaced && here.fact.misplaced == before.fact.misplaced &&
+                here.begin == before.end &&
+                offset_of(here) != offset_of(before) + (before.end - before.begin))
+                throw FaultError(explain(*here.fact.misplaced, operation));
+        }
+    }
+}
+
+void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    if (first.verb == Verb::all_gather || first.verb == Verb::gather)
+        return gather(team, meeting);
+    if (first.verb == Verb::barrier || first.verb == Verb::split) return;
+    const bool deals = first.verb == Verb::reduce_scatter || first.verb == Verb::scatter;
+    const Origin origin = deals ? origin_of(team, meeting) : nullptr;
+    Ranges sent;
+    if (first.verb == Verb::broadcast) {
+        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
+        sent = known(root.batch->rank).read(root.operation.input);
+    }
+    for (const Posted* side : meeting.arrived) {
+        const Tensor& output = side->operation.output;
+        if (!output || (first.verb == Verb::reduce && side->batch->member != first.peer))
+            continue;
+        Known& memory = known(side->batch->rank);
+        if (deals)
+            memory.set(output,
+                       {identity_of(*origin), side->batch->member * output.bytes(),
+                        origin, "", origin->at, nullptr});
+        else
+            memory.put(output, sent);
+    }
+}
+
+/// Parts that tile a piece of one whole, each once, but do not ascend with the members.
+std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
+    const Team& team, const Meeting& meeting) const {
+    const std::int64_t bytes = meeting.first->operation.input.bytes();
+    const Range* first = nullptr;
+    std::vector<std::int64_t> offsets;
+    for (const Posted* side : meeting.arrived) {
+        const Tensor& input = side->operation.input;
+        const Range* const range = known(side->batch->rank).whole(input);
+        if (range == nullptr ||
+            (first != nullptr && range->fact.whole != first->fact.whole))
+            return nullptr;
+        if (first == nullptr) first = range;
+        offsets.push_back(range->fact.offset + input.offset_bytes() - range->start);
+    }
+    if (bytes == 0 || std::is_sorted(offsets.begin(), offsets.end())) return nullptr;
+    std::vector<std::int64_t> sorted = offsets;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t i = 1; i < sorted.size(); ++i)
+        if (sorted[i] != sorted[i - 1] + bytes) return nullptr;
+    Misplaced misplaced{origin_of(team, meeting),
+                        {},
+                        first->fact.dealing,
+                        first->fact.drawn_by,
+                        first->fact.at};
+    for (const std::int64_t offset : offsets)
+        misplaced.parts.push_back((offset - sorted.front()) / bytes);
+    return std::make_shared<const Misplaced>(std::move(misplaced));
+}
+
+void ShardWatcher::gather(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    const auto misplaced = misplaced_in(team, meeting);
+    Ranges whole;
+    const std::int64_t bytes = first.count * bytes_of(first.dtype);
+    for (const Posted* side : meeting.arrived) {
+        const std::int64_t at = side->batch->member * bytes;
+        for (const Range& range : known(side->batch->rank).read(side->operation.input)) {
+            whole.push_back(
+                {range.begin + at, range.end + at, range.start + at, range.fact});
+            whole.back().fact.misplaced = misplaced;
+        }
+    }
+    for (const Posted* side : meeting.arrived)
+        if (side->operation.output &&
+            (first.verb == Verb::all_gather || side->batch->member == first.peer))
+            known(side->batch->rank).put(side->operation.output, whole);
+}
+
+void ShardWatcher::message_begins(Posted& send, Posted& recv) {
+    copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
+               send.operation.input);
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,238 @@
+#include "sim/check/streams.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "sim/check/layouts.hpp"
+#include "sim/engine.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+bool StreamWatcher::Draw::same_numbers(const Draw& other) const {
+    return stream.seed == other.stream.seed && stream.purpose == other.stream.purpose &&
+           offset == other.offset && count == other.count;
+}
+
+std::uint64_t StreamWatcher::Draw::hash() const {
+    return mixed(
+        mixed(mixed(stream.seed, stream.purpose), static_cast<std::uint64_t>(offset)),
+        static_cast<std::uint64_t>(count));
+}
+
+std::string StreamWatcher::Draw::text() const {
+    return fmt::format("{} of seed {}, numbers {} to {}", name, stream.seed, offset,
+                       offset + count - 1);
+}
+
+namespace {
+
+using Claim = Rollcall::Claim;
+
+Diagnosis explain_different(const Rollcall::Roll& roll,
+                            const std::vector<Rollcall::Side>& sides) {
+    const Team& team = *roll.team;
+    const auto multiply = [&](const Rollcall::Side& side) {
+        const std::vector<int> ranks = side.ranks(team);
+        const Claim::Maker& drawn = side.first().makers.front();
+        return fmt::format("{} {} it at {} by {}, drawn at {}", ranks_text(ranks),
+                           ranks.size() == 1 ? "multiplies" : "multiply",
+                           side.first().at.text(), side.first().name, drawn.at.text());
+    };
+    Diagnosis diagnosis = diagnosis_of("F29");
+    diagnosis.communicator = team.name;
+    diagnosis.members = team.ranks;
+    diagnosis.sentence = fmt::format(
+        "an activation that is the same on all ranks of {} is masked differently: {}, "
+        "but {}; from here on the ranks' activations are no replicas any more",
+        team.name, multiply(sides[1]), multiply(sides[0]));
+    for (const Rollcall::Side& side : sides)
+        diagnosis.parties.push_back({side.ranks(team),
+                                     "multiply",
+                                     side.first().name,
+                                     side.first().makers.front().at,
+                                     {}});
+    return diagnosis;
+}
+
+bool is_multiply(const DeviceOperation& operation) {
+    return std::strcmp(operation.name, "multiply") == 0 && operation.reads.size() == 2;
+}
+
+/// In place, of what was drawn: shifts it, scales it, cuts it off.
+bool shapes_a_mask(const DeviceOperation& operation) {
+    for (const char* name : {"scale", "add", "combine"})
+        if (std::strcmp(operation.name, name) == 0) return true;
+    return false;
+}
+
+bool in_team(const Team& team, int rank) {
+    return std::find(team.ranks.begin(), team.ranks.end(), rank) != team.ranks.end();
+}
+
+}  // namespace
+
+StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
+    : engine_(engine),
+      layouts_(layouts),
+      ranks_(static_cast<std::size_t>(engine.options().ranks)),
+      rollcall_(explain_different) {}
+
+void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
+    RankDraws& mine = of(rank);
+    switch (operation.derivation.kind) {
+        case Derivation::Kind::random:
+            // What is drawn elsewhere is a parameter's first value, or data.
+            if (mine.in_forward()) {
+                const Derivation& derivation = operation.derivation;
+                const Tensor& result = *operation.writes[0];
+                mine.drawn.set(result,
+                               {operation.name, derivation.stream, derivation.offset,
+                                result.elements(), operation.at});
+                return;
+            }
+            break;
+        case Derivation::Kind::update:
+            mine.uses.clear();
+            mine.exchanged.clear();
+            break;
+        case Derivation::Kind::copy:
+            mine.drawn.put(*operation.writes[0], mine.drawn.read(*operation.reads[0]));
+            return;
+        default:
+            break;
+    }
+    if (mine.drawn.empty()) return;
+    if (is_multiply(operation)) multiplied(rank, operation);
+    if (shapes_a_mask(operation)) return;
+    for (const Tensor* written : operation.writes)
+        mine.drawn.forget(*written);
+}
+
+void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
+    RankDraws& mine = of(rank);
+    if (!mine.in_forward()) return;
+    const auto* const first = mine.drawn.whole(*operation.reads[0]);
+    const auto* const second = mine.drawn.whole(*operation.reads[1]);
+    if ((first == nullptr) == (second == nullptr)) return;
+    const Draw draw = (first != nullptr ? first : second)->fact;
+    const Tensor& activation = *operation.reads[first != nullptr ? 1 : 0];
+
+    const Layout layout = layouts_.of(rank, activation);
+    const Team* const team = layout.team();
+    if (layout.kind != Layout::Kind::replicated || team == nullptr ||
+        (layout.origin->verb != Verb::all_reduce &&
+         layout.origin->verb != Verb::all_gather) ||
+        team->size() < 2 || !in_team(*team, rank)) {
+        constexpr std::size_t kKept = 4096;  // of a run that never updates
+        if (mine.uses.size() < kKept) mine.uses.push_back({draw, operation.at});
+        return;
+    }
+    const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
+    Claim claim;
+    claim.member = static_cast<int>(member - team->ranks.begin());
+    claim.hash = draw.hash();
+    claim.shape = activation.shape();
+    claim.dtype = activation.dtype();
+    claim.name = draw.text();
+    claim.at = operation.at;
+    claim.time = engine_.ranks()[static_cast<std::size_t>(rank)]->clock.now();
+    claim.makers.push_back({0, activation.bytes(), draw.name, draw.at});
+    rollcall_.note(*team, layout.identity, std::move(claim));
+    noted_ = true;
+}
+
+void StreamWatcher::copied(int rank, CopyDirection direction, const Tensor& tensor,
+                           SourceLine /*at*/) {
+    if (direction == CopyDirection::to_device) of(rank).drawn.forget(tensor);
+}
+
+void StreamWatcher::launched(Batch& batch) {
+    RankDraws& mine = of(batch.rank);
+    for (const Posted& posted : batch.posted) {
+        const CommOperation& operation = posted.operation;
+        if (operation.output) mine.drawn.forget(operation.output);
+        const bool parameters =
+            operation.verb == Verb::all_gather && operation.input &&
+            operation.input.storage()->category == MemoryCategory::parameters;
+        if (!mine.in_forward() || operation.count <= 1 || parameters) continue;
+        std::vector<const Team*>& with = mine.exchanged;
+        if (std::find(with.begin(), with.end(), batch.team) == with.end())
+            with.push_back(batch.team);
+    }
+}
+
+void StreamWatcher::freed(int rank, const Storage& storage) noexcept {
+    of(rank).drawn.free(storage);
+}
+
+void StreamWatcher::phase_began(int rank, Phase phase, int /*micro_batch*/) {
+    of(rank).phases.push_back(phase);
+}
+
+void StreamWatcher::phase_ended(int rank) noexcept {
+    of(rank).phases.pop_back();
+}
+
+void StreamWatcher::quiet() {
+    if (!noted_) return;
+    noted_ = false;
+    rollcall_.compare();
+    constexpr std::uint64_t kClaims = 64;
+    rollcall_.forget_old(kClaims);
+}
+
+/// Whether the members have exchanged nothing in forward but parameters. Others may be
+/// parts of one model, which share masks rightly.
+bool StreamWatcher::are_replicas(const Team& team) const {
+    for (const int rank : team.ranks)
+        for (const Team* with : ranks_[static_cast<std::size_t>(rank)].exchanged)
+            for (const int other : team.ranks)
+                if (other != rank && in_team(*with, other)) return false;
+    return true;
+}
+
+void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& operation = meeting.first->operation;
+    const bool sums =
+        has_reduction(operation.verb) &&
+        (operation.reduction == Reduction::sum || operation.reduction == Reduction::mean);
+    if (!sums || operation.count <= 1 || team.size() < 2 || !is_floating(operation.dtype))
+        return;
+    const std::vector<Use>& first = of(team.ranks.front()).uses;
+    if (first.empty()) return;
+    for (const Posted* posted : meeting.arrived) {
+        const int rank = posted->batch->rank;
+        const std::vector<Use>& uses = of(rank).uses;
+        const bool same = std::equal(
+            uses.begin(), uses.end(), first.begin(), first.end(),
+            [](const Use& a, const Use& b) { return a.draw.same_numbers(b.draw); });
+        if (!same || of(rank).in_forward()) return;
+    }
+    if (are_replicas(team)) throw FaultError(explain_shared(team, meeting));
+}
+
+Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {
+    const CommOperation& operation = meeting.arrived.front()->operation;
+    const Use& use = ranks_[static_cast<std::size_t>(team.ranks.front())].uses.front();
+    std::vector<int> ranks = team.ranks;
+    std::sort(ranks.begin(), ranks.end());
+    Diagnosis diagnosis = diagnosis_of("F29");
+    diagnosis.communicator = team.name;
+    diagnosis.members = team.ranks;
+    diagnosis.sequence = static_cast<std::int64_t>(meeting.first->sequence);
+    diagnosis.sentence = fmt::format(
+        "all replicas of {} use the same random mask: {} draw {} at {}, multiply their "
+        "activations by it at {}, and sum their gradients in {} at {}, so that all of "
+        "them leave out the same units",
+        team.name, ranks_text(ranks), use.draw.text(), use.draw.at.text(), use.at.text(),
+        text_of(operation), operation.at.text());
+    diagnosis.parties = {
+        {ranks, use.draw.text(), "the same on all ranks", use.draw.at, {}},
+        {ranks, text_of(operation), "", operation.at, {}}};
+    return diagnosis;
+}
+
+}  // namespace lockstep::sim

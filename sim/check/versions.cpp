@@ -1,0 +1,217 @@
+#include "sim/check/versions.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+bool is_backward(Phase phase) {
+    return phase == Phase::backward || phase == Phase::backward_input ||
+           phase == Phase::backward_weight;
+}
+
+std::string micro_batch_text(int micro_batch) {
+    return micro_batch < 0 ? "" : fmt::format(" of micro-batch {}", micro_batch);
+}
+
+struct Step {
+    std::string what;
+    SourceLine at;
+};
+
+/// A rank's three steps that do not go together.
+FaultError stale(int rank, std::string sentence, const std::vector<Step>& steps) {
+    Diagnosis diagnosis = diagnosis_of("F25");
+    diagnosis.sentence = std::move(sentence);
+    for (const Step& step : steps)
+        diagnosis.parties.push_back({{rank}, step.what, "", step.at, {}});
+    return FaultError(std::move(diagnosis));
+}
+
+}  // namespace
+
+const VersionWatcher::Update* VersionWatcher::History::updated(
+    ByteRange range, std::uint64_t since) const {
+    for (const Update& update : updates)
+        if (update.time > since && update.range.overlaps(range)) return &update;
+    return nullptr;
+}
+
+VersionWatcher::History& VersionWatcher::history_of(RankHistory& rank,
+                                                    const Tensor& tensor) {
+    std::shared_ptr<History>& history = rank.storages[tensor.storage()];
+    if (!history) history = std::make_shared<History>();
+    return *history;
+}
+
+void VersionWatcher::executing(int rank, const DeviceOperation& operation) {
+    if (is_update(operation)) return updated(rank, operation);
+    const RankHistory& mine = of(rank);
+    const Phase phase = mine.phases.empty() ? Phase::none : mine.phases.back().phase;
+    if (phase == Phase::forward)
+        for (const Tensor* read : operation.reads)
+            read_in_forward(rank, operation, *read);
+    if (is_backward(phase))
+        for (const Tensor* read : operation.reads)
+            read_in_backward(rank, operation, *read);
+    for (const Tensor* write : operation.writes)
+        written(rank, *write);
+}
+
+void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
+                                     const Tensor& read) {
+    RankHistory& mine = of(rank);
+    const OpenPhase& phase = mine.phases.back();
+    History& history = history_of(mine, read);
+    const ByteRange range = ByteRange::of(read);
+    for (const Gathered& gathered : history.gathered) {
+        if (!gathered.range.overlaps(range)) continue;
+        if (gathered.in_place && gathered.shard.contains(range)) continue;
+        const Update* const update =
+            gathered.source->updated(gathered.shard, gathered.time);
+        if (update == nullptr) continue;
+        throw stale(
+            rank,
+            fmt::format("rank {} reads stale weights in forward{}: {} at {} reads {}, "
+                        "gathered at {}, but {} at {} has updated this rank's shard "
+                        "since, and nothing gathered it again",
+                        rank, micro_batch_text(phase.micro_batch), operation.name,
+                        operation.at.text(), name_of(read), gathered.at.text(),
+                        update->name, update->at.text()),
+            {{"all_gather", gathered.at},
+             {update->name, update->at},
+             {fmt::format("{} in forward", operation.name), operation.at}});
+    }
+    // Written since the forward began: an activation.
+    if (history.written_in_pass == phase.pass) return;
+    std::vector<Read>& reads = history.reads[phase.micro_batch];
+    std::erase_if(reads, [&](const Read& past) { return past.pass != phase.pass; });
+    const bool known = std::any_of(reads.begin(), reads.end(),
+                                   [&](const Read& past) { return past.range == range; });
+    if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
+}
+
+void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation,
+                                      const Tensor& read) {
+    RankHistory& mine = of(rank);
+    const auto found = mine.storages.find(read.storage());
+    if (found == mine.storages.end() || found->second->updates.empty()) return;
+    const History& history = *found->second;
+    const int micro_batch = mine.phases.back().micro_batch;
+    const auto reads = history.reads.find(micro_batch);
+    const auto pass = mine.passes.find(micro_batch);
+    if (reads == history.reads.end() || pass == mine.passes.end()) return;
+    const ByteRange range = ByteRange::of(read);
+    for (const Read& forward : reads->second) {
+        if (forward.pass != pass->second || !forward.range.overlaps(range)) continue;
+        const ByteRange both{std::max(forward.range.begin, range.begin),
+                             std::min(forward.range.end, range.end)};
+        const Update* const update = history.updated(both, forward.time);
+        if (update == nullptr) continue;
+        throw stale(
+            rank,
+            fmt::format("rank {} uses two versions of {}{}: forward reads it at "
+                        "{} ({} at {} has changed it since), but backward reads "
+                        "the new one, in {} at {}",
+                        rank, name_of(read),
+                        micro_batch < 0 ? " for one batch"
+                                        : fmt::format(" for micro-batch {}", micro_batch),
+                        forward.at.text(), update->name, update->at.text(),
+                        operation.name, operation.at.text()),
+            {{"read in forward", forward.at},
+             {update->name, update->at},
+             {fmt::format("{} in backward", operation.name), operation.at}});
+    }
+}
+
+void VersionWatcher::updated(int rank, const DeviceOperation& operation) {
+    RankHistory& mine = of(rank);
+    const Tensor& parameter = parameter_of(operation);
+    const ByteRange range = ByteRange::of(parameter);
+    if (range.empty()) return;
+    History& history = history_of(mine, parameter);
+    // Where the parameter is a gathered one, it is more than a copy of shards; its own
+    // shard in place is what gathering again is for.
+    std::erase_if(history.gathered, [&](const Gathered& gathered) {
+        return gathered.range.overlaps(range) &&
+               !(gathered.in_place && gathered.shard.contains(range));
+    });
+    const Update update{range, ++mine.time, operation.name, operation.at};
+    const auto same =
+        std::find_if(history.updates.begin(), history.updates.end(),
+                     [&](const Update& past) { return past.range == range; });
+    if (same == history.updates.end())
+        history.updates.push_back(update);
+    else
+        *same = update;
+}
+
+/// By something else than an optimizer: what is there now has no version.
+void VersionWatcher::written(int rank, const Tensor& tensor) {
+    RankHistory& mine = of(rank);
+    const bool in_forward =
+        !mine.phases.empty() && mine.phases.back().phase == Phase::forward;
+    const auto found = mine.storages.find(tensor.storage());
+    if (found == mine.storages.end() && !in_forward) return;
+    History& history =
+        found == mine.storages.end() ? history_of(mine, tensor) : *found->second;
+    if (in_forward) history.written_in_pass = mine.phases.back().pass;
+    const ByteRange range = ByteRange::of(tensor);
+    if (!history.updates.empty())
+        std::erase_if(history.updates,
+                      [&](const Update& past) { return past.range.overlaps(range); });
+    if (!history.gathered.empty())
+        std::erase_if(history.gathered,
+                      [&](const Gathered& past) { return past.range.overlaps(range); });
+}
+
+void VersionWatcher::launched(Batch& batch) {
+    for (const Posted& posted : batch.posted) {
+        const CommOperation& operation = posted.operation;
+        if (!operation.output) continue;
+        const bool gathers = operation.verb == Verb::all_gather &&
+                             batch.team->size() > 1 && operation.count > 0;
+        if (!gathers) {
+            written(batch.rank, operation.output);
+            continue;
+        }
+        RankHistory& mine = of(batch.rank);
+        const bool in_place = operation.output.overlaps(operation.input);
+        if (!in_place) written(batch.rank, operation.output);
+        const ByteRange range = ByteRange::of(operation.output);
+        history_of(mine, operation.input);
+        History& history = history_of(mine, operation.output);
+        std::erase_if(history.gathered,
+                      [&](const Gathered& past) { return past.range.overlaps(range); });
+        history.gathered.push_back({range, mine.storages[operation.input.storage()],
+                                    ByteRange::of(operation.input), in_place, ++mine.time,
+                                    operation.at});
+    }
+}
+
+void VersionWatcher::copied(int rank, CopyDirection direction, const Tensor& tensor,
+                            SourceLine /*at*/) {
+    if (direction == CopyDirection::to_device) written(rank, tensor);
+}
+
+void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
+    of(rank).storages.erase(&storage);
+}
+
+void VersionWatcher::phase_began(int rank, Phase phase, int micro_batch) {
+    RankHistory& mine = of(rank);
+    const std::uint64_t pass = ++mine.pass;
+    if (phase == Phase::forward) mine.passes[micro_batch] = pass;
+    mine.phases.push_back({phase, micro_batch, pass});
+}
+
+void VersionWatcher::phase_ended(int rank) noexcept {
+    of(rank).phases.pop_back();
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,209 @@
+// The second half of the checker: when nothing can run, who waits for whom, and in what
+// circle.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sim/check/activity.hpp"
+#include "sim/check/checker.hpp"
+#include "sim/engine.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// Ranks each of which waits for the next; the last waits for the first (a circle), or
+/// has ended.
+struct Chain {
+    std::vector<Activity> links;
+    bool circle = false;
+};
+
+/// Follows the waits from a rank until they end or meet again. A rank that waits for one
+/// that has ended shows the cause at once; else the lowest-numbered is followed.
+Chain follow(const Engine& engine, int start) {
+    Chain chain;
+    std::vector<int> place(engine.ranks().size(), -1);
+    int rank = start;
+    const Team* team = nullptr;  // in which the link before waits for this one
+    while (place[static_cast<std::size_t>(rank)] < 0) {
+        place[static_cast<std::size_t>(rank)] = static_cast<int>(chain.links.size());
+        chain.links.push_back(team == nullptr ? activity_of(engine, rank)
+                                              : activity_in(engine, rank, *team));
+        const Activity& link = chain.links.back();
+        if (link.ended() || link.awaits.empty()) return chain;
+        team = link.posted->batch->team;
+        const auto gone =
+            std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
+                return engine.ranks()[static_cast<std::size_t>(awaited)]->ended &&
+                       activity_in(engine, awaited, *team).ended();
+            });
+        rank = gone == link.awaits.end() ? link.awaits.front() : *gone;
+    }
+    chain.circle = true;
+    chain.links.erase(chain.links.begin(),
+                      chain.links.begin() + place[static_cast<std::size_t>(rank)]);
+    return chain;
+}
+
+std::string wait_text(const Activity& link) {
+    return fmt::format("rank {} in {} at {}", link.rank, text_of(*link.posted),
+                       link.posted->operation.at.text());
+}
+
+std::string fault_of_circle(const Chain& chain) {
+    const auto all = [&](auto&& property) {
+        return std::all_of(chain.links.begin(), chain.links.end(), property);
+    };
+    const bool messages = all([](const Activity& link) {
+        return is_point_to_point(link.posted->operation.verb);
+    });
+    // "pp" is the name of the pipeline's axis of a mesh.
+    const bool pipeline =
+        all([](const Activity& link) { return link.posted->batch->team->name == "pp"; });
+    const bool collectives = all([](const Activity& link) {
+        return !is_point_to_point(link.posted->operation.verb);
+    });
+    if (messages) return pipeline ? "F14" : "F11";
+    return collectives ? "F12" : "F13";
+}
+
+std::string circle_sentence(const Chain& chain) {
+    constexpr std::size_t kTold = 3;
+    std::string sentence = "nothing can go on: ";
+    const std::size_t told = std::min(chain.links.size(), kTold);
+    for (std::size_t i = 0; i < told; ++i)
+        sentence += fmt::format("{}{}", i == 0 ? "" : ", which waits for ",
+                                wait_text(chain.links[i]));
+    if (told < chain.links.size())
+        sentence += fmt::format(", and so on through {} ranks", chain.links.size());
+    return sentence + fmt::format(", which waits for rank {}", chain.links.front().rank);
+}
+
+std::vector<int> ranks_of(const std::vector<Activity>& links) {
+    std::vector<int> ranks;
+    for (const Activity& link : links)
+        ranks.push_back(link.rank);
+    return ranks;
+}
+
+Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
+                          const Posted& posted) {
+    Diagnosis diagnosis = diagnosis_of(fault);
+    diagnosis.communicator = posted.batch->team->name;
+    diagnosis.members = posted.batch->team->ranks;
+    if (!is_point_to_point(posted.operation.verb))
+        diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
+    for (const auto& state : engine.ranks())
+        diagnosis.time = std::max(diagnosis.time, state->clock.now());
+    return diagnosis;
+}
+
+Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
+    Diagnosis diagnosis =
+        start_diagnosis(engine, fault_of_circle(chain), *chain.links.front().posted);
+    diagnosis.sentence = circle_sentence(chain);
+    diagnosis.parties = parties_of(engine, chain.links);
+    diagnosis.others = others_of(engine, ranks_of(chain.links));
+    return diagnosis;
+}
+
+constexpr const char* kStandsStill =
+    "The rank that is waited for computes, loops or waits for something else. Look at "
+    "what its program does after its last operation.";
+
+/// Ranks that wait in the same call for the one that has ended, and that one.
+Diagnosis explain_end(const Engine& engine, const Chain& chain) {
+    const Activity& waiting = chain.links[chain.links.size() - 2];
+    const Activity& gone = chain.links.back();
+    const Posted& posted = *waiting.posted;
+    const bool message = is_point_to_point(posted.operation.verb);
+
+    std::vector<Activity> involved;
+    for (int rank : posted.batch->team->ranks) {
+        const Activity activity =
+            rank == waiting.rank ? waiting : activity_of(engine, rank);
+        const bool same_call = !activity.ended() && !message &&
+                               activity.posted->batch->team == posted.batch->team &&
+                               activity.posted->sequence == posted.sequence &&
+                               !is_point_to_point(activity.posted->operation.verb);
+        const bool absent =
+            activity.ended() &&
+            std::count(waiting.awaits.begin(), waiting.awaits.end(), rank) > 0;
+        if (same_call || absent || rank == waiting.rank) involved.push_back(activity);
+    }
+    std::vector<int> waiters;
+    std::vector<int> ended;
+    for (const Activity& activity : involved)
+        (activity.ended() ? ended : waiters).push_back(activity.rank);
+
+    Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
+    const std::vector<std::string> last = history_of(engine, gone.rank, nullptr);
+    const std::string have = ended.size() == 1 ? "has" : "have";
+    const bool still = engine.stands_still(gone.rank);
+    if (still) diagnosis.cause = kStandsStill;
+    diagnosis.sentence = fmt::format(
+        "{} {} in {} at {} for {}, which {}; {}", ranks_text(waiters),
+        waiters.size() == 1 ? "waits" : "wait", text_of(posted),
+        posted.operation.at.text(), ranks_text(ended),
+        still ? have + " not come to that call" : have + " ended without that call",
+        last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
+                     : fmt::format("the last operation of rank {} was {}", gone.rank,
+                                   last.back()));
+    diagnosis.parties = parties_of(engine, involved);
+    diagnosis.others = others_of(engine, ranks_of(involved));
+    return diagnosis;
+}
+
+/// An operation that was launched, never waited for, and never met its partners.
+Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
+    const bool message = is_point_to_point(posted.operation.verb);
+    const Batch& batch = *posted.batch;
+    Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
+    diagnosis.sentence =
+        message
+            ? fmt::format(
+                  "the run has ended, but rank {}'s {} at {} never met its {} on rank {}",
+                  batch.rank, text_of(posted), posted.operation.at.text(),
+                  posted.operation.verb == Verb::send ? "recv" : "send",
+                  batch.team->ranks[static_cast<std::size_t>(posted.operation.peer)])
+            : fmt::format(
+                  "the run has ended, but rank {}'s {} at {} was not called by every "
+                  "rank of {}",
+                  batch.rank, text_of(posted), posted.operation.at.text(),
+                  batch.team->name);
+    diagnosis.parties.push_back({{batch.rank},
+                                 text_of(posted),
+                                 "",
+                                 posted.operation.at,
+                                 history_of(engine, batch.rank, &posted)});
+    diagnosis.others = others_of(engine, {batch.rank});
+    return diagnosis;
+}
+
+const Posted* find_leftover(const Engine& engine) {
+    for (const auto& team : engine.teams())
+        for (const Member& member : team->members)
+            if (member.first != nullptr)
+                for (const Posted& posted : member.first->posted)
+                    if (!posted.done) return &posted;
+    return nullptr;
+}
+
+}  // namespace
+
+std::optional<Diagnosis> explain_stop(const Engine& engine) {
+    for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
+        if (engine.ranks()[static_cast<std::size_t>(rank)]->ended) continue;
+        const Chain chain = follow(engine, rank);
+        return chain.circle ? explain_circle(engine, chain) : explain_end(engine, chain);
+    }
+    if (const Posted* leftover = find_leftover(engine))
+        return explain_leftover(engine, *leftover);
+    return std::nullopt;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,241 @@
+#include "sim/check/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "sim/engine.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+using Ranges = Shadow<Weights>::Ranges;
+
+std::uint64_t content_of(const Tensor& tensor, std::uint64_t seed) {
+    const HostTensor values = tensor.device()->peek(tensor);
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    std::int64_t place = 0;
+    for (; place + 8 <= values.bytes(); place += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes + place, 8);
+        seed = mixed(seed, word);
+    }
+    for (; place < values.bytes(); ++place)
+        seed = mixed(seed, static_cast<std::uint64_t>(bytes[place]));
+    return seed;
+}
+
+/// A loss's gradient stands for all of its rows only where all of it is read.
+bool is_cut(const Shadow<Weights>::Range& range) {
+    return range.fact->is_loss_gradient &&
+           (range.shift() != 0 ||
+            range.end - range.begin != range.fact->losses.front()->bytes);
+}
+
+/// The part of ranges that lies in [from, to), counted from there.
+Ranges clipped(const Ranges& ranges, std::int64_t from, std::int64_t to) {
+    Ranges part;
+    for (const auto& range : ranges)
+        if (range.end > from && range.begin < to)
+            part.push_back({std::max(range.begin, from) - from,
+                            std::min(range.end, to) - from, range.start - from,
+                            range.fact});
+    return part;
+}
+
+void append(Ranges& all, const Ranges& more, std::int64_t at) {
+    for (const auto& range : more)
+        all.push_back({range.begin + at, range.end + at, range.start + at, range.fact});
+}
+
+}  // namespace
+
+WeightWatcher::WeightWatcher(const Engine& engine)
+    : Tracker(engine.ranks().size()), engine_(engine) {}
+
+Weights WeightWatcher::of(int rank, const Tensor& tensor) const {
+    const Ranges ranges = known(rank).read(tensor);
+    if (!cover(ranges, tensor.bytes())) return nullptr;
+    Weights sum = zero_;
+    for (const auto& range : ranges) {
+        if (is_cut(range)) return nullptr;
+        sum = sum_of(sum, range.fact);
+    }
+    // A loss's gradient of which a part was overwritten.
+    if (sum && sum->is_loss_gradient && ranges.size() > 1) return nullptr;
+    return sum;
+}
+
+void WeightWatcher::executing(int rank, const DeviceOperation& operation) {
+    Known& memory = known(rank);
+    switch (operation.derivation.kind) {
+        case Derivation::Kind::fill:
+            if (operation.derivation.factor != 0) break;
+            return memory.set(*operation.writes[0], zero_);
+        case Derivation::Kind::copy:
+            return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+        case Derivation::Kind::loss_gradient:
+            return begin_gradient(rank, operation);
+        case Derivation::Kind::scale:
+            return scale(rank, operation);
+        case Derivation::Kind::update:
+            check_update(rank, operation);
+            break;
+        case Derivation::Kind::random:
+            break;
+        case Derivation::Kind::part:
+        case Derivation::Kind::function:
+            if (const Weights made = made_by(rank, operation)) {
+                for (const Tensor* written : operation.writes)
+                    memory.set(*written, made);
+                return;
+            }
+            break;
+    }
+    forget_results(rank, operation);
+}
+
+/// Null where nothing is known: of anything that is not linear in the one operand that
+/// comes from a loss.
+Weights WeightWatcher::made_by(int rank, const DeviceOperation& operation) const {
+    const Derivation& derivation = operation.derivation;
+    const bool part = derivation.kind == Derivation::Kind::part;
+    if (derivation.factor != 1) return nullptr;
+    Weights made;
+    for (std::size_t i = 0; i < operation.reads.size(); ++i) {
+        const Tensor& read = *operation.reads[i];
+        const bool added_to =
+            derivation.adds && std::find(operation.writes.begin(), operation.writes.end(),
+                                         &read) != operation.writes.end();
+        if (added_to || known(rank).knows_nothing_of(read)) continue;
+        const Weights weights = of(rank, read);
+        if (weights && weights->zero() && !derivation.adds && !part) continue;
+        // Of a scaled value only sums are told: backward scales, too, where forward does.
+        const bool sums = derivation.adds && operation.reads.size() == 2 &&
+                          read.elements() == operation.writes[0]->elements();
+        const bool follows = weights && (derivation.is_linear_in(i) || part) && !made &&
+                             (weights->steps.empty() || part || sums);
+        if (!follows) return nullptr;
+        made = weights;
+    }
+    if (!made) return nullptr;
+    if (part && made->is_loss_gradient) return nullptr;
+    if (made->is_loss_gradient) {
+        RowWeights further = *made;
+        further.is_loss_gradient = false;
+        made = std::make_shared<const RowWeights>(std::move(further));
+    }
+    if (!derivation.adds && !part) return made;
+    for (const Tensor* target : operation.writes) {
+        const Weights before = of(rank, *target);
+        if (!before || before->is_loss_gradient) return nullptr;
+        made = sum_of(before, made);
+        if (!made) return nullptr;
+    }
+    return made;
+}
+
+void WeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
+    const Tensor& prediction = *operation.reads[0];
+    const Tensor& gradient = *operation.writes[0];
+    const VirtualDevice& clock = engine_.ranks()[static_cast<std::size_t>(rank)]->clock;
+    std::uint64_t content = 0;
+    for (const Tensor* read : operation.reads)
+        content = content_of(*read, content);
+    RowWeights weights;
+    weights.losses.push_back(std::make_shared<const LossRows>(
+        LossRows{rank, clock.micro_batch(), operation.name, operation.at,
+                 operation.derivation.factor, prediction.shape(),
+                 operation.name == std::string_view("squared_error_backward"),
+                 gradient.bytes(), content}));
+    weights.is_loss_gradient = true;
+    known(rank).set(gradient, std::make_shared<const RowWeights>(std::move(weights)));
+}
+
+void WeightWatcher::scale(int rank, const DeviceOperation& operation) {
+    const Tensor& tensor = *operation.writes[0];
+    const double factor = operation.derivation.factor;
+    if (factor == 1 || known(rank).knows_nothing_of(tensor)) return;
+    Ranges ranges = known(rank).read(tensor);
+    std::erase_if(ranges, [](const auto& range) { return range.fact->is_loss_gradient; });
+    for (auto& range : ranges) {
+        if (range.fact->zero()) continue;
+        RowWeights scaled = *range.fact;
+        scaled.steps.push_back({nullptr, factor, operation.at});
+        range.fact = std::make_shared<const RowWeights>(std::move(scaled));
+    }
+    known(rank).put(tensor, std::move(ranges));
+}
+
+void WeightWatcher::check_update(int rank, const DeviceOperation& operation) const {
+    const Weights weights = of(rank, *operation.reads[1]);
+    if (!weights || weights->zero() || weights->is_loss_gradient) return;
+    std::vector<int> sizes;
+    for (const auto& team : engine_.teams())
+        if (std::find(team->ranks.begin(), team->ranks.end(), rank) != team->ranks.end())
+            sizes.push_back(team->size());
+    if (auto diagnosis = explain_weights(*weights, operation, sizes))
+        throw FaultError(std::move(*diagnosis));
+}
+
+// Between ranks.
+
+Ranges WeightWatcher::reduced(const Meeting& meeting, const Origin& origin) const {
+    std::vector<Ranges> inputs;
+    for (const Posted* side : meeting.arrived)
+        inputs.push_back(known(side->batch->rank).read(side->operation.input));
+    Ranges result;
+    const Ranges& first = inputs.front();
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        std::vector<Weights> members;
+        for (const Ranges& input : inputs) {
+            if (input.size() != first.size() || input[i].begin != first[i].begin ||
+                input[i].end != first[i].end)
+                return {};
+            members.push_back(input[i].fact);
+        }
+        if (Weights sum = reduction_of(members, origin))
+            result.push_back(
+                {first[i].begin, first[i].end, first[i].begin, std::move(sum)});
+    }
+    return result;
+}
+
+void WeightWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    if (first.verb == Verb::barrier || first.verb == Verb::split || team.size() == 1)
+        return;
+    Ranges whole;  // of what all together make
+    if (has_reduction(first.verb)) {
+        if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
+            whole = reduced(meeting, origin_of(team, meeting));
+    } else if (first.verb == Verb::broadcast) {
+        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
+        whole = known(root.batch->rank).read(root.operation.input);
+    } else if (first.verb == Verb::all_gather) {
+        const std::int64_t bytes = first.count * bytes_of(first.dtype);
+        for (std::size_t member = 0; member < meeting.arrived.size(); ++member) {
+            const Posted& side = *meeting.arrived[member];
+            append(whole, known(side.batch->rank).read(side.operation.input),
+                   static_cast<std::int64_t>(member) * bytes);
+        }
+    }
+    for (const Posted* side : meeting.arrived) {
+        const Tensor& output = side->operation.output;
+        if (!output) continue;
+        const bool elsewhere =
+            first.verb == Verb::reduce && side->batch->member != first.peer;
+        if (elsewhere) continue;
+        const std::int64_t from =
+            first.verb == Verb::reduce_scatter ? side->batch->member * output.bytes() : 0;
+        known(side->batch->rank).put(output, clipped(whole, from, from + output.bytes()));
+    }
+}
+
+void WeightWatcher::message_begins(Posted& send, Posted& recv) {
+    copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
+               send.operation.input);
+}
+
+}  // namespace lockstep::sim

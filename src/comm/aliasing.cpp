@@ -1,0 +1,258 @@
+#include "src/comm/aliasing.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/report/fault_text.hpp"
+
+namespace lockstep {
+
+BufferUse buffers_of(const CommOperation& operation, int rank) {
+    const bool root = rank == operation.peer;
+    bool reads = true;
+    bool writes = true;
+    switch (operation.verb) {
+        case Verb::broadcast:
+            reads = root;
+            writes = !root;
+            break;
+        case Verb::reduce:
+        case Verb::gather:
+            writes = root;
+            break;
+        case Verb::scatter:
+            reads = root;
+            break;
+        case Verb::send:
+            writes = false;
+            break;
+        case Verb::recv:
+            reads = false;
+            break;
+        case Verb::barrier:
+        case Verb::split:
+            return {};
+        case Verb::all_reduce:
+        case Verb::all_gather:
+        case Verb::reduce_scatter:
+        case Verb::all_to_all:
+            break;
+    }
+    const auto used = [](bool uses, const Tensor& tensor) {
+        return uses && tensor && tensor.elements() > 0 ? &tensor : nullptr;
+    };
+    return {used(reads, operation.input), used(writes, operation.output)};
+}
+
+namespace {
+
+/// "elements 0 to 63 of the f32 buffer made at program.cpp:12".
+std::string place_text(const Tensor& tensor) {
+    const std::int64_t first = tensor.offset_bytes() / bytes_of(tensor.dtype());
+    return fmt::format("elements {} to {} of the {} buffer made at {}", first,
+                       first + tensor.elements() - 1, name_of(tensor.dtype()),
+                       tensor.storage()->allocated_at.text());
+}
+
+std::string in_place_rule(Verb verb) {
+    switch (verb) {
+        case Verb::all_gather:
+        case Verb::gather:
+            return "input must be this rank's own block of output, or lie apart from it";
+        case Verb::reduce_scatter:
+        case Verb::scatter:
+            return "output must be this rank's own block of input, or lie apart from it";
+        default:
+            return "input and output must be the same, or lie apart";
+    }
+}
+
+Diagnosis overlap_of(const Tensor& any, const std::string& name) {
+    Diagnosis diagnosis = diagnosis_of("F20");
+    diagnosis.communicator = name;
+    diagnosis.parties.resize(1);
+    diagnosis.parties[0].ranks = {any.device()->index()};
+    return diagnosis;
+}
+
+/// A stretch of memory that operations of a group, one behind the other, read or write.
+struct Stretch {
+    const Storage* storage;
+    std::int64_t begin;
+    std::int64_t end;
+    bool written;
+    std::size_t operation;  ///< where it is one operation's alone; else any of them
+
+    bool overlaps(const Stretch& other) const {
+        return storage == other.storage && begin < other.end && other.begin < end;
+    }
+};
+
+/// What the operations of a group do to memory, as few stretches as can be seen while one
+/// looks at them in order.
+class Stretches {
+  public:
+    void add(const CommOperation& operation, int rank, std::size_t number) {
+        const auto [read, written] = buffers_of(operation, rank);
+        if (written != nullptr) add(stretch_of(*written, true, number));
+        if (read == nullptr) return;
+        Stretch rest = stretch_of(*read, false, number);
+        if (written == nullptr || !read->overlaps(*written)) return add(rest);
+        // In place: what it reads beside what it writes.
+        const Stretch own = stretch_of(*written, true, number);
+        add({rest.storage, rest.begin, own.begin, false, number});
+        rest.begin = own.end;
+        add(rest);
+    }
+
+    /// Whether something is written that another one reads or writes.
+    bool conflict() {
+        std::sort(all_.begin(), all_.end(), [](const Stretch& a, const Stretch& b) {
+            return std::tie(a.storage, a.begin) < std::tie(b.storage, b.begin);
+        });
+        const Storage* storage = nullptr;
+        std::int64_t written_to = 0;
+        std::int64_t used_to = 0;
+        for (const Stretch& next : all_) {
+            if (next.storage != storage) written_to = used_to = 0;
+            storage = next.storage;
+            if (next.begin < (next.written ? used_to : written_to)) return true;
+            used_to = std::max(used_to, next.end);
+            if (next.written) written_to = std::max(written_to, next.end);
+        }
+        return false;
+    }
+
+    const std::vector<Stretch>& all() const { return all_; }
+
+  private:
+    static Stretch stretch_of(const Tensor& tensor, bool written, std::size_t number) {
+        return {tensor.storage(), tensor.offset_bytes(),
+                tensor.offset_bytes() + tensor.bytes(), written, number};
+    }
+
+    /// One that begins where its kind's last one ends, or the other way round, makes that
+    /// longer: blocks dealt out in the order of ranks are one stretch.
+    void add(const Stretch& next) {
+        if (next.begin >= next.end) return;
+        std::size_t& last = last_[next.written ? 1 : 0];
+        if (last < all_.size() && all_[last].storage == next.storage) {
+            Stretch& before = all_[last];
+            if (before.end == next.begin) {
+                before.end = next.end;
+                return;
+            }
+            if (before.begin == next.end) {
+                before.begin = next.begin;
+                return;
+            }
+        }
+        last = all_.size();
+        all_.push_back(next);
+    }
+
+    std::vector<Stretch> all_;
+    std::size_t last_[2] = {static_cast<std::size_t>(-1), static_cast<std::size_t>(-1)};
+};
+
+/// The buffers that two operations of a group share and may not; null where there are
+/// none.
+BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
+    const BufferUse one = buffers_of(a, rank);
+    const BufferUse two = buffers_of(b, rank);
+    const auto meet = [](const Tensor* x, const Tensor* y) {
+        return x != nullptr && y != nullptr && x->overlaps(*y);
+    };
+    if (meet(one.written, two.written)) return {one.written, two.written};
+    if (meet(one.read, two.written)) return {one.read, two.written};
+    if (meet(one.written, two.read)) return {one.written, two.read};
+    return {};
+}
+
+/// The first two operations of a group that may not share what they share.
+[[noreturn]] void explain(std::span<const CommOperation> operations, int rank,
+                          const std::string& name) {
+    for (std::size_t j = 1; j < operations.size(); ++j) {
+        for (std::size_t i = 0; i < j; ++i) {
+            const CommOperation& a = operations[i];
+            const CommOperation& b = operations[j];
+            const auto [mine, theirs] = clash(a, b, rank);
+            if (mine == nullptr) continue;
+            const auto does = [&](const CommOperation& operation, const Tensor* place) {
+                return buffers_of(operation, rank).written == place ? "writes" : "reads";
+            };
+            Diagnosis diagnosis = overlap_of(*mine, name);
+            diagnosis.sentence = fmt::format(
+                "in one group rank {} starts {} at {}, which {} {}, and {} at {}, which "
+                "{} {}: they run at the same time, so no value is sure there",
+                mine->device()->index(), text_of(a), a.at.text(), does(a, mine),
+                place_text(*mine), text_of(b), b.at.text(), does(b, theirs),
+                place_text(*theirs));
+            Diagnosis::Party other = diagnosis.parties[0];
+            diagnosis.parties[0].operation = text_of(a);
+            diagnosis.parties[0].at = a.at;
+            other.operation = text_of(b);
+            other.differs = "overlapping buffer";
+            other.at = b.at;
+            diagnosis.parties.push_back(std::move(other));
+            throw FaultError(std::move(diagnosis));
+        }
+    }
+    throw std::logic_error("buffers of a group overlap, but no two of them do");
+}
+
+}  // namespace
+
+void require_in_place_rule(const CommOperation& operation, int rank,
+                           const std::string& name) {
+    const auto [input, output] = buffers_of(operation, rank);
+    if (input == nullptr || output == nullptr || !input->overlaps(*output)) return;
+    std::int64_t ahead = 0;  // of the smaller one in the larger one
+    bool legal = false;
+    switch (operation.verb) {
+        case Verb::all_gather:
+        case Verb::gather:
+            ahead = rank * input->bytes();
+            legal = input->offset_bytes() == output->offset_bytes() + ahead;
+            break;
+        case Verb::reduce_scatter:
+        case Verb::scatter:
+            ahead = rank * output->bytes();
+            legal = output->offset_bytes() == input->offset_bytes() + ahead;
+            break;
+        default:
+            legal = output->offset_bytes() == input->offset_bytes();
+    }
+    if (legal) return;
+    Diagnosis diagnosis = overlap_of(*input, name);
+    diagnosis.sentence = fmt::format(
+        "rank {} calls {} at {} with buffers that overlap: it reads {} and writes {}; {}",
+        input->device()->index(), text_of(operation), operation.at.text(),
+        place_text(*input), place_text(*output), in_place_rule(operation.verb));
+    diagnosis.parties[0].operation = text_of(operation);
+    diagnosis.parties[0].at = operation.at;
+    throw FaultError(std::move(diagnosis));
+}
+
+void require_apart(std::span<const CommOperation> operations, int rank,
+                   const std::string& name) {
+    for (const CommOperation& operation : operations)
+        require_apart(operation, rank, name);
+    // An exchange with two neighbours is the usual group.
+    constexpr std::size_t kFew = 2;
+    if (operations.size() < kFew) return;
+    if (operations.size() == kFew) {
+        if (clash(operations[0], operations[1], rank).read != nullptr)
+            explain(operations, rank, name);
+        return;
+    }
+    Stretches stretches;
+    for (std::size_t i = 0; i < operations.size(); ++i)
+        stretches.add(operations[i], rank, i);
+    if (stretches.conflict()) explain(operations, rank, name);
+}
+
+}  // namespace lockstep

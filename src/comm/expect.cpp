@@ -1,0 +1,239 @@
+#include "src/comm/expect.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "src/core/bits.hpp"
+#include "src/core/require.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep {
+
+void expect_replicated(Communicator& group, const Tensor& tensor, const std::string& name,
+                       SourceLine at) {
+    require(static_cast<bool>(tensor), at, [&] {
+        return fmt::format("expect_replicated: rank {} of {} passed no tensor",
+                           group.rank(), group.name());
+    });
+    group.require_no_open_group("expect_replicated", at);
+    group.do_expect_replicated(tensor, name, at);
+}
+
+namespace {
+
+/// What a rank tells the others: a hash of its values, their dtype and shape (or what it
+/// found to differ), and last its number in the run.
+constexpr std::int64_t kWords = 8;
+using Words = std::array<std::int64_t, kWords>;
+
+/// Every rank's words, by way of an all-gather: 64 bits are two i32.
+std::vector<Words> words_of_all(Communicator& group, Device& device, const Words& mine,
+                                SourceLine at) {
+    HostTensor packed(Shape{2 * kWords}, DType::i32);
+    std::memcpy(packed.data(), mine.data(), sizeof mine);
+    const MemoryScope scope(device, MemoryCategory::workspace);
+    const Tensor input = device.upload(packed, at);
+    const Tensor output = device.empty({group.size() * 2 * kWords}, DType::i32, at);
+    group.all_gather(output, input, at).wait(at);
+    const HostTensor gathered = device.download(output, at);
+    std::vector<Words> all(static_cast<std::size_t>(group.size()));
+    std::memcpy(all.data(), gathered.data(), static_cast<std::size_t>(gathered.bytes()));
+    return all;
+}
+
+/// Members that tell the same of their values: the largest set first, of equal ones that
+/// of the lowest.
+std::vector<std::vector<int>> equal_members(const std::vector<Words>& words) {
+    std::map<Words, std::vector<int>> sets;
+    for (std::size_t member = 0; member < words.size(); ++member) {
+        Words values = words[member];
+        values.back() = 0;
+        sets[values].push_back(static_cast<int>(member));
+    }
+    std::vector<std::vector<int>> sorted;
+    for (const auto& [key, members] : sets)
+        sorted.push_back(members);
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+        return std::make_pair(-static_cast<int>(a.size()), a.front()) <
+               std::make_pair(-static_cast<int>(b.size()), b.front());
+    });
+    return sorted;
+}
+
+Words signature_of(const HostTensor& values) {
+    Words words{};
+    words[0] = static_cast<std::int64_t>(hash_of_bits(values.data(), values.bytes()));
+    words[1] = static_cast<std::int64_t>(values.dtype());
+    words[2] = values.shape().dimensions();
+    for (int i = 0; i < values.shape().dimensions(); ++i)
+        words[static_cast<std::size_t>(3 + i)] = values.shape()[i];
+    return words;
+}
+
+std::string kind_text(const Words& words) {
+    const Shape shape(&words[3], static_cast<int>(words[2]));
+    return fmt::format("{} {}", shape.text(), name_of(static_cast<DType>(words[1])));
+}
+
+bool same_kind(const Words& a, const Words& b) {
+    return std::equal(a.begin() + 1, a.end() - 1, b.begin() + 1);
+}
+
+}  // namespace
+
+/// With nothing but the communicator's own verbs: hashes go round, and where they differ,
+/// the usual values, and what each rank finds against them. Every rank throws the same.
+void Communicator::do_expect_replicated(const Tensor& tensor, const std::string& name,
+                                        SourceLine at) {
+    if (!device_.has_numbers()) return;
+    const HostTensor mine = device_.peek(tensor, at);
+    Words signature = signature_of(mine);
+    signature.back() = device_.index();
+    const std::vector<Words> words = words_of_all(*this, device_, signature, at);
+    const std::vector<std::vector<int>> sets = equal_members(words);
+    if (sets.size() == 1) return;
+
+    const auto words_at = [&](int member) {
+        return words[static_cast<std::size_t>(member)];
+    };
+    const Words usual = words_at(sets[0].front());
+    const auto rank_of = [&](int member) {
+        return static_cast<int>(words_at(member).back());
+    };
+    std::vector<int> all;
+    for (int member = 0; member < size_; ++member)
+        all.push_back(rank_of(member));
+    std::vector<ReplicaSide> sides;
+    for (const std::vector<int>& members : sets) {
+        sides.push_back({{}, kind_text(words_at(members.front())), at});
+        for (const int member : members)
+            sides.back().ranks.push_back(rank_of(member));
+    }
+    if (!same_kind(words_at(sets[1].front()), usual))
+        throw FaultError(replicas_differ(name_, all, name, sides, "", ""));
+
+    // Ranks of another shape take part with a buffer that fits.
+    HostTensor usual_values(Shape(&usual[3], static_cast<int>(usual[2])),
+                            static_cast<DType>(usual[1]));
+    const bool alike = same_kind(signature, usual);
+    const Tensor buffer = device_.upload(alike ? mine : usual_values, at);
+    broadcast(buffer, sets[0].front(), at).wait(at);
+    usual_values = device_.download(buffer, at);
+    Words found{};
+    if (alike && !(mine == usual_values)) {
+        const BitDifference difference = difference_in_bits(mine, usual_values);
+        const double value = mine.at(difference.first);
+        found = {difference.first, difference.elements, 0};
+        std::memcpy(&found[2], &value, sizeof value);
+    }
+    const Words odd = words_of_all(*this, device_, found,
+                                   at)[static_cast<std::size_t>(sets[1].front())];
+    HostTensor odd_value(Shape{1}, usual_values.dtype());
+    double value = 0;
+    std::memcpy(&value, &odd[2], sizeof value);
+    odd_value.set(0, value);
+    sides[0].value = value_text(usual_values, odd[0]);
+    sides[1].value = value_text(odd_value, 0);
+    throw FaultError(replicas_differ(
+        name_, all, name, sides, "element " + element_text(usual_values.shape(), odd[0]),
+        fmt::format("{} of {} elements differ", odd[1], usual_values.elements())));
+}
+
+Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
+                          const std::string& name, const std::vector<ReplicaSide>& sides,
+                          const std::string& element, const std::string& differing) {
+    const std::string what = name.empty() ? "the tensor" : name;
+    const auto holds = [&](const ReplicaSide& side) {
+        return fmt::format("{} {} {}{} at {}", ranks_text(side.ranks),
+                           side.ranks.size() == 1 ? "holds" : "hold", side.value,
+                           element.empty() ? "" : " in " + element, side.at.text());
+    };
+    Diagnosis diagnosis = diagnosis_of("F24");
+    diagnosis.communicator = group;
+    diagnosis.members = members;
+    diagnosis.sentence = fmt::format(
+        "expect_replicated: {} is not the same on all ranks of {}: {}, but {}", what,
+        group, holds(sides[1]), holds(sides[0]));
+    if (!differing.empty()) diagnosis.sentence += "; " + differing;
+    for (const ReplicaSide& side : sides) {
+        const bool usual = &side == &sides.front();
+        diagnosis.parties.push_back(
+            {side.ranks,
+             fmt::format("expect_replicated({}) of {}", name, group),
+             usual ? "" : element + (element.empty() ? "" : " ") + side.value,
+             side.at,
+             {}});
+    }
+    return diagnosis;
+}
+
+ByteCount::ByteCount(const Communicator& communicator, SourceLine at)
+    : communicator_(communicator), at_(at), before_(communicator.bytes_sent(at)) {}
+
+int ByteCount::rank() const {
+    return communicator_.device().index();
+}
+
+BytesByVerb ByteCount::by_verb(SourceLine at) const {
+    BytesByVerb bytes = communicator_.bytes_sent(at);
+    for (std::size_t verb = 0; verb < bytes.size(); ++verb)
+        bytes[verb] -= before_[verb];
+    return bytes;
+}
+
+std::int64_t ByteCount::bytes(SourceLine at) const {
+    const BytesByVerb by = by_verb(at);
+    return std::accumulate(by.begin(), by.end(), std::int64_t{0});
+}
+
+namespace {
+
+/// "6000 by all_reduce, 400 by send".
+std::string verbs_text(const BytesByVerb& bytes) {
+    std::string text;
+    for (std::size_t verb = 0; verb < bytes.size(); ++verb)
+        if (bytes[verb] != 0)
+            text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", bytes[verb],
+                                name_of(static_cast<Verb>(verb)));
+    return text.empty() ? "nothing" : text;
+}
+
+}  // namespace
+
+void expect_bytes(const ByteCount& sent, std::int64_t bytes, SourceLine at) {
+    const BytesByVerb by = sent.by_verb(at);
+    const std::int64_t got = std::accumulate(by.begin(), by.end(), std::int64_t{0});
+    if (got == bytes) return;
+    const Communicator& group = sent.communicator();
+    Diagnosis diagnosis = diagnosis_of("F27");
+    diagnosis.title =
+        got > bytes ? "more bytes than expected" : "fewer bytes than expected";
+    diagnosis.cause =
+        got > bytes
+            ? "Something is sent once too often, or larger than it need be: look for "
+              "gradients that are reduced after every micro-batch instead of once after "
+              "the last, or a value that is reduced or gathered twice."
+            : "Something is not sent, or smaller than the formula has it: look for a "
+              "tensor that is left out of the reduction, or another element type.";
+    diagnosis.communicator = group.name();
+    diagnosis.sentence = fmt::format(
+        "expect_bytes: rank {} has sent {} bytes over {} from {} to {}, {} {} than the "
+        "{} "
+        "that are expected there: {}",
+        sent.rank(), got, group.name(), sent.begun_at().text(), at.text(),
+        std::max(got, bytes) - std::min(got, bytes), got > bytes ? "more" : "fewer",
+        bytes, verbs_text(by));
+    diagnosis.parties.push_back(
+        {{sent.rank()},
+         fmt::format("expect_bytes({}) of {}", bytes, group.name()),
+         fmt::format("{} bytes", got),
+         at,
+         {}});
+    throw FaultError(std::move(diagnosis));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/report/diagnosis.hpp"
+
+namespace lockstep {
+
+/// A class of mistakes of distributed programs, F01 to F31.
+struct FaultClass {
+    const char* id;     ///< "F02"
+    const char* title;  ///< "counts differ"
+    const char* cause;  ///< the likely cause, and what to change
+};
+
+/// All classes, in order.
+const std::vector<FaultClass>& fault_classes();
+
+/// The page that explains a class, from the project's root: "lessons/faults/F02.md".
+std::string fault_page(const std::string& fault);
+
+/// A diagnosis with class, title, likely cause and page; the rest is the caller's to say.
+Diagnosis diagnosis_of(const std::string& fault);
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// F18: a stage sends what it computes and goes on; the activation is a local variable of
+// the loop's body, and goes while it is being sent.
+//
+// finds: F18
+// check: full
+// ranks: 4, 256
+// parties: 0 | 0
+
+#include "src/comm/rank.hpp"
+
+void program(Rank& rank) {
+    Device& device = rank.device();
+    Communicator& stages = rank.world();
+    constexpr int kMicroBatches = 4;
+    const bool first = rank.index() == 0;
+    const bool last = rank.index() == stages.size() - 1;
+    const Tensor weight = device.zeros({8, 8}, DType::f32);
+    const Tensor input = device.zeros({4, 8}, DType::f32);
+
+    std::vector<Tensor> kept;
+    std::vector<Work> sending;
+    for (int m = 0; m < kMicroBatches; ++m) {
+        if (!first) stages.recv(input, rank.index() - 1).wait();
+        const Tensor output = device.matmul(input, weight);
+        // twin: kept.push_back(output);
+        if (!last)
+            sending.push_back(stages.send(output, rank.index() + 1));  // line: launch
+    }
+    for (Work& work : sending)
+        work.wait();  // line: wait
+}

@@ -1,0 +1,47 @@
+// F28: data parallelism with a gate on the outputs, through which the checker does not
+// follow rows; one device with all rows shows that they do not count the same.
+//
+// finds: F28
+// check: full
+// ranks: 2, 3
+// parties: all | all
+
+#include "src/comm/rank.hpp"
+#include "src/nn/losses.hpp"
+
+Tensor gradient_of(Device& device, int first, int rows, double weight) {
+    const Tensor x = device.empty({rows, 6}, DType::f64);
+    const Tensor y = device.empty({rows, 4}, DType::f64);
+    const Tensor gate = device.empty({rows, 4}, DType::f64);
+    const Tensor w = device.empty({6, 4}, DType::f64);
+    device.random_normal(x, RandomStream(1, "x"), 0, 1, first * 6);
+    device.random_normal(y, RandomStream(1, "y"), 0, 1, first * 4);
+    device.random_uniform(gate, RandomStream(1, "gate"), 0, 1, first * 4);
+    device.random_normal(w, RandomStream(1, "w"), 0, 1);
+    const Tensor prediction = device.matmul(x, w);
+    device.multiply(prediction, gate);
+    const LossResult loss = mean_squared_error(device, prediction, y, weight);  // line: loss
+    device.multiply(loss.gradient, gate);
+    return device.matmul(x, loss.gradient, {.transpose_a = true});
+}
+
+int rows_of(int rank) { return 3 + 2 * rank; }
+int rows_before(int rank) { return rank * (rank + 2); }
+
+void reference(Rank& rank) {
+    // As many rows as the ranks of the larger of the two runs have together.
+    const Tensor three = gradient_of(rank.device(), 0, rows_before(3), 1);
+    const Tensor two = gradient_of(rank.device(), 0, rows_before(2), 1);
+    rank.keep("gradient of 3", three);
+    rank.keep("gradient of 2", two);
+}
+
+void program(Rank& rank) {
+    const int n = rank.size();
+    const int rows = rows_of(rank.index());
+    const double weight = 1.0 / n;  // twin: const double weight = 1.0 * rows / rows_before(n);
+    const Tensor gradient =
+        gradient_of(rank.device(), rows_before(rank.index()), rows, weight);
+    rank.world().all_reduce(gradient).wait();
+    rank.keep("gradient of " + std::to_string(n), gradient);  // line: keep
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "sim/cluster.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/nn/sequential.hpp"
+
+namespace lockstep::test {
+
+/// Runs a program that makes no mistake under full checking, in several worlds: nothing
+/// may be raised.
+void must_stay_silent(int ranks, const Program& program);
+
+/// Two linear layers, (6) to (8) to (4), the same on every rank.
+std::unique_ptr<Sequential> make_mlp(Device& device, std::uint64_t seed = 7);
+
+/// `rows` rows of `columns` numbers: rows of a whole from `first` on.
+Tensor random_rows(Device& device, const std::string& name, std::int64_t first,
+                   std::int64_t rows, std::int64_t columns);
+
+}  // namespace lockstep::test

@@ -1,0 +1,498 @@
+// Data parallelism in all its forms, without a mistake: the checker must not find any.
+
+#include <cmath>
+
+#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/ring_collectives.hpp"
+#include "tests/catch.hpp"
+#include "tests/faults/correct.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kSteps = 3;
+constexpr std::int64_t kRows = 4;  // of a rank's share
+
+/// This rank's share of a batch; `places` ranks share it.
+MicroBatch share_of(Device& device, int step, int place, int places, double weight) {
+    const std::int64_t first = (step * places + place) * kRows;
+    return {random_rows(device, "x", first, kRows, 6),
+            random_rows(device, "y", first, kRows, 4), weight};
+}
+
+/// Forward and backward of one micro-batch; gives the loss.
+Tensor train(Device& device, Module& model, const MicroBatch& batch, int index = 0) {
+    Saved saved;
+    LossResult result;
+    {
+        const PhaseScope phase(device, Phase::forward, index);
+        result = mean_squared_error(device, model.forward(batch.input, saved),
+                                    batch.target, batch.weight);
+    }
+    const PhaseScope phase(device, Phase::backward, index);
+    model.backward(result.gradient, saved);
+    return result.loss;
+}
+
+void step(Device& device, Optimizer& optimizer) {
+    const PhaseScope phase(device, Phase::update);
+    optimizer.step();
+}
+
+}  // namespace
+
+TEST_CASE("correct: gradients summed over weighted shares", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        AdamW optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            std::vector<MicroBatch> mine;
+            for (int m = 0; m < 2; ++m)
+                mine.push_back(share_of(device, 2 * i + m, rank.index(), 4, 1.0 / 8));
+            const Tensor loss = data_parallel_gradients(device, rank.world(), *model,
+                                                        mean_squared_error, mine);
+            rank.world().all_reduce(loss).wait();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: each rank's mean, averaged", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters(), {0.1, 0.9, 0.01});
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 1));
+            for (Parameter* parameter : model->parameters())
+                rank.world().all_reduce(parameter->gradient, Reduction::mean).wait();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: a sum over ranks, divided by their number", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 1));
+            for (Parameter* parameter : model->parameters()) {
+                rank.world().all_reduce(parameter->gradient).wait();
+                device.scale(parameter->gradient, 1.0 / rank.size());
+            }
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: a loss scaled for half precision, and gradients unscaled",
+          "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 1024.0 / 4));
+            for (Parameter* parameter : model->parameters()) {
+                rank.world().all_reduce(parameter->gradient).wait();
+                device.scale(parameter->gradient, 1.0 / 1024);
+            }
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: a summed loss with a small learning rate", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters(), {0.001, 0, 0});
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            // kRows * 4 elements, each with factor 1.
+            train(device, *model, share_of(device, i, rank.index(), 4, kRows * 4));
+            for (Parameter* parameter : model->parameters())
+                rank.world().all_reduce(parameter->gradient).wait();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto grads = rank.world().split(0, rank.index(), "grads");
+        const auto model = make_mlp(device);
+        AdamW optimizer(model->parameters());
+        std::vector<Work> pending;
+        bool last = false;
+        for (Parameter* parameter : model->parameters())
+            parameter->on_gradient([&](Parameter& ready) {
+                if (last)
+                    pending.push_back(grads->all_reduce(ready.gradient, Reduction::mean));
+            });
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            for (int m = 0; m < 2; ++m) {
+                last = m == 1;
+                train(device, *model, share_of(device, 2 * i + m, rank.index(), 4, 0.5),
+                      m);
+            }
+            pending.back().wait();  // the queue is in order: the others are done too
+            pending.clear();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: uneven shares with weights", "[faults]") {
+    must_stay_silent(3, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        const std::int64_t rows = 2 + rank.index();  // 2, 3, 4: 9 in all
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            const MicroBatch batch{
+                random_rows(device, "x", 9 * i + 2 * rank.index(), rows, 6),
+                random_rows(device, "y", 9 * i + 2 * rank.index(), rows, 4),
+                static_cast<double>(rows) / 9};
+            train(device, *model, batch);
+            for (Parameter* parameter : model->parameters())
+                rank.world().all_reduce(parameter->gradient).wait();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: ring collectives by hand", "[faults]") {
+    must_stay_silent(5, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 5, 0.2));
+            for (Parameter* parameter : model->parameters()) {
+                if (i % 2 == 0)
+                    ring_all_reduce(device, rank.world(), parameter->gradient);
+                else
+                    recursive_doubling_all_reduce(device, rank.world(),
+                                                  parameter->gradient);
+            }
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: clipping by the norm of all gradients", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
+            const Tensor total = device.zeros({1}, DType::f64);
+            for (Parameter* parameter : model->parameters()) {
+                rank.world().all_reduce(parameter->gradient).wait();
+                const Tensor square = device.empty(parameter->shape(), DType::f64);
+                device.copy(square, parameter->gradient);
+                device.multiply(square, parameter->gradient);
+                device.sum(total, square, true);
+            }
+            const double norm = std::sqrt(device.download(total).at(0));
+            for (Parameter* parameter : model->parameters())
+                device.scale(parameter->gradient, 1 / std::max(1.0, norm));
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const std::int64_t shard = 8;
+        const Tensor weight = device.empty({shard * 4, 1}, DType::f64);
+        const Tensor gradient = device.zeros({shard * 4, 1}, DType::f64);
+        device.random_normal(weight, RandomStream(1, "w"), 0, 1);
+        const Tensor own = weight.rows(shard * rank.index(), shard);
+        const Tensor own_gradient = device.zeros({shard, 1}, DType::f64);
+        Parameter part("w", own, own_gradient);
+        AdamW optimizer({&part});
+        for (int i = 0; i < kSteps; ++i) {
+            device.fill(gradient, 0);
+            for (int m = 0; m < 2; ++m) {
+                const Tensor x =
+                    random_rows(device, "x", 8 * i + 2 * rank.index() + m, 5, shard * 4);
+                Tensor y;
+                LossResult loss;
+                {
+                    const PhaseScope phase(device, Phase::forward, m);
+                    y = device.matmul(x, weight);
+                    loss = mean_squared_error(
+                        device, y, random_rows(device, "y", 8 * i + m, 5, 1), 1.0 / 8);
+                }
+                const PhaseScope phase(device, Phase::backward, m);
+                MatmulOptions add;
+                add.transpose_a = true;
+                add.accumulate = true;
+                device.matmul_into(gradient, x, loss.gradient, add);
+            }
+            rank.world().reduce_scatter(own_gradient, gradient).wait();
+            // The norm of the whole from the norms of the shards.
+            const Tensor square = device.empty({shard, 1}, DType::f64);
+            device.copy(square, own_gradient);
+            device.multiply(square, own_gradient);
+            const Tensor total = device.zeros({1}, DType::f64);
+            device.sum(total, square);
+            rank.world().all_reduce(total).wait();
+            device.scale(own_gradient, 1 / std::max(1.0, device.download(total).at(0)));
+            step(device, optimizer);
+            rank.world().all_gather(weight, own).wait();
+        }
+    });
+}
+
+TEST_CASE("correct: ZeRO-3, weights gathered just in time and ahead", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const int layers = 3;
+        const std::int64_t width = 8;
+        const std::int64_t shard = width * width / 4;
+        std::vector<std::unique_ptr<Parameter>> parts;
+        std::vector<Parameter*> all;
+        for (int layer = 0; layer < layers; ++layer) {
+            const Tensor value = device.empty({shard}, DType::f64);
+            const std::string name = "layer" + std::to_string(layer);
+            device.random_normal(value, RandomStream(1, name), 0, 0.3,
+                                 shard * rank.index());
+            parts.push_back(std::make_unique<Parameter>(
+                name, value, device.zeros({shard}, DType::f64)));
+            all.push_back(parts.back().get());
+        }
+        AdamW optimizer(all);
+        const auto gather = [&](int layer, const Tensor& whole) {
+            return rank.world().all_gather(whole,
+                                           all[static_cast<std::size_t>(layer)]->value);
+        };
+        for (int i = 0; i < kSteps; ++i) {
+            std::vector<Tensor> inputs{
+                random_rows(device, "x", 4 * (4 * i + rank.index()), 4, width)};
+            Tensor ahead = device.empty({width, width}, DType::f64);
+            Work coming = gather(0, ahead);
+            LossResult loss;
+            {
+                const PhaseScope phase(device, Phase::forward, 0);
+                for (int layer = 0; layer < layers; ++layer) {
+                    coming.wait();
+                    const Tensor whole = ahead;
+                    if (layer + 1 < layers) {
+                        ahead = device.empty({width, width}, DType::f64);
+                        coming = gather(layer + 1, ahead);
+                    }
+                    inputs.push_back(device.tanh(device.matmul(inputs.back(), whole)));
+                }
+                loss = mean_squared_error(
+                    device, inputs.back(),
+                    random_rows(device, "y", 4 * (4 * i + rank.index()), 4, width), 0.25);
+            }
+            std::vector<Work> reduced;
+            std::vector<Tensor> kept;
+            {
+                const PhaseScope phase(device, Phase::backward, 0);
+                Tensor dy = loss.gradient;
+                for (int layer = layers - 1; layer >= 0; --layer) {
+                    const auto l = static_cast<std::size_t>(layer);
+                    const Tensor whole = device.empty({width, width}, DType::f64);
+                    gather(layer, whole).wait();
+                    const Tensor dz = device.tanh_backward(inputs[l + 1], dy);
+                    MatmulOptions left;
+                    left.transpose_a = true;
+                    MatmulOptions right;
+                    right.transpose_b = true;
+                    kept.push_back(device.matmul(inputs[l], dz, left));
+                    reduced.push_back(
+                        rank.world().reduce_scatter(all[l]->gradient, kept.back()));
+                    dy = device.matmul(dz, whole, right);
+                }
+            }
+            for (Work& work : reduced)
+                work.wait();
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: local SGD averages now and then", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters(), {0.05, 0, 0});
+        for (int i = 0; i < 6; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 1));
+            step(device, optimizer);
+            if (i % 3 != 2) continue;
+            for (Parameter* parameter : model->parameters()) {
+                if (i == 2) {
+                    rank.world().all_reduce(parameter->value, Reduction::mean).wait();
+                } else {
+                    rank.world().all_reduce(parameter->value).wait();
+                    device.scale(parameter->value, 0.25);
+                }
+            }
+        }
+    });
+}
+
+TEST_CASE("correct: a parameter server", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        Communicator& world = rank.world();
+        const auto model = make_mlp(device);
+        for (Parameter* parameter : model->parameters())
+            world.broadcast(parameter->value, 0).wait();
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            if (rank.index() > 0)
+                train(device, *model, share_of(device, i, rank.index() - 1, 3, 1.0 / 3));
+            for (Parameter* parameter : model->parameters()) {
+                if (rank.index() > 0) {
+                    world.send(parameter->gradient, 0).wait();
+                    world.recv(parameter->value, 0).wait();
+                    continue;
+                }
+                const Tensor arriving = device.empty(parameter->shape(), DType::f64);
+                for (int worker = 1; worker < 4; ++worker) {
+                    world.recv(arriving, worker).wait();
+                    device.add(parameter->gradient, arriving);
+                }
+                device.sgd(parameter->value, parameter->gradient, Tensor(), {});
+                for (int worker = 1; worker < 4; ++worker)
+                    world.send(parameter->value, worker).wait();
+            }
+        }
+    });
+}
+
+TEST_CASE("correct: metrics, checkpoints and evaluation between steps", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        Communicator& world = rank.world();
+        const auto model = make_mlp(device, 7 + static_cast<unsigned>(rank.index()));
+        for (Parameter* parameter : model->parameters())
+            world.broadcast(parameter->value, 0).wait();
+        AdamW optimizer(model->parameters());
+        const Tensor ones = device.empty({1}, DType::f64);
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            const Tensor loss =
+                train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
+            for (Parameter* parameter : model->parameters())
+                world.all_reduce(parameter->gradient).wait();
+            step(device, optimizer);
+            // The mean loss, the number of ranks, the worst rank's loss.
+            const Tensor worst = device.empty({1}, DType::f64);
+            device.copy(worst, loss);
+            world.all_reduce(loss).wait();
+            world.all_reduce(worst, Reduction::maximum).wait();
+            world.all_reduce(worst, Reduction::maximum).wait();
+            device.fill(ones, 1);
+            world.all_reduce(ones).wait();
+            rank.keep_value("ranks", device.download(ones).at(0));
+            // Evaluation, on data that each rank has alone.
+            Saved saved;
+            const PhaseScope phase(device, Phase::forward, 0);
+            const Tensor y =
+                model->forward(random_rows(device, "test", rank.index(), 2, 6), saved);
+            rank.keep("prediction", y);
+            for (Parameter* parameter : model->parameters())
+                rank.keep(parameter->name(), parameter->value);
+        }
+    });
+}
+
+TEST_CASE("correct: on one rank nothing can be reduced twice or drift", "[faults]") {
+    must_stay_silent(1, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        const auto alone = rank.world().split(0, 0, "dp");
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            MicroBatch batch = share_of(device, i, 0, 1, 1);
+            const Tensor mask = device.empty({kRows, 6}, DType::f64);
+            {
+                const PhaseScope phase(device, Phase::forward, 0);
+                device.random_uniform(mask, RandomStream(1, "mask"), 0, 2);
+                device.multiply(batch.input, mask);
+            }
+            train(device, *model, batch);
+            for (Parameter* parameter : model->parameters()) {
+                rank.world().all_reduce(parameter->gradient).wait();
+                alone->all_reduce(parameter->gradient).wait();
+                alone->all_reduce(parameter->gradient, Reduction::mean).wait();
+            }
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: summed within nodes, then between them", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const int node = rank.index() / 2;
+        const int local = rank.index() % 2;
+        const auto within = rank.world().split(node, local, "node");
+        const auto between = rank.world().split(local, node, "between");
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters());
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
+            for (Parameter* parameter : model->parameters()) {
+                if (i == 1 && parameter->gradient.elements() % 2 == 0) {
+                    // Reduce-scatter within, all-reduce between, all-gather within.
+                    const Tensor whole = parameter->gradient.flat();
+                    const std::int64_t half = whole.elements() / 2;
+                    const Tensor part = whole.slice(half * local, half);
+                    within->reduce_scatter(part, whole).wait();
+                    between->all_reduce(part).wait();
+                    within->all_gather(whole, part).wait();
+                } else {
+                    within->all_reduce(parameter->gradient).wait();
+                    between->all_reduce(parameter->gradient).wait();
+                }
+            }
+            step(device, optimizer);
+        }
+    });
+}
+
+TEST_CASE("correct: a power iteration multiplies and sums again and again", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor columns = random_rows(device, "matrix", 2 * rank.index(), 2, 8);
+        Tensor vector = device.empty({8, 1}, DType::f64);
+        device.fill(vector, 1);
+        for (int i = 0; i < 5; ++i) {
+            MatmulOptions left;
+            left.transpose_a = true;
+            const Tensor part = device.matmul(columns, vector);
+            vector = device.matmul(columns, part, left);
+            rank.world().all_reduce(vector).wait();
+            device.scale(vector, 0.1);
+        }
+    });
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,187 @@
+// A lesson that ends with a mistake: one JSON document, and a record of what it has.
+
+#include <fcntl.h>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/processes.hpp"
+#include "src/report/diagnosis.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace lockstep::test;
+using Json = nlohmann::json;
+
+namespace {
+
+/// Its first step is correct; in the second one rank leaves early.
+class Stopping : public Lesson {
+  public:
+    using Lesson::Lesson;
+
+    std::vector<Step> steps() override {
+        return {{"Fine",
+                 [this](Page& page) {
+                     record().runs.emplace_back("fine", run(false));
+                     page.check(Check::equal("one", 1, 1));
+                 }},
+                {"Stops", [this](Page&) { run(true); }}};
+    }
+
+  private:
+    RunReport run(bool leaves) const {
+        return make_cluster(options(), 4, true)->run([leaves](Rank& rank) {
+            const Tensor x = rank.device().zeros({8}, DType::f32);
+            if (leaves && rank.index() == 1) return;
+            rank.world().all_reduce(x).wait();
+        });
+    }
+};
+
+LessonEntry stopping() {
+    LessonEntry entry;
+    entry.slug = "stopping";
+    entry.title = "A lesson that stops";
+    entry.make = [](const LessonOptions& options, Record& record) {
+        return std::make_unique<Stopping>(options, record);
+    };
+    return entry;
+}
+
+std::string text_in(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// While it lives, standard output and standard error go into files.
+class Captured {
+  public:
+    explicit Captured(const TemporaryFolder& folder) : folder_(folder) {
+        for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+            before_[stream] = ::dup(stream);
+            const int file = ::open(path(stream).c_str(), O_CREAT | O_WRONLY, 0600);
+            ::dup2(file, stream);
+            ::close(file);
+        }
+    }
+    ~Captured() {
+        for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+            ::dup2(before_[stream], stream);
+            ::close(before_[stream]);
+        }
+    }
+    Captured(const Captured&) = delete;
+    Captured& operator=(const Captured&) = delete;
+
+    std::filesystem::path path(int stream) const {
+        return folder_.path() / std::to_string(stream);
+    }
+
+  private:
+    const TemporaryFolder& folder_;
+    int before_[STDERR_FILENO + 1] = {};
+};
+
+struct Said {
+    int status = 0;
+    std::string output;
+    std::string errors;
+};
+
+/// As main does it.
+Said run(const LessonOptions& options) {
+    const TemporaryFolder folder;
+    Said said;
+    {
+        const Captured captured(folder);
+        try {
+            said.status =
+                run_steps(stopping(), options, [](auto&, auto&) { return true; });
+        } catch (...) {
+            said.status = report_exception();
+        }
+    }
+    said.output = text_in(folder.path() / "1");
+    said.errors = text_in(folder.path() / "2");
+    return said;
+}
+
+}  // namespace
+
+TEST_CASE("a lesson that stops is one JSON document with the diagnosis", "[lessons]") {
+    LessonOptions options;
+    options.json = true;
+    const Said said = run(options);
+    CHECK(said.status == kFailed);
+    const Json json = Json::parse(said.output);
+    CHECK(json.at("lesson") == "stopping");
+    CHECK(json.at("passed") == false);
+    CHECK(json.at("steps").size() == 1);
+    CHECK(json.at("diagnosis").at("fault") == "F07");
+    CHECK(json.at("diagnosis").at("waits")[0].at("to") == Json{1});
+    CHECK(said.errors.starts_with("F07: "));
+}
+
+TEST_CASE("a lesson that stops leaves its record", "[lessons]") {
+    for (const bool json : {false, true}) {
+        const TemporaryFolder folder;
+        LessonOptions options;
+        options.json = json;
+        options.out = folder.path() / "run";
+        const Said said = run(options);
+        CHECK(said.status == kFailed);
+        const std::filesystem::path& out = *options.out;
+        const Json described = Json::parse(text_in(out / "run.json"));
+        CHECK(described.at("stopped_by") == "F07");
+        CHECK(described.at("runs") == Json{"fine", "stopped"});
+        CHECK(text_in(out / "diagnosis.txt").starts_with("F07: "));
+        CHECK(Json::parse(text_in(out / "metrics.json")).at("runs").size() == 2);
+        for (const char* name :
+             {"wait_for_graph.svg", "trace.json", "timeline.svg", "diagnosis.json"})
+            CHECK(std::filesystem::exists(out / name));
+        const bool tells = said.errors.find("when it stopped is in") != std::string::npos;
+        CHECK(tells != json);
+    }
+}
+
+TEST_CASE("where the record of a stopped run cannot be left, the mistake is said",
+          "[lessons]") {
+    const TemporaryFolder folder;
+    LessonOptions options;
+    options.out = folder.path() / "run";
+    std::filesystem::create_directory(*options.out);
+    const auto steps = [&](std::vector<Step>& all, Record&) {
+        all[0].run = [&](Page&) { folder.file("run/thesis.tex", "years"); };
+        return true;
+    };
+    const TemporaryFolder streams;
+    std::string sentence;
+    {
+        const Captured captured(streams);
+        try {
+            run_steps(stopping(), options, steps);
+        } catch (const FaultError& fault) {
+            sentence = fault.what();
+        }
+    }
+    CHECK(sentence.starts_with("F07: "));
+    CHECK(text_in(folder.path() / "run" / "thesis.tex") == "years");
+    CHECK(text_in(streams.path() / "2").find("could not be recorded") !=
+          std::string::npos);
+}
+
+TEST_CASE("full checking is asked for, and recorded", "[lessons]") {
+    const TemporaryFolder folder;
+    LessonOptions options;
+    options.json = true;
+    options.check = sim::CheckLevel::full;
+    options.out = folder.path() / "run";
+    const Json json = Json::parse(run(options).output);
+    CHECK(json.at("options").at("check") == "full");
+    CHECK(Json::parse(text_in(*options.out / "run.json")).at("check") == "full");
+}

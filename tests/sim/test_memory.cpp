@@ -1,0 +1,93 @@
+#include "src/device/ledger.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+// A device that is full (F30) says what fills it, since when, and how it came to that.
+
+namespace lockstep::test {
+
+namespace {
+
+Diagnosis full_with(std::int64_t bytes, int ranks, const Program& program) {
+    std::optional<Diagnosis> first;
+    for (const World& world : all_worlds()) {
+        sim::ClusterOptions options = options_of(world, ranks);
+        options.spec.memory_bytes = bytes;
+        try {
+            sim::make_cluster(options)->run(program);
+            FAIL("it fitted");
+        } catch (const OutOfMemoryError& error) {
+            if (!first) first = error.diagnosis();
+            CHECK(error.diagnosis().text() == first->text());
+        }
+    }
+    return *first;
+}
+
+bool says(const Diagnosis& found, const std::string& words) {
+    INFO(found.text(1000));
+    CHECK(found.text(1000).find(words) != std::string::npos);
+    return found.text(1000).find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("F30: activations kept for each micro-batch", "[sim][errors]") {
+    const Diagnosis found = full_with(2000, 3, [](Rank& rank) {
+        std::vector<Tensor> kept;
+        for (int i = 0; rank.index() == 1 && i < 8; ++i) {
+            const PhaseScope phase(rank.device(), Phase::forward, i);
+            kept.push_back(rank.device().zeros({100}, DType::f32));
+        }
+        const Tensor other = rank.device().zeros({10}, DType::f32);
+        rank.world().barrier().wait();
+    });
+    CHECK(found.fault == "F30");
+    says(found,
+         "rank 1 is out of memory: 400 B more for activations at "
+         "tests/sim/test_memory.cpp:");
+    says(found, "do not fit, as 1.95 KiB of its 1.95 KiB are in use; most is held by");
+    says(found, "in 5 tensors of activations made at tests/sim/test_memory.cpp:");
+    says(found, "in forward of micro-batches 0–4 (1 each)");
+    says(found, "after forward of micro-batch 1: 800 B");
+    says(found, "ranks 0, 2: 40 B, at the most 40 B so far");
+}
+
+TEST_CASE("F30: a leak that grows with each step", "[sim][errors]") {
+    const Diagnosis found = full_with(10'000, 2, [](Rank& rank) {
+        std::vector<Tensor> leaked;
+        for (int step = 0; step < 50; ++step) {
+            {
+                const PhaseScope phase(rank.device(), Phase::forward, 0);
+                leaked.push_back(rank.device().zeros({50}, DType::f32));
+                leaked.push_back(rank.device().zeros({50}, DType::f32));
+            }
+            const PhaseScope phase(rank.device(), Phase::update);
+            const Tensor temporary = rank.device().zeros({50}, DType::f32);
+        }
+    });
+    says(found, "rank 0 is out of memory");
+    says(found, "in steps 0–24 (1 each)");
+    says(found, "after forward of micro-batch 0 in step 0: 400 B");
+}
+
+TEST_CASE("F30: without phases there is the time", "[sim][errors]") {
+    const Diagnosis found = full_with(1000, 1, [](Rank& rank) {
+        std::vector<Tensor> leaked;
+        for (int step = 0; step < 50; ++step)
+            leaked.push_back(rank.device().zeros({25}, DType::f32));
+    });
+    says(found, "one after the other from");
+    says(found, "How what it holds now has grown:");
+}
+
+TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors]") {
+    const Diagnosis found = full_with(1000, 1, [](Rank& rank) {
+        const MemoryScope scope(rank.device(), MemoryCategory::optimizer);
+        (void)rank.device().zeros({1000}, DType::f32);
+    });
+    says(found, "rank 0 is out of memory: 3.91 KiB more for optimizer at ");
+    says(found, "as 0 B of its 1000 B are in use");
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,140 @@
+// With which weight rows count in a gradient, from the loss to the update: averages taken
+// wrongly, means of unequal means, and all that is right or not for a checker to judge.
+
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+struct Case {
+    int ranks = 3;
+    int micro_batches = 1;
+    /// Of a rank's micro-batch.
+    std::function<int(int rank, int micro_batch)> rows = [](int, int) { return 4; };
+    /// Of the mean over a micro-batch's rows.
+    std::function<double(int rows)> weight = [](int) { return 1.0; };
+    Reduction reduction = Reduction::sum;
+    double scale = 1;
+    bool squared = false;
+    bool phases = true;
+    bool same_data = false;
+};
+
+std::string found(const Case& is) {
+    const auto program = [&](Rank& rank) {
+        Device& device = rank.device();
+        Linear model({device, DType::f64, 7, "head"}, 6, 7);
+        Sgd optimizer(model.parameters());
+        for (int m = 0; m < is.micro_batches; ++m) {
+            std::optional<PhaseScope> phase;
+            if (is.phases) phase.emplace(device, Phase::backward, m);
+            const int rows = is.rows(rank.index(), m);
+            const int first = is.same_data ? 0 : 100 * (rank.index() + 10 * m);
+            const Tensor x = device.empty({rows, 6}, DType::f64);
+            device.random_normal(x, RandomStream(1, "x"), 0, 1, first);
+            Saved saved;
+            const Tensor prediction = model.forward(x, saved);
+            const double weight = is.weight(rows);
+            LossResult loss;
+            if (is.squared) {
+                const Tensor y = device.zeros({rows, 7}, DType::f64);
+                loss = mean_squared_error(device, prediction, y, weight);
+            } else {
+                HostTensor labels({rows}, DType::i32);
+                loss =
+                    cross_entropy_loss(device, prediction, device.upload(labels), weight);
+            }
+            model.backward(loss.gradient, saved);
+        }
+        for (const Parameter* parameter : model.parameters()) {
+            rank.world().all_reduce(parameter->gradient, is.reduction).wait();
+            if (is.scale != 1) device.scale(parameter->gradient, is.scale);
+        }
+        optimizer.step();
+    };
+    World world;
+    world.check = sim::CheckLevel::full;
+    try {
+        make_cluster_in(world, is.ranks)->run(program);
+    } catch (const FaultError& error) {
+        INFO(error.diagnosis().text());
+        CHECK(error.diagnosis().parties.size() >= 2);
+        return error.diagnosis().fault;
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("averages that are taken wrongly", "[sim][faults]") {
+    for (const bool squared : {false, true}) {
+        Case is;
+        is.squared = squared;
+        CHECK(found(is) == "F21");  // a sum of means
+        is.reduction = Reduction::mean;
+        CHECK(found(is).empty());
+        is.scale = 1.0 / 3;
+        CHECK(found(is) == "F21");  // divided twice
+        is.weight = [](int) { return 1.0 / 3; };
+        is.scale = 1;
+        CHECK(found(is) == "F21");  // divided in the loss and by the mean
+        is.reduction = Reduction::sum;
+        CHECK(found(is).empty());
+        is.micro_batches = 2;
+        is.weight = [](int) { return 1.0 / 6; };
+        CHECK(found(is).empty());
+        is.weight = [](int) { return 1.0 / 2; };
+        CHECK(found(is) == "F21");
+    }
+}
+
+TEST_CASE("weights that are not for a checker to judge", "[sim][faults]") {
+    Case is;
+    SECTION("a sum over rows") {
+        is.weight = [](int rows) { return 1.0 * rows; };
+    }
+    SECTION("a scaled loss") {
+        is.weight = [](int) { return 1024; };
+    }
+    SECTION("clipped") {
+        is.scale = 0.77;
+    }
+    SECTION("every micro-batch with weight 1") {
+        is.micro_batches = 2;
+    }
+    SECTION("replicas of the same rows") {
+        is.same_data = true;
+    }
+    SECTION("half of the squared error") {
+        is.ranks = 2;
+        is.squared = true;
+        is.weight = [](int) { return 0.25; };
+    }
+    CHECK(found(is).empty());
+}
+
+TEST_CASE("means of unequal means", "[sim][faults]") {
+    Case is;
+    is.rows = [](int rank, int) { return 3 + rank; };  // 3, 4, 5
+    is.reduction = Reduction::mean;
+    for (const bool squared : {false, true}) {
+        is.squared = squared;
+        is.weight = [](int) { return 1.0; };
+        CHECK(found(is) == "F28");
+        is.weight = [](int rows) { return 3 * rows / 12.0; };
+        CHECK(found(is).empty());
+    }
+    is.rows = [](int, int micro_batch) { return 3 + micro_batch; };
+    is.micro_batches = 2;
+    is.weight = [](int) { return 0.5; };
+    CHECK(found(is) == "F28");
+    is.phases = false;  // whose sequences may be meant to count the same
+    CHECK(found(is).empty());
+}
+
+}  // namespace lockstep::test

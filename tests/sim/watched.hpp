@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+
+#include "sim/cluster.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace lockstep::test {
+
+/// A correct program: raises nothing under full checking.
+inline void check_silent(int ranks, const Program& program) {
+    for (const std::optional<std::uint64_t> seed :
+         {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{3}}) {
+        World world;
+        world.seed = seed;
+        world.check = sim::CheckLevel::full;
+        CHECK_NOTHROW(make_cluster_in(world, ranks)->run(program));
+    }
+}
+
+/// What full checking finds, the same in several worlds; a Diagnosis of no class where it
+/// finds nothing.
+inline Diagnosis found_by_full_check(int ranks, const Program& program) {
+    Diagnosis first;
+    for (World world : all_worlds()) {
+        world.check = sim::CheckLevel::full;
+        Diagnosis found;
+        try {
+            make_cluster_in(world, ranks)->run(program);
+        } catch (const FaultError& fault) {
+            found = fault.diagnosis();
+        }
+        if (first.fault.empty()) first = found;
+        CHECK(found.text() == first.text());
+    }
+    return first;
+}
+
+inline void check_names(const Diagnosis& diagnosis,
+                        const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+        INFO("'" << word << "' in: " << diagnosis.sentence);
+        CHECK(diagnosis.sentence.find(word) != std::string::npos);
+    }
+}
+
+}  // namespace lockstep::test
