@@ -32,7 +32,11 @@ std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, Source
 
 Comm::~Comm() {
     // A run that fails gives up what it has.
-    if (*engine_ == nullptr || std::uncaught_exceptions() > 0) return;
+    if (*engine_ == nullptr) return;
+    if (std::uncaught_exceptions() > 0) {
+        team_.lifetimes[static_cast<std::size_t>(rank())].went = true;
+        return;
+    }
     Engine& engine = **engine_;
     engine.communicator_went(team_, rank());
     if (engine.current() != owner()) return;

@@ -15,13 +15,6 @@
 
 namespace lockstep::sim {
 
-Past past_of(const Posted& posted) {
-    const CommOperation& operation = posted.operation;
-    return {posted.batch->team,  posted.sequence,        operation.verb,
-            operation.reduction, operation.dtype,        operation.all_to_all_v,
-            operation.peer,      operation.count,        operation.at};
-}
-
 Engine::Engine(ClusterOptions options)
     : options_(std::move(options)),
       scheduler_(options_.executor, options_.workers, options_.schedule_seed),
@@ -33,7 +26,8 @@ Engine::Engine(ClusterOptions options)
     std::iota(all.begin(), all.end(), 0);
     Team& world = make_team("world", std::move(all));
     for (int i = 0; i < options_.ranks; ++i) {
-        ranks_.push_back(std::make_unique<RankState>(i, options_, scheduler_, trace_, check_));
+        ranks_.push_back(
+            std::make_unique<RankState>(i, options_, scheduler_, trace_, check_));
         RankState& state = *ranks_.back();
         state.device = options_.device_factory ? options_.device_factory(i, state.clock)
                                                : std::make_unique<Device>(i, state.clock);
@@ -51,6 +45,7 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
     team->id = static_cast<int>(teams_.size());
     team->name = name;
     team->members.resize(ranks.size());
+    team->lifetimes.resize(ranks.size());
     team->counts.resize(ranks.size());
     team->ranks = std::move(ranks);
     teams_.push_back(std::move(team));
@@ -61,7 +56,7 @@ std::unique_ptr<Communicator> Engine::make_communicator(Team& team, int member) 
     const int index = team.ranks[static_cast<std::size_t>(member)];
     return std::make_unique<Comm>(
         handle_, *rank(index).device, team, member,
-        team.members[static_cast<std::size_t>(member)].made_at);
+        team.lifetimes[static_cast<std::size_t>(member)].made_at);
 }
 
 RunReport Engine::run(const Program& program) {
@@ -187,13 +182,13 @@ std::unique_ptr<Communicator> Engine::split(Team& team, int member,
     launch(team, member, {&operation, 1}, at).wait(at);
     if (state.split.team == nullptr) return nullptr;
     Team& made = *state.split.team;
-    made.members[static_cast<std::size_t>(state.split.member)].made_at = at;
+    made.lifetimes[static_cast<std::size_t>(state.split.member)].made_at = at;
     return make_communicator(made, state.split.member);
 }
 
 void Engine::communicator_went(Team& team, int member) {
-    Member& side = team.members[static_cast<std::size_t>(member)];
-    side.went = true;
+    const Member& side = team.members[static_cast<std::size_t>(member)];
+    team.lifetimes[static_cast<std::size_t>(member)].went = true;
     const int index = team.ranks[static_cast<std::size_t>(member)];
     if (side.waited == side.batches || current() != index) return;
     if (std::optional<Diagnosis> diagnosis = explain_open_works(*this, team, member))

@@ -30,7 +30,12 @@ struct Past {
     std::int64_t count = 0;
     SourceLine at;
 };
-Past past_of(const Posted& posted);
+inline Past past_of(const Posted& posted) {
+    const CommOperation& operation = posted.operation;
+    return {posted.batch->team,  posted.sequence, operation.verb,
+            operation.reduction, operation.dtype, operation.all_to_all_v,
+            operation.peer,      operation.count, operation.at};
+}
 
 /// A rank of the run, as the engine sees it.
 struct RankState {

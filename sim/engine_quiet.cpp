@@ -5,13 +5,8 @@
 #include <map>
 #include <tuple>
 
-#include "sim/check/activity.hpp"
-#include "sim/check/checker.hpp"
 #include "sim/check/group_making.hpp"
-#include "sim/check/lifecycle.hpp"
-#include "sim/check/memory.hpp"
 #include "sim/check/unwaited.hpp"
-#include "sim/check/waits.hpp"
 #include "sim/collective.hpp"
 #include "sim/engine.hpp"
 #include "sim/traffic.hpp"
@@ -63,19 +58,6 @@ bool Engine::on_quiet() {
     return false;
 }
 
-/// Where the run ends with a mistake that was found by who knows one rank only, says what
-/// only the engine knows.
-void Engine::complete_diagnosis() const {
-    try {
-        if (failure_) std::rethrow_exception(failure_);
-    } catch (FaultError& fault) {
-        complete(*this, fault.diagnosis());
-        if (fault.diagnosis().fault == "F30")
-            add_memory_of_others(*this, fault.diagnosis());
-    } catch (...) {
-    }
-}
-
 bool Engine::move_on() {
     woken_ = 0;
     while (true) {
@@ -99,67 +81,6 @@ bool Engine::move_on() {
     if (!failure_) expectations_.run_ended();
     if (!failure_) check_.tell(&Watcher::run_ended);
     return false;
-}
-
-/// Every rank has ended, and nothing is left open.
-void Engine::note_kept_communicators() {
-    if (std::optional<Diagnosis> diagnosis = explain_kept(*this))
-        failure_ = std::make_exception_ptr(FaultError(std::move(*diagnosis)));
-}
-
-/// Of virtual things alone: which side of a collective or message came last on the host
-/// must not show.
-Engine::Order Engine::order_of(const Mistake& mistake) const {
-    if (mistake.posted == nullptr) {
-        const RankState& state = *ranks_[static_cast<std::size_t>(mistake.rank)];
-        return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
-    }
-    const Posted& posted = *mistake.posted;
-    const Team& team = *posted.batch->team;
-    if (is_point_to_point(posted.operation.verb)) {
-        const Posted& send =
-            posted.operation.verb == Verb::send ? posted : *posted.partner;
-        return {std::max(posted.batch->opened, posted.partner->batch->opened),
-                std::min(posted.batch->rank, posted.partner->batch->rank),
-                team.id,
-                1,
-                send.batch->rank,
-                static_cast<std::int64_t>(send.sequence)};
-    }
-    Order order{
-        0, posted.batch->rank, team.id, 0, 0, static_cast<std::int64_t>(posted.sequence)};
-    for (const Posted* side : meeting_of(posted).arrived) {
-        if (side == nullptr) continue;
-        order[0] = std::max(order[0], side->batch->opened);
-        order[1] = std::min<std::int64_t>(order[1], side->batch->rank);
-    }
-    return order;
-}
-
-bool Engine::note_failure() {
-    if (mistakes_.empty()) return false;
-    const Mistake& first = *std::min_element(
-        mistakes_.begin(), mistakes_.end(),
-        [&](const Mistake& a, const Mistake& b) { return order_of(a) < order_of(b); });
-    if (first.posted == nullptr)
-        failure_ = rank(first.rank).failure;
-    else
-        note_diagnosis(explain_difference(*this, *first.posted));
-    return true;
-}
-
-void Engine::note_stop() {
-    if (std::optional<Diagnosis> diagnosis = explain_stop(*this))
-        note_diagnosis(std::move(*diagnosis));
-    else if (std::optional<Diagnosis> forgotten = explain_unwaited(*this))
-        note_diagnosis(std::move(*forgotten));
-}
-
-/// Of who can go no further.
-void Engine::note_diagnosis(Diagnosis diagnosis) {
-    diagnosis.waits = waits_of(*this);
-    trace_open(diagnosis.time);
-    failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));
 }
 
 /// Communications that never end, up to the stop.
@@ -223,8 +144,7 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
             ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
         Team& made = make_team(rank(ranks.front()).split.asked.name, ranks);
         for (int member = 0; member < made.size(); ++member) {
-            RankState::Split& split =
-                rank(ranks[static_cast<std::size_t>(member)]).split;
+            RankState::Split& split = rank(ranks[static_cast<std::size_t>(member)]).split;
             split.team = &made;
             split.member = member;
         }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -100,26 +101,30 @@ class BatchPool {
 
 /// A batch that is done, but that its rank has not waited for.
 struct Unwaited {
-    std::uint64_t number = 0;  ///< the batch's
+    std::uint64_t number = 0;    ///< the batch's
     std::uint64_t sequence = 0;  ///< of its first operation
     std::size_t operations = 0;
     CommOperation operation;  ///< its first one, without tensors
 };
 
-/// A rank's side of a communicator.
+/// A rank's side of a communicator. One cache line: every operation touches it.
 struct Member {
     Batch* first = nullptr;  ///< the open batch
     Batch* last = nullptr;
     Picoseconds free_at = 0;
     std::uint64_t collectives = 0;  ///< launched so far
     std::uint64_t messages = 0;
-    bool went = false;   ///< its rank has let go of the communicator
-    SourceLine made_at;  ///< none for world
-    std::uint64_t waited = 0;  ///< number of the last batch that was waited for
     std::uint64_t batches = 0;
-    /// In order. Batches that are not done, from `first` on, were not waited for either.
-    /// Waiting for a batch is waiting for all before it.
-    std::vector<Unwaited> unwaited;
+    std::uint64_t waited = 0;  ///< number of the last batch that was waited for
+    /// In order; null where there are none. Batches that are not done, from `first` on,
+    /// were not waited for either. Waiting for a batch is waiting for all before it.
+    std::unique_ptr<std::vector<Unwaited>> unwaited;
+};
+
+/// From when to when a rank has a communicator.
+struct Lifetime {
+    SourceLine made_at;  ///< none for world
+    bool went = false;   ///< the rank has let go of it
 };
 
 /// A collective that members are arriving for.
@@ -137,6 +142,7 @@ struct Team {
     std::string name;
     std::vector<int> ranks;  ///< by member
     std::vector<Member> members;
+    std::vector<Lifetime> lifetimes;    ///< by member
     std::vector<TrafficByVerb> counts;  ///< by member
     CollectiveCall shared_call{};
     std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds

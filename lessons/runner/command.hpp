@@ -28,8 +28,8 @@ int run_doctor(const DoctorRequest& request);
 const LessonEntry& find_lesson(const std::string& slug);
 
 /// What a lesson has run, as one JSON document: what it was asked for, its steps with the
-/// checks of each, metrics.json, and the diagnosis where a mistake ended it; the steps are
-/// then those before. `checks_after` counts the checks after each step.
+/// checks of each, metrics.json, and the diagnosis where a mistake ended it; the steps
+/// are then those before. `checks_after` counts the checks after each step.
 std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
                         const std::vector<Step>& steps,
                         const std::vector<std::size_t>& checks_after,

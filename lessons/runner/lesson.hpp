@@ -41,7 +41,8 @@ struct LessonOptions {
     /// Times come from the virtual clock, and equal formulas; else they are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
 
-    /// The same, for a run that makes a mistake on purpose, which --check full would stop.
+    /// The same, for a run that makes a mistake on purpose, which --check full would
+    /// stop.
     LessonOptions without_full_check() const {
         LessonOptions other = *this;
         other.check = sim::CheckLevel::cheap;

@@ -147,9 +147,14 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
             party.operation = end_text(engine, party.ranks);
         } else {
             party.operation = text_of(*first.posted) + phase_text(engine, first.rank);
-            if (group.size() > 1 && is_point_to_point(first.posted->operation.verb))
+            const bool peers_differ =
+                std::any_of(group.begin(), group.end(), [&](const Activity* activity) {
+                    return activity->posted->operation.peer !=
+                           first.posted->operation.peer;
+                });
+            if (peers_differ && is_point_to_point(first.posted->operation.verb))
                 party.operation +=
-                    fmt::format(" (rank {}'s; the others' likewise)", first.rank);
+                    fmt::format(" (rank {}'s; the others have other peers)", first.rank);
             party.at = first.posted->operation.at;
         }
         parties.push_back(std::move(party));

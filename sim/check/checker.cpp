@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include "sim/check/activity.hpp"
+#include "sim/check/split_sizes.hpp"
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -92,18 +93,29 @@ bool is_divergence(const Engine& engine, const Faction& odd, const Faction& usua
            has_passed(engine, odd.lowest_rank(), usual.operation().at);
 }
 
-Diagnosis start_diagnosis(const std::string& fault, const Team& team) {
-    Diagnosis diagnosis = diagnosis_of(fault);
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
-    return diagnosis;
-}
-
 Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
                           const std::string& differs) {
     return {faction.ranks(), text_of(*faction.members.front()), differs,
             faction.operation().at,
             history_of(engine, faction.lowest_rank(), faction.members.front())};
+}
+
+/// "rank 0's 9 x f32 were made at train.cpp:17": where its size and type come
+/// from. Not told where it is made by the call itself, or there is none.
+void add_maker(Diagnosis& diagnosis, const Posted& posted) {
+    const CommOperation& operation = posted.operation;
+    const bool takes_input =
+        operation.input &&
+        (operation.input.elements() == operation.count || !operation.output);
+    const Tensor& buffer = takes_input ? operation.input : operation.output;
+    if (!buffer) return;
+    const SourceLine made_at = buffer.storage()->allocated_at;
+    if (made_at.line == 0 || made_at == operation.at) return;
+    diagnosis.details.push_back(fmt::format(
+        "rank {}'s {} x {} {} made at {}", posted.batch->rank, operation.count,
+        name_of(operation.dtype),
+        buffer.bytes() == buffer.storage()->bytes ? "were" : "are a part of what was",
+        made_at.text()));
 }
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
@@ -115,7 +127,7 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     if (differs.fault == "F01" && is_divergence(engine, odd, usual))
         differs.fault = "F13";
 
-    Diagnosis diagnosis = start_diagnosis(differs.fault, team);
+    Diagnosis diagnosis = diagnosis_on(team, differs.fault);
     diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     diagnosis.sentence = fmt::format(
         "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against {}",
@@ -137,57 +149,10 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
             diagnosis.time = std::max(diagnosis.time, member->batch->opened);
         }
     }
+    if (differs.field == "count" || differs.field == "type")
+        for (const Faction* side : {&odd, &usual})
+            add_maker(diagnosis, *side->members.front());
     diagnosis.others = others_of(engine, told);
-    return diagnosis;
-}
-
-std::string part_text(const Posted& posted) {
-    const bool sends = posted.operation.verb == Verb::send;
-    const Tensor& part = sends ? posted.operation.input : posted.operation.output;
-    const std::int64_t rows = part.shape()[0];
-    const std::int64_t count = posted.operation.count;
-    return part.shape().dimensions() == 1
-               ? fmt::format("{} {}", count, count == 1 ? "element" : "elements")
-               : fmt::format("{} {} ({} elements)", rows, rows == 1 ? "row" : "rows",
-                             count);
-}
-
-/// All counts of one side of the posted part's call: "rank 0 sends 2, 5, 1 elements to
-/// ranks 0, 1, 2".
-std::string counts_text(const Posted& posted) {
-    constexpr std::size_t kListed = 32;
-    std::string counts;
-    std::size_t listed = 0;
-    for (const Posted& part : posted.batch->posted)
-        if (part.operation.verb == posted.operation.verb && listed++ < kListed)
-            counts += fmt::format("{}{}", listed == 1 ? "" : ", ", part.operation.count);
-    if (listed > kListed) counts += fmt::format(" and {} more", listed - kListed);
-    const bool sends = posted.operation.verb == Verb::send;
-    return fmt::format("rank {} {} ranks 0, 1, … of {} in elements: {}",
-                       posted.batch->rank, sends ? "sends to" : "expects from",
-                       posted.batch->team->name, counts);
-}
-
-/// The two counts of an all_to_all_v that are to be the same.
-Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
-                              const Posted& recv) {
-    const int from = send.batch->rank;
-    const int to = recv.batch->rank;
-    Diagnosis diagnosis = start_diagnosis("F08", *send.batch->team);
-    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
-    diagnosis.sentence = fmt::format(
-        "rank {}'s all_to_all_v at {} sends {} to rank {}, whose all_to_all_v at {} "
-        "expects {} from rank {}",
-        from, send.operation.at.text(), part_text(send), to, recv.operation.at.text(),
-        part_text(recv), from);
-    diagnosis.parties.push_back(
-        {{from}, "all_to_all_v", fmt::format("send_counts[{}]", send.operation.peer),
-         send.operation.at, history_of(engine, from, &send)});
-    diagnosis.parties.push_back(
-        {{to}, "all_to_all_v", fmt::format("recv_counts[{}]", recv.operation.peer),
-         recv.operation.at, history_of(engine, to, &recv)});
-    diagnosis.details = {counts_text(send), counts_text(recv)};
-    diagnosis.others = others_of(engine, {from, to});
     return diagnosis;
 }
 
@@ -202,7 +167,7 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
         return counts ? fmt::format("count {}", operation.count)
                       : fmt::format("type {}", name_of(operation.dtype));
     };
-    Diagnosis diagnosis = start_diagnosis(counts ? "F09" : "F03", *send.batch->team);
+    Diagnosis diagnosis = diagnosis_on(*send.batch->team, counts ? "F09" : "F03");
     diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
     diagnosis.sentence = fmt::format(
         "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
@@ -216,6 +181,8 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
                                      differing(side->operation),
                                      side->operation.at,
                                      history_of(engine, side->batch->rank, side)});
+    for (const Posted* side : {&send, &recv})
+        add_maker(diagnosis, *side);
     diagnosis.others = others_of(engine, {send.batch->rank, recv.batch->rank});
     return diagnosis;
 }

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "sim/check/team_diagnosis.hpp"
 #include "src/comm/expect.hpp"
 #include "src/device/device.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -71,9 +71,7 @@ void Expectations::run_ended() const {
         [](const auto* a, const auto* b) { return a->member < b->member; });
     const std::string call = fmt::format("expect_replicated({}) #{} of {}", first.name,
                                          roll.number, team.name);
-    Diagnosis diagnosis = diagnosis_of("F07");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
+    Diagnosis diagnosis = diagnosis_on(team, "F07");
     diagnosis.sentence = fmt::format(
         "{} {} {} at {}, but not {}, which {} ended: every rank of {} must call it",
         ranks_text(callers), callers.size() == 1 ? "calls" : "call", call,

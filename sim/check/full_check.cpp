@@ -1,11 +1,11 @@
 #include "sim/check/full_check.hpp"
 
-#include "sim/check/order_graph.hpp"
-#include "sim/check/in_flight.hpp"
 #include "sim/check/gradient_use.hpp"
+#include "sim/check/in_flight.hpp"
 #include "sim/check/layouts.hpp"
-#include "sim/check/reference.hpp"
+#include "sim/check/order_graph.hpp"
 #include "sim/check/own_gradients.hpp"
+#include "sim/check/reference.hpp"
 #include "sim/check/replicas.hpp"
 #include "sim/check/shards.hpp"
 #include "sim/check/streams.hpp"
@@ -17,24 +17,27 @@ namespace lockstep::sim {
 
 void FullCheck::watch(Engine& engine) {
     engine_ = &engine;
-    watchers_.push_back(std::make_unique<InFlight>(engine));
-    watchers_.push_back(std::make_unique<OrderGraph>(engine));
-    const int ranks = engine.options().ranks;
-    watchers_.push_back(std::make_unique<VersionWatcher>(ranks));
-    const auto all = static_cast<std::size_t>(ranks);
-    watchers_.push_back(std::make_unique<WeightWatcher>(engine));
-    watchers_.push_back(std::make_unique<GradientUseWatcher>(all));
+    const auto ranks = static_cast<std::size_t>(engine.options().ranks);
+    const bool several = ranks > 1;
+    const bool numbers = engine.options().numbers;
+    const auto add = [&](std::unique_ptr<Watcher> watcher) {
+        watchers_.push_back(std::move(watcher));
+    };
     auto layouts = std::make_unique<Layouts>(engine);
-    if (engine.options().numbers && ranks > 1) {
-        watchers_.push_back(std::make_unique<ReplicaWatcher>(engine, *layouts));
-        watchers_.push_back(std::make_unique<OwnGradientWatcher>(engine, *layouts));
-    }
-    if (ranks > 1) watchers_.push_back(std::make_unique<StreamWatcher>(engine, *layouts));
-    watchers_.push_back(std::move(layouts));
-    watchers_.push_back(std::make_unique<ShardWatcher>(all));
-    if (engine.options().reference && engine.options().numbers)
-        watchers_.push_back(std::make_unique<ReferenceWatcher>(
-            engine, run_reference(engine.options())));
+
+    add(std::make_unique<InFlight>(engine));
+    add(std::make_unique<OrderGraph>(engine));
+    add(std::make_unique<VersionWatcher>(engine.options().ranks));
+    add(std::make_unique<WeightWatcher>(engine));
+    add(std::make_unique<GradientUseWatcher>(ranks));
+    // What asks for the layouts comes before them: it wants those from before the call.
+    if (several && numbers) add(std::make_unique<ReplicaWatcher>(engine, *layouts));
+    if (several && numbers) add(std::make_unique<OwnGradientWatcher>(engine, *layouts));
+    if (several) add(std::make_unique<StreamWatcher>(engine, *layouts));
+    add(std::move(layouts));
+    add(std::make_unique<ShardWatcher>(ranks));
+    if (numbers && engine.options().reference)
+        add(std::make_unique<ReferenceWatcher>(engine, run_reference(engine.options())));
 }
 
 void FullCheck::note_mistake(int rank) const {

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -82,13 +82,27 @@ std::string call_text(const Askings& askings) {
                        askings.front().at.text());
 }
 
+/// What each rank expects: "rank 0 makes dp of ranks 0, 2".
+std::vector<std::string> expectations_of(const Askings& askings) {
+    constexpr std::size_t kListed = 16;
+    std::vector<std::string> lines;
+    for (const Asking& asking : askings) {
+        if (asking.request->members.empty()) continue;
+        if (lines.size() == kListed) {
+            lines.emplace_back("…");
+            break;
+        }
+        lines.push_back(fmt::format("rank {} makes {} of {}", asking.rank,
+                                    asking.request->name,
+                                    member_text(asking.request->members)));
+    }
+    return lines;
+}
+
 [[noreturn]] void fail(const Team& team, const Meeting& meeting, const Askings& odd,
                        const Askings& usual, const std::string& field,
-                       const std::string& why) {
-    Diagnosis diagnosis = diagnosis_of("F06");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
-    diagnosis.sequence = static_cast<std::int64_t>(meeting.first->sequence);
+                       const std::string& why, std::vector<std::string> details = {}) {
+    Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F06");
     diagnosis.sentence =
         fmt::format("{}, but {}: {}", call_text(odd), call_text(usual), why);
     for (const Askings* side : {&odd, &usual})
@@ -97,6 +111,7 @@ std::string call_text(const Askings& askings) {
                                      side == &odd ? field : "",
                                      side->front().at,
                                      {}});
+    diagnosis.details = std::move(details);
     throw FaultError(std::move(diagnosis));
 }
 
@@ -157,6 +172,18 @@ const Asking& other_side(const Askings& askings, const std::vector<int>& made,
     return askings.front();
 }
 
+/// Whether more ranks make groups of the size of `other`'s than of that of `one`'s: then
+/// it is `one` that is wrong.
+bool is_outnumbered(const Askings& askings, const Asking& one, const Asking& other) {
+    const auto alike = [&](const Asking& as) {
+        return std::count_if(askings.begin(), askings.end(), [&](const Asking& asking) {
+            return asking.request->members.size() == as.request->members.size();
+        });
+    };
+    return !one.request->members.empty() && !other.request->members.empty() &&
+           alike(one) < alike(other);
+}
+
 void require_expected(const Team& team, const Meeting& meeting, const Askings& askings,
                       const Askings& made) {
     std::vector<int> members;
@@ -168,12 +195,15 @@ void require_expected(const Team& team, const Meeting& meeting, const Askings& a
         const Asking& other = other_side(askings, members, request);
         const bool expected =
             std::count(request.members.begin(), request.members.end(), other.member) > 0;
-        fail(team, meeting, {asking}, {other}, "members",
+        const bool turned = is_outnumbered(askings, other, asking);
+        fail(team, meeting, {turned ? other : asking}, {turned ? asking : other},
+             "members",
              expected ? fmt::format("rank {} is to be in rank {}'s {}, but makes another",
                                     other.rank, asking.rank, request.name)
                       : fmt::format("rank {} comes into rank {}'s {}, which has no place "
                                     "for it",
-                                    other.rank, asking.rank, request.name));
+                                    other.rank, asking.rank, request.name),
+             expectations_of(askings));
     }
 }
 

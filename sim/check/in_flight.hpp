@@ -99,15 +99,6 @@ class InFlight final : public Watcher {
         /// Tensors that the engine and this watcher have of each storage in use.
         std::unordered_map<const Storage*, int> held;
     };
-    /// What a rank does to memory, outside of the queue `team`.
-    struct Access {
-        const Tensor* tensor;
-        bool reads;
-        bool writes;
-        std::string text;  ///< "sgd", "a copy to the host"
-        SourceLine at;
-        const Team* team = nullptr;
-    };
     using Uses = std::deque<Use>::iterator;
 
     Side& side_of(int rank) { return sides_[static_cast<std::size_t>(rank)]; }
@@ -118,7 +109,6 @@ class InFlight final : public Watcher {
     bool is_blocked_on(const Batch& batch) const;
 
     std::vector<Use> uses_in(const Batch& batch) const;
-    void check(int rank, const Access& access);
     template <typename Text>
     void check(int rank, const Tensor& tensor, bool reads, bool writes, const Team* team,
                Text text, SourceLine at);

@@ -1,99 +1,14 @@
 #include "sim/check/layouts.hpp"
 
 #include <algorithm>
-#include <cmath>
 
-#include <fmt/format.h>
-
+#include "sim/check/layout_join.hpp"
+#include "sim/check/layout_text.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
-namespace {
-
 using Kind = Layout::Kind;
-using Ranges = Shadow<Layout>::Ranges;
-
-bool is_one(double value) {
-    return std::abs(value - 1) < 1e-9;
-}
-
-bool is_reduced(const Layout& layout) {
-    return layout.kind == Kind::replicated && layout.reduced;
-}
-
-/// The numbers at a place inside of what the identity is of.
-std::uint64_t identity_at(const Shadow<Layout>::Range& range) {
-    return mixed(range.fact.identity, static_cast<std::uint64_t>(range.shift()));
-}
-
-/// Zeros stay zeros, however often they are summed. Without numbers nobody knows.
-bool may_be_zeros(const Meeting& meeting) {
-    return std::all_of(meeting.arrived.begin(), meeting.arrived.end(), [](Posted* side) {
-        const Tensor& input = side->operation.input;
-        if (!input.device()->has_numbers()) return true;
-        const HostTensor values = input.device()->peek(input);
-        for (std::int64_t i = 0; i < values.elements(); ++i)
-            if (values.at(i) != 0) return false;
-        return true;
-    });
-}
-
-/// Every range is `wanted`, and of one collective; its origin, else null.
-template <typename Wanted>
-const Layout* all_of_one(const Ranges& ranges, const Tensor& tensor, Wanted wanted) {
-    if (ranges.empty() || !cover(ranges, tensor.bytes())) return nullptr;
-    for (const auto& range : ranges)
-        if (!wanted(range.fact) ||
-            !same_ranks(*range.fact.team(), *ranges.front().fact.team()))
-            return nullptr;
-    return &ranges.front().fact;
-}
-
-Diagnosis explain_second(const char* fault, const Layout& twice, SourceLine read_at,
-                         const char* reader) {
-    const CollectiveOrigin& first = *twice.before->origin;
-    const CollectiveOrigin& second = *twice.second;
-    Diagnosis diagnosis = diagnosis_of(fault);
-    diagnosis.communicator = second.team->name;
-    diagnosis.members = second.team->ranks;
-    diagnosis.sequence = static_cast<std::int64_t>(second.sequence);
-    diagnosis.parties = {first.party(), second.party()};
-    diagnosis.details.push_back(
-        fmt::format("{} at {} uses the values.", reader, read_at.text()));
-    return diagnosis;
-}
-
-Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* reader) {
-    const int n = twice.second->team->size();
-    if (twice.before->kind == Kind::mixed) {
-        Diagnosis diagnosis = explain_second("F27", twice, read_at, reader);
-        diagnosis.sentence = fmt::format(
-            "the values that {} summed over {} were not cleared: {} added this rank's "
-            "new "
-            "contribution to the sum, and {} adds up both over {} ranks, so what was "
-            "reduced before counts {} times",
-            twice.before->origin->text_with_line(),
-            ranks_text(sorted_ranks(*twice.before->team())), twice.before->changed.text(),
-            twice.second->text_with_line(), n, n);
-        diagnosis.parties.insert(diagnosis.parties.begin() + 1,
-                                 {diagnosis.parties.front().ranks,
-                                  "adds to what is reduced",
-                                  "",
-                                  twice.before->changed,
-                                  {}});
-        return diagnosis;
-    }
-    Diagnosis diagnosis = explain_second("F22", twice, read_at, reader);
-    diagnosis.sentence = fmt::format(
-        "{} sums what {} has reduced over the same ranks already: every one of the {} "
-        "ranks brings the whole sum, so the values come out {} times too large",
-        twice.second->text_with_line(), twice.before->origin->text_with_line(), n, n);
-    return diagnosis;
-}
-
-}  // namespace
 
 Layouts::Layouts(const Engine& engine)
     : Tracker(engine.ranks().size()),
@@ -109,8 +24,6 @@ Layout Layouts::of(int rank, const Tensor& tensor) const {
               static_cast<std::uint64_t>(tensor.offset_bytes() - range->start));
     return layout;
 }
-
-// What a device does.
 
 void Layouts::executing(int rank, const DeviceOperation& operation) {
     check_use(rank, operation);
@@ -140,7 +53,7 @@ void Layouts::executing(int rank, const DeviceOperation& operation) {
     const bool nothing_known =
         std::all_of(operation.reads.begin(), operation.reads.end(),
                     [&](const Tensor* read) { return memory.knows_nothing_of(*read); });
-    Layout result = nothing_known ? Layout{} : join(rank, operation);
+    Layout result = nothing_known ? Layout{} : result_of(rank, operation);
     for (const Tensor* written : operation.writes) {
         if (result.kind == Kind::unknown) {
             memory.forget(*written);
@@ -182,87 +95,11 @@ void Layouts::scale(int rank, const DeviceOperation& operation) {
     known(rank).put(tensor, std::move(ranges));
 }
 
-/// What an operation makes of its operands; one without a known past makes the result
-/// unknown, unless another is a shard.
-Layout Layouts::join(int rank, const DeviceOperation& operation) const {
-    const bool adds = operation.derivation.adds;
-    const Tensor* const target = operation.writes[0];
-    Layout varying;
-    bool unknown = operation.derivation.kind == Derivation::Kind::part;
-    const Layout* replica = nullptr;
-    bool reduced = true;
-    std::uint64_t identity =
-        mixed(static_cast<std::uint64_t>(operation.flops),
-              static_cast<std::uint64_t>(operation.derivation.factor * 4294967296.0));
-    for (const char* letter = operation.name; *letter != 0; ++letter)
-        identity = mixed(identity, static_cast<unsigned char>(*letter));
-    const Layout* sum = nullptr;  // what is added to, where that is reduced
-    Layout::Kind sum_kind = Kind::unknown;
-
-    std::vector<Ranges> all;
-    all.reserve(operation.reads.size());
-    for (const Tensor* read : operation.reads) {
-        all.push_back(known(rank).read(*read));
-        const Ranges& ranges = all.back();
-        unknown = unknown || !cover(ranges, read->bytes());
-        const bool added_to = adds && read == target;
-        if (added_to && is_backward_sum(operation)) {
-            sum = all_of_one(ranges, *read, [](const Layout& layout) {
-                return (is_reduced(layout) && is_one(layout.multiplier)) ||
-                       layout.kind == Kind::mixed;
-            });
-            if (sum != nullptr) sum_kind = sum->kind;
-        }
-        for (const auto& range : ranges) {
-            const Layout& layout = range.fact;
-            identity = mixed(identity, identity_at(range));
-            identity = mixed(identity, static_cast<std::uint64_t>(range.begin));
-            switch (layout.kind) {
-                case Kind::constant:
-                    break;
-                case Kind::sharded:
-                case Kind::varying:
-                    if (varying.kind == Kind::unknown) {
-                        varying.kind = Kind::varying;
-                        varying.origin = layout.origin;
-                    }
-                    break;
-                case Kind::replicated:
-                    if (replica != nullptr &&
-                        !same_ranks(*replica->team(), *layout.team()))
-                        unknown = true;
-                    if (replica == nullptr) replica = &layout;
-                    reduced = reduced && layout.reduced;
-                    break;
-                case Kind::drifted:
-                    if (added_to) return layout;
-                    unknown = true;
-                    break;
-                case Kind::unknown:
-                case Kind::mixed:
-                case Kind::twice:
-                    unknown = unknown || !added_to || layout.kind != Kind::mixed;
-                    break;
-            }
-        }
-    }
-    if (sum != nullptr && sum_kind == Kind::mixed) return *sum;
-    if (sum != nullptr && (unknown || varying.kind == Kind::varying)) {
-        Layout result = *sum;
-        result.kind = Kind::mixed;
-        result.changed = operation.at;
-        return result;
-    }
-    if (varying.kind == Kind::varying) return varying;
-    if (unknown) return {};
-    Layout result;
-    result.kind = replica == nullptr ? Kind::constant : Kind::replicated;
-    if (replica != nullptr) {
-        result.reduced = reduced;
-        result.origin = replica->origin;
-    }
-    result.identity = identity;
-    return result;
+Layout Layouts::result_of(int rank, const DeviceOperation& operation) const {
+    LayoutJoin join(operation);
+    for (const Tensor* read : operation.reads)
+        join.add(*read, known(rank).read(*read));
+    return join.result();
 }
 
 void Layouts::update(int rank, const DeviceOperation& operation) {
@@ -289,8 +126,9 @@ void Layouts::update(int rank, const DeviceOperation& operation) {
         drift.parameter = was.origin;
         drift.gradient = step.origin;
     }
-    drift.ranks.insert(std::upper_bound(drift.ranks.begin(), drift.ranks.end(), rank),
-                       rank);
+    // A rank may have two tensors of one broadcast.
+    const auto place = std::lower_bound(drift.ranks.begin(), drift.ranks.end(), rank);
+    if (place == drift.ranks.end() || *place != rank) drift.ranks.insert(place, rank);
     Layout drifted = was;
     drifted.kind = Kind::drifted;
     drifted.changed = operation.at;
@@ -309,162 +147,9 @@ void Layouts::run_ended() {
                     return same_ranks(*other, team);
                 });
             });
-        if (drift.ranks.size() < 2 || !reduces_others) continue;
-        Diagnosis diagnosis = diagnosis_of("F23");
-        diagnosis.communicator = team.name;
-        diagnosis.members = team.ranks;
-        diagnosis.sentence = fmt::format(
-            "{} at {} updates replicas of one parameter ({}) on {} with gradients that "
-            "come from each rank's own shard ({}) and were never reduced over {}",
-            drift.operation, drift.at.text(), drift.parameter->text_with_line(),
-            ranks_text(drift.ranks), drift.gradient->text_with_line(), team.name);
-        diagnosis.parties = {{drift.ranks, drift.operation, "", drift.at, {}},
-                             drift.gradient->party()};
-        throw FaultError(std::move(diagnosis));
+        if (drift.ranks.size() > 1 && reduces_others)
+            throw FaultError(explain_drift(drift));
     }
-}
-
-// What ranks do together.
-
-void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
-    const Verb verb = meeting.first->operation.verb;
-    if (verb == Verb::barrier || verb == Verb::split) return;
-    if (!drifts_.empty()) forget_drifts(meeting);
-    const Origin origin = origin_of(team, meeting);
-    Layout result;
-    result.origin = origin;
-    result.identity = identity_of(*origin);
-    const CommOperation& first = meeting.first->operation;
-    if (verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter)
-        result = reduction_of(team, meeting, origin);
-    if (verb == Verb::all_gather) result = gathering_of(meeting, origin);
-    if (verb == Verb::broadcast) {
-        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
-        const Layout sent = of(root.batch->rank, root.operation.input);
-        result.kind = Kind::replicated;
-        if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
-    }
-    if (verb == Verb::scatter) result.kind = Kind::sharded;
-    for (const Posted* side : meeting.arrived) {
-        const Tensor& output = side->operation.output;
-        const bool is_root = side->batch->member == first.peer;
-        if (!output || ((verb == Verb::reduce || verb == Verb::gather) && !is_root))
-            continue;
-        if (result.kind == Kind::sharded) result.index = side->batch->member;
-        if (result.kind == Kind::unknown)
-            known(side->batch->rank).forget(output);
-        else
-            known(side->batch->rank).set(output, result);
-    }
-}
-
-/// Summing what all of them have had from one sum, or that and more.
-Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
-                             const Origin& origin) const {
-    Layout result;
-    result.origin = origin;
-    result.identity = identity_of(*origin);
-    result.reduced =
-        origin->reduction == Reduction::sum || origin->reduction == Reduction::mean;
-    result.kind = origin->verb == Verb::reduce_scatter ? Kind::sharded : Kind::replicated;
-    if (origin->reduction != Reduction::sum || team.size() < 2 || origin->count == 0)
-        return result;
-    check_shards(team, meeting, origin);
-
-    const Posted& one = *meeting.arrived.front();
-    const Ranges ranges = known(one.batch->rank).read(one.operation.input);
-    const Layout* const layout =
-        all_of_one(ranges, one.operation.input, [&](const Layout& part) {
-            const bool again =
-                part.kind == Kind::mixed ||
-                (is_reduced(part) && !is_one(part.multiplier * team.size()));
-            return again && contains(*part.team(), team);
-        });
-    if (layout == nullptr) return result;
-    for (const Posted* side : meeting.arrived) {
-        const Ranges others = known(side->batch->rank).read(side->operation.input);
-        const bool alike = std::equal(ranges.begin(), ranges.end(), others.begin(),
-                                      others.end(), [](const auto& a, const auto& b) {
-                                          return a.begin == b.begin && a.end == b.end &&
-                                                 a.fact.kind == b.fact.kind &&
-                                                 identity_at(a) == identity_at(b);
-                                      });
-        if (!alike) return result;
-    }
-    if (may_be_zeros(meeting)) return result;
-    result.before = std::make_shared<const Layout>(*layout);
-    result.second = origin;
-    result.kind = Kind::twice;
-    return result;
-}
-
-/// Each rank holds another part of the sum: adding the parts up makes no sense. A single
-/// number a rank may be a count.
-void Layouts::check_shards(const Team& team, const Meeting& meeting,
-                           const Origin& origin) const {
-    if (!is_floating(origin->dtype)) return;
-    const Layout* first = nullptr;
-    for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->batch->rank).whole(side->operation.input);
-        const bool shard =
-            range != nullptr && range->fact.kind == Kind::sharded &&
-            range->fact.reduced && range->fact.origin->count > 1 &&
-            same_ranks(*range->fact.team(), team) &&
-            range->fact.team()->ranks[static_cast<std::size_t>(range->fact.index)] ==
-                side->batch->rank &&
-            (first == nullptr || first->identity == range->fact.identity);
-        if (!shard) return;
-        first = &range->fact;
-    }
-    if (may_be_zeros(meeting)) return;
-    Diagnosis diagnosis = diagnosis_of("F22");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
-    diagnosis.sequence = static_cast<std::int64_t>(origin->sequence);
-    diagnosis.sentence = fmt::format(
-        "{} sums what {} has summed over the same ranks already: since then each rank "
-        "holds another part of the sum, and now these different parts are added up",
-        origin->text_with_line(), first->origin->text_with_line());
-    diagnosis.parties = {first->origin->party(), origin->party()};
-    throw FaultError(std::move(diagnosis));
-}
-
-/// Shards of one sum, gathered in order, are the whole sum.
-Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const {
-    Layout result;
-    result.kind = Kind::replicated;
-    result.origin = origin;
-    result.identity = identity_of(*origin);
-    const Layout* first = nullptr;
-    for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->batch->rank).whole(side->operation.input);
-        const bool part = range != nullptr && range->fact.kind == Kind::sharded &&
-                          range->fact.reduced && is_one(range->fact.multiplier) &&
-                          range->fact.index == side->batch->member &&
-                          range->start == side->operation.input.offset_bytes() &&
-                          range->fact.origin->count == origin->count &&
-                          same_ranks(*range->fact.team(), *origin->team) &&
-                          (first == nullptr || first->identity == range->fact.identity);
-        if (!part) return result;
-        first = &range->fact;
-    }
-    result.reduced = true;
-    result.origin = first->origin;
-    return result;
-}
-
-/// Who brings drifted parameters together, in whatever way, means them to drift.
-void Layouts::forget_drifts(const Meeting& meeting) {
-    for (const Posted* side : meeting.arrived)
-        for (const Tensor* buffer : {&side->operation.input, &side->operation.output})
-            for (const auto& range : known(side->batch->rank).read(*buffer))
-                if (range.fact.kind == Kind::drifted) drifts_.clear();
-}
-
-void Layouts::message_begins(Posted& send, Posted& recv) {
-    for (const auto& range : known(send.batch->rank).read(send.operation.input))
-        if (range.fact.kind == Kind::drifted) drifts_.clear();
-    known(recv.batch->rank).forget(recv.operation.output);
 }
 
 }  // namespace lockstep::sim

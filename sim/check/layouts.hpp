@@ -2,45 +2,12 @@
 
 #include <map>
 
-#include "sim/check/origin.hpp"
+#include "sim/check/layout.hpp"
 #include "sim/check/tracker.hpp"
 
 namespace lockstep::sim {
 
 class Engine;
-
-/// How the values of a tensor lie over the ranks of a team.
-struct Layout {
-    enum class Kind : std::uint8_t {
-        unknown,     ///< nothing is said
-        constant,    ///< filled with one number
-        replicated,  ///< the same on all ranks that have it with the same identity
-        sharded,     ///< one part of a whole that was dealt out
-        varying,     ///< made of shards
-        mixed,       ///< reduced, and a contribution that is not was added
-        twice,       ///< summed over the team a second time
-        drifted      ///< was replicated; each rank has changed its own since
-    };
-
-    Kind kind = Kind::unknown;
-    /// Made by a sum or mean over the team, or of nothing else but that.
-    bool reduced = false;
-    int index = -1;              ///< of a shard: its member
-    std::uint64_t identity = 0;  ///< equal where values were made in the same way
-    double multiplier = 1;       ///< what they were scaled by since
-    Origin origin;               ///< what gave them this layout
-    Origin second;               ///< twice: the reduction too many
-    SourceLine changed;          ///< mixed: what was added; drifted: the update
-    std::shared_ptr<const Layout> before;  ///< twice: what was reduced again
-
-    const Team* team() const { return origin ? origin->team : nullptr; }
-};
-
-constexpr const char* name_of(Layout::Kind kind) {
-    constexpr const char* kNames[] = {"unknown", "constant", "replicated", "sharded",
-                                      "varying", "mixed",    "twice",      "drifted"};
-    return kNames[static_cast<int>(kind)];
-}
 
 /// Follows how values lie over ranks, after the tags of spmd_types and JAX's varying
 /// manual axes, and finds what is reduced twice (F22), accumulated onto what is reduced
@@ -63,20 +30,10 @@ class Layouts final : public Tracker<Layout> {
     void run_ended() override;
 
   private:
-    /// Updates of a parameter that all ranks of a team had alike, each with its own
-    /// gradient.
-    struct Drift {
-        std::vector<int> ranks;
-        Origin parameter;
-        Origin gradient;
-        SourceLine at;
-        const char* operation;
-    };
-
     void check_use(int rank, const DeviceOperation& operation) const;
     void scale(int rank, const DeviceOperation& operation);
     void update(int rank, const DeviceOperation& operation);
-    Layout join(int rank, const DeviceOperation& operation) const;
+    Layout result_of(int rank, const DeviceOperation& operation) const;
 
     void check_shards(const Team& team, const Meeting& meeting,
                       const Origin& origin) const;

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -31,24 +31,17 @@ const Batch* first_open_work(const Engine& engine, const Team& team, int member)
     return first;
 }
 
-Diagnosis start_diagnosis(const Team& team) {
-    Diagnosis diagnosis = diagnosis_of("F31");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
-    return diagnosis;
-}
-
 std::vector<int> ranks_that(const Team& team, bool went) {
     std::vector<int> ranks;
     for (std::size_t member = 0; member < team.members.size(); ++member)
-        if (team.members[member].went == went) ranks.push_back(team.ranks[member]);
+        if (team.lifetimes[member].went == went) ranks.push_back(team.ranks[member]);
     std::sort(ranks.begin(), ranks.end());
     return ranks;
 }
 
 SourceLine made_at(const Team& team, int rank) {
     const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    return team.members[static_cast<std::size_t>(place - team.ranks.begin())].made_at;
+    return team.lifetimes[static_cast<std::size_t>(place - team.ranks.begin())].made_at;
 }
 
 }  // namespace
@@ -57,18 +50,16 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
                                             int member) {
     const Batch* const batch = first_open_work(engine, team, member);
     if (batch == nullptr) return std::nullopt;
-    const Member& side = team.members[static_cast<std::size_t>(member)];
+    const SourceLine made = team.lifetimes[static_cast<std::size_t>(member)].made_at;
     const std::string operation = name_of(*batch);
-    Diagnosis diagnosis = start_diagnosis(team);
+    Diagnosis diagnosis = diagnosis_on(team, "F31");
     diagnosis.sentence = fmt::format(
         "rank {} lets go of its communicator {}, made at {}, before it has waited for "
-        "the "
-        "{} that it launched there at {}",
-        batch->rank, team.name, side.made_at.text(), operation, batch->at.text());
+        "the {} that it launched there at {}",
+        batch->rank, team.name, made.text(), operation, batch->at.text());
     diagnosis.parties.push_back(
         {{batch->rank}, operation + ", not waited for", "", batch->at, {}});
-    diagnosis.parties.push_back(
-        {{batch->rank}, "made the communicator", "", side.made_at, {}});
+    diagnosis.parties.push_back({{batch->rank}, "made the communicator", "", made, {}});
     return diagnosis;
 }
 
@@ -79,7 +70,7 @@ std::optional<Diagnosis> explain_kept(const Engine& engine) {
         const std::vector<int> kept = ranks_that(*team, false);
         if (went.empty() || kept.empty()) continue;
         const SourceLine there = made_at(*team, kept.front());
-        Diagnosis diagnosis = start_diagnosis(*team);
+        Diagnosis diagnosis = diagnosis_on(*team, "F31");
         diagnosis.sentence = fmt::format(
             "{} let go of the communicator {}, made at {}, but {} {} it, made at {}, "
             "beyond the end of the program: to end a communicator takes all of its ranks",

@@ -52,6 +52,10 @@ class OrderGraph final : public Watcher {
     /// one member to another, in order; of these there are sends or recvs, never both.
     using Waiting = std::vector<Place>;
 
+    static std::uint64_t collective_key(const Past& what);
+    /// Of messages from one member to another.
+    static std::uint64_t message_key(const Past& what, int member);
+
     Launch& at(Place place);
     const Launch& head_open(int rank) const;
     /// The head's operations look for their partners; adds ranks whose heads are done.

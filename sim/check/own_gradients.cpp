@@ -1,30 +1,15 @@
 #include "sim/check/own_gradients.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "sim/check/layouts.hpp"
 #include "sim/check/replicas.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
 namespace {
-
-using Update = OwnGradientWatcher::Update;
-
-bool has(const Team* team, int rank) {
-    return team != nullptr &&
-           std::find(team->ranks.begin(), team->ranks.end(), rank) != team->ranks.end();
-}
-
-bool have_both(const Team* team, int one, int other) {
-    return has(team, one) && has(team, other);
-}
 
 bool is_one_number(const HostTensor& values) {
     const std::int64_t each = bytes_of(values.dtype());
@@ -35,83 +20,52 @@ bool is_one_number(const HostTensor& values) {
     return true;
 }
 
-/// Sums made in another order differ by little; parts of a sum differ.
-bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b) {
-    constexpr double kRounding = 1e-3;
-    double largest = 0;
-    double difference = 0;
-    for (std::int64_t i = 0; i < a.elements(); ++i) {
-        largest = std::max({largest, std::abs(a.at(i)), std::abs(b.at(i))});
-        difference = std::max(difference, std::abs(a.at(i) - b.at(i)));
-    }
-    return difference > kRounding * largest;
-}
-
-bool have_values(const Update& one, const Update& other) {
-    return one.gradient.elements() > 0 &&
-           one.gradient.shape() == other.gradient.shape() &&
-           one.gradient.dtype() == other.gradient.dtype();
-}
-
-/// Neither gradient is reduced over ranks among which both are, and they differ.
-bool are_own(const Update& one, const Update& other) {
-    return one.bits == other.bits && one.gradient_bits != other.gradient_bits &&
-           !have_both(one.reduced, one.rank, other.rank) &&
-           !have_both(other.reduced, one.rank, other.rank) &&
-           (!have_values(one, other) ||
-            differ_by_more_than_rounding(one.gradient, other.gradient));
-}
-
-bool are_tied(const Update& one, const Update& other) {
-    const auto only = [](const Update& update) {
-        return std::make_pair(update.embeds, update.projects);
-    };
-    return (only(one) == std::make_pair(true, false) &&
-            only(other) == std::make_pair(false, true)) ||
-           (only(one) == std::make_pair(false, true) &&
-            only(other) == std::make_pair(true, false));
-}
-
-Diagnosis explain(const std::string& name, const Update& one, const Update& other,
-                  std::uint64_t step, const Team* over) {
-    const bool known = have_values(one, other);
-    const std::int64_t first =
-        known ? difference_in_bits(one.gradient, other.gradient).first : 0;
-    const auto gradient = [&](const Update& update) {
-        return fmt::format(
-            "{} on rank {} (at {})",
-            known ? value_text(update.gradient, first) : std::string("one"), update.rank,
-            update.at.text());
-    };
-    const std::string element =
-        known ? fmt::format("element {} of the gradient",
-                            element_text(one.gradient.shape(), first))
-              : std::string("the gradient");
-    Diagnosis diagnosis = diagnosis_of("F23");
-    if (over != nullptr) {
-        diagnosis.communicator = over->name;
-        diagnosis.members = over->ranks;
-    }
-    const std::string why =
-        over == nullptr
-            ? "one looks it up as an embedding and the other multiplies by it"
-            : fmt::format("their other gradients are reduced over {}", over->name);
-    diagnosis.sentence = fmt::format(
-        "in step {} ranks {} and {}, which hold the same {}, each update it with a "
-        "gradient of its own, though {}: {} is {}, but {}",
-        step, one.rank, other.rank, name, why, element, gradient(one),
-        known ? gradient(other)
-              : fmt::format("another on rank {} (at {})", other.rank, other.at.text()));
-    for (const Update* update : {&one, &other})
-        diagnosis.parties.push_back({{update->rank},
-                                     fmt::format("{} of {}", update->name, name),
-                                     "its own gradient",
-                                     update->at,
-                                     {}});
-    return diagnosis;
-}
-
 }  // namespace
+
+void OwnGradientWatcher::Exchanges::add(const Team* team, const Tensor& buffer) {
+    std::vector<Part>& parts = live_[buffer.storage()];
+    const Part part{team, ByteRange::of(buffer)};
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+}
+
+void OwnGradientWatcher::Exchanges::erase(const Tensor& gradient) {
+    const auto found = live_.find(gradient.storage());
+    if (found == live_.end()) return;
+    std::erase_if(found->second, [&](const Part& part) {
+        return part.second.overlaps(ByteRange::of(gradient));
+    });
+    if (found->second.empty()) live_.erase(found);
+}
+
+void OwnGradientWatcher::Exchanges::freed(const Storage& storage) noexcept {
+    const auto found = live_.find(&storage);
+    if (found == live_.end()) return;
+    for (const auto& [team, range] : found->second)
+        gone_.insert(team);
+    live_.erase(found);
+}
+
+void OwnGradientWatcher::Exchanges::merge(Exchanges& more) {
+    for (auto& [storage, parts] : more.live_) {
+        std::vector<Part>& all = live_[storage];
+        for (const Part& part : parts)
+            if (std::find(all.begin(), all.end(), part) == all.end()) all.push_back(part);
+    }
+    gone_.merge(more.gone_);
+    more.clear();
+}
+
+void OwnGradientWatcher::Exchanges::add_teams_to(std::set<const Team*>& teams) const {
+    for (const auto& [storage, parts] : live_)
+        for (const auto& [team, range] : parts)
+            teams.insert(team);
+    teams.insert(gone_.begin(), gone_.end());
+}
+
+void OwnGradientWatcher::Exchanges::clear() {
+    live_.clear();
+    gone_.clear();
+}
 
 OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layouts)
     : engine_(engine),
@@ -128,8 +82,7 @@ void OwnGradientWatcher::launched(Batch& batch) {
             continue;
         const Tensor& buffer = operation.output ? operation.output : operation.input;
         if (buffer && std::max(buffer.elements(), operation.input.elements()) > kFigures)
-            mine.exchanges.push_back(
-                {batch.team, buffer.storage(), ByteRange::of(buffer)});
+            mine.since.add(batch.team, buffer);
     }
 }
 
@@ -155,16 +108,13 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     const Tensor& parameter = parameter_of(operation);
     const Tensor& gradient = gradient_of(operation);
     RankSteps& mine = of(rank);
-    std::erase_if(mine.exchanges, [&](const Exchange& exchange) {
-        return exchange.storage == gradient.storage() &&
-               exchange.range.overlaps(ByteRange::of(gradient));
-    });
-    mine.before_last_update = std::min(mine.before_last_update, mine.exchanges.size());
+    mine.before.erase(gradient);
+    mine.since.erase(gradient);
     const std::string& label = parameter.label();
     if (label.empty() || parameter.bytes() == 0) return;
     Use& use = mine.uses[label];
     if (++use.updates > mine.begun) begin_step(rank);
-    mine.before_last_update = mine.exchanges.size();
+    mine.before.merge(mine.since);
 
     const HostTensor values = values_of(engine_, parameter);
     const Layout layout = layouts_.of(rank, gradient);
@@ -180,98 +130,23 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
 /// What was exchanged up to the last update belongs to the step before.
 void OwnGradientWatcher::begin_step(int rank) {
     RankSteps& mine = of(rank);
-    const auto end =
-        mine.exchanges.begin() + static_cast<std::ptrdiff_t>(mine.before_last_update);
-    for (auto exchange = mine.exchanges.begin(); exchange != end; ++exchange)
-        steps_[mine.begun].exchanged[rank].insert(exchange->team);
-    mine.exchanges.erase(mine.exchanges.begin(), end);
+    mine.before.add_teams_to(steps_[mine.begun].exchanged[rank]);
+    mine.before.clear();
     ++mine.begun;
 }
 
-/// Another tensor may stand there next.
 void OwnGradientWatcher::freed(int rank, const Storage& storage) noexcept {
-    for (Exchange& exchange : of(rank).exchanges)
-        if (exchange.storage == &storage) exchange.storage = nullptr;
+    of(rank).before.freed(storage);
+    of(rank).since.freed(storage);
 }
 
 void OwnGradientWatcher::ended(int rank) {
     RankSteps& mine = of(rank);
     mine.ended = true;
     if (mine.begun > 0)
-        for (const Exchange& exchange : mine.exchanges)
-            steps_[mine.begun].exchanged[rank].insert(exchange.team);
+        for (const Exchanges* exchanges : {&mine.before, &mine.since})
+            exchanges->add_teams_to(steps_[mine.begun].exchanged[rank]);
     noted_ = true;
-}
-
-bool OwnGradientWatcher::all_have_done(std::uint64_t step) const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [&](const RankSteps& rank) {
-        return rank.begun == 0 || rank.ended || rank.begun > step;
-    });
-}
-
-void OwnGradientWatcher::quiet() {
-    if (!noted_) return;
-    noted_ = false;
-    constexpr std::size_t kPending = 8;  // some rank steps far more often than another
-    while (!steps_.empty()) {
-        const auto oldest = steps_.begin();
-        const bool done = all_have_done(oldest->first);
-        if (!done && steps_.size() <= kPending) return;
-        if (done && oldest->first > 0) {
-            const Step step = std::move(oldest->second);
-            const std::uint64_t number = oldest->first;
-            steps_.erase(oldest);
-            evaluate(number, step);
-        } else {
-            steps_.erase(oldest);
-        }
-    }
-}
-
-void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) const {
-    for (const auto& [name, noted] : step.updates) {
-        if (noted.size() < 2) continue;
-        std::vector<const Update*> updates;
-        for (const Update& update : noted)
-            if (!update.one_number) updates.push_back(&update);
-        std::stable_sort(updates.begin(), updates.end(),
-                         [](const auto* a, const auto* b) { return a->rank < b->rank; });
-        for (std::size_t i = 1; i < updates.size(); ++i) {
-            const Update& one = **std::find_if(
-                updates.begin(), updates.end(),
-                [&](const Update* first) { return first->bits == updates[i]->bits; });
-            const Update& other = *updates[i];
-            if (!are_own(one, other)) continue;
-            if (are_tied(one, other))
-                throw FaultError(explain(name, one, other, number, nullptr));
-            if (const Team* over = forgotten_by(step, name, one, other))
-                throw FaultError(explain(name, one, other, number, over));
-        }
-    }
-}
-
-/// The team over which both ranks reduced another gradient in this step, where they
-/// exchange nothing but gradients; else null.
-const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string& name,
-                                             const Update& one,
-                                             const Update& other) const {
-    for (const Update* update : {&one, &other}) {
-        const auto teams = step.exchanged.find(update->rank);
-        if (teams == step.exchanged.end()) continue;
-        for (const Team* team : teams->second)
-            if (have_both(team, one.rank, other.rank)) return nullptr;
-    }
-    for (const auto& [label, updates] : step.updates) {
-        if (label == name) continue;
-        const Team* team = nullptr;
-        for (const Update& update : updates) {
-            if (update.rank != one.rank && update.rank != other.rank) continue;
-            if (!have_both(update.reduced, one.rank, other.rank)) continue;
-            if (team == update.reduced) return team;
-            team = update.reduced;
-        }
-    }
-    return nullptr;
 }
 
 }  // namespace lockstep::sim

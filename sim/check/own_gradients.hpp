@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/check/parameters.hpp"
@@ -55,17 +56,30 @@ class OwnGradientWatcher final : public Watcher {
         bool projects = false;
         std::uint64_t updates = 0;
     };
-    struct Exchange {
-        const Team* team;
-        const Storage* storage;
-        ByteRange range;
+    /// Buffers that were exchanged, not known to be gradients; each once.
+    class Exchanges {
+      public:
+        void add(const Team* team, const Tensor& buffer);
+        /// It was a gradient.
+        void erase(const Tensor& gradient);
+        /// Another tensor may stand there next.
+        void freed(const Storage& storage) noexcept;
+        /// Takes all of the other's.
+        void merge(Exchanges& more);
+        void add_teams_to(std::set<const Team*>& teams) const;
+        void clear();
+
+      private:
+        using Part = std::pair<const Team*, ByteRange>;
+        std::unordered_map<const Storage*, std::vector<Part>> live_;
+        std::set<const Team*> gone_;
     };
     struct RankSteps {
         std::map<std::string, Use> uses;
         std::uint64_t begun = 0;
         bool ended = false;
-        std::vector<Exchange> exchanges;     ///< not known to be gradients
-        std::size_t before_last_update = 0;  ///< how many of them
+        Exchanges before;  ///< the last update
+        Exchanges since;
     };
     /// What all ranks did in one step.
     struct Step {

@@ -3,25 +3,16 @@
 #include <fmt/format.h>
 
 #include "sim/check/activity.hpp"
-#include "src/report/fault_text.hpp"
+#include "sim/check/team_diagnosis.hpp"
+#include "src/comm/aliasing.hpp"
 
 namespace lockstep::sim {
 
 namespace {
 
-/// "elements 0 to 63 of the f32 buffer made at program.cpp:12".
-std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
-    const std::int64_t size = bytes_of(tensor.dtype());
-    return fmt::format("elements {} to {} of the {} buffer made at {}", begin / size,
-                       (end + size - 1) / size - 1, name_of(tensor.dtype()),
-                       tensor.storage()->allocated_at.text());
-}
-
 Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
     const Past& past = use.operation;
-    Diagnosis diagnosis = diagnosis_of(fault);
-    diagnosis.communicator = past.team->name;
-    diagnosis.members = past.team->ranks;
+    Diagnosis diagnosis = diagnosis_on(*past.team, fault);
     if (!is_point_to_point(past.verb))
         diagnosis.sequence = static_cast<std::int64_t>(past.sequence);
     Diagnosis::Party launch;
@@ -49,10 +40,10 @@ Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool r
     const std::int64_t end = std::min(use.end, touched.offset_bytes() + touched.bytes());
     diagnosis.sentence = fmt::format(
         "rank {} {} a buffer in {} at {} while {}, launched at {}, still {} it: the rank "
-        "has not waited for that (the two share {})",
+        "has not waited for that {} (the two share {})",
         rank, reads ? "reads" : "overwrites", what, at.text(), text_of(use.operation),
         use.operation.at.text(), use.writes ? "writes to" : "reads from",
-        buffer_text(touched, begin, end));
+        name_of(use.operation.verb), buffer_text(touched, begin, end));
     add_party(diagnosis, rank,
               fmt::format("{} {} the buffer", what, reads ? "reads" : "overwrites"), at);
     return diagnosis;
@@ -63,9 +54,8 @@ Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     const bool waited = waited_at.line != 0;
     diagnosis.sentence = fmt::format(
         "rank {} overwrote a buffer that {}, launched at {}, reads, {}: {} no longer "
-        "hold "
-        "what they held at the launch; no device operation wrote there, so the program "
-        "did by itself (Tensor::data())",
+        "hold what they held at the launch; no device operation wrote there, so the "
+        "program did by itself (Tensor::data())",
         rank, text_of(use.operation), use.operation.at.text(),
         waited ? fmt::format("before its wait at {}", waited_at.text())
                : std::string("before that was done"),
@@ -78,8 +68,8 @@ Diagnosis explain_given_up(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F18", rank, use);
     diagnosis.sentence = fmt::format(
         "rank {} let go of the buffer of {}, launched at {}, before it waited at {}: the "
-        "last tensor of the {} x {} made at {} went while the communication could still "
-        "{} it",
+        "last variable that held these {} x {}, made at {}, went while the communication "
+        "could still {} them",
         rank, text_of(use.operation), use.operation.at.text(), waited_at.text(),
         use.tensor.elements(), name_of(use.tensor.dtype()),
         use.tensor.storage()->allocated_at.text(), use.writes ? "write to" : "read");

@@ -107,9 +107,10 @@ bool ReferenceWatcher::is_group_size(double n) const {
         });
 }
 
-/// What the difference shows, and why; empty where it shows nothing in particular.
-std::string ReferenceWatcher::fault_of(const Difference& difference,
-                                       std::string& reason) const {
+/// What the difference shows, and why, and where more is known than of its class how it
+/// is cured; empty where it shows nothing in particular.
+std::string ReferenceWatcher::fault_of(const Difference& difference, std::string& reason,
+                                       std::string& cure) const {
     const double c = difference.factor;
     if (c != 0) {
         reason = fmt::format("every element is {:.6g} times that of one device", c);
@@ -121,10 +122,16 @@ std::string ReferenceWatcher::fault_of(const Difference& difference,
             const int losses = std::max(work.losses, work.losses_a_step);
             if (losses > 1 && near(c, losses)) {
                 reason += fmt::format(", and a step has {} micro-batches", losses);
+                cure =
+                    "Each micro-batch counts as if it were the whole batch: divide its "
+                    "loss (its weight) by the number of micro-batches, too.";
                 return "F27";
             }
             if (work.steps > 1 && near(c, work.steps)) {
                 reason += fmt::format(", and {} steps were made", work.steps);
+                cure =
+                    "Every step adds to what the steps before have left: zero the "
+                    "gradients at the start of each step.";
                 return "F27";
             }
         }
@@ -159,11 +166,13 @@ std::string ReferenceWatcher::fault_of(const Difference& difference,
 Diagnosis ReferenceWatcher::explain(const Difference& difference,
                                     const std::vector<int>& ranks) const {
     std::string reason;
-    std::string fault = difference.is_nan ? "" : fault_of(difference, reason);
+    std::string cure;
+    std::string fault = difference.is_nan ? "" : fault_of(difference, reason, cure);
     if (difference.is_nan) reason = "there is no number on one of the two";
     Diagnosis diagnosis;
     if (!fault.empty()) {
         diagnosis = diagnosis_of(fault);
+        if (!cure.empty()) diagnosis.cause = std::move(cure);
     } else {
         diagnosis.title = "not what one device gets";
         diagnosis.cause =
@@ -179,7 +188,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     for (std::size_t rank = 0; rank < work_.size(); ++rank)
         if (work_[rank].loss != nullptr) with_loss.push_back(static_cast<int>(rank));
     diagnosis.parties.push_back(
-        {ranks, fmt::format("keeps '{}'", difference.name), "", at, {}});
+        {ranks, fmt::format("keep('{}')", difference.name), "", at, {}});
     if (!with_loss.empty()) {
         const Work& work = work_[static_cast<std::size_t>(with_loss.front())];
         made = fmt::format("; the loss is at {}", work.loss_at.text());
@@ -187,9 +196,9 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     }
     if (reduction_)
         made += fmt::format(", the last sum is {}", reduction_->text_with_line());
-    diagnosis.sentence =
-        fmt::format("'{}', kept at {} on {}, is not what one device gets: {}{}",
-                    difference.name, at.text(), ranks_text(ranks), reason, made);
+    diagnosis.sentence = fmt::format(
+        "'{}', given to keep() at {} on {}, is not what one device gets: {}{}",
+        difference.name, at.text(), ranks_text(ranks), reason, made);
     diagnosis.details.push_back(
         fmt::format("largest difference at element {}: {:.9g}, and {:.9g} on one device",
                     difference.at, difference.got, difference.expected));

@@ -59,7 +59,8 @@ class ReferenceWatcher final : public Watcher {
     static bool differs(const HostTensor& expected, const HostTensor& got,
                         Difference& difference);
     Diagnosis explain(const Difference& difference, const std::vector<int>& ranks) const;
-    std::string fault_of(const Difference& difference, std::string& reason) const;
+    std::string fault_of(const Difference& difference, std::string& reason,
+                         std::string& cure) const;
     bool is_group_size(double n) const;
 
     const Engine& engine_;

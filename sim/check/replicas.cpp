@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "sim/check/layouts.hpp"
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -66,9 +66,7 @@ Diagnosis explain(const Rollcall::Roll& roll, const std::vector<Rollcall::Side>&
                            value.empty() ? side.first().shape.text() : value,
                            made_text(maker_at(side.first(), place)));
     };
-    Diagnosis diagnosis = diagnosis_of("F24");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
+    Diagnosis diagnosis = diagnosis_on(team, "F24");
     diagnosis.sentence = fmt::format(
         "before step {} the replicas of {} over {} differ{}{}: {}, but {}; then all step "
         "with the same gradient at {}",

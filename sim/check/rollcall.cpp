@@ -1,6 +1,7 @@
 #include "sim/check/rollcall.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -30,10 +31,17 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
                     const Values& of_claim) {
     claim.order = next_number(team, claim.member);
     ++numbers_[team.id][static_cast<std::size_t>(claim.member)];
-    const Key key{team.id, number};
+    const auto member = static_cast<std::size_t>(claim.member);
+    Key key{team.id, number};
+    // What a member claims twice is two things that nobody can tell apart.
+    for (auto open = open_.find(key); open != open_.end() && open->second.heard[member];
+         open = open_.find(key))
+        ++key.second;
     Roll& roll = open_[key];
     roll.team = &team;
-    roll.number = number;
+    roll.number = key.second;
+    roll.heard.resize(team.ranks.size());
+    roll.heard[member] = true;
     if (of_claim && !roll.values.contains(claim.hash))
         roll.values.emplace(claim.hash, of_claim());
     roll.claims.push_back(std::move(claim));
@@ -41,13 +49,23 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
 }
 
 void Rollcall::forget_old(std::uint64_t claims) {
+    int team = -1;
+    std::uint64_t fewest = 0;  // that any member of the team has made
     for (auto roll = open_.begin(); roll != open_.end();) {
         const std::vector<std::uint64_t>& numbers = numbers_[roll->first.first];
+        if (roll->first.first != team) {
+            team = roll->first.first;
+            fewest = *std::min_element(numbers.begin(), numbers.end());
+        }
         std::uint64_t newest = 0;
-        for (const Claim& claim : roll->second.claims)
+        std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+        for (const Claim& claim : roll->second.claims) {
             newest = std::max(newest, claim.order);
-        const bool old =
-            *std::min_element(numbers.begin(), numbers.end()) > newest + claims;
+            least = std::min(least, numbers[static_cast<std::size_t>(claim.member)]);
+        }
+        // Some members may never claim anything: one rank alone holds the parameters.
+        if (least > newest + claims) roll->second.values.clear();
+        const bool old = fewest > newest + claims || least > newest + 8 * claims;
         roll = old ? open_.erase(roll) : std::next(roll);
     }
 }

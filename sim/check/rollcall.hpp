@@ -52,6 +52,7 @@ class Rollcall {
         const Team* team = nullptr;
         std::uint64_t number = 0;
         std::vector<Claim> claims;
+        std::vector<bool> heard;  ///< by member: has made its claim
         /// The values behind each hash, where a claim had some; null where not.
         const HostTensor* values_of(const Claim& claim) const;
         std::map<std::uint64_t, HostTensor> values;
@@ -66,7 +67,8 @@ class Rollcall {
     /// The number of a member's next claim where they go by their order.
     std::uint64_t next_number(const Team& team, int member);
 
-    /// `values` is called for where no member has made the same claim before.
+    /// `values` is called for where no member has made the same claim before. The second
+    /// claim of one number by a member goes to the next number.
     using Values = std::function<HostTensor()>;
     void note(const Team& team, std::uint64_t number, Claim claim,
               const Values& values = {});
@@ -78,7 +80,8 @@ class Rollcall {
     /// Rolls that not all members have answered, first of the lowest team, then number.
     std::vector<const Roll*> incomplete() const;
 
-    /// Drops rolls to which every member of the team has made `claims` claims since.
+    /// Drops rolls since which every member of the team has made `claims` claims, or each
+    /// that is in it eight times as many.
     void forget_old(std::uint64_t claims);
 
   private:

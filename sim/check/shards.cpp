@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "src/report/fault_text.hpp"
+#include "sim/check/team_diagnosis.hpp"
 
 namespace lockstep::sim {
 
@@ -26,22 +26,27 @@ std::string held_text(const Misplaced& misplaced) {
     return text + (ranks.size() > kTold ? ", …" : "");
 }
 
+/// ", a communicator made at mesh.cpp:12"; nothing of world.
+std::string made_text(const Team& team) {
+    const SourceLine at =
+        team.lifetimes.empty() ? SourceLine() : team.lifetimes[0].made_at;
+    return at.line > 0 ? fmt::format(", a communicator made at {},", at.text()) : "";
+}
+
 Diagnosis explain(const Misplaced& misplaced, const DeviceOperation& reader) {
     const CollectiveOrigin& gathering = *misplaced.gathering;
-    Diagnosis diagnosis = diagnosis_of("F26");
-    diagnosis.communicator = gathering.team->name;
-    diagnosis.members = gathering.team->ranks;
-    diagnosis.sequence = static_cast<std::int64_t>(gathering.sequence);
+    Diagnosis diagnosis = diagnosis_on(*gathering.team, gathering.sequence, "F26");
     const std::string dealt =
         misplaced.dealing
             ? fmt::format("{} dealt out", misplaced.dealing->text_with_line())
             : fmt::format("{} at {} drew (each rank its part, by offset)",
                           misplaced.drawn_by, misplaced.dealt_at.text());
     diagnosis.sentence = fmt::format(
-        "{} puts the parts that {} into another order: the ranks of {} bring {}, and {} "
+        "{} puts the parts that {} into another order: the ranks of {}{} bring {}, and "
+        "{} "
         "at {} takes the result for the whole",
-        gathering.text_with_line(), dealt, gathering.team->name, held_text(misplaced),
-        reader.name, reader.at.text());
+        gathering.text_with_line(), dealt, gathering.team->name,
+        made_text(*gathering.team), held_text(misplaced), reader.name, reader.at.text());
     Diagnosis::Party dealer = misplaced.dealing
                                   ? misplaced.dealing->party()
                                   : Diagnosis::Party{sorted_ranks(*gathering.team),

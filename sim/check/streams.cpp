@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "sim/check/layouts.hpp"
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -41,16 +41,14 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
                            ranks.size() == 1 ? "multiplies" : "multiply",
                            side.first().at.text(), side.first().name, drawn.at.text());
     };
-    Diagnosis diagnosis = diagnosis_of("F29");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
+    Diagnosis diagnosis = diagnosis_on(team, "F29");
     diagnosis.sentence = fmt::format(
         "an activation that is the same on all ranks of {} is masked differently: {}, "
         "but {}; from here on the ranks' activations are no replicas any more",
         team.name, multiply(sides[1]), multiply(sides[0]));
     for (const Rollcall::Side& side : sides)
         diagnosis.parties.push_back({side.ranks(team),
-                                     "multiply",
+                                     "draws what it multiplies by",
                                      side.first().name,
                                      side.first().makers.front().at,
                                      {}});
@@ -219,14 +217,11 @@ Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting
     const Use& use = ranks_[static_cast<std::size_t>(team.ranks.front())].uses.front();
     std::vector<int> ranks = team.ranks;
     std::sort(ranks.begin(), ranks.end());
-    Diagnosis diagnosis = diagnosis_of("F29");
-    diagnosis.communicator = team.name;
-    diagnosis.members = team.ranks;
-    diagnosis.sequence = static_cast<std::int64_t>(meeting.first->sequence);
+    Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F29");
     diagnosis.sentence = fmt::format(
         "all replicas of {} use the same random mask: {} draw {} at {}, multiply their "
         "activations by it at {}, and sum their gradients in {} at {}, so that all of "
-        "them leave out the same units",
+        "them drop or change the same units",
         team.name, ranks_text(ranks), use.draw.text(), use.draw.at.text(), use.at.text(),
         text_of(operation), operation.at.text());
     diagnosis.parties = {

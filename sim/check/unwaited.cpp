@@ -6,15 +6,17 @@
 
 #include <fmt/format.h>
 
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
 void note_unwaited(Member& member, const Batch& batch) {
     if (batch.posted.empty()) return;
     const Posted& first = batch.posted.front();
-    Unwaited& entry = member.unwaited.emplace_back(
+    if (member.unwaited == nullptr)
+        member.unwaited = std::make_unique<std::vector<Unwaited>>();
+    Unwaited& entry = member.unwaited->emplace_back(
         Unwaited{batch.number, first.sequence, batch.posted.size(), first.operation});
     entry.operation.input = entry.operation.output = Tensor();
 }
@@ -36,10 +38,14 @@ std::vector<Forgotten> forgotten_in(const Engine& engine, std::size_t& count) {
         const Unwaited* unwaited;
     };
     std::vector<Entry> entries;
-    for (const auto& team : engine.teams())
-        for (std::size_t member = 0; member < team->members.size(); ++member)
-            for (const Unwaited& unwaited : team->members[member].unwaited)
-                entries.push_back({team->ranks[member], team.get(), &unwaited});
+    for (const auto& team : engine.teams()) {
+        for (std::size_t member = 0; member < team->members.size(); ++member) {
+            const auto& unwaited = team->members[member].unwaited;
+            if (unwaited == nullptr) continue;
+            for (const Unwaited& entry : *unwaited)
+                entries.push_back({team->ranks[member], team.get(), &entry});
+        }
+    }
     std::stable_sort(entries.begin(), entries.end(),
                      [](const Entry& a, const Entry& b) { return a.rank < b.rank; });
     count = entries.size();
@@ -80,9 +86,7 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
     if (lines.empty()) return std::nullopt;
 
     const Forgotten& first = lines.front();
-    Diagnosis diagnosis = diagnosis_of("F19");
-    diagnosis.communicator = first.team->name;
-    diagnosis.members = first.team->ranks;
+    Diagnosis diagnosis = diagnosis_on(*first.team, "F19");
     if (!is_point_to_point(first.first->operation.verb))
         diagnosis.sequence = static_cast<std::int64_t>(first.first->sequence);
     for (const Forgotten& line : lines)

@@ -18,13 +18,14 @@ void note_unwaited(Member& member, const Batch& batch);
 
 /// Its rank has waited for its batch `number`, and so for those before.
 inline void note_waited(Member& member, std::uint64_t number) {
-    auto& unwaited = member.unwaited;
-    if (unwaited.empty()) return;
+    if (member.unwaited == nullptr) return;
+    std::vector<Unwaited>& unwaited = *member.unwaited;
     std::size_t waited = 0;
     while (waited < unwaited.size() && unwaited[waited].number <= number)
         ++waited;
     unwaited.erase(unwaited.begin(),
                    unwaited.begin() + static_cast<std::ptrdiff_t>(waited));
+    if (unwaited.empty()) member.unwaited.reset();
 }
 
 /// What was never waited for (F19), now that every rank has ended and nothing is left

@@ -49,6 +49,12 @@ VersionWatcher::History& VersionWatcher::history_of(RankHistory& rank,
     return *history;
 }
 
+VersionWatcher::~VersionWatcher() {
+    for (RankHistory& rank : ranks_)
+        for (auto& [storage, history] : rank.storages)
+            history->gathered.clear();
+}
+
 void VersionWatcher::executing(int rank, const DeviceOperation& operation) {
     if (is_update(operation)) return updated(rank, operation);
     const RankHistory& mine = of(rank);
@@ -94,6 +100,9 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     const bool known = std::any_of(reads.begin(), reads.end(),
                                    [&](const Read& past) { return past.range == range; });
     if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
+    // Of a program that numbers them on and on, the lowest are long over.
+    constexpr std::size_t kMicroBatches = 1024;
+    if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
 }
 
 void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation,
@@ -200,7 +209,10 @@ void VersionWatcher::copied(int rank, CopyDirection direction, const Tensor& ten
 }
 
 void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
-    of(rank).storages.erase(&storage);
+    const auto found = of(rank).storages.find(&storage);
+    if (found == of(rank).storages.end()) return;
+    found->second->gathered.clear();  // may name itself: gathered in place
+    of(rank).storages.erase(found);
 }
 
 void VersionWatcher::phase_began(int rank, Phase phase, int micro_batch) {

@@ -21,6 +21,7 @@ namespace lockstep::sim {
 class VersionWatcher final : public Watcher {
   public:
     explicit VersionWatcher(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+    ~VersionWatcher() override;
 
     void launched(Batch& batch) override;
     void executing(int rank, const DeviceOperation& operation) override;

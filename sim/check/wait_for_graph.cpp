@@ -8,8 +8,8 @@
 
 #include "sim/check/activity.hpp"
 #include "sim/check/checker.hpp"
+#include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
-#include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -71,6 +71,34 @@ std::string fault_of_circle(const Chain& chain) {
     return collectives ? "F12" : "F13";
 }
 
+/// Of messages that all go one way; null where there are both.
+const char* cause_of_circle(const Chain& chain, const std::string& fault) {
+    const auto all = [&](Verb verb) {
+        return std::all_of(
+            chain.links.begin(), chain.links.end(),
+            [&](const Activity& link) { return link.posted->operation.verb == verb; });
+    };
+    const bool pipeline = fault == "F14";
+    if (all(Verb::send))
+        return pipeline
+                   ? "Each of these stages sends, and none receives: put the send of a "
+                     "forward and the recv of a backward into one group(), or run "
+                     "all forwards before the first backward."
+                   : "Each of these ranks sends first, and a send waits until its "
+                     "recv is there: put a rank's send and recv into one group(), or "
+                     "let some of them receive first.";
+    if (all(Verb::recv))
+        return pipeline
+                   ? "Each of these stages waits for what another has yet to send: a "
+                     "stage must run as many forwards before its first backward as "
+                     "there are stages behind it, and one more. Check that number "
+                     "of warm-up forwards on each of these stages."
+                   : "Each of these ranks receives first, and none has sent: let some "
+                     "of them send first, or put a rank's send and recv into one "
+                     "group().";
+    return nullptr;
+}
+
 std::string circle_sentence(const Chain& chain) {
     constexpr std::size_t kTold = 3;
     std::string sentence = "nothing can go on: ";
@@ -79,7 +107,10 @@ std::string circle_sentence(const Chain& chain) {
         sentence += fmt::format("{}{}", i == 0 ? "" : ", which waits for ",
                                 wait_text(chain.links[i]));
     if (told < chain.links.size())
-        sentence += fmt::format(", and so on through {} ranks", chain.links.size());
+        return sentence + fmt::format(
+                              ", and so on through {} ranks, the last of which waits for "
+                              "rank {}",
+                              chain.links.size(), chain.links.front().rank);
     return sentence + fmt::format(", which waits for rank {}", chain.links.front().rank);
 }
 
@@ -92,9 +123,7 @@ std::vector<int> ranks_of(const std::vector<Activity>& links) {
 
 Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
                           const Posted& posted) {
-    Diagnosis diagnosis = diagnosis_of(fault);
-    diagnosis.communicator = posted.batch->team->name;
-    diagnosis.members = posted.batch->team->ranks;
+    Diagnosis diagnosis = diagnosis_on(*posted.batch->team, fault);
     if (!is_point_to_point(posted.operation.verb))
         diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     for (const auto& state : engine.ranks())
@@ -106,6 +135,8 @@ Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
     Diagnosis diagnosis =
         start_diagnosis(engine, fault_of_circle(chain), *chain.links.front().posted);
     diagnosis.sentence = circle_sentence(chain);
+    if (const char* const cause = cause_of_circle(chain, diagnosis.fault))
+        diagnosis.cause = cause;
     diagnosis.parties = parties_of(engine, chain.links);
     diagnosis.others = others_of(engine, ranks_of(chain.links));
     return diagnosis;
@@ -121,6 +152,7 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     const Activity& gone = chain.links.back();
     const Posted& posted = *waiting.posted;
     const bool message = is_point_to_point(posted.operation.verb);
+    const bool sends = posted.operation.verb == Verb::send;
 
     std::vector<Activity> involved;
     for (int rank : posted.batch->team->ranks) {
@@ -145,14 +177,18 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     const std::string have = ended.size() == 1 ? "has" : "have";
     const bool still = engine.stands_still(gone.rank);
     if (still) diagnosis.cause = kStandsStill;
-    diagnosis.sentence = fmt::format(
-        "{} {} in {} at {} for {}, which {}; {}", ranks_text(waiters),
-        waiters.size() == 1 ? "waits" : "wait", text_of(posted),
-        posted.operation.at.text(), ranks_text(ended),
-        still ? have + " not come to that call" : have + " ended without that call",
-        last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
-                     : fmt::format("the last operation of rank {} was {}", gone.rank,
-                                   last.back()));
+    const std::string missing =
+        message && !posted.operation.all_to_all_v
+            ? fmt::format("{} rank {}", sends ? "a recv from" : "a send to", waiting.rank)
+            : "that call";
+    diagnosis.sentence =
+        fmt::format("{} {} in {} at {} for {}, which {} {}; {}", ranks_text(waiters),
+                    waiters.size() == 1 ? "waits" : "wait", text_of(posted),
+                    posted.operation.at.text(), ranks_text(ended),
+                    have + (still ? " not come to" : " ended without"), missing,
+                    last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
+                                 : fmt::format("the last operation of rank {} was {}",
+                                               gone.rank, last.back()));
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
     return diagnosis;

@@ -72,7 +72,7 @@ void add_waits(std::vector<Diagnosis::Wait>& waits,
     }
     if (message)
         wait.operation +=
-            fmt::format(" (rank {}'s; the others' likewise)", wait.from.front());
+            fmt::format(" (rank {}'s; the others have other peers)", wait.from.front());
     std::sort(wait.to.begin(), wait.to.end());
     wait.to.erase(std::unique(wait.to.begin(), wait.to.end()), wait.to.end());
     waits.push_back(std::move(wait));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "sim/engine.hpp"
 
@@ -52,7 +53,10 @@ void append(Ranges& all, const Ranges& more, std::int64_t at) {
 }  // namespace
 
 WeightWatcher::WeightWatcher(const Engine& engine)
-    : Tracker(engine.ranks().size()), engine_(engine) {}
+    : Tracker(engine.ranks().size()),
+      engine_(engine),
+      of_step_(engine.ranks().size()),
+      groups_(engine.ranks().size()) {}
 
 Weights WeightWatcher::of(int rank, const Tensor& tensor) const {
     const Ranges ranges = known(rank).read(tensor);
@@ -150,6 +154,10 @@ void WeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
                  operation.name == std::string_view("squared_error_backward"),
                  gradient.bytes(), content}));
     weights.is_loss_gradient = true;
+    RankLosses& mine = of_step_[static_cast<std::size_t>(rank)];
+    if (std::exchange(mine.stepped, false)) mine.losses.clear();
+    constexpr std::size_t kNoted = 4096;  // of a run that never updates
+    if (mine.losses.size() < kNoted) mine.losses.push_back(weights.losses.front());
     known(rank).set(gradient, std::make_shared<const RowWeights>(std::move(weights)));
 }
 
@@ -168,15 +176,48 @@ void WeightWatcher::scale(int rank, const DeviceOperation& operation) {
     known(rank).put(tensor, std::move(ranges));
 }
 
-void WeightWatcher::check_update(int rank, const DeviceOperation& operation) const {
+/// Whether all of the rank's losses of this step are in the gradient. One of several,
+/// of two heads that take turns, say, has a weight that is no mean's.
+bool WeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
+    const auto& all = gradient.losses;
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const auto& loss) { return loss->rank == rank; }))
+        return true;
+    const auto& mine = of_step_[static_cast<std::size_t>(rank)].losses;
+    return std::all_of(mine.begin(), mine.end(), [&](const auto& loss) {
+        return std::find(all.begin(), all.end(), loss) != all.end();
+    });
+}
+
+/// Of the communicators that the rank is in, each once.
+const std::vector<int>& WeightWatcher::group_sizes(int rank) {
+    GroupSizes& groups = groups_[static_cast<std::size_t>(rank)];
+    for (; groups.seen < engine_.teams().size(); ++groups.seen) {
+        const Team& team = *engine_.teams()[groups.seen];
+        const auto& ranks = team.ranks;
+        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end() &&
+            std::find(groups.sizes.begin(), groups.sizes.end(), team.size()) ==
+                groups.sizes.end())
+            groups.sizes.push_back(team.size());
+    }
+    return groups.sizes;
+}
+
+void WeightWatcher::check_update(int rank, const DeviceOperation& operation) {
+    of_step_[static_cast<std::size_t>(rank)].stepped = true;
     const Weights weights = of(rank, *operation.reads[1]);
-    if (!weights || weights->zero() || weights->is_loss_gradient) return;
-    std::vector<int> sizes;
-    for (const auto& team : engine_.teams())
-        if (std::find(team->ranks.begin(), team->ranks.end(), rank) != team->ranks.end())
-            sizes.push_back(team->size());
+    if (!weights || weights->zero() || weights->is_loss_gradient ||
+        !has_all_losses(rank, *weights))
+        return;
+    // All ranks of a reduction have the same.
+    const std::vector<int>& sizes = group_sizes(rank);
+    const auto judged = right_.find(weights);
+    if (judged != right_.end() && judged->second == sizes) return;
     if (auto diagnosis = explain_weights(*weights, operation, sizes))
         throw FaultError(std::move(*diagnosis));
+    constexpr std::size_t kJudged = 256;
+    if (right_.size() >= kJudged) right_.clear();
+    right_[weights] = sizes;
 }
 
 // Between ranks.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "sim/check/row_weights.hpp"
 #include "sim/check/tracker.hpp"
 
@@ -20,15 +22,29 @@ class WeightWatcher final : public Tracker<Weights> {
     void message_begins(Posted& send, Posted& recv) override;
 
   private:
+    struct RankLosses {
+        std::vector<std::shared_ptr<const LossRows>> losses;  ///< since its last step
+        bool stepped = false;                                 ///< since the last of them
+    };
+    struct GroupSizes {
+        std::size_t seen = 0;  ///< communicators
+        std::vector<int> sizes;
+    };
+
     /// Of all of a tensor's values together; null is unknown.
     Weights of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
     void begin_gradient(int rank, const DeviceOperation& operation);
     void scale(int rank, const DeviceOperation& operation);
-    void check_update(int rank, const DeviceOperation& operation) const;
+    bool has_all_losses(int rank, const RowWeights& gradient) const;
+    const std::vector<int>& group_sizes(int rank);
+    void check_update(int rank, const DeviceOperation& operation);
     Ranges reduced(const Meeting& meeting, const Origin& origin) const;
 
     const Engine& engine_;
+    std::vector<RankLosses> of_step_;            ///< by rank
+    std::vector<GroupSizes> groups_;             ///< by rank
+    std::map<Weights, std::vector<int>> right_;  ///< with which group sizes
     const Weights zero_ = std::make_shared<const RowWeights>();
 };
 

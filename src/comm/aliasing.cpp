@@ -1,11 +1,10 @@
 #include "src/comm/aliasing.hpp"
 
-#include <algorithm>
-#include <tuple>
-#include <vector>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "src/comm/stretches.hpp"
 #include "src/report/fault_text.hpp"
 
 namespace lockstep {
@@ -47,27 +46,34 @@ BufferUse buffers_of(const CommOperation& operation, int rank) {
     return {used(reads, operation.input), used(writes, operation.output)};
 }
 
-namespace {
-
-/// "elements 0 to 63 of the f32 buffer made at program.cpp:12".
-std::string place_text(const Tensor& tensor) {
-    const std::int64_t first = tensor.offset_bytes() / bytes_of(tensor.dtype());
-    return fmt::format("elements {} to {} of the {} buffer made at {}", first,
-                       first + tensor.elements() - 1, name_of(tensor.dtype()),
+std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
+    const std::int64_t size = bytes_of(tensor.dtype());
+    return fmt::format("elements {} to {} of the {} buffer made at {}", begin / size,
+                       (end + size - 1) / size - 1, name_of(tensor.dtype()),
                        tensor.storage()->allocated_at.text());
 }
 
+namespace {
+
+std::string place_text(const Tensor& tensor) {
+    return buffer_text(tensor, tensor.offset_bytes(),
+                       tensor.offset_bytes() + tensor.bytes());
+}
+
+bool gathers(Verb verb) {
+    return verb == Verb::all_gather || verb == Verb::gather;
+}
+
+bool scatters(Verb verb) {
+    return verb == Verb::reduce_scatter || verb == Verb::scatter;
+}
+
 std::string in_place_rule(Verb verb) {
-    switch (verb) {
-        case Verb::all_gather:
-        case Verb::gather:
-            return "input must be this rank's own block of output, or lie apart from it";
-        case Verb::reduce_scatter:
-        case Verb::scatter:
-            return "output must be this rank's own block of input, or lie apart from it";
-        default:
-            return "input and output must be the same, or lie apart";
-    }
+    if (gathers(verb))
+        return "input must be this rank's own block of output, or lie apart from it";
+    if (scatters(verb))
+        return "output must be this rank's own block of input, or lie apart from it";
+    return "input and output must be the same, or lie apart";
 }
 
 Diagnosis overlap_of(const Tensor& any, const std::string& name) {
@@ -77,86 +83,6 @@ Diagnosis overlap_of(const Tensor& any, const std::string& name) {
     diagnosis.parties[0].ranks = {any.device()->index()};
     return diagnosis;
 }
-
-/// A stretch of memory that operations of a group, one behind the other, read or write.
-struct Stretch {
-    const Storage* storage;
-    std::int64_t begin;
-    std::int64_t end;
-    bool written;
-    std::size_t operation;  ///< where it is one operation's alone; else any of them
-
-    bool overlaps(const Stretch& other) const {
-        return storage == other.storage && begin < other.end && other.begin < end;
-    }
-};
-
-/// What the operations of a group do to memory, as few stretches as can be seen while one
-/// looks at them in order.
-class Stretches {
-  public:
-    void add(const CommOperation& operation, int rank, std::size_t number) {
-        const auto [read, written] = buffers_of(operation, rank);
-        if (written != nullptr) add(stretch_of(*written, true, number));
-        if (read == nullptr) return;
-        Stretch rest = stretch_of(*read, false, number);
-        if (written == nullptr || !read->overlaps(*written)) return add(rest);
-        // In place: what it reads beside what it writes.
-        const Stretch own = stretch_of(*written, true, number);
-        add({rest.storage, rest.begin, own.begin, false, number});
-        rest.begin = own.end;
-        add(rest);
-    }
-
-    /// Whether something is written that another one reads or writes.
-    bool conflict() {
-        std::sort(all_.begin(), all_.end(), [](const Stretch& a, const Stretch& b) {
-            return std::tie(a.storage, a.begin) < std::tie(b.storage, b.begin);
-        });
-        const Storage* storage = nullptr;
-        std::int64_t written_to = 0;
-        std::int64_t used_to = 0;
-        for (const Stretch& next : all_) {
-            if (next.storage != storage) written_to = used_to = 0;
-            storage = next.storage;
-            if (next.begin < (next.written ? used_to : written_to)) return true;
-            used_to = std::max(used_to, next.end);
-            if (next.written) written_to = std::max(written_to, next.end);
-        }
-        return false;
-    }
-
-    const std::vector<Stretch>& all() const { return all_; }
-
-  private:
-    static Stretch stretch_of(const Tensor& tensor, bool written, std::size_t number) {
-        return {tensor.storage(), tensor.offset_bytes(),
-                tensor.offset_bytes() + tensor.bytes(), written, number};
-    }
-
-    /// One that begins where its kind's last one ends, or the other way round, makes that
-    /// longer: blocks dealt out in the order of ranks are one stretch.
-    void add(const Stretch& next) {
-        if (next.begin >= next.end) return;
-        std::size_t& last = last_[next.written ? 1 : 0];
-        if (last < all_.size() && all_[last].storage == next.storage) {
-            Stretch& before = all_[last];
-            if (before.end == next.begin) {
-                before.end = next.end;
-                return;
-            }
-            if (before.begin == next.end) {
-                before.begin = next.begin;
-                return;
-            }
-        }
-        last = all_.size();
-        all_.push_back(next);
-    }
-
-    std::vector<Stretch> all_;
-    std::size_t last_[2] = {static_cast<std::size_t>(-1), static_cast<std::size_t>(-1)};
-};
 
 /// The buffers that two operations of a group share and may not; null where there are
 /// none.
@@ -170,6 +96,17 @@ BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     if (meet(one.read, two.written)) return {one.read, two.written};
     if (meet(one.written, two.read)) return {one.written, two.read};
     return {};
+}
+
+/// Whether one of the two has an output in memory that the other uses: what nearly all
+/// pairs can be told by.
+bool may_write_into(const CommOperation& a, const CommOperation& b) {
+    const auto one_way = [](const CommOperation& writer, const CommOperation& other) {
+        const Storage* const written = writer.output.storage();
+        return written != nullptr &&
+               (written == other.input.storage() || written == other.output.storage());
+    };
+    return one_way(a, b) || one_way(b, a);
 }
 
 /// The first two operations of a group that may not share what they share.
@@ -210,28 +147,24 @@ void require_in_place_rule(const CommOperation& operation, int rank,
                            const std::string& name) {
     const auto [input, output] = buffers_of(operation, rank);
     if (input == nullptr || output == nullptr || !input->overlaps(*output)) return;
-    std::int64_t ahead = 0;  // of the smaller one in the larger one
-    bool legal = false;
-    switch (operation.verb) {
-        case Verb::all_gather:
-        case Verb::gather:
-            ahead = rank * input->bytes();
-            legal = input->offset_bytes() == output->offset_bytes() + ahead;
-            break;
-        case Verb::reduce_scatter:
-        case Verb::scatter:
-            ahead = rank * output->bytes();
-            legal = output->offset_bytes() == input->offset_bytes() + ahead;
-            break;
-        default:
-            legal = output->offset_bytes() == input->offset_bytes();
-    }
-    if (legal) return;
+    const bool input_is_part = gathers(operation.verb);
+    const Tensor& whole = input_is_part ? *output : *input;
+    const Tensor& part = input_is_part ? *input : *output;
+    const bool has_blocks = input_is_part || scatters(operation.verb);
+    const std::int64_t block =
+        whole.offset_bytes() + (has_blocks ? rank * part.bytes() : 0);
+    if (part.offset_bytes() == block) return;
     Diagnosis diagnosis = overlap_of(*input, name);
     diagnosis.sentence = fmt::format(
         "rank {} calls {} at {} with buffers that overlap: it reads {} and writes {}; {}",
         input->device()->index(), text_of(operation), operation.at.text(),
         place_text(*input), place_text(*output), in_place_rule(operation.verb));
+    if (has_blocks) {
+        const std::int64_t first = block / bytes_of(whole.dtype());
+        diagnosis.details.push_back(
+            fmt::format("this rank's own block is elements {} to {} of that buffer",
+                        first, first + part.elements() - 1));
+    }
     diagnosis.parties[0].operation = text_of(operation);
     diagnosis.parties[0].at = operation.at;
     throw FaultError(std::move(diagnosis));
@@ -245,13 +178,14 @@ void require_apart(std::span<const CommOperation> operations, int rank,
     constexpr std::size_t kFew = 2;
     if (operations.size() < kFew) return;
     if (operations.size() == kFew) {
-        if (clash(operations[0], operations[1], rank).read != nullptr)
+        if (may_write_into(operations[0], operations[1]) &&
+            clash(operations[0], operations[1], rank).read != nullptr)
             explain(operations, rank, name);
         return;
     }
     Stretches stretches;
-    for (std::size_t i = 0; i < operations.size(); ++i)
-        stretches.add(operations[i], rank, i);
+    for (const CommOperation& operation : operations)
+        stretches.add(operation, rank);
     if (stretches.conflict()) explain(operations, rank, name);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "src/comm/operation.hpp"
 
@@ -16,6 +17,10 @@ struct BufferUse {
 /// Of member `rank` of the communicator: who is not the root of a broadcast does not read
 /// its buffer, and so on. Empty tensors are not used.
 BufferUse buffers_of(const CommOperation& operation, int rank);
+
+/// "elements 0 to 63 of the f32 buffer made at program.cpp:12": bytes [begin, end) of a
+/// tensor's storage.
+std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end);
 
 /// Buffers of one communication may share memory only as its in-place rule says:
 ///

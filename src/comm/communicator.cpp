@@ -264,14 +264,14 @@ std::unique_ptr<Communicator> Communicator::split(const SplitRequest& request,
 std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ranks,
                                                      const std::string& name,
                                                      SourceLine at) {
-    require(!ranks.empty(), at, [&] {
-        return fmt::format("subgroup: {} is to have no members", name);
-    });
+    require(!ranks.empty(), at,
+            [&] { return fmt::format("subgroup: {} is to have no members", name); });
     std::vector<bool> listed(static_cast<std::size_t>(size_));
     for (const int rank : ranks) {
         require(rank >= 0 && rank < size_, at, [&] {
-            return fmt::format("subgroup: {} is not a rank of {}, whose ranks are 0 to {}",
-                               rank, name_, size_ - 1);
+            return fmt::format(
+                "subgroup: {} is not a rank of {}, whose ranks are 0 to {}", rank, name_,
+                size_ - 1);
         });
         require(!listed[static_cast<std::size_t>(rank)], at, [&] {
             return fmt::format("subgroup: rank {} is in the list of {} twice", rank,
@@ -286,7 +286,8 @@ std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ran
 }
 
 Work Communicator::launch(CommOperation& operation) {
-    require_no_open_group(name_of(operation.verb), operation.at);
+    if (group_open_) [[unlikely]]  // the name costs more than the question
+        refuse_inside_group(name_of(operation.verb), operation.at);
     require_apart(operation, rank_, name_);
     return do_launch({&operation, 1}, operation.at);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <array>
+#include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -210,7 +210,11 @@ class Communicator {
     void add_parts(std::vector<CommOperation>& operations, Verb verb,
                    const Tensor& buffer, const std::vector<std::int64_t>& counts,
                    SourceLine at) const;
-    void require_no_open_group(const char* call, SourceLine at) const;
+    void require_no_open_group(const char* call, SourceLine at) const {
+        if (group_open_) [[unlikely]]
+            refuse_inside_group(call, at);
+    }
+    [[noreturn]] void refuse_inside_group(const char* call, SourceLine at) const;
 
     /// Starts the operations together, which it may move from; `at` is the caller's line
     /// of the group, or of the one.
@@ -234,8 +238,8 @@ class Communicator {
 
 /// Collects operations of one communicator and starts them together. The verbs are the
 /// communicator's. One group of a communicator at a time; a group must be started, once,
-/// and takes nothing more then: FaultError (F15). One that an exception leaves is given up: nothing of it
-/// starts.
+/// and takes nothing more then: FaultError (F15). One that an exception leaves is given
+/// up: nothing of it starts.
 class [[nodiscard]] Group {
   public:
     Group(Communicator& communicator, SourceLine at);
@@ -262,6 +266,8 @@ class [[nodiscard]] Group {
   private:
     template <typename Fill>
     Group& add(Verb verb, SourceLine at, Fill fill);
+    [[noreturn]] void refuse_late(Verb verb, SourceLine at) const;
+    [[noreturn]] void refuse_second_start(SourceLine at) const;
 
     Communicator& communicator_;
     SourceLine at_;

@@ -28,9 +28,7 @@ Group Communicator::group(SourceLine at) {
     return Group(*this, at);
 }
 
-void Communicator::require_no_open_group(const char* call, SourceLine at) const {
-    if (!group_open_) [[likely]]
-        return;
+void Communicator::refuse_inside_group(const char* call, SourceLine at) const {
     throw misuse(
         owner_, name_,
         fmt::format("rank {} calls {}() of {} at {}, inside its group of {} that "
@@ -63,18 +61,22 @@ Group::~Group() {
     communicator_.grouped_.clear();
 }
 
+void Group::refuse_late(Verb verb, SourceLine at) const {
+    throw misuse(
+        communicator_.owner_, communicator_.name_,
+        fmt::format("rank {} adds {}() at {} to its group of {} begun at {}, which was "
+                    "started at {} already",
+                    communicator_.owner_, name_of(verb), at.text(), communicator_.name_,
+                    at_.text(), started_at_.text()),
+        {{"start() of the group", started_at_},
+         {fmt::format("{}(), after that", name_of(verb)), at}});
+}
+
 /// Lets `fill` fill an operation of the group; one that it refuses is no part of it.
 template <typename Fill>
 Group& Group::add(Verb verb, SourceLine at, Fill fill) {
     if (started_) [[unlikely]]
-        throw misuse(
-            communicator_.owner_, communicator_.name_,
-            fmt::format("rank {} adds {}() at {} to its group of {} begun at {}, which "
-                        "was started at {} already",
-                        communicator_.owner_, name_of(verb), at.text(),
-                        communicator_.name_, at_.text(), started_at_.text()),
-            {{"start() of the group", started_at_},
-             {fmt::format("{}(), after that", name_of(verb)), at}});
+        refuse_late(verb, at);
     CommOperation& operation = communicator_.grouped_.emplace_back();
     try {
         fill(operation);
@@ -128,15 +130,21 @@ Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, Source
     });
 }
 
+void Group::refuse_second_start(SourceLine at) const {
+    throw misuse(
+        communicator_.owner_, communicator_.name_,
+        fmt::format(
+            "rank {} starts its group of {} begun at {} twice: {}", communicator_.owner_,
+            communicator_.name_, at_.text(),
+            started_at_ == at
+                ? fmt::format("both times at {}, as in a loop", at.text())
+                : fmt::format("at {}, and again at {}", started_at_.text(), at.text())),
+        {{"start() of the group", started_at_}, {"start(), once more", at}});
+}
+
 Work Group::start(SourceLine at) {
     if (started_) [[unlikely]]
-        throw misuse(
-            communicator_.owner_, communicator_.name_,
-            fmt::format("rank {} starts its group of {} begun at {} twice: at {}, and "
-                        "again at {}",
-                        communicator_.owner_, communicator_.name_, at_.text(),
-                        started_at_.text(), at.text()),
-            {{"start() of the group", started_at_}, {"start(), once more", at}});
+        refuse_second_start(at);
     started_ = true;
     started_at_ = at;
     communicator_.group_open_ = false;

@@ -43,13 +43,12 @@ std::string member_text(const std::vector<int>& members) {
     constexpr std::size_t kListed = 16;
     if (std::is_sorted(members.begin(), members.end())) return ranks_text(members);
     const std::size_t listed = std::min(members.size(), kListed);
-    return fmt::format("ranks {}{}",
-                       fmt::join(members.begin(),
-                                 members.begin() + static_cast<std::ptrdiff_t>(listed),
-                                 ", "),
-                       listed < members.size()
-                           ? fmt::format(" and {} more", members.size() - listed)
-                           : "");
+    return fmt::format(
+        "ranks {}{}",
+        fmt::join(members.begin(), members.begin() + static_cast<std::ptrdiff_t>(listed),
+                  ", "),
+        listed < members.size() ? fmt::format(" and {} more", members.size() - listed)
+                                : "");
 }
 
 std::string text_of(const SplitRequest& request) {

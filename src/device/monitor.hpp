@@ -37,7 +37,7 @@ struct DeviceOperation {
     std::span<const Tensor* const> reads;
     std::span<const Tensor* const> writes;
     SourceLine at;
-    Derivation derivation{};  ///< what the results are made of
+    const Derivation& derivation;  ///< what the results are made of
 };
 
 /// Where a host copy goes to.

@@ -73,8 +73,9 @@ std::string party_text(const Diagnosis::Party& party, int width) {
         party.history.begin() + static_cast<std::ptrdiff_t>(skipped),
         party.history.end());
     const std::string whose =
-        party.ranks.size() > 1 ? fmt::format("rank {} before that: ", party.ranks.front())
-                               : "before that: ";
+        party.ranks.size() > 1
+            ? fmt::format("rank {}'s last calls: ", party.ranks.front())
+            : "its last calls: ";
     return text + wrapped(whose + (skipped > 0 ? "..., " : "") +
                               fmt::format("{}", fmt::join(shown, ", ")),
                           width, "      ", "        ");
@@ -130,7 +131,10 @@ std::string circle_text(const Diagnosis& diagnosis) {
     if (differ || circle.empty()) return "";
     const std::string first = ranks_text(diagnosis.waits[circle.front()].from);
     if (circle.size() == 1)
-        return fmt::format("In a circle: {} wait for one another", first);
+        return fmt::format("In a circle: {} {}", first,
+                           diagnosis.waits[circle.front()].from.size() == 1
+                               ? "waits for itself"
+                               : "wait for one another");
     std::string text = "In a circle: ";
     for (std::size_t i = 0; i < std::min(circle.size(), kMostLinks); ++i)
         text += ranks_text(diagnosis.waits[circle[i]].from) + " → ";

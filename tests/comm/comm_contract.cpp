@@ -186,8 +186,7 @@ void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
             received.push_back(rows(peer, me));
             arriving += received.back();
         }
-        const Tensor in =
-            rank.device().upload(filled({begin(me, ranks), 2}, dtype, me));
+        const Tensor in = rank.device().upload(filled({begin(me, ranks), 2}, dtype, me));
         const Tensor out = rank.device().zeros({arriving, 2}, dtype);
         rank.world().all_to_all_v(out, received, in, sent).wait();
         rank.keep("all_to_all_v", out);

@@ -21,6 +21,11 @@ void must_stay_silent(int ranks, const Program& program) {
     }
 }
 
+void step(Device& device, Optimizer& optimizer) {
+    const PhaseScope phase(device, Phase::update);
+    optimizer.step();
+}
+
 std::unique_ptr<Sequential> make_mlp(Device& device, std::uint64_t seed) {
     auto model = std::make_unique<Sequential>();
     const ParameterInit init{device, DType::f64, seed, ""};

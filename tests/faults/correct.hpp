@@ -15,6 +15,11 @@ namespace lockstep::test {
 /// may be raised.
 void must_stay_silent(int ranks, const Program& program);
 
+constexpr int kSteps = 3;
+
+/// Of the optimizer, in the phase of updates.
+void step(Device& device, Optimizer& optimizer);
+
 /// Two linear layers, (6) to (8) to (4), the same on every rank.
 std::unique_ptr<Sequential> make_mlp(Device& device, std::uint64_t seed = 7);
 

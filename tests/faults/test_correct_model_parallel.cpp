@@ -8,8 +8,6 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr int kSteps = 3;
-
 MatmulOptions transposed_a() {
     MatmulOptions options;
     options.transpose_a = true;

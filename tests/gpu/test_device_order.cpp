@@ -121,7 +121,7 @@ TEST_CASE("A full GPU says what was asked for, what is free and what holds the r
     for (const char* said :
          {"rank 0 is out of memory: 64 TiB more for gradients at "
           "tests/gpu/test_device_order.cpp:",
-          " do not fit, as ", "iB are free", "in 1 tensor of activations made at "})
+          " does not fit, as ", "iB are free", "in 1 tensor of activations made at "})
         REQUIRE(sentence.find(said) != std::string::npos);
     REQUIRE(bench->live() == held.storage());
     bench->fill(held, 2);

@@ -163,8 +163,7 @@ TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
         return train(4, gradients, check);
     };
     const auto wrong = [&](auto weight_of, Reduction reduction) {
-        const RunReport report =
-            train_with(weight_of, reduction, sim::CheckLevel::cheap);
+        const RunReport report = train_with(weight_of, reduction, sim::CheckLevel::cheap);
         return difference(one.ranks[0], report.ranks[0]);
     };
     const auto found = [&](auto weight_of, Reduction reduction) {

@@ -55,9 +55,9 @@ Rank 2 calls all_reduce with 500 elements at lesson.cpp:31; the others with 1000
 
   communicator dp of ranks 0–255, operation #41, virtual time 1.23 ms
   ranks 0–1, 3–255: all_reduce(sum, 1000 x f32) at lesson.cpp:29
-      rank 0 before that: matmul, all_reduce #40
+      rank 0's last calls: matmul, all_reduce #40
   rank 2: all_reduce(sum, 500 x f32) at lesson.cpp:31  <-- differs: count
-      before that: matmul, all_reduce #40
+      its last calls: matmul, all_reduce #40
 
   What the others are doing:
   rank 256: has ended
@@ -72,8 +72,7 @@ TEST_CASE("a diagnosis without communicator, others, or cause leaves them out",
     diagnosis.fault = "F11";
     diagnosis.title = "a cycle";
     diagnosis.sentence = "Rank 0 waits for rank 0.";
-    REQUIRE(diagnosis.text() ==
-            "F11: a cycle\nRank 0 waits for rank 0.\n\n");
+    REQUIRE(diagnosis.text() == "F11: a cycle\nRank 0 waits for rank 0.\n\n");
 }
 
 TEST_CASE("the lines of a diagnosis fit, counted in characters", "[report]") {
@@ -91,7 +90,7 @@ TEST_CASE("the lines of a diagnosis fit, counted in characters", "[report]") {
 TEST_CASE("a long history is cut at its old end", "[report]") {
     Diagnosis diagnosis = counts_differ(1);
     diagnosis.parties[0].history = {"1", "2", "3", "4", "5", "6", "7"};
-    REQUIRE(contains(diagnosis.text(), "before that: ..., 3, 4, 5, 6, 7\n"));
+    REQUIRE(contains(diagnosis.text(), "its last calls: ..., 3, 4, 5, 6, 7\n"));
 }
 
 TEST_CASE("a fault's message is its title and sentence", "[report]") {

@@ -1,6 +1,6 @@
 #include "src/comm/mesh.hpp"
 #include "tests/catch.hpp"
-#include "tests/sim/worlds.hpp"
+#include "tests/sim/watched.hpp"
 
 // Ranks that disagree about a group (F06), about split sizes (F08), and groups of
 // operations that are misused (F15); and what is near to it but correct.
@@ -8,19 +8,6 @@
 namespace lockstep::test {
 
 namespace {
-
-void correct(int ranks, const Program& program) {
-    for (World world : all_worlds()) {
-        world.check = sim::CheckLevel::full;
-        CHECK_NOTHROW(make_cluster_in(world, ranks)->run(program));
-    }
-}
-
-bool says(const Diagnosis& found, const std::string& words) {
-    INFO(found.text(1000));
-    CHECK(found.text(1000).find(words) != std::string::npos);
-    return found.text(1000).find(words) != std::string::npos;
-}
 
 Tensor floats(Rank& rank, std::int64_t count) {
     return rank.device().zeros({count}, DType::f32);

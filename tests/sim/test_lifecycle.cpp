@@ -3,26 +3,13 @@
 
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
-#include "tests/sim/worlds.hpp"
+#include "tests/sim/watched.hpp"
 
 // Communicators that go too early, too late, or not everywhere (F31).
 
 namespace lockstep::test {
 
 namespace {
-
-void correct(int ranks, const Program& program) {
-    for (World world : all_worlds()) {
-        world.check = sim::CheckLevel::full;
-        CHECK_NOTHROW(make_cluster_in(world, ranks)->run(program));
-    }
-}
-
-bool says(const Diagnosis& found, const std::string& words) {
-    INFO(found.text(1000));
-    CHECK(found.text(1000).find(words) != std::string::npos);
-    return found.text(1000).find(words) != std::string::npos;
-}
 
 Tensor floats(Rank& rank, std::int64_t count) {
     return rank.device().zeros({count}, DType::f32);
@@ -54,6 +41,17 @@ TEST_CASE("a communicator that all ranks keep is no mistake", "[sim]") {
                 rank.world().split(rank.index() % 2, 0, "half");
         }));
     }
+}
+
+TEST_CASE("a communicator that an exception takes along has gone, too", "[sim]") {
+    correct(3, [](Rank& rank) {
+        try {
+            const auto all = rank.world().split(0, 0, "all");
+            require(rank.index() != 1, [] { return std::string("no such file"); });
+        } catch (const UsageError&) {
+        }
+        rank.world().barrier().wait();
+    });
 }
 
 TEST_CASE("F31: what is done already must be waited for too", "[sim][errors]") {

@@ -1,6 +1,6 @@
 #include "src/device/ledger.hpp"
 #include "tests/catch.hpp"
-#include "tests/sim/worlds.hpp"
+#include "tests/sim/watched.hpp"
 
 // A device that is full (F30) says what fills it, since when, and how it came to that.
 
@@ -24,12 +24,6 @@ Diagnosis full_with(std::int64_t bytes, int ranks, const Program& program) {
     return *first;
 }
 
-bool says(const Diagnosis& found, const std::string& words) {
-    INFO(found.text(1000));
-    CHECK(found.text(1000).find(words) != std::string::npos);
-    return found.text(1000).find(words) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("F30: activations kept for each micro-batch", "[sim][errors]") {
@@ -46,7 +40,7 @@ TEST_CASE("F30: activations kept for each micro-batch", "[sim][errors]") {
     says(found,
          "rank 1 is out of memory: 400 B more for activations at "
          "tests/sim/test_memory.cpp:");
-    says(found, "do not fit, as 1.95 KiB of its 1.95 KiB are in use; most is held by");
+    says(found, "does not fit, as 1.95 KiB of its 1.95 KiB are in use; most is held by");
     says(found, "in 5 tensors of activations made at tests/sim/test_memory.cpp:");
     says(found, "in forward of micro-batches 0–4 (1 each)");
     says(found, "after forward of micro-batch 1: 800 B");

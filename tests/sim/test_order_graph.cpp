@@ -1,6 +1,6 @@
 #include "src/comm/mesh.hpp"
 #include "tests/catch.hpp"
-#include "tests/sim/worlds.hpp"
+#include "tests/sim/watched.hpp"
 
 // The order in which ranks launch on several communicators (F12): what is consistent
 // raises nothing, however asynchronous it is.
@@ -8,13 +8,6 @@
 namespace lockstep::test {
 
 namespace {
-
-void correct(int ranks, const Program& program) {
-    for (World world : all_worlds()) {
-        world.check = sim::CheckLevel::full;
-        CHECK_NOTHROW(make_cluster_in(world, ranks)->run(program));
-    }
-}
 
 Diagnosis found_in_full(int ranks, const Program& program) {
     std::optional<Diagnosis> first;

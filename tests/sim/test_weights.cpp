@@ -71,6 +71,39 @@ std::string found(const Case& is) {
 
 }  // namespace
 
+TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
+    for (World world : all_worlds()) {
+        world.check = sim::CheckLevel::full;
+        CHECK_NOTHROW(make_cluster_in(world, 2)->run([](Rank& rank) {
+            Device& device = rank.device();
+            for (int step = 0; step < 2; ++step) {
+                std::vector<std::unique_ptr<Linear>> heads;
+                for (int head = 0; head < 2; ++head) {
+                    heads.emplace_back(
+                        new Linear({device, DType::f64, 7, "head"}, 6, 7));
+                    const Tensor x = device.empty({4, 6}, DType::f64);
+                    device.random_normal(x, RandomStream(1, "x"), 0, 1,
+                                         100 * (rank.index() + 2 * head + 4 * step));
+                    Saved saved;
+                    const Tensor prediction = heads.back()->forward(x, saved);
+                    const HostTensor labels({4}, DType::i32);
+                    // Half of the mean over this rank's rows: two micro-batches a step.
+                    const LossResult loss = cross_entropy_loss(
+                        device, prediction, device.upload(labels), 0.5);
+                    heads.back()->backward(loss.gradient, saved);
+                }
+                for (const auto& head : heads) {
+                    for (const Parameter* parameter : head->parameters())
+                        rank.world()
+                            .all_reduce(parameter->gradient, Reduction::mean)
+                            .wait();
+                    Sgd(head->parameters()).step();
+                }
+            }
+        }));
+    }
+}
+
 TEST_CASE("averages that are taken wrongly", "[sim][faults]") {
     for (const bool squared : {false, true}) {
         Case is;

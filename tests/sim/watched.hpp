@@ -19,6 +19,14 @@ inline void check_silent(int ranks, const Program& program) {
     }
 }
 
+/// The same in every world.
+inline void correct(int ranks, const Program& program) {
+    for (World world : all_worlds()) {
+        world.check = sim::CheckLevel::full;
+        CHECK_NOTHROW(make_cluster_in(world, ranks)->run(program));
+    }
+}
+
 /// What full checking finds, the same in several worlds; a Diagnosis of no class where it
 /// finds nothing.
 inline Diagnosis found_by_full_check(int ranks, const Program& program) {
@@ -35,6 +43,13 @@ inline Diagnosis found_by_full_check(int ranks, const Program& program) {
         CHECK(found.text() == first.text());
     }
     return first;
+}
+
+/// All of its text, on lines that are not broken.
+inline void says(const Diagnosis& found, const std::string& words) {
+    const std::string text = found.text(1000);
+    INFO(text);
+    CHECK(text.find(words) != std::string::npos);
 }
 
 inline void check_names(const Diagnosis& diagnosis,

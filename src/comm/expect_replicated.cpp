@@ -1,12 +1,10 @@
-#include "src/comm/expect.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 
+#include "src/comm/expect.hpp"
 #include "src/core/bits.hpp"
 #include "src/core/require.hpp"
 #include "src/report/fault_text.hpp"
@@ -83,6 +81,45 @@ bool same_kind(const Words& a, const Words& b) {
     return std::equal(a.begin() + 1, a.end() - 1, b.begin() + 1);
 }
 
+int rank_in(const Words& words) {
+    return static_cast<int>(words.back());
+}
+
+/// With ranks of the run for members.
+std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
+                                  const std::vector<std::vector<int>>& sets,
+                                  SourceLine at) {
+    const auto of = [&](int member) { return words[static_cast<std::size_t>(member)]; };
+    std::vector<ReplicaSide> sides;
+    for (const std::vector<int>& members : sets) {
+        sides.push_back({{}, kind_text(of(members.front())), at});
+        for (const int member : members)
+            sides.back().ranks.push_back(rank_in(of(member)));
+    }
+    return sides;
+}
+
+/// What a rank finds against the usual values: the first element that differs, how many
+/// do, and what the first is here.
+Words difference_of(const HostTensor& mine, const HostTensor& usual) {
+    Words found{};
+    if (mine == usual) return found;
+    const BitDifference difference = difference_in_bits(mine, usual);
+    const double value = mine.at(difference.first);
+    found = {difference.first, difference.elements, 0};
+    std::memcpy(&found[2], &value, sizeof value);
+    return found;
+}
+
+/// That first value, as one element.
+HostTensor value_in(const Words& found, DType dtype) {
+    double value = 0;
+    std::memcpy(&value, &found[2], sizeof value);
+    HostTensor element(Shape{1}, dtype);
+    element.set(0, value);
+    return element;
+}
+
 }  // namespace
 
 /// With nothing but the communicator's own verbs: hashes go round, and where they differ,
@@ -97,23 +134,15 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     const std::vector<std::vector<int>> sets = equal_members(words);
     if (sets.size() == 1) return;
 
-    const auto words_at = [&](int member) {
-        return words[static_cast<std::size_t>(member)];
+    const auto first_of = [&](const std::vector<int>& set) {
+        return words[static_cast<std::size_t>(set.front())];
     };
-    const Words usual = words_at(sets[0].front());
-    const auto rank_of = [&](int member) {
-        return static_cast<int>(words_at(member).back());
-    };
+    const Words usual = first_of(sets[0]);
     std::vector<int> all;
-    for (int member = 0; member < size_; ++member)
-        all.push_back(rank_of(member));
-    std::vector<ReplicaSide> sides;
-    for (const std::vector<int>& members : sets) {
-        sides.push_back({{}, kind_text(words_at(members.front())), at});
-        for (const int member : members)
-            sides.back().ranks.push_back(rank_of(member));
-    }
-    if (!same_kind(words_at(sets[1].front()), usual))
+    for (const Words& member : words)
+        all.push_back(rank_in(member));
+    std::vector<ReplicaSide> sides = sides_of(words, sets, at);
+    if (!same_kind(first_of(sets[1]), usual))
         throw FaultError(replicas_differ(name_, all, name, sides, "", ""));
 
     // Ranks of another shape take part with a buffer that fits.
@@ -123,21 +152,11 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     const Tensor buffer = device_.upload(alike ? mine : usual_values, at);
     broadcast(buffer, sets[0].front(), at).wait(at);
     usual_values = device_.download(buffer, at);
-    Words found{};
-    if (alike && !(mine == usual_values)) {
-        const BitDifference difference = difference_in_bits(mine, usual_values);
-        const double value = mine.at(difference.first);
-        found = {difference.first, difference.elements, 0};
-        std::memcpy(&found[2], &value, sizeof value);
-    }
+    const Words found = alike ? difference_of(mine, usual_values) : Words{};
     const Words odd = words_of_all(*this, device_, found,
                                    at)[static_cast<std::size_t>(sets[1].front())];
-    HostTensor odd_value(Shape{1}, usual_values.dtype());
-    double value = 0;
-    std::memcpy(&value, &odd[2], sizeof value);
-    odd_value.set(0, value);
     sides[0].value = value_text(usual_values, odd[0]);
-    sides[1].value = value_text(odd_value, 0);
+    sides[1].value = value_text(value_in(odd, usual_values.dtype()), 0);
     throw FaultError(replicas_differ(
         name_, all, name, sides, "element " + element_text(usual_values.shape(), odd[0]),
         fmt::format("{} of {} elements differ", odd[1], usual_values.elements())));
@@ -159,6 +178,12 @@ Diagnosis replicas_differ(const std::string& group, const std::vector<int>& memb
         "expect_replicated: {} is not the same on all ranks of {}: {}, but {}", what,
         group, holds(sides[1]), holds(sides[0]));
     if (!differing.empty()) diagnosis.sentence += "; " + differing;
+    if (!element.empty())
+        diagnosis.cause = fmt::format(
+            "A line before this one writes {} on {} otherwise than on the others: look "
+            "for a write that only some ranks make, or one of values that differ (a "
+            "seed, a file, a gradient that was not reduced).",
+            what, ranks_text(sides[1].ranks));
     for (const ReplicaSide& side : sides) {
         const bool usual = &side == &sides.front();
         diagnosis.parties.push_back(
@@ -169,71 +194,6 @@ Diagnosis replicas_differ(const std::string& group, const std::vector<int>& memb
              {}});
     }
     return diagnosis;
-}
-
-ByteCount::ByteCount(const Communicator& communicator, SourceLine at)
-    : communicator_(communicator), at_(at), before_(communicator.bytes_sent(at)) {}
-
-int ByteCount::rank() const {
-    return communicator_.device().index();
-}
-
-BytesByVerb ByteCount::by_verb(SourceLine at) const {
-    BytesByVerb bytes = communicator_.bytes_sent(at);
-    for (std::size_t verb = 0; verb < bytes.size(); ++verb)
-        bytes[verb] -= before_[verb];
-    return bytes;
-}
-
-std::int64_t ByteCount::bytes(SourceLine at) const {
-    const BytesByVerb by = by_verb(at);
-    return std::accumulate(by.begin(), by.end(), std::int64_t{0});
-}
-
-namespace {
-
-/// "6000 by all_reduce, 400 by send".
-std::string verbs_text(const BytesByVerb& bytes) {
-    std::string text;
-    for (std::size_t verb = 0; verb < bytes.size(); ++verb)
-        if (bytes[verb] != 0)
-            text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", bytes[verb],
-                                name_of(static_cast<Verb>(verb)));
-    return text.empty() ? "nothing" : text;
-}
-
-}  // namespace
-
-void expect_bytes(const ByteCount& sent, std::int64_t bytes, SourceLine at) {
-    const BytesByVerb by = sent.by_verb(at);
-    const std::int64_t got = std::accumulate(by.begin(), by.end(), std::int64_t{0});
-    if (got == bytes) return;
-    const Communicator& group = sent.communicator();
-    Diagnosis diagnosis = diagnosis_of("F27");
-    diagnosis.title =
-        got > bytes ? "more bytes than expected" : "fewer bytes than expected";
-    diagnosis.cause =
-        got > bytes
-            ? "Something is sent once too often, or larger than it need be: look for "
-              "gradients that are reduced after every micro-batch instead of once after "
-              "the last, or a value that is reduced or gathered twice."
-            : "Something is not sent, or smaller than the formula has it: look for a "
-              "tensor that is left out of the reduction, or another element type.";
-    diagnosis.communicator = group.name();
-    diagnosis.sentence = fmt::format(
-        "expect_bytes: rank {} has sent {} bytes over {} from {} to {}, {} {} than the "
-        "{} "
-        "that are expected there: {}",
-        sent.rank(), got, group.name(), sent.begun_at().text(), at.text(),
-        std::max(got, bytes) - std::min(got, bytes), got > bytes ? "more" : "fewer",
-        bytes, verbs_text(by));
-    diagnosis.parties.push_back(
-        {{sent.rank()},
-         fmt::format("expect_bytes({}) of {}", bytes, group.name()),
-         fmt::format("{} bytes", got),
-         at,
-         {}});
-    throw FaultError(std::move(diagnosis));
 }
 
 }  // namespace lockstep

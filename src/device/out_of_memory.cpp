@@ -1,0 +1,247 @@
+// What is said where a device is full: what fills it, which lines hold most, and how that
+// has grown.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "src/core/units.hpp"
+#include "src/device/device.hpp"
+#include "src/device/ledger.hpp"
+#include "src/report/fault_text.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// What is alive of one line, category and name.
+struct Holding {
+    std::string what;  ///< "activations made at src/nn/linear.cpp:31"
+    SourceLine at;
+    std::int64_t bytes = 0;
+    std::vector<const Storage*> tensors;  ///< oldest first
+};
+
+/// Oldest first; `wanted`, which is not there yet, aside.
+std::vector<const Storage*> live_storage(const Device& device, const Storage* wanted) {
+    std::vector<const Storage*> live;
+    for (const Storage* storage = device.live(); storage; storage = storage->next)
+        if (storage != wanted && storage->counted) live.push_back(storage);
+    std::reverse(live.begin(), live.end());
+    return live;
+}
+
+/// Largest first.
+std::vector<Holding> holdings_of(const std::vector<const Storage*>& live) {
+    std::map<std::string, Holding> by_line;
+    for (const Storage* storage : live) {
+        const std::string what = fmt::format(
+            "{}{} made at {}", name_of(storage->category),
+            storage->label.empty() ? "" : fmt::format(" ({})", storage->label),
+            storage->allocated_at.text());
+        Holding& holding = by_line[what];
+        holding.what = what;
+        holding.at = storage->allocated_at;
+        holding.bytes += storage->bytes;
+        holding.tensors.push_back(storage);
+    }
+    std::vector<Holding> sorted;
+    for (auto& [what, holding] : by_line)
+        sorted.push_back(std::move(holding));
+    std::stable_sort(
+        sorted.begin(), sorted.end(),
+        [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
+    return sorted;
+}
+
+std::string text_of(const Holding& holding) {
+    return fmt::format("{} in {} {} of {}", bytes_text(holding.bytes),
+                       holding.tensors.size(),
+                       holding.tensors.size() == 1 ? "tensor" : "tensors", holding.what);
+}
+
+/// "micro-batch 3", "micro-batches 0–7"; how many there are of them.
+std::string range_text(const char* one, const char* many, const std::set<int>& numbers) {
+    if (numbers.size() == 1) return fmt::format("{} {}", one, *numbers.begin());
+    return fmt::format("{} {}–{}", many, *numbers.begin(), *numbers.rbegin());
+}
+
+/// When the tensors were made: ", in forward of micro-batches 0–7 (1 each), in steps
+/// 0–3 (2 each)".
+std::string when_text(const std::vector<const Storage*>& tensors) {
+    std::set<std::string> phases;
+    std::set<int> micro_batches;
+    std::set<int> steps;
+    std::set<Picoseconds> times;
+    for (const Storage* storage : tensors) {
+        const Moment& moment = storage->allocated_in;
+        phases.insert(moment.phase);
+        if (moment.micro_batch >= 0) micro_batches.insert(moment.micro_batch);
+        steps.insert(moment.step);
+        times.insert(moment.time);
+    }
+    const auto each = [&](const std::set<int>& of) {
+        return of.size() > 1 && tensors.size() % of.size() == 0
+                   ? fmt::format(" ({} each)", tensors.size() / of.size())
+                   : "";
+    };
+    std::string text;
+    if (phases.size() == 1 && !phases.begin()->empty()) text += ", in " + *phases.begin();
+    if (!micro_batches.empty())
+        text += (text.empty() ? ", in " : " of ") +
+                range_text("micro-batch", "micro-batches", micro_batches) +
+                each(micro_batches);
+    if (steps.size() > 1)
+        text += ", in " + range_text("step", "steps", steps) + each(steps);
+    if (text.empty() && times.size() > 1)
+        text = fmt::format(", one after the other from {} to {}",
+                           time_text(*times.begin()), time_text(*times.rbegin()));
+    return text;
+}
+
+/// Of one line that holds most; null where there is nothing special about it.
+const char* cause_of(const std::vector<const Storage*>& tensors) {
+    std::set<int> steps;
+    std::set<int> micro_batches;
+    for (const Storage* storage : tensors) {
+        steps.insert(storage->allocated_in.step);
+        micro_batches.insert(storage->allocated_in.micro_batch);
+    }
+    if (steps.size() > 2)
+        return "Tensors of past steps are still held. Look for what keeps them (a list "
+               "to which each step adds its output or loss), and keep numbers, or nothing, "
+               "instead.";
+    if (micro_batches.size() > 2)
+        return "Many micro-batches are held at once: run the backward of one before the "
+               "forwards of too many others, and let go of its activations then.";
+    return nullptr;
+}
+
+/// The lines that hold most of the device.
+void add_holdings(std::vector<std::string>& details,
+                  const std::vector<Holding>& holdings) {
+    constexpr std::size_t kListed = 8;
+    if (holdings.empty()) return;
+    details.emplace_back("What fills it:");
+    for (std::size_t i = 0; i < std::min(kListed, holdings.size()); ++i)
+        details.push_back("  " + text_of(holdings[i]) + when_text(holdings[i].tensors));
+    if (holdings.size() > kListed)
+        details.push_back(fmt::format("  and {} lines more", holdings.size() - kListed));
+}
+
+/// A stretch of the program after which so much of what is held now was there.
+struct Growth {
+    std::string after;
+    std::int64_t bytes = 0;
+};
+
+std::string text_of(const Moment& moment, bool steps) {
+    std::string text = moment.phase;
+    if (moment.micro_batch >= 0)
+        text += fmt::format(" of micro-batch {}", moment.micro_batch);
+    if (steps && !text.empty()) text += fmt::format(" in step {}", moment.step);
+    return text;
+}
+
+/// By phases where the program has any, else by time.
+std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
+    constexpr std::size_t kStretches = 6;
+    const bool phases = std::any_of(live.begin(), live.end(), [](const Storage* storage) {
+        return storage->allocated_in.phase[0] != '\0';
+    });
+    const bool steps = !live.empty() && live.back()->allocated_in.step > 0;
+    std::vector<Growth> growth;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < live.size(); ++i) {
+        const Moment& moment = live[i]->allocated_in;
+        bytes += live[i]->bytes;
+        std::string after =
+            phases ? text_of(moment, steps) : "by " + time_text(moment.time);
+        if (phases) after = after.empty() ? "outside of phases" : "after " + after;
+        const std::size_t stretch = i * kStretches / live.size();
+        const bool fresh =
+            growth.empty() || (phases ? after != growth.back().after
+                                      : stretch != (i - 1) * kStretches / live.size());
+        if (fresh) growth.emplace_back();
+        growth.back() = {after, bytes};
+    }
+    return growth;
+}
+
+/// How what is held now has grown; what has been given up since is not in it.
+void add_growth(std::vector<std::string>& details,
+                const std::vector<const Storage*>& live) {
+    constexpr std::size_t kEnds = 4;
+    const std::vector<Growth> growth = growth_of(live);
+    if (growth.size() < 2) return;
+    details.emplace_back("How what it holds now has grown:");
+    for (std::size_t i = 0; i < growth.size(); ++i) {
+        if (growth.size() > 2 * kEnds && i == kEnds) {
+            details.emplace_back("  …");
+            i = growth.size() - kEnds;
+        }
+        details.push_back(
+            fmt::format("  {}: {}", growth[i].after, bytes_text(growth[i].bytes)));
+    }
+}
+
+std::string purpose_text(const Storage& wanted) {
+    return fmt::format("{} at {}", name_of(wanted.category), wanted.allocated_at.text());
+}
+
+/// `wanted` may be null; `asked` says what for and what there is.
+OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t bytes,
+                      const std::string& asked) {
+    const std::vector<const Storage*> live = live_storage(device, wanted);
+    const std::vector<Holding> holdings = holdings_of(live);
+    Diagnosis diagnosis = diagnosis_of("F30");
+    diagnosis.sentence = asked;
+    if (wanted != nullptr)
+        diagnosis.parties.push_back({{device.index()},
+                                     fmt::format("asks for {} for {}", bytes_text(bytes),
+                                                 name_of(wanted->category)),
+                                     "",
+                                     wanted->allocated_at,
+                                     {}});
+    if (!holdings.empty()) {
+        const Holding& most = holdings.front();
+        diagnosis.sentence +=
+            fmt::format("; most is held by {}{}", text_of(most), when_text(most.tensors));
+        if (const char* const cause = cause_of(most.tensors)) diagnosis.cause = cause;
+        diagnosis.parties.push_back({{device.index()}, "holds most", "", most.at, {}});
+    }
+    add_holdings(diagnosis.details, holdings);
+    add_growth(diagnosis.details, live);
+    return OutOfMemoryError(std::move(diagnosis));
+}
+
+}  // namespace
+
+OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank) {
+    return full(
+        *wanted.device, &wanted, wanted.bytes,
+        fmt::format("rank {} is out of memory: {} more for {} does not fit, as {} "
+                    "of its {} are in use",
+                    rank, bytes_text(wanted.bytes), purpose_text(wanted),
+                    bytes_text(ledger.total()), bytes_text(ledger.capacity())));
+}
+
+OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
+                               std::int64_t free_bytes, std::int64_t total_bytes) {
+    const Storage* newest = device.live();
+    const Storage* wanted =
+        newest && !newest->data && newest->bytes == wanted_bytes ? newest : nullptr;
+    return full(
+        device, wanted, wanted_bytes,
+        fmt::format("rank {} is out of memory: {} more for {} does not fit, as {} "
+                    "of the GPU's {} are free",
+                    device.index(), bytes_text(wanted_bytes),
+                    wanted ? purpose_text(*wanted) : "an operation's own use",
+                    bytes_text(free_bytes), bytes_text(total_bytes)));
+}
+
+}  // namespace lockstep
