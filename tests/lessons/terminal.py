@@ -6,11 +6,15 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
 import time
 import unicodedata
+
+# Where the suite was started with nohup, what it starts would ignore this one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROMPT = re.compile(r"\[Enter\] (next|end)(  \[b\] back)?  \[q\] quit")
 PREDICTION = re.compile(r"\(Enter passes\): ")

@@ -13,6 +13,9 @@ import sys
 import time
 import unittest
 
+# Where the suite was started with nohup, what it starts would ignore this one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 PROGRAM = sys.argv.pop(1)
 
 
