@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/check/parameters.hpp"
 #include "src/report/fault_text.hpp"
 
 namespace lockstep::sim {
@@ -28,7 +29,7 @@ namespace {
 void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
     Known& memory = known(rank);
     const Derivation& derivation = operation.derivation;
-    if (derivation.kind == Derivation::Kind::update) {
+    if (is_update(operation)) {
         forget_results(rank, operation);
         return use(rank, operation);
     }
@@ -52,7 +53,7 @@ void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
 }
 
 void GradientUseWatcher::use(int rank, const DeviceOperation& operation) {
-    const Tensor& gradient = *operation.reads[1];
+    const Tensor& gradient = gradient_of(operation);
     for (const auto& range : known(rank).read(gradient))
         if (range.fact.added_by != nullptr) raise(rank, range.fact, operation);
     known(rank).set(gradient, {operation.name, operation.at, nullptr, {}});

@@ -1,32 +1,12 @@
 #include "sim/check/late_delivery.hpp"
 
-#include <cstring>
 #include <limits>
+
+#include "sim/check/contents.hpp"
 
 namespace lockstep::sim {
 
 namespace {
-
-std::uint64_t hash_of(const Tensor& tensor) {
-    const HostTensor values = tensor.device()->transfer_to_host(tensor);
-    constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
-    constexpr std::int64_t kWord = sizeof(std::uint64_t);
-    const auto* bytes = static_cast<const std::byte*>(values.data());
-    std::uint64_t hash = static_cast<std::uint64_t>(values.bytes());
-    const auto mix = [&](std::uint64_t word) {
-        hash = (hash ^ word) * kMultiplier;
-        hash ^= hash >> 32;
-    };
-    std::int64_t i = 0;
-    for (; i + kWord <= values.bytes(); i += kWord) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, bytes + i, kWord);
-        mix(word);
-    }
-    for (; i < values.bytes(); ++i)
-        mix(std::to_integer<std::uint64_t>(bytes[i]));
-    return hash;
-}
 
 /// What no program takes for a result.
 void spoil(const Tensor& tensor) {

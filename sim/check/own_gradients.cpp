@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/check/contents.hpp"
 #include "sim/check/layouts.hpp"
-#include "sim/check/replicas.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -116,13 +116,13 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     if (++use.updates > mine.begun) begin_step(rank);
     mine.before.merge(mine.since);
 
-    const HostTensor values = values_of(engine_, parameter);
+    const HostTensor values = values_of(parameter);
     const Layout layout = layouts_.of(rank, gradient);
     const Team* const reduced = layout.reduced ? layout.team() : nullptr;
     steps_[use.updates].updates[label].push_back(
-        {rank, hash_of_bits(values.data(), values.bytes()), hash_of(engine_, gradient),
+        {rank, hash_of_bits(values.data(), values.bytes()), hash_of(gradient),
          is_one_number(values), use.embeds, use.projects, reduced,
-         reduced == nullptr ? values_of(engine_, gradient) : HostTensor(), operation.name,
+         reduced == nullptr ? values_of(gradient) : HostTensor(), operation.name,
          operation.at});
     noted_ = true;
 }

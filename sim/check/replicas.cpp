@@ -1,31 +1,15 @@
 #include "sim/check/replicas.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
+#include "sim/check/contents.hpp"
 #include "sim/check/layouts.hpp"
 #include "sim/check/team_diagnosis.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
-
-HostTensor values_of(const Engine& engine, const Tensor& tensor) {
-    if (engine.options().device_factory) return tensor.device()->peek(tensor);
-    HostTensor values(tensor.shape(), tensor.dtype());
-    if (tensor.bytes() > 0)
-        std::memcpy(values.data(), tensor.bytes_begin(),
-                    static_cast<std::size_t>(tensor.bytes()));
-    return values;
-}
-
-std::uint64_t hash_of(const Engine& engine, const Tensor& tensor) {
-    if (!engine.options().device_factory)
-        return hash_of_bits(tensor.bytes_begin(), tensor.bytes());
-    const HostTensor values = values_of(engine, tensor);
-    return hash_of_bits(values.data(), values.bytes());
-}
 
 namespace {
 
@@ -122,7 +106,7 @@ void ReplicaWatcher::updates(int rank, const DeviceOperation& operation) {
 
     Claim claim;
     claim.member = static_cast<int>(member - team->ranks.begin());
-    claim.hash = hash_of(engine_, parameter);
+    claim.hash = hash_of(parameter);
     claim.shape = parameter.shape();
     claim.dtype = parameter.dtype();
     claim.name = name_of(parameter);
@@ -139,8 +123,7 @@ void ReplicaWatcher::updates(int rank, const DeviceOperation& operation) {
     uses = last == number ? uses + 1 : 0;
     last = number;
     number = mixed(number, uses);
-    rollcall_.note(*team, number, std::move(claim),
-                   [&] { return values_of(engine_, parameter); });
+    rollcall_.note(*team, number, std::move(claim), [&] { return values_of(parameter); });
     noted_ = true;
 }
 

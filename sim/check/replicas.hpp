@@ -59,9 +59,4 @@ class ReplicaWatcher final : public Watcher {
     bool noted_ = false;
 };
 
-/// A copy of a tensor's values on the host, and its hash. Charged to nobody, told to
-/// nobody where the memory is the host's.
-HostTensor values_of(const Engine& engine, const Tensor& tensor);
-std::uint64_t hash_of(const Engine& engine, const Tensor& tensor);
-
 }  // namespace lockstep::sim

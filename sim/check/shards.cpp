@@ -1,6 +1,7 @@
 #include "sim/check/shards.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -82,7 +83,9 @@ void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
     const RandomStream& stream = derivation.stream;
     known(rank).set(
         *operation.writes[0],
-        {mixed(mixed(operation.name[7] == 'u' ? 1 : 2, stream.seed), stream.purpose),
+        {mixed(mixed(operation.name == std::string_view("random_uniform") ? 1 : 2,
+                     stream.seed),
+               stream.purpose),
          derivation.offset * bytes_of(operation.dtype), nullptr, operation.name,
          operation.at, nullptr});
 }

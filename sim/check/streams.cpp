@@ -78,12 +78,17 @@ StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
       ranks_(static_cast<std::size_t>(engine.options().ranks)),
       rollcall_(explain_different) {}
 
+bool StreamWatcher::is_in_forward(int rank) const {
+    return engine_.ranks()[static_cast<std::size_t>(rank)]->clock.phase() ==
+           Phase::forward;
+}
+
 void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
     RankDraws& mine = of(rank);
     switch (operation.derivation.kind) {
         case Derivation::Kind::random:
             // What is drawn elsewhere is a parameter's first value, or data.
-            if (mine.in_forward()) {
+            if (is_in_forward(rank)) {
                 const Derivation& derivation = operation.derivation;
                 const Tensor& result = *operation.writes[0];
                 mine.drawn.set(result,
@@ -111,7 +116,7 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
 
 void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     RankDraws& mine = of(rank);
-    if (!mine.in_forward()) return;
+    if (!is_in_forward(rank)) return;
     const auto* const first = mine.drawn.whole(*operation.reads[0]);
     const auto* const second = mine.drawn.whole(*operation.reads[1]);
     if ((first == nullptr) == (second == nullptr)) return;
@@ -155,7 +160,7 @@ void StreamWatcher::launched(Batch& batch) {
         const bool parameters =
             operation.verb == Verb::all_gather && operation.input &&
             operation.input.storage()->category == MemoryCategory::parameters;
-        if (!mine.in_forward() || operation.count <= 1 || parameters) continue;
+        if (!is_in_forward(batch.rank) || operation.count <= 1 || parameters) continue;
         std::vector<const Team*>& with = mine.exchanged;
         if (std::find(with.begin(), with.end(), batch.team) == with.end())
             with.push_back(batch.team);
@@ -164,14 +169,6 @@ void StreamWatcher::launched(Batch& batch) {
 
 void StreamWatcher::freed(int rank, const Storage& storage) noexcept {
     of(rank).drawn.free(storage);
-}
-
-void StreamWatcher::phase_began(int rank, Phase phase, int /*micro_batch*/) {
-    of(rank).phases.push_back(phase);
-}
-
-void StreamWatcher::phase_ended(int rank) noexcept {
-    of(rank).phases.pop_back();
 }
 
 void StreamWatcher::quiet() {
@@ -207,7 +204,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
         const bool same = std::equal(
             uses.begin(), uses.end(), first.begin(), first.end(),
             [](const Use& a, const Use& b) { return a.draw.same_numbers(b.draw); });
-        if (!same || of(rank).in_forward()) return;
+        if (!same || is_in_forward(rank)) return;
     }
     if (are_replicas(team)) throw FaultError(explain_shared(team, meeting));
 }

@@ -28,8 +28,6 @@ class StreamWatcher final : public Watcher {
                 SourceLine at) override;
     void launched(Batch& batch) override;
     void freed(int rank, const Storage& storage) noexcept override;
-    void phase_began(int rank, Phase phase, int micro_batch) override;
-    void phase_ended(int rank) noexcept override;
     void quiet() override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
     void run_ended() override { quiet(); }
@@ -52,16 +50,12 @@ class StreamWatcher final : public Watcher {
     };
     struct RankDraws {
         Shadow<Draw> drawn;
-        std::vector<Phase> phases;
         std::vector<Use> uses;               ///< since the last update
         std::vector<const Team*> exchanged;  ///< with whom, in forward, since then
-
-        bool in_forward() const {
-            return !phases.empty() && phases.back() == Phase::forward;
-        }
     };
 
     RankDraws& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
     bool are_replicas(const Team& team) const;
     Diagnosis explain_shared(const Team& team, const Meeting& meeting) const;

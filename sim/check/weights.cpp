@@ -1,10 +1,11 @@
 #include "sim/check/weights.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "sim/check/contents.hpp"
+#include "sim/check/parameters.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -12,20 +13,6 @@ namespace lockstep::sim {
 namespace {
 
 using Ranges = Shadow<Weights>::Ranges;
-
-std::uint64_t content_of(const Tensor& tensor, std::uint64_t seed) {
-    const HostTensor values = tensor.device()->peek(tensor);
-    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
-    std::int64_t place = 0;
-    for (; place + 8 <= values.bytes(); place += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, bytes + place, 8);
-        seed = mixed(seed, word);
-    }
-    for (; place < values.bytes(); ++place)
-        seed = mixed(seed, static_cast<std::uint64_t>(bytes[place]));
-    return seed;
-}
 
 /// A loss's gradient stands for all of its rows only where all of it is read.
 bool is_cut(const Shadow<Weights>::Range& range) {
@@ -146,7 +133,7 @@ void WeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
     const VirtualDevice& clock = engine_.ranks()[static_cast<std::size_t>(rank)]->clock;
     std::uint64_t content = 0;
     for (const Tensor* read : operation.reads)
-        content = content_of(*read, content);
+        content = mixed(content, hash_of(*read));
     RowWeights weights;
     weights.losses.push_back(std::make_shared<const LossRows>(
         LossRows{rank, clock.micro_batch(), operation.name, operation.at,
@@ -205,7 +192,7 @@ const std::vector<int>& WeightWatcher::group_sizes(int rank) {
 
 void WeightWatcher::check_update(int rank, const DeviceOperation& operation) {
     of_step_[static_cast<std::size_t>(rank)].stepped = true;
-    const Weights weights = of(rank, *operation.reads[1]);
+    const Weights weights = of(rank, gradient_of(operation));
     if (!weights || weights->zero() || weights->is_loss_gradient ||
         !has_all_losses(rank, *weights))
         return;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <span>
 #include <string>
-#include <vector>
 
 #include "src/report/diagnosis.hpp"
 
@@ -15,7 +15,7 @@ struct FaultClass {
 };
 
 /// All classes, in order.
-const std::vector<FaultClass>& fault_classes();
+std::span<const FaultClass> fault_classes();
 
 /// The page that explains a class, from the project's root: "lessons/faults/F02.md".
 std::string fault_page(const std::string& fault);
