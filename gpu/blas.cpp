@@ -42,8 +42,7 @@ void Blas::multiply(float* c, std::int64_t m, std::int64_t n, std::int64_t k,
     const float one = 1;
     const float beta = accumulate ? 1 : 0;
     GPU_CHECK(cublasSgemm_64(handle_, operation(b.transposed), operation(a.transposed), n,
-                             m, k, &one, b.data, b.columns, a.data, a.columns, &beta, c,
-                             n));
+                             m, k, &one, b.data, b.pitch, a.data, a.pitch, &beta, c, n));
 }
 
 template <>
@@ -52,8 +51,26 @@ void Blas::multiply(double* c, std::int64_t m, std::int64_t n, std::int64_t k,
     const double one = 1;
     const double beta = accumulate ? 1 : 0;
     GPU_CHECK(cublasDgemm_64(handle_, operation(b.transposed), operation(a.transposed), n,
-                             m, k, &one, b.data, b.columns, a.data, a.columns, &beta, c,
-                             n));
+                             m, k, &one, b.data, b.pitch, a.data, a.pitch, &beta, c, n));
+}
+
+template <>
+void Blas::multiply(const Products<float>& of) {
+    const auto factor = static_cast<float>(of.factor);
+    const float beta = of.accumulate ? 1 : 0;
+    GPU_CHECK(cublasSgemmStridedBatched_64(
+        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
+        &factor, of.b.data, of.b.pitch, of.b_step, of.a.data, of.a.pitch, of.a_step,
+        &beta, of.c, of.c_pitch, of.c_step, of.count));
+}
+
+template <>
+void Blas::multiply(const Products<double>& of) {
+    const double beta = of.accumulate ? 1 : 0;
+    GPU_CHECK(cublasDgemmStridedBatched_64(
+        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
+        &of.factor, of.b.data, of.b.pitch, of.b_step, of.a.data, of.a.pitch, of.a_step,
+        &beta, of.c, of.c_pitch, of.c_step, of.count));
 }
 
 }  // namespace lockstep::gpu

@@ -18,11 +18,12 @@ class Blas {
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;
 
-    /// A row-major matrix as it is stored, and whether its transpose is meant.
+    /// A row-major matrix as it is stored, `pitch` elements from a row to the next, and
+    /// whether its transpose is meant.
     template <typename T>
     struct Operand {
         const T* data;
-        std::int64_t columns;
+        std::int64_t pitch;
         bool transposed;
     };
 
@@ -30,6 +31,26 @@ class Blas {
     template <typename T>
     void multiply(T* c, std::int64_t m, std::int64_t n, std::int64_t k,
                   const Operand<T>& a, const Operand<T>& b, bool accumulate);
+
+    /// `count` products of one shape: c = factor * op(a) op(b), on top of what c holds
+    /// where `accumulate`. The steps lead from a product's matrix to the next one's, in
+    /// elements; the results may lie between each other's rows, but share no element.
+    template <typename T>
+    struct Products {
+        std::int64_t count;
+        std::int64_t m, n, k;
+        T* c;
+        std::int64_t c_pitch;
+        std::int64_t c_step;
+        Operand<T> a;
+        std::int64_t a_step;
+        Operand<T> b;
+        std::int64_t b_step;
+        double factor;
+        bool accumulate;
+    };
+    template <typename T>
+    void multiply(const Products<T>& products);
 
   private:
     Tensor workspace_;

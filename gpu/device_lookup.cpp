@@ -17,17 +17,19 @@ void Device::check_indices(const Tensor& indices, std::int64_t bound) {
         throw IndexOutside{first_outside_->position, first_outside_->index};
 }
 
-void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids) {
-    check_indices(ids, table.shape().rows());
+void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids,
+                          const VocabularyShard& shard) {
+    check_indices(ids, shard.whole);
     const std::int64_t element = bytes_of(table.dtype());
     const std::int64_t width = table.shape().columns() * element;
     launch_copy_rows(stream_.get(), rows.bytes_begin(), width,
-                     {table.bytes_begin(), width}, ids.data<const std::int32_t>(),
+                     {table.bytes_begin(), width},
+                     {ids.data<const std::int32_t>(), shard.first, table.shape().rows()},
                      ids.elements(), width, element);
 }
 
 void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                                   const Tensor& dy) {
+                                   const Tensor& dy, const VocabularyShard& shard) {
     // Where they are few, for every row to look at every id costs less than sorting them.
     constexpr std::int64_t kFewIds = 512;
     constexpr std::int64_t kFewLooks = std::int64_t{1} << 26;
@@ -37,12 +39,12 @@ void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
         return fmt::format("embedding_backward: {} ids; at most {} are expected",
                            elements, kMost);
     });
-    check_indices(ids, d_table.shape().rows());
+    check_indices(ids, shard.whole);
     const auto* id = ids.data<const std::int32_t>();
     with_real(d_table.dtype(), [&]<typename T>(T) {
-        const ScatteredRows<T> scattered{d_table.data<T>(), d_table.shape().rows(),
-                                         d_table.shape().columns(), dy.data<const T>(),
-                                         elements};
+        const ScatteredRows<T> scattered{
+            d_table.data<T>(),         shard.first,        d_table.shape().rows(),
+            d_table.shape().columns(), dy.data<const T>(), elements};
         if (elements <= kFewIds && elements * d_table.elements() <= kFewLooks)
             return launch_scatter_few(stream_.get(), scattered, id);
         const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);

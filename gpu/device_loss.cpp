@@ -4,10 +4,16 @@
 
 namespace lockstep::gpu {
 
-void Device::do_softmax(const Tensor& y, const Tensor& x) {
+void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& options) {
+    const Shape& shape = x.shape();
     with_real(x.dtype(), [&]<typename T>(T) {
-        launch_softmax(stream_.get(), y.data<T>(), x.data<const T>(), x.shape().rows(),
-                       x.shape().columns());
+        if (options.causal)
+            launch_causal_softmax(stream_.get(), y.data<T>(), x.data<const T>(),
+                                  shape.rows(), shape.columns(),
+                                  shape[shape.dimensions() - 2]);
+        else
+            launch_softmax(stream_.get(), y.data<T>(), x.data<const T>(), shape.rows(),
+                           shape.columns());
     });
 }
 

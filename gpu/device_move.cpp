@@ -46,7 +46,7 @@ void Device::do_copy_columns(const Tensor& destination, std::int64_t to,
     const RowsOf origin{source.bytes_begin() + from * bytes,
                         source.shape().columns() * bytes};
     launch_copy_rows(stream_.get(), destination.bytes_begin() + to * bytes,
-                     destination.shape().columns() * bytes, origin, nullptr,
+                     destination.shape().columns() * bytes, origin, {},
                      source.shape().rows(), count * bytes, bytes);
 }
 

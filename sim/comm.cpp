@@ -69,4 +69,9 @@ void Comm::do_expect_replicated(const Tensor& tensor, const std::string& name,
     engine(at).expect_replicated(team_, rank(), tensor, name, at);
 }
 
+void Comm::do_declare_replicas(const Tensor& tensor, const std::string& name,
+                               SourceLine at) {
+    engine(at).declare_replicas(team_, rank(), tensor, name, at);
+}
+
 }  // namespace lockstep::sim

@@ -29,6 +29,8 @@ class Comm final : public Communicator {
     BytesByVerb do_bytes_sent(SourceLine at) const override;
     void do_expect_replicated(const Tensor& tensor, const std::string& name,
                               SourceLine at) override;
+    void do_declare_replicas(const Tensor& tensor, const std::string& name,
+                             SourceLine at) override;
 
     std::shared_ptr<Engine*> engine_;
     Team& team_;

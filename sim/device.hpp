@@ -46,6 +46,8 @@ class Device final : public lockstep::Device {
     void do_tanh_backward(const Tensor& dx, const Tensor& y, const Tensor& dy) override;
     void do_gelu(const Tensor& y, const Tensor& x) override;
     void do_gelu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) override;
+    void do_swiglu(const Tensor& y, const Tensor& x) override;
+    void do_swiglu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) override;
 
     // device_norm.cpp
     void do_layer_norm(const Normalized& result, const Tensor& x, const Tensor& weight,
@@ -56,12 +58,25 @@ class Device final : public lockstep::Device {
     void do_layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_bias,
                                        const Tensor& dy, const Tensor& x,
                                        const Normalized& saved) override;
+    void do_rms_norm(const Tensor& y, const Tensor& rstd, const Tensor& x,
+                     const Tensor& weight, double epsilon) override;
+    void do_rms_norm_backward_input(const Tensor& dx, const Tensor& dy, const Tensor& x,
+                                    const Tensor& weight, const Tensor& rstd) override;
+    void do_rms_norm_backward_weight(const Tensor& d_weight, const Tensor& dy,
+                                     const Tensor& x, const Tensor& rstd) override;
+
+    // device_attention.cpp
+    void do_head_products(const Tensor& products, const Heads& x, const Heads& y,
+                          double factor) override;
+    void do_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
+                      const HeadSumOptions& options, bool accumulate) override;
 
     /// Throws IndexOutside for the first index outside [0, bound).
     static void check_indices(const Tensor& indices, std::int64_t bound);
 
     // device_loss.cpp: softmax and losses.
-    void do_softmax(const Tensor& y, const Tensor& x) override;
+    void do_softmax(const Tensor& y, const Tensor& x,
+                    const SoftmaxOptions& options) override;
     void do_softmax_backward(const Tensor& dx, const Tensor& y,
                              const Tensor& dy) override;
     void do_cross_entropy(const Tensor& losses, const Tensor& logits,
@@ -73,11 +88,24 @@ class Device final : public lockstep::Device {
     void do_squared_error_backward(const Tensor& d_prediction, const Tensor& prediction,
                                    const Tensor& target, double factor) override;
 
+    // device_vocabulary.cpp: cross entropy of a shard of all classes.
+    void do_row_maximum(const Tensor& maximum, const Tensor& logits,
+                        const VocabularyShard& shard) override;
+    void do_cross_entropy_parts(const Tensor& parts, const Tensor& logits,
+                                const Tensor& targets, const Tensor& maximum,
+                                const VocabularyShard& shard) override;
+    void do_cross_entropy_of_parts(const Tensor& losses, const Tensor& maximum,
+                                   const Tensor& parts) override;
+    void do_cross_entropy_backward_of_parts(const Tensor& d_logits, const Tensor& logits,
+                                            const Tensor& targets, const Tensor& maximum,
+                                            const Tensor& parts, double factor,
+                                            const VocabularyShard& shard) override;
+
     // device_lookup.cpp: embedding and random values.
-    void do_embedding(const Tensor& rows, const Tensor& table,
-                      const Tensor& ids) override;
-    void do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                               const Tensor& dy) override;
+    void do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids,
+                      const VocabularyShard& shard) override;
+    void do_embedding_backward(const Tensor& d_table, const Tensor& ids, const Tensor& dy,
+                               const VocabularyShard& shard) override;
     void do_random_uniform(const Tensor& destination, RandomStream stream, double low,
                            double high, std::int64_t offset) override;
     void do_random_normal(const Tensor& destination, RandomStream stream, double mean,

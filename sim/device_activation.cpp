@@ -42,4 +42,29 @@ void Device::do_gelu_backward(const Tensor& dx, const Tensor& x, const Tensor& d
     });
 }
 
+void Device::do_swiglu(const Tensor& y, const Tensor& x) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t width = y.shape().columns();
+        for (std::int64_t row = 0; row < y.shape().rows(); ++row) {
+            const T* gate = x.data<T>() + 2 * row * width;
+            map_lanes(width, y.data<T>() + row * width, formulas::swiglu<Lane<T>>, gate,
+                      gate + width);
+        }
+    });
+}
+
+void Device::do_swiglu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t width = dy.shape().columns();
+        for (std::int64_t row = 0; row < dy.shape().rows(); ++row) {
+            const T* gate = x.data<T>() + 2 * row * width;
+            const T* gradient = dy.data<T>() + row * width;
+            T* d_gate = dx.data<T>() + 2 * row * width;
+            map_lanes(width, d_gate, formulas::swiglu_backward_gate<Lane<T>>, gate,
+                      gate + width, gradient);
+            map_lanes(width, d_gate + width, formulas::swiglu<Lane<T>>, gate, gradient);
+        }
+    });
+}
+
 }  // namespace lockstep::sim

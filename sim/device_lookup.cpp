@@ -10,25 +10,33 @@ void Device::check_indices(const Tensor& indices, std::int64_t bound) {
         if (index[i] < 0 || index[i] >= bound) throw IndexOutside{i, index[i]};
 }
 
-void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids) {
+void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids,
+                          const VocabularyShard& shard) {
     const std::int64_t width = table.shape().columns();
-    check_indices(ids, table.shape().rows());
+    check_indices(ids, shard.whole);
     const auto* id = ids.data<std::int32_t>();
     with_real(table.dtype(), [&]<typename T>(T) {
-        for (std::int64_t i = 0; i < ids.elements(); ++i)
-            std::copy_n(table.data<T>() + id[i] * width, width,
-                        rows.data<T>() + i * width);
+        for (std::int64_t i = 0; i < ids.elements(); ++i) {
+            const std::int64_t own = id[i] - shard.first;
+            T* row = rows.data<T>() + i * width;
+            if (own >= 0 && own < table.shape().rows())
+                std::copy_n(table.data<T>() + own * width, width, row);
+            else
+                std::fill_n(row, width, T{0});
+        }
     });
 }
 
 void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                                   const Tensor& dy) {
+                                   const Tensor& dy, const VocabularyShard& shard) {
     const std::int64_t width = d_table.shape().columns();
-    check_indices(ids, d_table.shape().rows());
+    check_indices(ids, shard.whole);
     const auto* id = ids.data<std::int32_t>();
     with_real(d_table.dtype(), [&]<typename T>(T) {
         for (std::int64_t i = 0; i < ids.elements(); ++i) {
-            T* row = d_table.data<T>() + id[i] * width;
+            const std::int64_t own = id[i] - shard.first;
+            if (own < 0 || own >= d_table.shape().rows()) continue;
+            T* row = d_table.data<T>() + own * width;
             const T* gradient = dy.data<T>() + i * width;
             map_lanes(
                 width, row,

@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
@@ -10,15 +10,6 @@ namespace lockstep::sim {
 namespace {
 
 template <typename T>
-T maximum(const T* row, std::int64_t columns) {
-    constexpr T kLeast = -std::numeric_limits<T>::infinity();
-    Lane<T> most = Lane<T>::Constant(kLeast);
-    for (std::int64_t j = 0; j < columns; j += kLane)
-        most = most.max(load(row + j, std::min(kLane, columns - j), kLeast));
-    return most.maxCoeff();
-}
-
-template <typename T>
 Lane<T> itself(const Lane<T>& lane) {
     return lane;
 }
@@ -27,7 +18,7 @@ Lane<T> itself(const Lane<T>& lane) {
 /// NaN.
 template <typename T>
 void softmax_of(T* out, const T* row, std::int64_t columns) {
-    const T most = maximum(row, columns);
+    const T most = largest(row, columns);
     map_lanes(
         columns, out, [most](const Lane<T>& a) { return exp_lane<T>(a - most); }, row);
     const T* exponentials = out;
@@ -40,7 +31,7 @@ void softmax_of(T* out, const T* row, std::int64_t columns) {
 /// -log softmax(row)[target].
 template <typename T>
 double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target) {
-    const T most = maximum(row, columns);
+    const T most = largest(row, columns);
     const auto exponential = [most](const Lane<T>& a) { return exp_lane<T>(a - most); };
     return std::log(sum_lanes(columns, exponential, row)) +
            (static_cast<double>(most) - static_cast<double>(row[target]));
@@ -48,11 +39,19 @@ double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target)
 
 }  // namespace
 
-void Device::do_softmax(const Tensor& y, const Tensor& x) {
+void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& options) {
     with_real(x.dtype(), [&]<typename T>(T) {
-        const std::int64_t columns = x.shape().columns();
-        for (std::int64_t at = 0; at < x.elements(); at += columns)
-            softmax_of<T>(y.data<T>() + at, x.data<T>() + at, columns);
+        const Shape& shape = x.shape();
+        const std::int64_t columns = shape.columns();
+        for (std::int64_t row = 0; row < shape.rows(); ++row) {
+            T* out = y.data<T>() + row * columns;
+            const std::int64_t seen =
+                options.causal
+                    ? std::min(row % shape[shape.dimensions() - 2] + 1, columns)
+                    : columns;
+            softmax_of<T>(out, x.data<T>() + row * columns, seen);
+            std::fill(out + seen, out + columns, T{0});
+        }
     });
 }
 

@@ -7,8 +7,13 @@ namespace lockstep::sim {
 
 void Device::do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                        const MatmulOptions& options) {
-    with_real(a.dtype(),
-              [&]<typename T>(T) { multiply_matrices<T>(destination, a, b, options); });
+    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
+    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
+    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
+    with_real(a.dtype(), [&]<typename T>(T) {
+        multiply_matrices<T>(
+            {destination.data<T>(), a.data<T>(), b.data<T>(), m, k, n, options});
+    });
 }
 
 void Device::do_add_bias(const Tensor& y, const Tensor& bias) {

@@ -112,4 +112,72 @@ void Device::do_layer_norm_backward_weight(const Tensor& d_weight, const Tensor&
     });
 }
 
+void Device::do_rms_norm(const Tensor& y, const Tensor& rstd, const Tensor& x,
+                         const Tensor& weight, double epsilon) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = x.shape().columns();
+        const T* gain = weight.data<T>();
+        const auto square = [](const Lane<T>& lane) -> Lane<double> {
+            return lane.template cast<double>().square();
+        };
+        for (std::int64_t i = 0; i < x.shape().rows(); ++i) {
+            const T* row = x.data<T>() + i * columns;
+            const double mean =
+                sum_lanes(columns, square, row) / static_cast<double>(columns);
+            const auto scale = static_cast<T>(1 / std::sqrt(mean + epsilon));
+            rstd.data<T>()[i] = scale;
+            map_lanes(
+                columns, y.data<T>() + i * columns,
+                [scale](const Lane<T>& lane, const Lane<T>& w) -> Lane<T> {
+                    return lane * scale * w;
+                },
+                row, gain);
+        }
+    });
+}
+
+void Device::do_rms_norm_backward_input(const Tensor& dx, const Tensor& dy,
+                                        const Tensor& x, const Tensor& weight,
+                                        const Tensor& rstd) {
+    // With g = dy * weight and x^ = x * rstd: dx = rstd * (g - x^ * mean(g * x^)).
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = x.shape().columns();
+        const T* gain = weight.data<T>();
+        for (std::int64_t i = 0; i < x.shape().rows(); ++i) {
+            const T scale = rstd.data<T>()[i];
+            const T* row = x.data<T>() + i * columns;
+            const T* gradient = dy.data<T>() + i * columns;
+            const auto along = [scale](const Lane<T>& d, const Lane<T>& w,
+                                       const Lane<T>& lane) -> Lane<T> {
+                return d * w * (lane * scale);
+            };
+            const auto along_x =
+                static_cast<T>(sum_lanes(columns, along, gradient, gain, row) /
+                               static_cast<double>(columns));
+            map_lanes(
+                columns, dx.data<T>() + i * columns,
+                [&](const Lane<T>& d, const Lane<T>& w, const Lane<T>& lane) -> Lane<T> {
+                    return scale * (d * w - (lane * scale) * along_x);
+                },
+                gradient, gain, row);
+        }
+    });
+}
+
+void Device::do_rms_norm_backward_weight(const Tensor& d_weight, const Tensor& dy,
+                                         const Tensor& x, const Tensor& rstd) {
+    with_real(x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = x.shape().columns();
+        const T* values = x.data<T>();
+        const T* gradient = dy.data<T>();
+        const T* scale = rstd.data<T>();
+        add_column_sums(
+            x.shape().rows(), columns, d_weight.data<T>(),
+            [&](std::int64_t i, std::int64_t j, std::int64_t count) -> Lane<T> {
+                const std::int64_t at = i * columns + j;
+                return load(gradient + at, count) * (load(values + at, count) * scale[i]);
+            });
+    });
+}
+
 }  // namespace lockstep::sim

@@ -201,6 +201,12 @@ void Engine::expect_replicated(const Team& team, int member, const Tensor& tenso
     expectations_.note(team, member, tensor, name, at, rank(index).clock.now());
 }
 
+void Engine::declare_replicas(const Team& team, int member, const Tensor& tensor,
+                              const std::string& name, SourceLine at) {
+    const int index = team.ranks[static_cast<std::size_t>(member)];
+    check_.tell_of(index, &Watcher::declared, team, member, tensor, name, at);
+}
+
 // Finding partners.
 
 void Engine::open(Batch& batch) {

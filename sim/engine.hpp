@@ -91,6 +91,8 @@ class Engine {
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
                            const std::string& name, SourceLine at);
+    void declare_replicas(const Team& team, int member, const Tensor& tensor,
+                          const std::string& name, SourceLine at);
     BatchPool& batches() { return batches_; }
     const BatchPool& batches() const { return batches_; }
     int current() const { return scheduler_.current(); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "sim/eigen.hpp"
 #include "src/core/dtype.hpp"
@@ -67,6 +68,16 @@ void add_column_sums(std::int64_t rows, std::int64_t columns, T* out, F&& f) {
             sum += f(i, j, count).template cast<double>();
         store<T>(out + j, sum.template cast<T>(), count);
     }
+}
+
+/// The largest of `n` values; -infinity where there are none. NaNs are passed over.
+template <typename T>
+T largest(const T* values, std::int64_t n) {
+    constexpr T kLeast = -std::numeric_limits<T>::infinity();
+    Lane<T> most = Lane<T>::Constant(kLeast);
+    for (std::int64_t i = 0; i < n; i += kLane)
+        most = most.max(load(values + i, std::min(kLane, n - i), kLeast));
+    return most.maxCoeff();
 }
 
 /// exp(x), and 0 where that is less than kLeast: Eigen's exp(-inf) of a vector is not 0.

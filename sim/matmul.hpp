@@ -1,18 +1,26 @@
 #pragma once
 
+#include <cstdint>
+
 #include "src/core/tensor.hpp"
 #include "src/device/options.hpp"
 
 namespace lockstep::sim {
 
-/// destination (+)= op(a) (m, k) times op(b) (k, n), for T float or double.
+/// c (m, n) (+)= op(a) (m, k) times op(b) (k, n).
 template <typename T>
-void multiply_matrices(const Tensor& destination, const Tensor& a, const Tensor& b,
-                       const MatmulOptions& options);
+struct Product {
+    T* c;
+    const T* a;
+    const T* b;
+    std::int64_t m, k, n;
+    MatmulOptions options;
+};
 
-extern template void multiply_matrices<float>(const Tensor&, const Tensor&, const Tensor&,
-                                              const MatmulOptions&);
-extern template void multiply_matrices<double>(const Tensor&, const Tensor&,
-                                               const Tensor&, const MatmulOptions&);
+template <typename T>
+void multiply_matrices(const Product<T>& product);
+
+extern template void multiply_matrices(const Product<float>&);
+extern template void multiply_matrices(const Product<double>&);
 
 }  // namespace lockstep::sim

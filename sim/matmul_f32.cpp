@@ -2,7 +2,6 @@
 
 namespace lockstep::sim {
 
-template void multiply_matrices<float>(const Tensor&, const Tensor&, const Tensor&,
-                                       const MatmulOptions&);
+template void multiply_matrices(const Product<float>&);
 
 }  // namespace lockstep::sim

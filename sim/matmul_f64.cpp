@@ -2,7 +2,6 @@
 
 namespace lockstep::sim {
 
-template void multiply_matrices<double>(const Tensor&, const Tensor&, const Tensor&,
-                                        const MatmulOptions&);
+template void multiply_matrices(const Product<double>&);
 
 }  // namespace lockstep::sim

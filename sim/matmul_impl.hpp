@@ -12,16 +12,6 @@ namespace lockstep::sim {
 /// Products with m + k + n below this, Eigen computes without blocks.
 inline constexpr std::int64_t kBlocked = 20;
 
-/// c (m, n) (+)= op(a) (m, k) times op(b) (k, n).
-template <typename T>
-struct Product {
-    T* c;
-    const T* a;
-    const T* b;
-    std::int64_t m, k, n;
-    MatmulOptions options;
-};
-
 /// The product by its definition.
 template <typename T>
 void small_product(const Product<T>& by) {
@@ -63,14 +53,8 @@ void eigen_product(const Product<T>& by) {
 }
 
 template <typename T>
-void multiply_matrices(const Tensor& destination, const Tensor& a, const Tensor& b,
-                       const MatmulOptions& options) {
-    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
-    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
-    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
-    const Product<T> product{
-        destination.data<T>(), a.data<T>(), b.data<T>(), m, k, n, options};
-    if (m + k + n < kBlocked)
+void multiply_matrices(const Product<T>& product) {
+    if (product.m + product.k + product.n < kBlocked)
         small_product(product);
     else
         eigen_product(product);

@@ -84,7 +84,14 @@ struct CopiedRows {
     std::int64_t destination_pitch;  ///< in elements, as all here
     const T* source;
     std::int64_t source_pitch;
-    const std::int32_t* ids;
+    CopiedIds ids;
+
+    __device__ T read(std::int64_t row, std::int64_t column) const {
+        if (ids.ids == nullptr) return source[row * source_pitch + column];
+        const std::int64_t from = ids.ids[row] - ids.first;
+        if (from < 0 || from >= ids.rows) return T{};
+        return source[from * source_pitch + column];
+    }
 };
 
 template <typename T>
@@ -97,8 +104,7 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int u = 0; u < kTileRows; ++u) {
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
-        const std::int64_t from = copied.ids == nullptr ? row : copied.ids[row];
-        values[u] = copied.source[from * copied.source_pitch + at.column];
+        values[u] = copied.read(row, at.column);
     }
 #pragma unroll
     for (int u = 0; u < kTileRows; ++u) {
@@ -152,7 +158,7 @@ void launch_combine(cudaStream_t stream, T* destination, const T* source,
 
 void launch_copy_rows(cudaStream_t stream, void* destination,
                       std::int64_t destination_pitch, const RowsOf& source,
-                      const std::int32_t* ids, std::int64_t rows, std::int64_t width,
+                      const CopiedIds& ids, std::int64_t rows, std::int64_t width,
                       std::int64_t element) {
     const auto copy = [&]<typename T>(T) {
         constexpr std::int64_t kSize = sizeof(T);

@@ -35,11 +35,18 @@ struct RowsOf {
     std::int64_t pitch;
 };
 
-/// `width` bytes of each of `rows` rows: row i of destination is row i of source, or row
-/// ids[i] where there are ids. `element` divides all sizes and addresses.
+/// Which rows of the source are copied: all, in order, or where there are ids, row
+/// ids[i] - first for each i; zeros where the source, of `rows` rows, does not have it.
+struct CopiedIds {
+    const std::int32_t* ids = nullptr;
+    std::int64_t first = 0;
+    std::int64_t rows = 0;
+};
+
+/// `width` bytes of each of `rows` rows. `element` divides all sizes and addresses.
 void launch_copy_rows(cudaStream_t stream, void* destination,
                       std::int64_t destination_pitch, const RowsOf& source,
-                      const std::int32_t* ids, std::int64_t rows, std::int64_t width,
+                      const CopiedIds& ids, std::int64_t rows, std::int64_t width,
                       std::int64_t element);
 
 }  // namespace lockstep::gpu

@@ -14,18 +14,18 @@ __device__ void add_to(Pack<T, kWidth>& sum, const Pack<T, kWidth>& values) {
         sum.value[lane] += values.value[lane];
 }
 
-/// Adds the rows of dy that `row` of the table gets, one after the other, to a pack of
-/// it; a row that gets none is not touched.
+/// Adds the rows of dy whose id is `id`, one after the other, to a pack of its row of the
+/// table; a row that gets none is not touched.
 template <typename T, int kWidth>
 struct ByLooking {
     ScatteredRows<T> scattered;
     const std::int32_t* ids;
 
-    __device__ void add(T* pack, std::int64_t row, std::int64_t column) const {
+    __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
         Pack<T, kWidth> sum;
         bool any = false;
         for (std::int64_t i = 0; i < scattered.elements; ++i) {
-            if (ids[i] != row) continue;
+            if (ids[i] != id) continue;
             if (!any) sum = load<kWidth>(pack, true);
             add_to(sum, load<kWidth>(scattered.dy + i * scattered.width + column, true));
             any = true;
@@ -40,11 +40,11 @@ struct BySearching {
     ScatteredRows<T> scattered;
     SortedIds sorted;
 
-    __device__ void add(T* pack, std::int64_t row, std::int64_t column) const {
+    __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
         const std::int64_t begin =
-            count_before(sorted.ids, 0, scattered.elements, row, false);
+            count_before(sorted.ids, 0, scattered.elements, id, false);
         const std::int64_t end =
-            begin + count_before(sorted.ids, begin, scattered.elements, row, true);
+            begin + count_before(sorted.ids, begin, scattered.elements, id, true);
         if (begin == end) return;
         Pack<T, kWidth> sum = load<kWidth>(pack, true);
         for (std::int64_t base = begin; base < end; base += kUnderWay) {
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kTileThreads)
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
         const std::int64_t column = at.column * kWidth;
-        gradients.add(scattered.table + row * scattered.width + column, row, column);
+        gradients.add(scattered.table + row * scattered.width + column,
+                      scattered.first + row, column);
     }
 }
 

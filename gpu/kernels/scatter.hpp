@@ -8,11 +8,12 @@
 
 namespace lockstep::gpu {
 
-/// A table (rows, width) whose row ids[i] gets row i of dy (elements, width) added, in
-/// order of i.
+/// A table (rows, width) whose row ids[i] - first, where it has that, gets row i of dy
+/// (elements, width) added, in order of i.
 template <typename T>
 struct ScatteredRows {
     T* table;
+    std::int64_t first;
     std::int64_t rows;
     std::int64_t width;
     const T* dy;

@@ -25,14 +25,47 @@ struct Exponentials {
     __device__ void add(T value) { sum += std::exp(value - taken_off(largest)); }
 };
 
+// A mask says which columns a row sees.
+
+struct Unmasked {
+    struct OfRow {
+        __device__ bool sees(std::int64_t) const { return true; }
+    };
+    __device__ OfRow of_row(std::int64_t) const { return {}; }
+};
+
+struct Causal {
+    std::int64_t queries;  ///< rows of one matrix
+    struct OfRow {
+        std::int64_t last;
+        __device__ bool sees(std::int64_t column) const { return column <= last; }
+    };
+    __device__ OfRow of_row(std::int64_t row) const { return {row % queries}; }
+};
+
+/// A pack of a row; -infinity stands for what the row does not see.
+template <typename T, int kWidth, int kTeam, typename Mask>
+__device__ Pack<T, kWidth> read_seen(const Row<T, kWidth, kTeam>& row, const T* x,
+                                     std::int64_t pack, const Mask& mask) {
+    Pack<T, kWidth> values = row.read(x, pack);
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        if (!mask.sees(pack * kWidth + lane))
+            values.value[lane] = -std::numeric_limits<T>::infinity();
+    return values;
+}
+
 /// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
 /// 1805.02867). Leaves the last sweep in `held`.
-template <typename T, int kWidth, int kTeam>
+template <typename T, int kWidth, int kTeam, typename Mask>
 __device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const T* x,
+                                        const Mask& mask,
                                         Pack<T, kWidth> (&held)[kHeld]) {
     Exponentials<T> of_thread;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base, [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            held[k] = read_seen(row, x, pack, mask);
+        });
         T largest = of_thread.largest;
         row.each(base, [&](int k, std::int64_t) {
             for (int lane = 0; lane < kWidth; ++lane)
@@ -65,23 +98,26 @@ struct LossGradient {
     }
 };
 
-template <typename T, int kWidth, int kTeam, bool kOnce, typename Finish>
+template <typename T, int kWidth, int kTeam, bool kOnce, typename Masks, typename Finish>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_rows(T* y, const T* x, RowShape shape, Finish finish) {
+    softmax_rows(T* y, const T* x, RowShape shape, Masks masks, Finish finish) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
+    const auto mask = masks.of_row(row.index());
     Pack<T, kWidth> held[kHeld];
-    const Exponentials<T> whole = exponentials(row, x, held);
+    const Exponentials<T> whole = exponentials(row, x, mask, held);
     const T inverse = 1 / whole.sum;
+    const auto result = [&](T value, std::int64_t column) {
+        if (!mask.sees(column)) return T{0};
+        return finish(inverse * std::exp(value - whole.largest), row.index(), column);
+    };
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!kOnce)
             row.each(base,
                      [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
-                held[k].value[lane] =
-                    finish(inverse * std::exp(held[k].value[lane] - whole.largest),
-                           row.index(), pack * kWidth + lane);
+                held[k].value[lane] = result(held[k].value[lane], pack * kWidth + lane);
             row.write(y, pack, held[k]);
         });
     }
@@ -94,7 +130,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
-    const Exponentials<T> whole = exponentials(row, logits, held);
+    const Exponentials<T> whole = exponentials(row, logits, Unmasked::OfRow{}, held);
     if (!row.first_thread()) return;
     const T logit = logits[row.index() * shape.columns + targets[row.index()]];
     losses[row.index()] = std::log(whole.sum) + (whole.largest - logit);
@@ -130,13 +166,14 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-template <typename T, typename Finish>
+template <typename T, typename Masks, typename Finish>
 void launch_softmax_rows(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
-                         std::int64_t columns, const Finish& finish) {
+                         std::int64_t columns, const Masks& masks, const Finish& finish) {
     const RowShape shape{rows, columns, aligned(y, x)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Finish>,
-               blocks, kRowThreads, y, x, shape, finish);
+        launch(stream,
+               softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
+               blocks, kRowThreads, y, x, shape, masks, finish);
     });
 }
 
@@ -145,7 +182,13 @@ void launch_softmax_rows(cudaStream_t stream, T* y, const T* x, std::int64_t row
 template <typename T>
 void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
                     std::int64_t columns) {
-    launch_softmax_rows(stream, y, x, rows, columns, Itself{});
+    launch_softmax_rows(stream, y, x, rows, columns, Unmasked{}, Itself{});
+}
+
+template <typename T>
+void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+                           std::int64_t columns, std::int64_t queries) {
+    launch_softmax_rows(stream, y, x, rows, columns, Causal{queries}, Itself{});
 }
 
 template <typename T>
@@ -173,7 +216,7 @@ template <typename T>
 void launch_cross_entropy_backward(cudaStream_t stream, T* d_logits, const T* logits,
                                    const std::int32_t* targets, std::int64_t rows,
                                    std::int64_t columns, T by) {
-    launch_softmax_rows(stream, d_logits, logits, rows, columns,
+    launch_softmax_rows(stream, d_logits, logits, rows, columns, Unmasked{},
                         LossGradient<T>{targets, by});
 }
 
@@ -181,6 +224,10 @@ template void launch_softmax(cudaStream_t, float*, const float*, std::int64_t,
                              std::int64_t);
 template void launch_softmax(cudaStream_t, double*, const double*, std::int64_t,
                              std::int64_t);
+template void launch_causal_softmax(cudaStream_t, float*, const float*, std::int64_t,
+                                    std::int64_t, std::int64_t);
+template void launch_causal_softmax(cudaStream_t, double*, const double*, std::int64_t,
+                                    std::int64_t, std::int64_t);
 template void launch_softmax_backward(cudaStream_t, float*, const float*, const float*,
                                       std::int64_t, std::int64_t);
 template void launch_softmax_backward(cudaStream_t, double*, const double*, const double*,

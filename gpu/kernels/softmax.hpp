@@ -11,6 +11,10 @@ namespace lockstep::gpu {
 template <typename T>
 void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
                     std::int64_t columns);
+/// Row i of each `queries` rows sees columns [0, i]; the others' results are 0.
+template <typename T>
+void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+                           std::int64_t columns, std::int64_t queries);
 template <typename T>
 void launch_softmax_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
                              std::int64_t rows, std::int64_t columns);

@@ -16,4 +16,7 @@ inline std::uint64_t hash_of(const Tensor& tensor) {
     return hash_of_bits(values.data(), values.bytes());
 }
 
+/// Sums made in another order differ by little; parts of a sum differ. Two of one shape.
+bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b);
+
 }  // namespace lockstep::sim

@@ -27,7 +27,8 @@
 //     own_gradients   F23            one parameter, a gradient of its own on each rank
 //     weights         F21, F28       how much each row counts; row_weights, row_figures
 //     gradient_use    F27            gradients that are not set to zero
-//     replicas        F24            parameters that drift apart
+//     replicas        F23, F24       parameters that drift apart; declarations,
+//                                    replica_text
 //     versions        F25            stale weights
 //     shards          F26            shards gathered in another order
 //     streams         F29            random numbers

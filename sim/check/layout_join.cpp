@@ -35,6 +35,8 @@ void LayoutJoin::add(const Tensor& operand, LayoutRanges ranges) {
 void LayoutJoin::add(const Layout& layout, bool added_to) {
     switch (layout.kind) {
         case Kind::constant:
+            // Shards may be filled with one number, and then this is a term of a sum.
+            reduced_ = reduced_ && (added_to || !is_product());
             return;
         case Kind::sharded:
         case Kind::varying:
@@ -56,6 +58,12 @@ void LayoutJoin::add(const Layout& layout, bool added_to) {
             unknown_ = true;
             return;
     }
+}
+
+/// Linear in two operands.
+bool LayoutJoin::is_product() const {
+    const unsigned linear = operation_.derivation.linear;
+    return (linear & (linear - 1)) != 0;
 }
 
 void LayoutJoin::add_replica(const Layout& layout) {

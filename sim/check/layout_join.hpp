@@ -19,6 +19,7 @@ class LayoutJoin {
   private:
     void add(const Layout& layout, bool added_to);
     void add_replica(const Layout& layout);
+    bool is_product() const;
 
     const DeviceOperation& operation_;
     std::vector<LayoutRanges> operands_;  ///< the pointers below lead into these
@@ -26,7 +27,7 @@ class LayoutJoin {
     bool unknown_;                     ///< something is, or fits no other operand
     Layout varying_;                   ///< of the first shard
     const Layout* replica_ = nullptr;  ///< the first
-    bool reduced_ = true;              ///< every replica is
+    bool reduced_ = true;  ///< every replica is, and no constant shard is a factor
     const Layout* sum_ = nullptr;      ///< what is added to, where that is reduced
     const Layout* drifted_ = nullptr;  ///< what is added to, where it has
 };

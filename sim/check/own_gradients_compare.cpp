@@ -1,10 +1,10 @@
 // What the ranks did in one step, compared when all have done it.
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
+#include "sim/check/contents.hpp"
 #include "sim/check/own_gradients.hpp"
 #include "src/core/bits.hpp"
 #include "src/report/fault_text.hpp"
@@ -22,18 +22,6 @@ bool has(const Team* team, int rank) {
 
 bool have_both(const Team* team, int one, int other) {
     return has(team, one) && has(team, other);
-}
-
-/// Sums made in another order differ by little; parts of a sum differ.
-bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b) {
-    constexpr double kRounding = 1e-3;
-    double largest = 0;
-    double difference = 0;
-    for (std::int64_t i = 0; i < a.elements(); ++i) {
-        largest = std::max({largest, std::abs(a.at(i)), std::abs(b.at(i))});
-        difference = std::max(difference, std::abs(a.at(i) - b.at(i)));
-    }
-    return difference > kRounding * largest;
 }
 
 bool have_values(const Update& one, const Update& other) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <string>
 
 #include "src/device/monitor.hpp"
@@ -21,7 +22,7 @@ struct ByteRange {
     bool contains(const ByteRange& other) const {
         return begin <= other.begin && other.end <= end;
     }
-    bool operator==(const ByteRange&) const = default;
+    auto operator<=>(const ByteRange&) const = default;
 };
 
 /// Whether an optimizer steps, and what with.

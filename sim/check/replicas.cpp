@@ -6,7 +6,7 @@
 
 #include "sim/check/contents.hpp"
 #include "sim/check/layouts.hpp"
-#include "sim/check/team_diagnosis.hpp"
+#include "sim/check/replica_text.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -15,64 +15,16 @@ namespace {
 
 using Claim = Rollcall::Claim;
 
-/// What made the byte at `place` of a claim's values.
-const Claim::Maker* maker_at(const Claim& claim, std::int64_t place) {
-    for (const Claim::Maker& maker : claim.makers)
-        if (maker.begin <= place && place < maker.end) return &maker;
-    return nullptr;
-}
-
-std::string made_text(const Claim::Maker* maker) {
-    return maker == nullptr
-               ? ""
-               : fmt::format(", written by {} at {}", maker->name, maker->at.text());
-}
-
-/// Parameters of the sides, where they are not of one shape, differ in no element.
-std::int64_t differing_byte(const Rollcall::Roll& roll, const Claim& a, const Claim& b) {
-    const HostTensor* const mine = roll.values_of(a);
-    const HostTensor* const usual = roll.values_of(b);
-    if (mine == nullptr || usual == nullptr || !(a.shape == b.shape)) return 0;
-    return std::max<std::int64_t>(difference_in_bits(*mine, *usual).first, 0) *
-           bytes_of(a.dtype);
-}
-
 Diagnosis explain(const Rollcall::Roll& roll, const std::vector<Rollcall::Side>& sides) {
-    const Team& team = *roll.team;
-    const Claim& usual = sides[0].first();
-    const Claim& odd = sides[1].first();
-    const FirstDifference difference = first_difference(roll, odd, usual);
-    const std::int64_t place = differing_byte(roll, odd, usual);
-    const auto holds = [&](const Rollcall::Side& side, const std::string& value) {
-        const std::vector<int> ranks = side.ranks(team);
-        return fmt::format("{} {} {}{}", ranks_text(ranks),
-                           ranks.size() == 1 ? "holds" : "hold",
-                           value.empty() ? side.first().shape.text() : value,
-                           made_text(maker_at(side.first(), place)));
-    };
-    Diagnosis diagnosis = diagnosis_on(team, "F24");
-    diagnosis.sentence = fmt::format(
-        "before step {} the replicas of {} over {} differ{}{}: {}, but {}; then all step "
-        "with the same gradient at {}",
-        usual.step, usual.name, team.name, difference.element.empty() ? "" : " in ",
-        difference.element, holds(sides[1], difference.odd),
-        holds(sides[0], difference.usual), usual.at.text());
-    if (!difference.differing.empty()) diagnosis.details.push_back(difference.differing);
-    for (const Rollcall::Side& side : sides) {
-        const Claim& claim = side.first();
-        const Claim::Maker* const maker = maker_at(claim, place);
-        const std::string value = &side == &sides[0]
-                                      ? difference.usual
-                                      : first_difference(roll, claim, usual).odd;
-        diagnosis.parties.push_back(
-            {side.ranks(team),
-             maker == nullptr ? fmt::format("update of {}", claim.name)
-                              : fmt::format("{} wrote {}", maker->name, claim.name),
-             value,
-             maker == nullptr ? claim.at : maker->at,
-             {}});
-    }
-    return diagnosis;
+    return roll.claims.front().is_gradient ? explain_own_gradients(roll, sides)
+                                           : explain_drifted(roll, sides);
+}
+
+std::string reduction_text(const Layout& gradient, const Team& replicas) {
+    return gradient.origin->text_with_line() +
+           (contains(*gradient.team(), replicas)
+                ? ", and changed since"
+                : fmt::format(", not over {}", replicas.name));
 }
 
 }  // namespace
@@ -81,17 +33,65 @@ ReplicaWatcher::ReplicaWatcher(const Engine& engine, const Layouts& layouts)
     : engine_(engine),
       layouts_(layouts),
       ranks_(static_cast<std::size_t>(engine.options().ranks)),
+      declarations_(ranks_.size()),
       rollcall_(explain) {}
 
+void ReplicaWatcher::declared(const Team& team, int member, const Tensor& tensor,
+                              const std::string& name, SourceLine at) {
+    declarations_.add(team, member, tensor, name, at);
+}
+
 void ReplicaWatcher::executing(int rank, const DeviceOperation& operation) {
-    if (is_update(operation)) updates(rank, operation);
+    if (is_update(operation)) {
+        compare_declared(rank, operation);
+        compare_reduced(rank, operation);
+    }
     for (const Tensor* write : operation.writes)
         of(rank).makers.set(*write, {operation.name, operation.at});
 }
 
-void ReplicaWatcher::updates(int rank, const DeviceOperation& operation) {
-    const Tensor& parameter = parameter_of(operation);
-    const Tensor& gradient = gradient_of(operation);
+Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
+                               const Tensor& tensor, std::uint64_t step) {
+    Claim claim;
+    claim.hash = hash_of(tensor);
+    claim.shape = tensor.shape();
+    claim.dtype = tensor.dtype();
+    claim.name = name_of(tensor);
+    claim.by = update.name;
+    claim.at = update.at;
+    claim.time = engine_.ranks()[static_cast<std::size_t>(rank)]->clock.now();
+    claim.step = step;
+    for (const auto& made : of(rank).makers.read(tensor))
+        claim.makers.push_back({made.begin, made.end, made.fact.name, made.fact.at});
+    noted_ = true;
+    return claim;
+}
+
+/// The parameter, which is looked at first, and the gradient.
+void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
+    for (const Declarations::Part& part : declarations_.updated_by(rank, update)) {
+        const Declarations::Declaration& declaration = *part.declaration;
+        const Layout layout = layouts_.of(rank, part.gradient);
+        Claim value = claim_of(rank, update, part.value, part.step);
+        Claim gradient = claim_of(rank, update, part.gradient, part.step);
+        gradient.is_gradient = true;
+        if (is_reduced(layout))
+            gradient.reduced = reduction_text(layout, *declaration.team);
+        for (Claim* claim : {&value, &gradient}) {
+            claim->member = declaration.member;
+            claim->name = declaration.name.empty() ? value.name : declaration.name;
+            claim->declared_at = declaration.at;
+        }
+        rollcall_.note(*declaration.team, part.number, std::move(value),
+                       [&] { return values_of(part.value); });
+        rollcall_.note(*declaration.team, mixed(part.number, 1), std::move(gradient),
+                       [&] { return values_of(part.gradient); });
+    }
+}
+
+void ReplicaWatcher::compare_reduced(int rank, const DeviceOperation& update) {
+    const Tensor& parameter = parameter_of(update);
+    const Tensor& gradient = gradient_of(update);
     RankMemory& mine = of(rank);
     if (parameter.bytes() == 0) return;
     const std::uint64_t step =
@@ -104,17 +104,8 @@ void ReplicaWatcher::updates(int rank, const DeviceOperation& operation) {
     const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
     if (member == team->ranks.end()) return;
 
-    Claim claim;
+    Claim claim = claim_of(rank, update, parameter, step);
     claim.member = static_cast<int>(member - team->ranks.begin());
-    claim.hash = hash_of(parameter);
-    claim.shape = parameter.shape();
-    claim.dtype = parameter.dtype();
-    claim.name = name_of(parameter);
-    claim.at = operation.at;
-    claim.time = engine_.ranks()[static_cast<std::size_t>(rank)]->clock.now();
-    claim.step = step;
-    for (const auto& made : mine.makers.read(parameter))
-        claim.makers.push_back({made.begin, made.end, made.fact.name, made.fact.at});
     // Several parameters may step with one gradient.
     std::uint64_t number = layout.identity;
     for (const char letter : claim.name)
@@ -124,7 +115,6 @@ void ReplicaWatcher::updates(int rank, const DeviceOperation& operation) {
     last = number;
     number = mixed(number, uses);
     rollcall_.note(*team, number, std::move(claim), [&] { return values_of(parameter); });
-    noted_ = true;
 }
 
 void ReplicaWatcher::copied(int rank, CopyDirection direction, const Tensor& tensor,
@@ -147,6 +137,7 @@ void ReplicaWatcher::freed(int rank, const Storage& storage) noexcept {
     of(rank).makers.free(storage);
     of(rank).steps.erase(&storage);
     of(rank).uses.erase(&storage);
+    declarations_.freed(rank, storage);
 }
 
 void ReplicaWatcher::quiet() {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/check/declarations.hpp"
 #include "sim/check/parameters.hpp"
 #include "sim/check/rollcall.hpp"
 #include "sim/check/shadow.hpp"
@@ -15,16 +16,19 @@ class Engine;
 class Layouts;
 
 /// F24: ranks that step with one reduced gradient hold the same parameter before the
-/// step.
+/// step; so do ranks that have declared it a replica (declare_replicas). F23 by
+/// declaration: these step with the same gradient, too, bit by bit.
 ///
 /// What is compared: parameters that members of a team update with the same part of what
 /// was reduced over the team, by their bits. Shards that are updated with different parts
 /// are told apart by that; who steps with gradients of its own (local SGD) is not looked
-/// at.
+/// at, unless by declaration.
 class ReplicaWatcher final : public Watcher {
   public:
     ReplicaWatcher(const Engine& engine, const Layouts& layouts);
 
+    void declared(const Team& team, int member, const Tensor& tensor,
+                  const std::string& name, SourceLine at) override;
     void executing(int rank, const DeviceOperation& operation) override;
     void copied(int rank, CopyDirection direction, const Tensor& tensor,
                 SourceLine at) override;
@@ -50,11 +54,15 @@ class ReplicaWatcher final : public Watcher {
     };
 
     RankMemory& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-    void updates(int rank, const DeviceOperation& operation);
+    Rollcall::Claim claim_of(int rank, const DeviceOperation& update,
+                             const Tensor& tensor, std::uint64_t step);
+    void compare_declared(int rank, const DeviceOperation& update);
+    void compare_reduced(int rank, const DeviceOperation& update);
 
     const Engine& engine_;
     const Layouts& layouts_;
     std::vector<RankMemory> ranks_;
+    Declarations declarations_;
     Rollcall rollcall_;
     bool noted_ = false;
 };

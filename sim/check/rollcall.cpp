@@ -79,6 +79,13 @@ Picoseconds time_of(const Rollcall::Roll& roll) {
     return time;
 }
 
+std::uint64_t step_of(const Rollcall::Roll& roll) {
+    std::uint64_t step = 0;
+    for (const Rollcall::Claim& claim : roll.claims)
+        step = std::max(step, claim.step);
+    return step;
+}
+
 bool same(const Rollcall::Claim& a, const Rollcall::Claim& b) {
     return a.hash == b.hash && a.shape == b.shape && a.dtype == b.dtype;
 }
@@ -113,8 +120,10 @@ bool all_same(const Rollcall::Roll& roll) {
 
 void Rollcall::compare() {
     const Roll* first = nullptr;
+    // A step's parameters come before its gradients, and these before the next step's.
     const auto order = [](const Roll& roll) {
-        return std::make_tuple(time_of(roll), roll.team->id, roll.number);
+        return std::make_tuple(step_of(roll), roll.claims.front().is_gradient,
+                               time_of(roll), roll.team->id, roll.number);
     };
     for (const Key& key : complete_) {
         const Roll& roll = open_.at(key);

@@ -25,11 +25,15 @@ class Rollcall {
         std::uint64_t hash = 0;  ///< equal for equal values, with the shape and dtype
         Shape shape;
         DType dtype = DType::f32;
-        std::string name;  ///< of the thing
-        SourceLine at;     ///< the call that makes the claim
+        std::string name;        ///< of the thing
+        SourceLine at;           ///< the call that makes the claim
+        const char* by = "";     ///< that call's name, for who tells it
+        SourceLine declared_at;  ///< where the thing was declared; none where it was not
+        std::string reduced;     ///< by which collective the values were, for who knows
         Picoseconds time = 0;
-        std::uint64_t step = 0;   ///< of an optimizer, from 1
-        std::uint64_t order = 0;  ///< of the member's claims for its team; filled in
+        std::uint64_t step = 0;    ///< of an optimizer, from 1
+        bool is_gradient = false;  ///< of the step; else the parameter before it
+        std::uint64_t order = 0;   ///< of the member's claims for its team; filled in
         /// Where the values come from, for who knows, by bytes.
         struct Maker {
             std::int64_t begin;

@@ -79,7 +79,7 @@ void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
     for (const Tensor* written : operation.writes)
         if (!keeps_places(operation) || written != operation.writes[0])
             known(rank).forget(*written);
-    if (derivation.kind != Derivation::Kind::random) return;
+    if (derivation.kind != Derivation::Kind::random || derivation.pitch != 0) return;
     const RandomStream& stream = derivation.stream;
     known(rank).set(
         *operation.writes[0],

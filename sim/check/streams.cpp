@@ -13,18 +13,22 @@ namespace lockstep::sim {
 
 bool StreamWatcher::Draw::same_numbers(const Draw& other) const {
     return stream.seed == other.stream.seed && stream.purpose == other.stream.purpose &&
-           offset == other.offset && count == other.count;
+           offset == other.offset && count == other.count && pitch == other.pitch &&
+           columns == other.columns;
 }
 
 std::uint64_t StreamWatcher::Draw::hash() const {
-    return mixed(
-        mixed(mixed(stream.seed, stream.purpose), static_cast<std::uint64_t>(offset)),
-        static_cast<std::uint64_t>(count));
+    std::uint64_t hash = mixed(stream.seed, stream.purpose);
+    for (const std::int64_t number : {offset, count, pitch, columns})
+        hash = mixed(hash, static_cast<std::uint64_t>(number));
+    return hash;
 }
 
 std::string StreamWatcher::Draw::text() const {
-    return fmt::format("{} of seed {}, numbers {} to {}", name, stream.seed, offset,
-                       offset + count - 1);
+    std::string text = fmt::format("{} of seed {}, numbers {} to {}", name, stream.seed,
+                                   offset, offset + (pitch > 0 ? columns : count) - 1);
+    if (pitch > 0) text += fmt::format(" and so on, rows {} apart", pitch);
+    return text;
 }
 
 namespace {
@@ -83,6 +87,11 @@ bool StreamWatcher::is_in_forward(int rank) const {
            Phase::forward;
 }
 
+void StreamWatcher::declared(const Team& team, int /*member*/, const Tensor& /*tensor*/,
+                             const std::string& /*name*/, SourceLine /*at*/) {
+    declared_.insert(&team);
+}
+
 void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
     RankDraws& mine = of(rank);
     switch (operation.derivation.kind) {
@@ -91,9 +100,11 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
             if (is_in_forward(rank)) {
                 const Derivation& derivation = operation.derivation;
                 const Tensor& result = *operation.writes[0];
+                const std::int64_t pitch = derivation.pitch;
                 mine.drawn.set(result,
                                {operation.name, derivation.stream, derivation.offset,
-                                result.elements(), operation.at});
+                                result.elements(), pitch,
+                                pitch > 0 ? result.shape().columns() : 0, operation.at});
                 return;
             }
             break;
@@ -189,6 +200,12 @@ bool StreamWatcher::are_replicas(const Team& team) const {
     return true;
 }
 
+bool StreamWatcher::sums_gradients(const Team& team, const Meeting& meeting) const {
+    return declared_.count(&team) == 0 ||
+           meeting.arrived.front()->operation.input.storage()->category ==
+               MemoryCategory::gradients;
+}
+
 void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     const CommOperation& operation = meeting.first->operation;
     const bool sums =
@@ -206,7 +223,8 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
             [](const Use& a, const Use& b) { return a.draw.same_numbers(b.draw); });
         if (!same || is_in_forward(rank)) return;
     }
-    if (are_replicas(team)) throw FaultError(explain_shared(team, meeting));
+    if (are_replicas(team) && sums_gradients(team, meeting))
+        throw FaultError(explain_shared(team, meeting));
 }
 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {

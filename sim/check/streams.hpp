@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "sim/check/rollcall.hpp"
@@ -17,12 +18,16 @@ class Layouts;
 /// Activations that are replicas, since all ranks have them from one all-reduce or
 /// all-gather, need one mask on all of these ranks. Replicas of a model whose gradients
 /// are summed need different ones; replicas are told from parts of one model by
-/// exchanging nothing but parameters in forward. A mask is known by its stream and
+/// exchanging nothing but parameters in forward. Where replicas of single parameters are
+/// declared over a team, sums of other things than gradients say nothing: parts of one
+/// model may have left out what they should exchange. A mask is known by its stream and
 /// offset; one that the program uploads is not known.
 class StreamWatcher final : public Watcher {
   public:
     StreamWatcher(const Engine& engine, const Layouts& layouts);
 
+    void declared(const Team& team, int member, const Tensor& tensor,
+                  const std::string& name, SourceLine at) override;
     void executing(int rank, const DeviceOperation& operation) override;
     void copied(int rank, CopyDirection direction, const Tensor& tensor,
                 SourceLine at) override;
@@ -38,6 +43,8 @@ class StreamWatcher final : public Watcher {
         RandomStream stream;
         std::int64_t offset = 0;
         std::int64_t count = 0;
+        std::int64_t pitch = 0;    ///< of rows with gaps between them
+        std::int64_t columns = 0;  ///< of these
         SourceLine at;
 
         bool same_numbers(const Draw& other) const;
@@ -58,11 +65,13 @@ class StreamWatcher final : public Watcher {
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
     bool are_replicas(const Team& team) const;
+    bool sums_gradients(const Team& team, const Meeting& meeting) const;
     Diagnosis explain_shared(const Team& team, const Meeting& meeting) const;
 
     const Engine& engine_;
     const Layouts& layouts_;
     std::vector<RankDraws> ranks_;
+    std::set<const Team*> declared_;  ///< with declared replicas
     Rollcall rollcall_;
     bool noted_ = false;
 };

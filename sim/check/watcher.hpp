@@ -41,6 +41,9 @@ class Watcher {
     virtual void freed(int /*rank*/, const Storage& /*storage*/) noexcept {}
     virtual void phase_began(int /*rank*/, Phase /*phase*/, int /*micro_batch*/) {}
     virtual void phase_ended(int /*rank*/) noexcept {}
+    /// The member says that all of the team hold the tensor, and step it alike.
+    virtual void declared(const Team& /*team*/, int /*member*/, const Tensor& /*tensor*/,
+                          const std::string& /*name*/, SourceLine /*at*/) {}
     /// Its program has returned.
     virtual void ended(int /*rank*/) {}
 

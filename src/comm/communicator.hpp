@@ -183,6 +183,8 @@ class Communicator {
     friend class Group;
     friend void expect_replicated(Communicator& group, const Tensor& tensor,
                                   const std::string& name, SourceLine at);
+    friend void declare_replicas(Communicator& group, const Tensor& tensor,
+                                 const std::string& name, SourceLine at);
 
     // What a call asks, written in place: a simulator of many devices makes millions of
     // them.
@@ -225,6 +227,9 @@ class Communicator {
     /// By way of the communicator's own verbs, where a backend knows nothing cheaper.
     virtual void do_expect_replicated(const Tensor& tensor, const std::string& name,
                                       SourceLine at);
+    /// For a backend that looks for replicas that part.
+    virtual void do_declare_replicas(const Tensor& /*tensor*/,
+                                     const std::string& /*name*/, SourceLine /*at*/) {}
 
     Device& device_;
     int owner_;

@@ -21,6 +21,15 @@ void expect_replicated(Communicator& group, const Tensor& tensor, const std::str
     group.do_expect_replicated(tensor, name, at);
 }
 
+void declare_replicas(Communicator& group, const Tensor& tensor, const std::string& name,
+                      SourceLine at) {
+    require(static_cast<bool>(tensor), at, [&] {
+        return fmt::format("declare_replicas: rank {} of {} passed no tensor for {}",
+                           group.rank(), group.name(), name);
+    });
+    group.do_declare_replicas(tensor, name, at);
+}
+
 namespace {
 
 /// What a rank tells the others: a hash of its values, their dtype and shape (or what it

@@ -12,7 +12,7 @@ struct Derivation {
     enum class Kind : std::uint8_t {
         function,       ///< of all that is read, and of nothing else
         fill,           ///< `factor` everywhere
-        random,         ///< numbers `offset` and up of `stream`
+        random,         ///< numbers `offset` and up of `stream`, rows `pitch` apart
         copy,           ///< what operand 0 holds
         part,           ///< some columns are operand 0's; the others stay
         scale,          ///< `factor` times what was there
@@ -30,6 +30,7 @@ struct Derivation {
     double factor = 1;
     RandomStream stream{};
     std::int64_t offset = 0;
+    std::int64_t pitch = 0;  ///< 0: one row's numbers follow the other's
 
     /// Linear in the operand, or in each of two.
     static constexpr Derivation linear_in(int operand, int other = -1) {
@@ -56,10 +57,12 @@ struct Derivation {
     static constexpr Derivation copying() { return with_factor(Kind::copy, 1); }
     static constexpr Derivation copying_part() { return with_factor(Kind::part, 1); }
     static constexpr Derivation updating() { return with_factor(Kind::update, 1); }
-    static constexpr Derivation random(RandomStream stream, std::int64_t offset) {
+    static constexpr Derivation random(RandomStream stream, std::int64_t offset,
+                                       std::int64_t pitch = 0) {
         Derivation derivation = with_factor(Kind::random, 1);
         derivation.stream = stream;
         derivation.offset = offset;
+        derivation.pitch = pitch;
         return derivation;
     }
 

@@ -8,6 +8,7 @@
 #include "src/core/philox.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
+#include "src/device/backend.hpp"
 #include "src/device/derivation.hpp"
 #include "src/device/monitor.hpp"
 #include "src/device/options.hpp"
@@ -18,8 +19,8 @@ namespace lockstep {
 ///
 /// Each public operation checks shapes and dtypes (UsageError names operation, got and
 /// expected), tells the monitor its cost and what it reads and writes, and calls the
-/// private virtual `do_…` that a backend overrides. So a check or a cost is written once,
-/// for all backends.
+/// virtual `do_…` of DeviceBackend that a backend overrides. So a check or a cost is
+/// written once, for all backends.
 ///
 /// Shapes: a tensor of more than two dimensions is taken as the matrix (rows, columns) of
 /// Shape::rows() and columns(); two that must be alike have the same rows, columns and
@@ -34,9 +35,9 @@ namespace lockstep {
 /// shared by a destination and a source, except that of element-by-element operations the
 /// two may be the same. Costs: each operand's bytes once for reading and once for
 /// writing; flops by src/device/flops.hpp.
-class Device {
+class Device : protected DeviceBackend {
   public:
-    virtual ~Device();
+    ~Device() override;
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
@@ -110,14 +111,15 @@ class Device {
     Tensor gelu(const Tensor& x, SourceLine at = SourceLine::here());
     Tensor gelu_backward(const Tensor& x, const Tensor& dy,
                          SourceLine at = SourceLine::here());
+    /// Of x (rows, 2 width), a gate beside what it gates: y (rows, width) = silu(gate) *
+    /// rest, with silu(g) = g / (1 + exp(-g)) (Shazeer, 2002.05202).
+    Tensor swiglu(const Tensor& x, SourceLine at = SourceLine::here());
+    Tensor swiglu_backward(const Tensor& x, const Tensor& dy,
+                           SourceLine at = SourceLine::here());
 
     // Layer norm over the columns (Ba et al., 1607.06450).
 
-    struct Normalized {
-        Tensor y;     ///< (rows, columns)
-        Tensor mean;  ///< (rows)
-        Tensor rstd;  ///< (rows), 1 / sqrt(variance + epsilon)
-    };
+    using Normalized = lockstep::Normalized;
     Normalized layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                           double epsilon = 1e-5, SourceLine at = SourceLine::here());
     Tensor layer_norm_backward_input(const Tensor& dy, const Tensor& x,
@@ -130,10 +132,39 @@ class Device {
                                     const Normalized& saved,
                                     SourceLine at = SourceLine::here());
 
+    // Root mean square norm over the columns (Zhang & Sennrich, 1910.07467): y = x *
+    // rstd * weight, with rstd = 1 / sqrt(mean(x^2) + epsilon); `mean` is none.
+
+    Normalized rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5,
+                        SourceLine at = SourceLine::here());
+    Tensor rms_norm_backward_input(const Tensor& dy, const Tensor& x,
+                                   const Tensor& weight, const Tensor& rstd,
+                                   SourceLine at = SourceLine::here());
+    /// d_weight += sum over rows of dy * x * rstd.
+    void rms_norm_backward_weight(const Tensor& d_weight, const Tensor& dy,
+                                  const Tensor& x, const Tensor& rstd,
+                                  SourceLine at = SourceLine::here());
+
+    // Attention, head by head. The weights that each of m queries gives to each of n keys
+    // are (batches, heads, m, n).
+
+    /// factor * x y^T of each head: x's (m, width) and y's (n, width) give (batches,
+    /// heads, m, n). 2 m n width flops a head.
+    Tensor head_products(const Heads& x, const Heads& y, double factor = 1,
+                         SourceLine at = SourceLine::here());
+    /// weights (m, n) times y (n, width) of each head: (m, batches, heads width).
+    Tensor head_sums(const Tensor& weights, const Heads& y,
+                     SourceLine at = SourceLine::here());
+    /// destination += factor * op(weights) y of each head, into the destination's
+    /// columns.
+    void add_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
+                       HeadSumOptions options = {}, SourceLine at = SourceLine::here());
+
     // Softmax and losses.
 
     /// Of each row.
-    Tensor softmax(const Tensor& x, SourceLine at = SourceLine::here());
+    Tensor softmax(const Tensor& x, SoftmaxOptions options = {},
+                   SourceLine at = SourceLine::here());
     Tensor softmax_backward(const Tensor& y, const Tensor& dy,
                             SourceLine at = SourceLine::here());
     /// Row losses -log softmax(logits)[target]: (rows). Targets, rows of them, i32; a
@@ -143,6 +174,29 @@ class Device {
     /// factor * (softmax(logits) - one_hot(targets)).
     Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
                                   double factor, SourceLine at = SourceLine::here());
+
+    // The same of logits (rows, columns) that are a shard of all classes, by way of what
+    // shards have to tell each other: the largest of all maxima, and sums of all parts.
+
+    /// The maximum of each row: (rows). -infinity where the shard is all padding.
+    Tensor row_maximum(const Tensor& logits, VocabularyShard shard = {},
+                       SourceLine at = SourceLine::here());
+    /// Parts (2, rows): sum over the shard of exp(logit - maximum), and the target's
+    /// logit where it lies in the shard, else 0. A target is a place in the whole
+    /// vocabulary.
+    Tensor cross_entropy_parts(const Tensor& logits, const Tensor& targets,
+                               const Tensor& maximum, VocabularyShard shard = {},
+                               SourceLine at = SourceLine::here());
+    /// From the whole's maximum (rows) and summed parts (2, rows): row losses (rows).
+    Tensor cross_entropy_of_parts(const Tensor& maximum, const Tensor& parts,
+                                  SourceLine at = SourceLine::here());
+    /// The shard's columns of factor * (softmax(logits) - one_hot(targets)); 0 in
+    /// padding.
+    Tensor cross_entropy_backward_of_parts(const Tensor& logits, const Tensor& targets,
+                                           const Tensor& maximum, const Tensor& parts,
+                                           double factor, VocabularyShard shard = {},
+                                           SourceLine at = SourceLine::here());
+
     /// Sum of (prediction - target)^2 over all elements: (1).
     Tensor squared_error(const Tensor& prediction, const Tensor& target,
                          SourceLine at = SourceLine::here());
@@ -152,11 +206,13 @@ class Device {
 
     // Embedding.
 
-    /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width).
-    Tensor embedding(const Tensor& table, const Tensor& ids,
+    /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width). Zeros
+    /// where the table is a shard and the row is another's.
+    Tensor embedding(const Tensor& table, const Tensor& ids, VocabularyShard shard = {},
                      SourceLine at = SourceLine::here());
-    /// d_table[ids[i]] += dy[i], in order of i.
+    /// d_table[ids[i]] += dy[i], in order of i, for the rows that the table holds.
     void embedding_backward(const Tensor& d_table, const Tensor& ids, const Tensor& dy,
+                            VocabularyShard shard = {},
                             SourceLine at = SourceLine::here());
 
     // Optimizers; state and parameter are updated in place.
@@ -169,13 +225,14 @@ class Device {
                const Tensor& first_moment, const Tensor& second_moment, std::int64_t step,
                const AdamWOptions& options, SourceLine at = SourceLine::here());
 
-    // Random values: element i is number `offset + i` of the stream, on every backend.
+    // Random values: element (i, j) is number part.offset + i * part.pitch + j of the
+    // stream, on every backend.
 
     void random_uniform(const Tensor& destination, RandomStream stream, double low,
-                        double high, std::int64_t offset = 0,
+                        double high, RandomPart part = {},
                         SourceLine at = SourceLine::here());
     void random_normal(const Tensor& destination, RandomStream stream, double mean,
-                       double deviation, std::int64_t offset = 0,
+                       double deviation, RandomPart part = {},
                        SourceLine at = SourceLine::here());
 
     // Phases and categories: use PhaseScope and MemoryScope.
@@ -213,15 +270,6 @@ class Device {
     /// device. The monitor is not told.
     void free_all() noexcept;
 
-    /// What a backend throws from do_cross_entropy…, do_embedding… where an index lies
-    /// outside; the operation turns it into a UsageError with the caller's line.
-    /// Destinations that were to be written hold anything then; ones that were to be
-    /// added to are unchanged.
-    struct IndexOutside {
-        std::int64_t position;
-        std::int64_t index;
-    };
-
   private:
     friend void intrusive_ptr_release(Storage* storage);
 
@@ -253,74 +301,6 @@ class Device {
 
     /// Where there is nothing to index, the first index lies outside.
     void refuse_any_index(const Tensor& indices);
-
-    // What a backend computes. Operands are checked and have elements; sgd's velocity may
-    // be none.
-
-    virtual std::byte* do_allocate(std::int64_t bytes) = 0;
-    virtual void do_free(std::byte* data) noexcept = 0;
-    virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
-    virtual void do_download(HostTensor& values, const Tensor& source) = 0;
-
-    virtual void do_fill(const Tensor& destination, double value) = 0;
-    /// The source may be another device's of the same backend.
-    virtual void do_copy(const Tensor& destination, const Tensor& source) = 0;
-    virtual void do_copy_columns(const Tensor& destination, std::int64_t to,
-                                 const Tensor& source, std::int64_t from,
-                                 std::int64_t count) = 0;
-    virtual void do_add(const Tensor& destination, const Tensor& source,
-                        double factor) = 0;
-    virtual void do_scale(const Tensor& destination, double factor) = 0;
-    virtual void do_multiply(const Tensor& destination, const Tensor& source) = 0;
-    virtual void do_combine(const Tensor& destination, const Tensor& source,
-                            Reduction reduction) = 0;
-    virtual void do_sum(const Tensor& destination, const Tensor& source,
-                        bool accumulate) = 0;
-    virtual void do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
-                           const MatmulOptions& options) = 0;
-    virtual void do_add_bias(const Tensor& y, const Tensor& bias) = 0;
-    virtual void do_accumulate_rows(const Tensor& destination, const Tensor& x) = 0;
-    virtual void do_tanh(const Tensor& y, const Tensor& x) = 0;
-    virtual void do_tanh_backward(const Tensor& dx, const Tensor& y,
-                                  const Tensor& dy) = 0;
-    virtual void do_gelu(const Tensor& y, const Tensor& x) = 0;
-    virtual void do_gelu_backward(const Tensor& dx, const Tensor& x,
-                                  const Tensor& dy) = 0;
-    virtual void do_layer_norm(const Normalized& result, const Tensor& x,
-                               const Tensor& weight, const Tensor& bias,
-                               double epsilon) = 0;
-    virtual void do_layer_norm_backward_input(const Tensor& dx, const Tensor& dy,
-                                              const Tensor& x, const Tensor& weight,
-                                              const Normalized& saved) = 0;
-    virtual void do_layer_norm_backward_weight(const Tensor& d_weight,
-                                               const Tensor& d_bias, const Tensor& dy,
-                                               const Tensor& x,
-                                               const Normalized& saved) = 0;
-    virtual void do_softmax(const Tensor& y, const Tensor& x) = 0;
-    virtual void do_softmax_backward(const Tensor& dx, const Tensor& y,
-                                     const Tensor& dy) = 0;
-    virtual void do_cross_entropy(const Tensor& losses, const Tensor& logits,
-                                  const Tensor& targets) = 0;
-    virtual void do_cross_entropy_backward(const Tensor& d_logits, const Tensor& logits,
-                                           const Tensor& targets, double factor) = 0;
-    virtual void do_squared_error(const Tensor& loss, const Tensor& prediction,
-                                  const Tensor& target) = 0;
-    virtual void do_squared_error_backward(const Tensor& d_prediction,
-                                           const Tensor& prediction, const Tensor& target,
-                                           double factor) = 0;
-    virtual void do_embedding(const Tensor& rows, const Tensor& table,
-                              const Tensor& ids) = 0;
-    virtual void do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                                       const Tensor& dy) = 0;
-    virtual void do_sgd(const Tensor& parameter, const Tensor& gradient,
-                        const Tensor& velocity, const SgdOptions& options) = 0;
-    virtual void do_adamw(const Tensor& parameter, const Tensor& gradient,
-                          const Tensor& first_moment, const Tensor& second_moment,
-                          std::int64_t step, const AdamWOptions& options) = 0;
-    virtual void do_random_uniform(const Tensor& destination, RandomStream stream,
-                                   double low, double high, std::int64_t offset) = 0;
-    virtual void do_random_normal(const Tensor& destination, RandomStream stream,
-                                  double mean, double deviation, std::int64_t offset) = 0;
 
     int index_;
     DeviceMonitor& monitor_;

@@ -1,14 +1,23 @@
+#include <fmt/format.h>
+
 #include "src/device/check.hpp"
 #include "src/device/device.hpp"
 #include "src/device/flops.hpp"
 
 namespace lockstep {
 
-Tensor Device::softmax(const Tensor& x, SourceLine at) {
-    Check(*this, "softmax", at).real("x", x);
+Tensor Device::softmax(const Tensor& x, SoftmaxOptions options, SourceLine at) {
+    const Check check(*this, "softmax", at);
+    check.real("x", x);
+    check.that(!options.causal || x.shape().dimensions() >= 2, [&] {
+        return fmt::format(
+            "x has shape {}; (…, queries, keys) is expected where it is "
+            "causal",
+            x.shape().text());
+    });
     Tensor y = empty(x.shape(), x.dtype(), at);
     run({"softmax", at, flops::kSoftmax * x.elements()}, {&x}, {&y},
-        [&] { do_softmax(y, x); });
+        [&] { do_softmax(y, x, options); });
     return y;
 }
 

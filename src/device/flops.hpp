@@ -16,6 +16,10 @@ inline constexpr std::int64_t kTanh = kTranscendental;
 inline constexpr std::int64_t kTanhBackward = 3;
 inline constexpr std::int64_t kGelu = kTranscendental + 4;
 inline constexpr std::int64_t kGeluBackward = 2 * kTranscendental + 8;
+// Sigmoid: exp, add, divide; times the gate, times the rest.
+inline constexpr std::int64_t kSwiglu = kTranscendental + 4;
+// Sigmoid; silu: 1; the gate's: 5, the rest's: 1.
+inline constexpr std::int64_t kSwigluBackward = kTranscendental + 9;
 
 // Mean: 1. Variance: subtract, square, add. Normalize: subtract, multiply. Affine: 2.
 inline constexpr std::int64_t kLayerNorm = 8;
@@ -24,11 +28,22 @@ inline constexpr std::int64_t kLayerNormBackwardInput = 11;
 // x^: 2. d_weight: multiply, add. d_bias: 1.
 inline constexpr std::int64_t kLayerNormBackwardWeight = 5;
 
+// Square, add; normalize: 1; gain: 1.
+inline constexpr std::int64_t kRmsNorm = 4;
+// x^: 1. dy w: 1. Sum: 2. Combination: 3.
+inline constexpr std::int64_t kRmsNormBackwardInput = 7;
+// x^: 1. d_weight: multiply, add.
+inline constexpr std::int64_t kRmsNormBackwardWeight = 3;
+
 // Maximum, subtract, exp, sum; then divide.
 inline constexpr std::int64_t kCrossEntropy = kTranscendental + 3;
 inline constexpr std::int64_t kSoftmax = kCrossEntropy + 1;
 inline constexpr std::int64_t kSoftmaxBackward = 4;
 inline constexpr std::int64_t kCrossEntropyBackward = kSoftmax + 1;
+// Subtract, exp, sum.
+inline constexpr std::int64_t kCrossEntropyParts = kTranscendental + 2;
+// Subtract, exp, divide, scale.
+inline constexpr std::int64_t kCrossEntropyBackwardOfParts = kTranscendental + 3;
 inline constexpr std::int64_t kSquaredError = 3;
 inline constexpr std::int64_t kSquaredErrorBackward = 2;
 

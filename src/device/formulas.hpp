@@ -58,6 +58,27 @@ constexpr Real gelu_backward(const Real& x, const Real& dy) {
     return dy * (distribution + x * density);
 }
 
+/// 1 / (1 + exp(-x)).
+template <typename Real>
+constexpr Real sigmoid(const Real& x) {
+    using std::exp;
+    return 1 / (1 + exp(-x));
+}
+
+/// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2). What
+/// `rest` is multiplied by is its derivative, too.
+template <typename Real>
+constexpr Real swiglu(const Real& gate, const Real& rest) {
+    return gate * sigmoid<Real>(gate) * rest;
+}
+
+/// The gate's derivative: dy rest sigma (1 + gate (1 - sigma)), sigma = sigmoid(gate).
+template <typename Real>
+constexpr Real swiglu_backward_gate(const Real& gate, const Real& rest, const Real& dy) {
+    const Real sigma = sigmoid<Real>(gate);
+    return dy * rest * sigma * (1 + gate * (1 - sigma));
+}
+
 /// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is
 /// updated.
 template <typename Real, typename N = Number<Real>>

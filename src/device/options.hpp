@@ -19,6 +19,34 @@ struct MatmulOptions {
     bool accumulate = false;
 };
 
+struct SoftmaxOptions {
+    /// Of x (…, m, n): row i of m sees columns [0, i]; the others' results are 0.
+    bool causal = false;
+};
+
+struct HeadSumOptions {
+    bool transpose = false;  ///< of the weights: n sums over m
+    double factor = 1;
+};
+
+/// Which part of a vocabulary a table's rows, or logits' columns, are: entries [first,
+/// first + extent). Those from `whole` on are padding, which no index names.
+struct VocabularyShard {
+    std::int64_t first = 0;
+    std::int64_t whole = 0;  ///< entries of the vocabulary; 0: the extent, all of it
+};
+
+/// Which numbers of a random stream a tensor's elements are: the part of a whole matrix
+/// that begins at element `offset` and whose rows are `pitch` apart; 0: the columns, so
+/// that the part is contiguous. An offset alone will do.
+struct RandomPart {
+    constexpr RandomPart(std::int64_t first = 0, std::int64_t apart = 0)
+        : offset(first), pitch(apart) {}
+
+    std::int64_t offset;
+    std::int64_t pitch;
+};
+
 struct SgdOptions {
     double learning_rate = 0.01;
     double momentum = 0;  ///< velocity = momentum * velocity + gradient

@@ -113,7 +113,8 @@ const char* cause_of(const std::vector<const Storage*>& tensors) {
     }
     if (steps.size() > 2)
         return "Tensors of past steps are still held. Look for what keeps them (a list "
-               "to which each step adds its output or loss), and keep numbers, or nothing, "
+               "to which each step adds its output or loss), and keep numbers, or "
+               "nothing, "
                "instead.";
     if (micro_batches.size() > 2)
         return "Many micro-batches are held at once: run the backward of one before the "

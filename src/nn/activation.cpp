@@ -29,4 +29,17 @@ Tensor Gelu::do_backward_input(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
+Tensor Swiglu::do_forward(const Tensor& x, Saved& saved) {
+    if (input_gradient()) saved.keep("x", x);
+    return device_.swiglu(x);
+}
+
+// d_gate = dy rest silu'(gate), d_rest = dy silu(gate)
+Tensor Swiglu::do_backward_input(const Tensor& dy, Saved& saved) {
+    if (!input_gradient()) return {};
+    Tensor dx = device_.swiglu_backward(saved.at("x"), dy);
+    saved.drop("x");
+    return dx;
+}
+
 }  // namespace lockstep

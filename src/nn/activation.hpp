@@ -30,4 +30,18 @@ class Gelu : public Module {
     Device& device_;
 };
 
+/// y = silu(gate) * rest, of x (…, 2 width), whose first half is the gate: y is (…,
+/// width). With a linear layer before it that makes both halves, and one after it, that
+/// is the SwiGLU MLP (Shazeer 2020, 2002.05202, section 2). Saves x.
+class Swiglu : public Module {
+  public:
+    explicit Swiglu(Device& device) : device_(device) {}
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+
+    Device& device_;
+};
+
 }  // namespace lockstep

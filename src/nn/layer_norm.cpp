@@ -12,8 +12,7 @@ LayerNorm::LayerNorm(const ParameterInit& init, std::int64_t width, double epsil
 }
 
 Tensor LayerNorm::do_forward(const Tensor& x, Saved& saved) {
-    Device::Normalized result =
-        device_.layer_norm(x, weight_.value, bias_.value, epsilon_);
+    Normalized result = device_.layer_norm(x, weight_.value, bias_.value, epsilon_);
     saved.keep("x", x);
     saved.keep("mean", std::move(result.mean));
     saved.keep("rstd", std::move(result.rstd));
@@ -25,14 +24,14 @@ Tensor LayerNorm::do_forward(const Tensor& x, Saved& saved) {
 Tensor LayerNorm::do_backward_input(const Tensor& dy, Saved& saved) {
     saved.keep("dy", dy);
     if (!input_gradient()) return {};
-    const Device::Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
+    const Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
     return device_.layer_norm_backward_input(dy, saved.at("x"), weight_.value,
                                              statistics);
 }
 
 // d_weight += the sum over rows of dy n;  d_bias += the sum over rows of dy
 void LayerNorm::do_backward_weight(Saved& saved) {
-    const Device::Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
+    const Normalized statistics{{}, saved.at("mean"), saved.at("rstd")};
     device_.layer_norm_backward_weight(weight_.gradient, bias_.gradient, saved.at("dy"),
                                        saved.at("x"), statistics);
     weight_.accumulated();

@@ -6,9 +6,7 @@
 
 namespace lockstep {
 
-namespace {
-
-void require_batch(const char* loss, const Tensor& prediction, SourceLine at) {
+void require_rows(const char* loss, const Tensor& prediction, SourceLine at) {
     require(prediction.elements() > 0, at, [&] {
         return fmt::format(
             "{} of a batch of shape {}: the mean of an empty batch is not defined", loss,
@@ -16,12 +14,10 @@ void require_batch(const char* loss, const Tensor& prediction, SourceLine at) {
     });
 }
 
-}  // namespace
-
 // loss = weight / n * sum (p - t)^2,  gradient = weight / n * 2 (p - t),  n elements
 LossResult mean_squared_error(Device& device, const Tensor& prediction,
                               const Tensor& target, double weight, SourceLine at) {
-    require_batch("mean_squared_error", prediction, at);
+    require_rows("mean_squared_error", prediction, at);
     const double factor = weight / static_cast<double>(prediction.elements());
     Tensor loss = device.squared_error(prediction, target, at);
     device.scale(loss, factor, at);
@@ -33,7 +29,7 @@ LossResult mean_squared_error(Device& device, const Tensor& prediction,
 // gradient = weight / n * (softmax(logits) - one_hot(targets)),  n rows
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight, SourceLine at) {
-    require_batch("cross_entropy_loss", logits, at);
+    require_rows("cross_entropy_loss", logits, at);
     const double factor = weight / static_cast<double>(logits.shape().rows());
     Tensor loss = device.empty({1}, logits.dtype(), at);
     device.sum(loss, device.cross_entropy(logits, targets, at), /*accumulate=*/false, at);

@@ -29,6 +29,9 @@ LossResult mean_squared_error(Device& device, const Tensor& prediction,
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight = 1, SourceLine at = SourceLine::here());
 
+/// Throws UsageError, which begins with the loss's name, where the batch is empty.
+void require_rows(const char* loss, const Tensor& prediction, SourceLine at);
+
 /// Any of them, or a function of the same arguments, with or without the line:
 ///
 ///     const Loss loss = mean_squared_error;

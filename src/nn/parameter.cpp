@@ -6,8 +6,21 @@ ParameterInit ParameterInit::child(const std::string& part) const {
     return {device, dtype, seed, name.empty() ? part : name + "." + part};
 }
 
+namespace {
+
+Part all_of(const Shape& shape) {
+    const std::int64_t rows = shape.dimensions() == 1 ? shape[0] : shape.rows();
+    return {shape, {{0, 0, rows}}, 0};
+}
+
+}  // namespace
+
 Parameter::Parameter(const ParameterInit& init, const std::string& part, Shape shape)
-    : name_(init.child(part).name), shape_(shape) {
+    : Parameter(init, part, shape, all_of(shape)) {}
+
+Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape shape,
+                     Part part)
+    : name_(init.child(name).name), shape_(shape), part_(std::move(part)) {
     {
         MemoryScope scope(init.device, MemoryCategory::parameters);
         value = init.device.empty(shape, init.dtype);
@@ -22,7 +35,8 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      shape_(value.shape()) {
+      shape_(value.shape()),
+      part_(all_of(shape_)) {
     value.set_label(name_);
     gradient.set_label(name_);
 }

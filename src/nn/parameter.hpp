@@ -22,6 +22,21 @@ struct ParameterInit {
     ParameterInit child(const std::string& part) const;
 };
 
+/// Which part of a whole parameter one holds, where devices share it out: blocks of rows,
+/// one below the other, from one column on. Rows that no block names are padding. See
+/// src/nn/part.hpp.
+struct Part {
+    /// Rows [at, at + count) are the whole's [from, from + count).
+    struct Rows {
+        std::int64_t at = 0;
+        std::int64_t from = 0;
+        std::int64_t count = 0;
+    };
+    Shape whole;
+    std::vector<Rows> rows;
+    std::int64_t column = 0;  ///< of the whole, where each row begins
+};
+
 /// A tensor that is trained, and its gradient.
 ///
 /// Strategies hook in here: `on_use` and `on_release` surround each use by a module, so
@@ -34,14 +49,18 @@ class Parameter {
 
     /// Value unset, gradient zero; counted as parameters and gradients by the ledger.
     Parameter(const ParameterInit& init, const std::string& part, Shape shape);
+    /// A shard of a whole parameter.
+    Parameter(const ParameterInit& init, const std::string& name, Shape shape, Part part);
     /// Over tensors that exist: a shard, or a view into a flat buffer.
     Parameter(std::string name, Tensor values, Tensor gradients);
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
 
     const std::string& name() const { return name_; }
-    /// The whole parameter's, also while value and gradient are absent.
+    /// Of value and gradient, also while they are absent.
     const Shape& shape() const { return shape_; }
+    /// All of it, unless it was made as a shard.
+    const Part& part() const { return part_; }
 
     Tensor value;
     Tensor gradient;
@@ -67,6 +86,7 @@ class Parameter {
   private:
     std::string name_;
     Shape shape_;
+    Part part_;
     int contributions_ = 0;
     std::vector<Hook> use_hooks_;
     std::vector<Hook> release_hooks_;

@@ -72,9 +72,11 @@ struct Operands {
             numbers.set(i, kVocabulary * stream.uniform(static_cast<std::uint64_t>(i)));
         ids = device.upload(numbers);
         norm = device.layer_norm(a, row, row);
+        maximum = device.row_maximum(a);
+        parts = device.cross_entropy_parts(a, targets, maximum);
     }
-    Tensor a, b, c, d, e, row, other_row, one, targets, table, ids;
-    Device::Normalized norm;
+    Tensor a, b, c, d, e, row, other_row, one, targets, table, ids, maximum, parts;
+    Normalized norm;
 };
 
 using Operation = std::function<void(Device&, const Operands&)>;
@@ -122,6 +124,12 @@ std::vector<NamedOperation> element_by_element() {
         {"tanh_backward", [](D& d, O& o) { d.tanh_backward(o.a, o.b); }},
         {"gelu", [](D& d, O& o) { d.gelu(o.a); }},
         {"gelu_backward", [](D& d, O& o) { d.gelu_backward(o.a, o.b); }},
+        {"swiglu", [](D& d, O& o) { d.swiglu(o.a); }},
+        {"swiglu_backward",
+         [](D& d, O& o) {
+             d.swiglu_backward(o.a.reshaped({kRows / 2, 2 * kColumns}),
+                               o.b.rows(0, kRows / 2));
+         }},
         {"squared_error_backward",
          [](D& d, O& o) { d.squared_error_backward(o.a, o.b, 0.5); }},
         {"sgd", [](D& d, O& o) { d.sgd(o.c, o.a, {}, {}); }},
@@ -131,6 +139,11 @@ std::vector<NamedOperation> element_by_element() {
          }},
         {"adamw", [](D& d, O& o) { d.adamw(o.c, o.a, o.d, o.e, 10, {}); }},
         {"embedding", [](D& d, O& o) { d.embedding(o.table, o.ids); }},
+        {"embedding_of_a_shard",
+         [](D& d, O& o) {
+             d.embedding(o.table.rows(0, kVocabulary / 2), o.ids,
+                         {kVocabulary / 4, kVocabulary});
+         }},
         {"random_uniform",
          [](D& d, O& o) {
              d.random_uniform(o.c, {1, 2}, 0, 1);
@@ -156,7 +169,18 @@ std::vector<NamedOperation> reductions() {
          [](D& d, O& o) {
              d.layer_norm_backward_weight(o.other_row, o.row, o.b, o.a, o.norm);
          }},
+        {"rms_norm", [](D& d, O& o) { d.rms_norm(o.a, o.row); }},
+        {"rms_norm_backward_input",
+         [](D& d, O& o) { d.rms_norm_backward_input(o.b, o.a, o.row, o.norm.rstd); }},
+        {"rms_norm_backward_weight",
+         [](D& d, O& o) {
+             d.rms_norm_backward_weight(o.other_row, o.b, o.a, o.norm.rstd);
+         }},
         {"softmax", [](D& d, O& o) { d.softmax(o.a); }},
+        {"causal_softmax",
+         [](D& d, O& o) {
+             d.softmax(o.a.reshaped({kRows / kColumns, kColumns, kColumns}), {true});
+         }},
         {"softmax_read_twice",
          [](D& d, O& o) {
              d.softmax(o.a.reshaped({2048, 32768}));
@@ -165,6 +189,13 @@ std::vector<NamedOperation> reductions() {
         {"cross_entropy", [](D& d, O& o) { d.cross_entropy(o.a, o.targets); }},
         {"cross_entropy_backward",
          [](D& d, O& o) { d.cross_entropy_backward(o.a, o.targets, 1); }},
+        {"row_maximum", [](D& d, O& o) { d.row_maximum(o.a); }},
+        {"cross_entropy_parts",
+         [](D& d, O& o) { d.cross_entropy_parts(o.a, o.targets, o.maximum); }},
+        {"cross_entropy_backward_of_parts",
+         [](D& d, O& o) {
+             d.cross_entropy_backward_of_parts(o.a, o.targets, o.maximum, o.parts, 1);
+         }},
         {"embedding_backward",
          [](D& d, O& o) { d.embedding_backward(o.table, o.ids, o.a); }},
     };
@@ -221,6 +252,53 @@ void matmul(benchmark::State& state) {
 }
 BENCHMARK(matmul)->Arg(4096)->UseManualTime()->Iterations(30)->Unit(
     benchmark::kMillisecond);
+
+/// Attention's products of 8 sequences of 1024, of 16 heads of width 64.
+struct AttentionOperands {
+    explicit AttentionOperands(Device& device)
+        : all(device.empty({kSequence, kBatches, 3 * kHeads * kWidth}, DType::f32)) {
+        device.random_normal(all, {1, "all"}, 0, 1);
+        weights = device.head_products(part(0), part(1));
+    }
+    /// The queries, the keys or the values.
+    Heads part(std::int64_t which) const {
+        return {all, kHeads, kWidth, which * kHeads * kWidth};
+    }
+    static constexpr std::int64_t kSequence = 1024, kBatches = 8;
+    static constexpr std::int64_t kHeads = 16, kWidth = 64;
+    Tensor all, weights;
+};
+
+void attention(benchmark::State& state,
+               const std::function<void(Device&, const AttentionOperands&)>& operation) {
+    test::PlainMonitor monitor;
+    gpu::Device device(0, monitor);
+    const AttentionOperands operands(device);
+    Timer timer(device);
+    const auto work = [&] { operation(device, operands); };
+    timer.seconds_of(work);
+    const auto flops = static_cast<double>(monitor.operations.back().flops);
+    std::vector<double> seconds;
+    for (auto _ : state) {
+        seconds.push_back(timer.seconds_of(work));
+        state.SetIterationTime(seconds.back());
+    }
+    state.counters["tflops"] = 1e-12 * flops / median(seconds);
+}
+BENCHMARK_CAPTURE(attention, head_products,
+                  [](Device& device, const AttentionOperands& o) {
+                      device.head_products(o.part(0), o.part(1), 0.125);
+                  })
+    ->UseManualTime()
+    ->Iterations(30)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(attention, head_sums,
+                  [](Device& device, const AttentionOperands& o) {
+                      device.head_sums(o.weights, o.part(2));
+                  })
+    ->UseManualTime()
+    ->Iterations(30)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -77,11 +77,63 @@ TEST_CASE("GELU's derivative is its slope", kTags) {
     expected.check(bench->download(dx));
 }
 
+inline double silu_of(double x) {
+    return x / (1 + std::exp(-x));
+}
+inline double silu_slope(double x) {
+    const double sigma = 1 / (1 + std::exp(-x));
+    return sigma + x * sigma * (1 - sigma);
+}
+
+TEST_CASE(
+    "SwiGLU is the first half of a row as a gate of the second, and so is its "
+    "derivative",
+    kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t width = GENERATE(1, 5, 16, 33, 1015);
+    CAPTURE(width);
+    const HostTensor gates = trial_values(dtype);
+    const std::int64_t rows = (gates.elements() + width - 1) / width;
+    HostTensor x = random_values({rows, 2 * width}, dtype, "x");
+    for (std::int64_t i = 0; i < rows * width; ++i)
+        x.set(i / width * 2 * width + i % width, gates.at(i % gates.elements()));
+    const HostTensor dy = random_values({rows, width}, dtype, "dy");
+    Expected y({rows, width}, dtype), dx({rows, 2 * width}, dtype);
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const auto gate = [&](std::int64_t j) { return x.at(2 * i * width + j); };
+        const auto gradient = [&](std::int64_t j) { return dy.at(i * width + j); };
+        for (std::int64_t j = 0; j < width; ++j) {
+            const double rest = gate(width + j);
+            y.add(silu_of(gate(j)) * rest, std::abs(gate(j) * rest));
+            // 1 - sigmoid(gate) is rounded to epsilon, where it is no power of two.
+            dx.add(
+                gradient(j) * rest * silu_slope(gate(j)),
+                std::abs(gradient(j) * rest) * (1 + std::min(std::abs(gate(j)), 20.0)));
+        }
+        for (std::int64_t j = 0; j < width; ++j)
+            dx.add(gradient(j) * silu_of(gate(j)), std::abs(gradient(j) * gate(j)));
+    }
+    Bench bench;
+    const Tensor on_device = bench->upload(x);
+    y.check(bench->download(bench->swiglu(on_device)));
+    dx.check(bench->download(bench->swiglu_backward(on_device, bench->upload(dy))));
+}
+
+TEST_CASE("SwiGLU keeps leading dimensions", kTags) {
+    Bench bench;
+    const Tensor x = bench->upload(random_values({2, 3, 8}, DType::f32, "x"));
+    const Tensor y = bench->swiglu(x);
+    REQUIRE(y.shape() == Shape{2, 3, 4});
+    REQUIRE(bench->swiglu_backward(x, y).shape() == Shape{2, 3, 8});
+}
+
 TEST_CASE("The references' derivatives are their slopes", kTags) {
     for (const double x : {-3.0, -0.5, 0.0, 0.3, 2.0}) {
         const double h = 1e-6;
         const double slope = (gelu_of(x + h) - gelu_of(x - h)) / (2 * h);
         REQUIRE_THAT(gelu_slope(x), Catch::Matchers::WithinAbs(slope, 1e-9));
+        const double silu = (silu_of(x + h) - silu_of(x - h)) / (2 * h);
+        REQUIRE_THAT(silu_slope(x), Catch::Matchers::WithinAbs(silu, 1e-9));
     }
 }
 
@@ -99,9 +151,21 @@ TEST_CASE("Activations of a NaN are NaN, and of nothing nothing", kTags) {
         for (std::int64_t i = 0; i < 19; ++i)
             REQUIRE(std::isnan(got.at(i)));
     }
+    const Tensor gated = bench->empty({3, 38}, dtype);
+    bench->fill(gated, NAN);
+    const Tensor ones = bench->empty({3, 19}, dtype);
+    bench->fill(ones, 1);
+    for (const Tensor& result :
+         {bench->swiglu(gated), bench->swiglu_backward(gated, ones)}) {
+        const HostTensor got = bench->download(result);
+        for (std::int64_t i = 0; i < got.elements(); ++i)
+            REQUIRE(std::isnan(got.at(i)));
+    }
     const Tensor nothing = bench->empty({3, 0}, dtype);
-    for (const Tensor& result : {bench->tanh(nothing), bench->gelu(nothing),
-                                 bench->gelu_backward(nothing, nothing)})
+    for (const Tensor& result :
+         {bench->tanh(nothing), bench->gelu(nothing), bench->swiglu(nothing),
+          bench->swiglu_backward(nothing, nothing),
+          bench->gelu_backward(nothing, nothing)})
         REQUIRE(result.shape() == Shape{3, 0});
 }
 

@@ -12,6 +12,7 @@
 // the width of vectors, of Eigen's blocks and of a warp.
 
 #include "tests/device/activation_contract.hpp"
+#include "tests/device/attention_contract.hpp"
 #include "tests/device/lookup_contract.hpp"
 #include "tests/device/loss_contract.hpp"
 #include "tests/device/matrix_contract.hpp"
@@ -20,3 +21,4 @@
 #include "tests/device/norm_contract.hpp"
 #include "tests/device/optimizer_contract.hpp"
 #include "tests/device/random_contract.hpp"
+#include "tests/device/vocabulary_contract.hpp"

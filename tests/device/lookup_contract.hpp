@@ -35,6 +35,62 @@ TEST_CASE("An embedding is the rows that the ids name; its gradient adds to them
     expected.check(bench->download(on_device));
 }
 
+TEST_CASE(
+    "Embeddings of a table's shards add up to that of the whole, and so do gradients",
+    kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t width = GENERATE(1, 16, 33);
+    const std::int64_t count = GENERATE(9, 600);
+    const int shards = GENERATE(1, 3, 5);
+    CAPTURE(width, count, shards);
+    const std::int64_t vocabulary = 10;
+    // Of five shards the last is padding alone.
+    const std::int64_t extent = shards == 5 ? 3 : (vocabulary + shards - 1) / shards;
+    Bench bench;
+    const HostTensor table = random_values({vocabulary, width}, dtype, "table");
+    const HostTensor padded_table = random_values({shards * extent, width}, dtype, "pad");
+    const Tensor ids = bench->upload(random_indices({count}, vocabulary, "ids"));
+    const Tensor dy = bench->upload(random_values({count, width}, dtype, "dy"));
+    const Tensor whole = bench->upload(table);
+    const HostTensor rows = bench->download(bench->embedding(whole, ids));
+    bench->embedding_backward(whole, ids, dy);
+    const Tensor padded = bench->upload(padded_table);
+    bench->copy(padded.rows(0, vocabulary), bench->upload(table));
+
+    const Tensor sum = bench->zeros({count, width}, dtype);
+    for (int k = 0; k < shards; ++k) {
+        const Tensor own = padded.rows(k * extent, extent);
+        bench->add(sum, bench->embedding(own, ids, {k * extent, vocabulary}));
+        bench->embedding_backward(own, ids, dy, {k * extent, vocabulary});
+    }
+    REQUIRE(bench->download(sum) == rows);
+    const HostTensor got = bench->download(padded);
+    REQUIRE(got.rows(0, vocabulary) == bench->download(whole));
+    const std::int64_t padding = shards * extent - vocabulary;
+    REQUIRE(got.rows(vocabulary, padding) == padded_table.rows(vocabulary, padding));
+}
+
+TEST_CASE("An id outside the whole vocabulary is named by each shard of the table",
+          kTags) {
+    const std::int32_t wrong = GENERATE(-1, 10, 11);
+    Bench bench;
+    const Tensor table = bench->zeros({4, 3}, DType::f32);
+    const Tensor ids =
+        bench->upload(HostTensor::of<std::int32_t>({2}, std::vector{9, wrong}));
+    const Tensor dy = bench->empty({2, 3}, DType::f32);
+    bench->fill(dy, 1);
+    const std::string sentence = fmt::format(": index 1 is {}, outside [0, 10)", wrong);
+    for (const std::int64_t first : {0, 8}) {
+        refuses("embedding" + sentence, [&] {
+            bench->embedding(table, ids, {first, 10});
+        });
+        refuses("embedding_backward" + sentence, [&] {
+            bench->embedding_backward(table, ids, dy, {first, 10});
+        });
+    }
+    REQUIRE(bench->download(table) == HostTensor({4, 3}, DType::f32));
+}
+
 TEST_CASE("An embedding of nothing, or of no width, is empty", kTags) {
     Bench bench;
     const Tensor table = bench->zeros({5, 3}, DType::f32);

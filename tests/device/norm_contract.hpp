@@ -117,4 +117,85 @@ TEST_CASE("Layer norm of rows without columns has the statistics of a constant",
     REQUIRE(bench->download(result.rstd).at(1) == 2);
 }
 
+/// Root mean square norm by its definition.
+struct RmsReference {
+    std::int64_t columns;
+    std::vector<double> rstd, normalized;
+
+    RmsReference(const HostTensor& x, double epsilon) : columns(x.shape().columns()) {
+        for (std::int64_t i = 0; i < x.shape().rows(); ++i) {
+            double squares = 0;
+            for (std::int64_t j = 0; j < columns; ++j)
+                squares += std::pow(x.at(i * columns + j), 2);
+            rstd.push_back(1 /
+                           std::sqrt(squares / static_cast<double>(columns) + epsilon));
+            for (std::int64_t j = 0; j < columns; ++j)
+                normalized.push_back(x.at(i * columns + j) * rstd.back());
+        }
+    }
+    double at(std::int64_t i, std::int64_t j) const {
+        return normalized[static_cast<std::size_t>(i * columns + j)];
+    }
+};
+
+TEST_CASE("Root mean square norm and its gradients are their definitions", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{1, 1}, Shape{3, 7}, Shape{33, 16}, Shape{5, 257},
+                                 Shape{2, 3, 40}, Shape{0, 4});
+    const double epsilon = GENERATE(1e-5, 0.5);
+    CAPTURE(shape.text(), epsilon);
+    Bench bench;
+    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    const HostTensor x = random_values(shape, dtype, "x", -2, 3);
+    const HostTensor weight = random_values({columns}, dtype, "weight");
+    const HostTensor dy = random_values(shape, dtype, "dy");
+    const RmsReference reference(x, epsilon);
+    const auto size = static_cast<double>(columns);
+
+    Expected y(shape, dtype), rstd({rows}, dtype), dx(shape, dtype);
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const double r = reference.rstd[static_cast<std::size_t>(i)];
+        rstd.add(r, 3 * r, size);
+        double along_x = 0;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            along_x += dy.at(i * columns + j) * weight.at(j) * reference.at(i, j) / size;
+            y.add(reference.at(i, j) * weight.at(j), 3 * r, size);
+        }
+        for (std::int64_t j = 0; j < columns; ++j)
+            dx.add(r * (dy.at(i * columns + j) * weight.at(j) -
+                        reference.at(i, j) * along_x),
+                   5 * r * (1 + 3 * r), size);
+    }
+    Expected d_weight({columns}, dtype);
+    for (std::int64_t j = 0; j < columns; ++j) {
+        Sum sum;
+        sum.add(weight.at(j));
+        for (std::int64_t i = 0; i < rows; ++i)
+            sum.add(dy.at(i * columns + j) * reference.at(i, j));
+        d_weight.add(sum.value, 5 * std::sqrt(sum.squares) + 1,
+                     static_cast<double>(rows + columns));
+    }
+
+    const Tensor on_device = bench->upload(x);
+    const Tensor gain = bench->upload(weight);
+    const Tensor gradient = bench->upload(dy);
+    const Normalized saved = bench->rms_norm(on_device, gain, epsilon);
+    REQUIRE_FALSE(saved.mean);
+    y.check(bench->download(saved.y));
+    rstd.check(bench->download(saved.rstd));
+    dx.check(bench->download(
+        bench->rms_norm_backward_input(gradient, on_device, gain, saved.rstd)));
+    bench->rms_norm_backward_weight(gain, gradient, on_device, saved.rstd);
+    d_weight.check(bench->download(gain));
+}
+
+TEST_CASE("Root mean square norm of rows without columns is that of zeros", kTags) {
+    Bench bench;
+    const Tensor none = bench->empty({0}, DType::f64);
+    const Normalized result =
+        bench->rms_norm(bench->empty({2, 0}, DType::f64), none, 0.25);
+    REQUIRE(result.y.shape() == Shape{2, 0});
+    REQUIRE(bench->download(result.rstd).at(1) == 2);
+}
+
 }  // namespace lockstep::test

@@ -82,6 +82,76 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "random_normal", 0, 20 * e);
 }
 
+TEST_CASE("Gates and root mean square norms cost their flops and their bytes",
+          "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Tensor x = bench->zeros({4, 6}, dtype);
+    const Tensor six = bench->zeros({6}, dtype);
+    const Tensor y = bench->swiglu(x);
+    costs(bench, "swiglu", 12 * 12, (24 + 12) * e);
+    bench->swiglu_backward(x, y);
+    costs(bench, "swiglu_backward", 17 * 12, (24 + 12 + 24) * e);
+    const Normalized saved = bench->rms_norm(x, six);
+    costs(bench, "rms_norm", 4 * 24, (24 + 6 + 24 + 4) * e);
+    bench->rms_norm_backward_input(x, saved.y, six, saved.rstd);
+    costs(bench, "rms_norm_backward_input", 7 * 24, (24 + 24 + 6 + 4 + 24) * e);
+    bench->rms_norm_backward_weight(six, saved.y, x, saved.rstd);
+    costs(bench, "rms_norm_backward_weight", 3 * 24, (24 + 24 + 4 + 6 + 6) * e);
+    bench->random_uniform(x, {}, 0, 1, {7, 100});
+    costs(bench, "random_uniform", 0, 24 * e);
+}
+
+TEST_CASE("Heads cost their own columns, not the tensor", "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    const std::int64_t m = 5, n = 7, batches = 2, heads = 3, width = 4;
+    Bench bench(numbers);
+    const Heads x{bench->zeros({m, batches, 20}, dtype), heads, width, 8};
+    const Heads y{bench->zeros({n, batches, 100}, dtype), heads, width, 1};
+    const std::int64_t all = batches * heads;
+    const Tensor weights = bench->head_products(x, y, 0.5);
+    costs(bench, "head_products", 2 * all * m * n * width,
+          all * (m * width + n * width + m * n) * e);
+    REQUIRE(last(bench).reads == std::vector{x.tensor.storage(), y.tensor.storage()});
+    REQUIRE(last(bench).writes == std::vector{weights.storage()});
+    bench->head_sums(weights, y);
+    costs(bench, "head_sums", 2 * all * m * n * width,
+          all * (m * n + n * width + m * width) * e);
+    bench->add_head_sums(x, weights, y);
+    costs(bench, "add_head_sums", 2 * all * m * n * width,
+          all * (m * n + n * width + 2 * m * width) * e);
+    REQUIRE(last(bench).reads ==
+            std::vector{weights.storage(), y.tensor.storage(), x.tensor.storage()});
+    bench->add_head_sums(y, weights, x, {true, 2});
+    costs(bench, "add_head_sums", 2 * all * m * n * width,
+          all * (m * n + m * width + 2 * n * width) * e);
+    bench->softmax(weights, {true});
+    costs(bench, "softmax", 12 * all * m * n, 2 * all * m * n * e);
+}
+
+TEST_CASE("A shard's cross entropy costs the shard, its padding too", "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const VocabularyShard shard{5, 8};
+    const Tensor logits = bench->zeros({4, 5}, dtype);
+    const Tensor targets = bench->zeros({4}, DType::i32);
+    const Tensor maximum = bench->row_maximum(logits, shard);
+    costs(bench, "row_maximum", 20, (20 + 4) * e);
+    const Tensor parts = bench->cross_entropy_parts(logits, targets, maximum, shard);
+    costs(bench, "cross_entropy_parts", 10 * 20, 4 * 4 + (20 + 4 + 8) * e);
+    bench->cross_entropy_of_parts(maximum, parts);
+    costs(bench, "cross_entropy_of_parts", 10 * 4, (4 + 8 + 4) * e);
+    bench->cross_entropy_backward_of_parts(logits, targets, maximum, parts, 1, shard);
+    costs(bench, "cross_entropy_backward_of_parts", 11 * 20,
+          4 * 4 + (20 + 4 + 8 + 20) * e);
+}
+
 TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]") {
     Bench bench;
     const Tensor table = bench->zeros({1000, 8}, DType::f32);
@@ -90,6 +160,9 @@ TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]"
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
     bench->embedding_backward(table, ids, rows);
     costs(bench, "embedding_backward", 3 * 8, 3 * 4 + 3 * 3 * 8 * 4);
+    // A shard's rows are written, its own or zeros.
+    bench->embedding(table, ids, {2000, 5000});
+    costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
 }
 
 TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {

@@ -1,6 +1,8 @@
 // Data parallelism in all its forms, without a mistake: the checker must not find any.
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "src/parallel/data_parallel.hpp"
 #include "src/parallel/ring_collectives.hpp"
@@ -34,6 +36,43 @@ Tensor train(Device& device, Module& model, const MicroBatch& batch, int index =
     return result.loss;
 }
 
+/// Every rank trains a replica on its share of each batch.
+struct Replicas {
+    using Parameters = std::vector<Parameter*>;
+
+    int ranks = 4;
+    double weight = 0.25;  ///< of a share's loss
+    SgdOptions options;
+    /// Makes the gradients of a step those of the whole batch.
+    std::function<void(Rank&, const Parameters&, int step)> reduce;
+    /// Another share than the usual one, where there is one.
+    std::function<MicroBatch(Rank&, int step)> share;
+
+    void train_on(Rank& rank) const {
+        Device& device = rank.device();
+        const auto model = make_mlp(device);
+        Sgd optimizer(model->parameters(), options);
+        for (int i = 0; i < kSteps; ++i) {
+            zero_gradients(*model);
+            train(device, *model,
+                  share ? share(rank, i)
+                        : share_of(device, i, rank.index(), ranks, weight));
+            reduce(rank, model->parameters(), i);
+            step(device, optimizer);
+        }
+    }
+};
+
+void must_stay_silent(const Replicas& replicas) {
+    test::must_stay_silent(replicas.ranks, [&](Rank& rank) { replicas.train_on(rank); });
+}
+
+/// The sum over all ranks.
+void add_up(Rank& rank, const Replicas::Parameters& parameters, int /*step*/) {
+    for (Parameter* parameter : parameters)
+        rank.world().all_reduce(parameter->gradient).wait();
+}
+
 }  // namespace
 
 TEST_CASE("correct: gradients summed over weighted shares", "[faults]") {
@@ -54,69 +93,47 @@ TEST_CASE("correct: gradients summed over weighted shares", "[faults]") {
 }
 
 TEST_CASE("correct: each rank's mean, averaged", "[faults]") {
-    must_stay_silent(4, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters(), {0.1, 0.9, 0.01});
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            train(device, *model, share_of(device, i, rank.index(), 4, 1));
-            for (Parameter* parameter : model->parameters())
-                rank.world().all_reduce(parameter->gradient, Reduction::mean).wait();
-            step(device, optimizer);
-        }
-    });
+    Replicas replicas;
+    replicas.weight = 1;
+    replicas.options = {0.1, 0.9, 0.01};
+    replicas.reduce = [](Rank& rank, const Replicas::Parameters& parameters, int) {
+        for (Parameter* parameter : parameters)
+            rank.world().all_reduce(parameter->gradient, Reduction::mean).wait();
+    };
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: a sum over ranks, divided by their number", "[faults]") {
-    must_stay_silent(4, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters());
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            train(device, *model, share_of(device, i, rank.index(), 4, 1));
-            for (Parameter* parameter : model->parameters()) {
-                rank.world().all_reduce(parameter->gradient).wait();
-                device.scale(parameter->gradient, 1.0 / rank.size());
-            }
-            step(device, optimizer);
+    Replicas replicas;
+    replicas.weight = 1;
+    replicas.reduce = [](Rank& rank, const Replicas::Parameters& parameters, int) {
+        for (Parameter* parameter : parameters) {
+            rank.world().all_reduce(parameter->gradient).wait();
+            rank.device().scale(parameter->gradient, 1.0 / rank.size());
         }
-    });
+    };
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: a loss scaled for half precision, and gradients unscaled",
           "[faults]") {
-    must_stay_silent(4, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters());
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            train(device, *model, share_of(device, i, rank.index(), 4, 1024.0 / 4));
-            for (Parameter* parameter : model->parameters()) {
-                rank.world().all_reduce(parameter->gradient).wait();
-                device.scale(parameter->gradient, 1.0 / 1024);
-            }
-            step(device, optimizer);
+    Replicas replicas;
+    replicas.weight = 1024.0 / 4;
+    replicas.reduce = [](Rank& rank, const Replicas::Parameters& parameters, int) {
+        for (Parameter* parameter : parameters) {
+            rank.world().all_reduce(parameter->gradient).wait();
+            rank.device().scale(parameter->gradient, 1.0 / 1024);
         }
-    });
+    };
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: a summed loss with a small learning rate", "[faults]") {
-    must_stay_silent(4, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters(), {0.001, 0, 0});
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            // kRows * 4 elements, each with factor 1.
-            train(device, *model, share_of(device, i, rank.index(), 4, kRows * 4));
-            for (Parameter* parameter : model->parameters())
-                rank.world().all_reduce(parameter->gradient).wait();
-            step(device, optimizer);
-        }
-    });
+    Replicas replicas;
+    replicas.weight = kRows * 4;  // elements, each with factor 1
+    replicas.options = {0.001, 0, 0};
+    replicas.reduce = add_up;
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
@@ -147,67 +164,49 @@ TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
 }
 
 TEST_CASE("correct: uneven shares with weights", "[faults]") {
-    must_stay_silent(3, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters());
+    Replicas replicas;
+    replicas.ranks = 3;
+    replicas.share = [](Rank& rank, int step) {
         const std::int64_t rows = 2 + rank.index();  // 2, 3, 4: 9 in all
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            const MicroBatch batch{
-                random_rows(device, "x", 9 * i + 2 * rank.index(), rows, 6),
-                random_rows(device, "y", 9 * i + 2 * rank.index(), rows, 4),
-                static_cast<double>(rows) / 9};
-            train(device, *model, batch);
-            for (Parameter* parameter : model->parameters())
-                rank.world().all_reduce(parameter->gradient).wait();
-            step(device, optimizer);
-        }
-    });
+        const std::int64_t first = 9 * step + 2 * rank.index();
+        return MicroBatch{random_rows(rank.device(), "x", first, rows, 6),
+                          random_rows(rank.device(), "y", first, rows, 4),
+                          static_cast<double>(rows) / 9};
+    };
+    replicas.reduce = add_up;
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: ring collectives by hand", "[faults]") {
-    must_stay_silent(5, [](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters());
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            train(device, *model, share_of(device, i, rank.index(), 5, 0.2));
-            for (Parameter* parameter : model->parameters()) {
-                if (i % 2 == 0)
-                    ring_all_reduce(device, rank.world(), parameter->gradient);
-                else
-                    recursive_doubling_all_reduce(device, rank.world(),
-                                                  parameter->gradient);
-            }
-            step(device, optimizer);
-        }
-    });
+    Replicas replicas;
+    replicas.ranks = 5;
+    replicas.weight = 0.2;
+    replicas.reduce = [](Rank& rank, const Replicas::Parameters& parameters, int step) {
+        const auto all_reduce =
+            step % 2 == 0 ? ring_all_reduce : recursive_doubling_all_reduce;
+        for (Parameter* parameter : parameters)
+            all_reduce(rank.device(), rank.world(), parameter->gradient);
+    };
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: clipping by the norm of all gradients", "[faults]") {
-    must_stay_silent(4, [](Rank& rank) {
+    Replicas replicas;
+    replicas.reduce = [](Rank& rank, const Replicas::Parameters& parameters, int step) {
         Device& device = rank.device();
-        const auto model = make_mlp(device);
-        Sgd optimizer(model->parameters());
-        for (int i = 0; i < kSteps; ++i) {
-            zero_gradients(*model);
-            train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
-            const Tensor total = device.zeros({1}, DType::f64);
-            for (Parameter* parameter : model->parameters()) {
-                rank.world().all_reduce(parameter->gradient).wait();
-                const Tensor square = device.empty(parameter->shape(), DType::f64);
-                device.copy(square, parameter->gradient);
-                device.multiply(square, parameter->gradient);
-                device.sum(total, square, true);
-            }
-            const double norm = std::sqrt(device.download(total).at(0));
-            for (Parameter* parameter : model->parameters())
-                device.scale(parameter->gradient, 1 / std::max(1.0, norm));
-            step(device, optimizer);
+        const Tensor total = device.zeros({1}, DType::f64);
+        add_up(rank, parameters, step);
+        for (Parameter* parameter : parameters) {
+            const Tensor square = device.empty(parameter->shape(), DType::f64);
+            device.copy(square, parameter->gradient);
+            device.multiply(square, parameter->gradient);
+            device.sum(total, square, true);
         }
-    });
+        const double norm = std::sqrt(device.download(total).at(0));
+        for (Parameter* parameter : parameters)
+            device.scale(parameter->gradient, 1 / std::max(1.0, norm));
+    };
+    must_stay_silent(replicas);
 }
 
 TEST_CASE("correct: local SGD averages now and then", "[faults]") {

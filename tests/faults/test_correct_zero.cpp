@@ -52,71 +52,105 @@ TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
     });
 }
 
+namespace {
+
+/// Layers x -> tanh(x W) whose weights are sharded: flat, a part on each rank.
+class ShardedLayers {
+  public:
+    ShardedLayers(Rank& rank, int layers, std::int64_t width)
+        : device_(rank.device()), world_(rank.world()), width_(width) {
+        const std::int64_t shard = width * width / rank.size();
+        for (int layer = 0; layer < layers; ++layer) {
+            const std::string name = "layer" + std::to_string(layer);
+            const Tensor value = device_.empty({shard}, DType::f64);
+            device_.random_normal(value, RandomStream(1, name), 0, 0.3,
+                                  shard * rank.index());
+            parts_.push_back(std::make_unique<Parameter>(
+                name, value, device_.zeros({shard}, DType::f64)));
+        }
+    }
+
+    std::vector<Parameter*> parameters() const {
+        std::vector<Parameter*> all;
+        for (const auto& part : parts_)
+            all.push_back(part.get());
+        return all;
+    }
+
+    /// What each layer reads, and last the result. Gathers each weight while the layer
+    /// before it works.
+    std::vector<Tensor> forward(const Tensor& x) const {
+        std::vector<Tensor> inputs{x};
+        Tensor ahead = whole();
+        Work coming = gather(0, ahead);
+        for (std::size_t layer = 0; layer < parts_.size(); ++layer) {
+            coming.wait();
+            const Tensor weight = ahead;
+            if (layer + 1 < parts_.size()) {
+                ahead = whole();
+                coming = gather(layer + 1, ahead);
+            }
+            inputs.push_back(device_.tanh(device_.matmul(inputs.back(), weight)));
+        }
+        return inputs;
+    }
+
+    /// Gathers once more; reduces each gradient while the layers before it work.
+    void backward(const std::vector<Tensor>& inputs, Tensor dy) const {
+        std::vector<Work> reduced;
+        std::vector<Tensor> kept;
+        MatmulOptions left;
+        left.transpose_a = true;
+        MatmulOptions right;
+        right.transpose_b = true;
+        for (std::size_t layer = parts_.size(); layer-- > 0;) {
+            const Tensor weight = whole();
+            gather(layer, weight).wait();
+            const Tensor dz = device_.tanh_backward(inputs[layer + 1], dy);
+            kept.push_back(device_.matmul(inputs[layer], dz, left));
+            reduced.push_back(
+                world_.reduce_scatter(parts_[layer]->gradient, kept.back()));
+            dy = device_.matmul(dz, weight, right);
+        }
+        for (Work& work : reduced)
+            work.wait();
+    }
+
+  private:
+    Tensor whole() const { return device_.empty({width_, width_}, DType::f64); }
+    Work gather(std::size_t layer, const Tensor& into) const {
+        return world_.all_gather(into, parts_[layer]->value);
+    }
+
+    Device& device_;
+    Communicator& world_;
+    std::int64_t width_;
+    std::vector<std::unique_ptr<Parameter>> parts_;
+};
+
+}  // namespace
+
 TEST_CASE("correct: ZeRO-3, weights gathered just in time and ahead", "[faults]") {
     must_stay_silent(4, [](Rank& rank) {
         Device& device = rank.device();
-        const int layers = 3;
         const std::int64_t width = 8;
-        const std::int64_t shard = width * width / 4;
-        std::vector<std::unique_ptr<Parameter>> parts;
-        std::vector<Parameter*> all;
-        for (int layer = 0; layer < layers; ++layer) {
-            const Tensor value = device.empty({shard}, DType::f64);
-            const std::string name = "layer" + std::to_string(layer);
-            device.random_normal(value, RandomStream(1, name), 0, 0.3,
-                                 shard * rank.index());
-            parts.push_back(std::make_unique<Parameter>(
-                name, value, device.zeros({shard}, DType::f64)));
-            all.push_back(parts.back().get());
-        }
-        AdamW optimizer(all);
-        const auto gather = [&](int layer, const Tensor& whole) {
-            return rank.world().all_gather(whole,
-                                           all[static_cast<std::size_t>(layer)]->value);
-        };
+        const ShardedLayers layers(rank, 3, width);
+        AdamW optimizer(layers.parameters());
         for (int i = 0; i < kSteps; ++i) {
-            std::vector<Tensor> inputs{
-                random_rows(device, "x", 4 * (4 * i + rank.index()), 4, width)};
-            Tensor ahead = device.empty({width, width}, DType::f64);
-            Work coming = gather(0, ahead);
+            const int first = 4 * (4 * i + rank.index());
+            std::vector<Tensor> inputs;
             LossResult loss;
             {
                 const PhaseScope phase(device, Phase::forward, 0);
-                for (int layer = 0; layer < layers; ++layer) {
-                    coming.wait();
-                    const Tensor whole = ahead;
-                    if (layer + 1 < layers) {
-                        ahead = device.empty({width, width}, DType::f64);
-                        coming = gather(layer + 1, ahead);
-                    }
-                    inputs.push_back(device.tanh(device.matmul(inputs.back(), whole)));
-                }
-                loss = mean_squared_error(
-                    device, inputs.back(),
-                    random_rows(device, "y", 4 * (4 * i + rank.index()), 4, width), 0.25);
+                inputs = layers.forward(random_rows(device, "x", first, 4, width));
+                loss =
+                    mean_squared_error(device, inputs.back(),
+                                       random_rows(device, "y", first, 4, width), 0.25);
             }
-            std::vector<Work> reduced;
-            std::vector<Tensor> kept;
             {
                 const PhaseScope phase(device, Phase::backward, 0);
-                Tensor dy = loss.gradient;
-                for (int layer = layers - 1; layer >= 0; --layer) {
-                    const auto l = static_cast<std::size_t>(layer);
-                    const Tensor whole = device.empty({width, width}, DType::f64);
-                    gather(layer, whole).wait();
-                    const Tensor dz = device.tanh_backward(inputs[l + 1], dy);
-                    MatmulOptions left;
-                    left.transpose_a = true;
-                    MatmulOptions right;
-                    right.transpose_b = true;
-                    kept.push_back(device.matmul(inputs[l], dz, left));
-                    reduced.push_back(
-                        rank.world().reduce_scatter(all[l]->gradient, kept.back()));
-                    dy = device.matmul(dz, whole, right);
-                }
+                layers.backward(inputs, loss.gradient);
             }
-            for (Work& work : reduced)
-                work.wait();
             step(device, optimizer);
         }
     });

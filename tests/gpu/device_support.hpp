@@ -22,6 +22,29 @@ struct NamedOperation {
         run;
 };
 
+/// The first half of the rows of a matrix beside the second, in one twice as wide; and
+/// a matrix of the shape that its gates give.
+inline Tensor gated(const Tensor& a) {
+    const std::int64_t rows = a.shape().rows() / 2;
+    return a.rows(0, 2 * rows).reshaped({rows, 2 * a.shape().columns()});
+}
+inline Tensor like_gates(const Tensor& b) {
+    return b.rows(0, b.shape().rows() / 2);
+}
+
+/// A matrix as logits, of which the last column is padding.
+struct PaddedLogits {
+    PaddedLogits(Bench& bench, const Tensor& a)
+        : shard{3, 3 + a.shape().columns() - 1},
+          targets(bench->empty({a.shape().rows()}, DType::i32)),
+          maximum(bench->row_maximum(a, shard)) {
+        bench->fill(targets, 4);
+        parts = bench->cross_entropy_parts(a, targets, maximum, shard);
+    }
+    VocabularyShard shard;
+    Tensor targets, maximum, parts;
+};
+
 /// Every operation whose sums could be taken in one order or another, and whose operands
 /// could be loaded in one way or another.
 inline std::vector<NamedOperation> operations_to_repeat() {
@@ -37,6 +60,21 @@ inline std::vector<NamedOperation> operations_to_repeat() {
         {"softmax", result_of([](B& x, T& a, T&, T&) { return x->softmax(a); })},
         {"softmax_backward",
          result_of([](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); })},
+        {"causal_softmax",
+         result_of([](B& x, T& a, T&, T&) { return x->softmax(a, {true}); })},
+        {"swiglu", result_of([](B& x, T& a, T&, T&) { return x->swiglu(gated(a)); })},
+        {"swiglu_backward", result_of([](B& x, T& a, T& b, T&) {
+             return x->swiglu_backward(gated(a), like_gates(b));
+         })},
+        {"cross_entropy_of_parts", result_of([](B& x, T& a, T&, T&) {
+             const PaddedLogits of(x, a);
+             return x->cross_entropy_of_parts(of.maximum, of.parts);
+         })},
+        {"cross_entropy_backward_of_parts", result_of([](B& x, T& a, T&, T&) {
+             const PaddedLogits of(x, a);
+             return x->cross_entropy_backward_of_parts(a, of.targets, of.maximum,
+                                                       of.parts, 0.3, of.shard);
+         })},
         {"squared_error",
          result_of([](B& x, T& a, T& b, T&) { return x->squared_error(a, b); })},
         {"sum", result_of([](B& x, T& a, T&, T&) {
@@ -66,6 +104,15 @@ inline std::vector<NamedOperation> operations_to_repeat() {
              const Device::Normalized saved = x->layer_norm(a, row, row);
              x->layer_norm_backward_weight(row, d_bias, b, a, saved);
              x->add(row, d_bias);
+             return row;
+         })},
+        {"rms_norm",
+         result_of([](B& x, T& a, T&, T& row) { return x->rms_norm(a, row).y; })},
+        {"rms_norm_backward_input", result_of([](B& x, T& a, T& b, T& row) {
+             return x->rms_norm_backward_input(b, a, row, x->rms_norm(a, row).rstd);
+         })},
+        {"rms_norm_backward_weight", result_of([](B& x, T& a, T& b, T& row) {
+             x->rms_norm_backward_weight(row, b, a, x->rms_norm(a, row).rstd);
              return row;
          })},
     };

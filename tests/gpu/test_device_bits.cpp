@@ -105,6 +105,66 @@ TEST_CASE("Wide rows and tall columns are as exact as narrow ones", "[gpu][devic
     }
 }
 
+TEST_CASE("A causal softmax of wide rows is that of what each row sees",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    // Rows that see little, within a pack, a warp's sweep and a block's; and a wide one.
+    const Shape shape = GENERATE(Shape{3, 8200}, Shape{3, 8201}, Shape{40, 1028},
+                                 Shape{2, 1030, 40}, Shape{1100, 1100});
+    CAPTURE(shape.text());
+    const std::int64_t columns = shape.columns();
+    const std::int64_t queries = shape[shape.dimensions() - 2];
+    Bench bench;
+    const HostTensor x = random_values(shape, dtype, "x", -3, 3);
+    const HostTensor y = bench->download(bench->softmax(bench->upload(x), {true}));
+    Expected expected(shape, dtype);
+    for (std::int64_t row = 0; row < shape.rows(); ++row) {
+        const std::int64_t seen = std::min(row % queries + 1, columns);
+        double whole = 0;
+        for (std::int64_t j = 0; j < seen; ++j)
+            whole += std::exp(x.at(row * columns + j));
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const double p = j < seen ? std::exp(x.at(row * columns + j)) / whole : 0;
+            expected.add(p, p * 8, 4);
+        }
+    }
+    expected.check(y);
+}
+
+TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
+    CAPTURE(columns);
+    Bench bench;
+    const HostTensor x = random_values({2, columns}, dtype, "x", -3, 5);
+    const HostTensor dy = random_values({2, columns}, dtype, "dy");
+    const Tensor one = bench->empty({columns}, dtype);
+    bench->fill(one, 1);
+    const Tensor on_device = bench->upload(x);
+    const Normalized got = bench->rms_norm(on_device, one, 0);
+    // The reference shall not be off by as much as what it is compared with.
+    using Exact = long double;
+    const auto n = static_cast<Exact>(columns);
+    Expected rstds({2}, dtype), dx({2, columns}, dtype);
+    for (std::int64_t i = 0; i < 2; ++i) {
+        Exact squares = 0, sum = 0;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const Exact value = x.at(i * columns + j);
+            squares += value * value / n;
+            sum += value * dy.at(i * columns + j) / n;
+        }
+        const auto r = static_cast<double>(1 / std::sqrt(squares));
+        const auto along = static_cast<double>(sum);
+        rstds.add(r, r, 4);
+        for (std::int64_t j = 0; j < columns; ++j)
+            dx.add(r * (dy.at(i * columns + j) - x.at(i * columns + j) * r * (along * r)),
+                   4 * r, 4);
+    }
+    rstds.check(bench->download(got.rstd));
+    dx.check(bench->download(
+        bench->rms_norm_backward_input(bench->upload(dy), on_device, one, got.rstd)));
+}
+
 TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
@@ -153,6 +213,13 @@ TEST_CASE("A gradient of an embedding is added in order of the ids, few or many"
     const Tensor got = bench->upload(table);
     bench->embedding_backward(got, bench->upload(ids), bench->upload(dy));
     REQUIRE(bench->download(got) == expected);
+
+    // The second half of the vocabulary as a shard.
+    const std::int64_t first = vocabulary / 2;
+    const Tensor shard = bench->upload(table.rows(first, vocabulary - first));
+    bench->embedding_backward(shard, bench->upload(ids), bench->upload(dy),
+                              {first, vocabulary});
+    REQUIRE(bench->download(shard) == expected.rows(first, vocabulary - first));
 }
 
 TEST_CASE("The first index outside is found among many", "[gpu][device]") {

@@ -140,6 +140,16 @@ TEST_CASE("A product is the same bits every time, with TF32 or without",
     const HostTensor first = device.download(device.matmul(a, b));
     for (int again = 0; again < 5; ++again)
         REQUIRE(device.download(device.matmul(a, b)) == first);
+
+    const Tensor x = device.upload(random_values({40, 2, 48}, DType::f32, "x"));
+    const Heads queries{x, 2, 8, 0}, keys{x, 2, 8, 16}, values{x, 2, 8, 32};
+    const auto attended = [&] {
+        return device.download(
+            device.head_sums(device.head_products(queries, keys, 0.3), values));
+    };
+    const HostTensor first_attended = attended();
+    for (int again = 0; again < 5; ++again)
+        REQUIRE(attended() == first_attended);
 }
 
 }  // namespace lockstep::test

@@ -60,6 +60,61 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation
     return cublasDgemm(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+cublasStatus_t batched(cublasHandle_t handle, int m, int n, int k, const float* alpha,
+                       const float* a, int lda, int step_a, const float* b, int ldb,
+                       int step_b, const float* beta, float* c, int ldc, int step_c,
+                       int count) {
+    return cublasSgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, alpha,
+                                        a, lda, step_a, b, ldb, step_b, beta, c, ldc,
+                                        step_c, count);
+}
+
+cublasStatus_t batched(cublasHandle_t handle, int m, int n, int k, const double* alpha,
+                       const double* a, int lda, int step_a, const double* b, int ldb,
+                       int step_b, const double* beta, double* c, int ldc, int step_c,
+                       int count) {
+    return cublasDgemmStridedBatched_64(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, alpha,
+                                        a, lda, step_a, b, ldb, step_b, beta, c, ldc,
+                                        step_c, count);
+}
+
+/// Three products whose results lie side by side in the same columns, with a row left.
+template <typename T>
+void check_batches() {
+    const int m = 2, n = 3, k = 4, count = 3, ldc = 7;
+    std::vector<T> a(m * k * count), b(k * n * count);
+    for (std::size_t i = 0; i < a.size(); ++i)
+        a[i] = static_cast<T>(i % 7) - 3;
+    for (std::size_t i = 0; i < b.size(); ++i)
+        b[i] = static_cast<T>(i % 5) - 2;
+    cublasHandle_t handle = nullptr;
+    expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
+    const T alpha = 2, beta = 1;
+    const T* const da = on_device(a);
+    const T* const db = on_device(b);
+    T* const c = on_device(std::vector<T>(ldc * n, 10));
+    const auto multiply = [&](int step_c) {
+        return batched(handle, m, n, k, &alpha, da, m, m * k, db, k, k * n, &beta, c, ldc,
+                       step_c, count);
+    };
+    expect(multiply(1) == CUBLAS_STATUS_INVALID_VALUE, "results that overlap");
+    expect(multiply(3) == CUBLAS_STATUS_INVALID_VALUE, "results that wrap around");
+    expect(multiply(m) == CUBLAS_STATUS_SUCCESS, "products");
+    const std::vector<T> got = on_host(c, ldc * n);
+    for (int p = 0; p < count; ++p) {
+        const std::vector<T> own_a(a.begin() + p * m * k, a.begin() + (p + 1) * m * k);
+        const std::vector<T> own_b(b.begin() + p * k * n, b.begin() + (p + 1) * k * n);
+        for (int i = 0; i < m; ++i)
+            for (int j = 0; j < n; ++j)
+                expect(
+                    got[static_cast<std::size_t>(p * m + i + j * ldc)] ==
+                        alpha * element(own_a, own_b, false, false, m, n, k, i, j) + 10,
+                    "each element");
+    }
+    expect(got[6] == 10 && got[13] == 10 && got[20] == 10, "the row left");
+    expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
+}
+
 template <typename T>
 void check_products() {
     const int m = 5, n = 3, k = 4;
@@ -274,4 +329,9 @@ TEST_CASE("a process forked from one that used its GPU cannot use it", "[emulato
 TEST_CASE("products equal loops, for all transposes, and need no C", "[emulator]") {
     REQUIRE(alone([](int) { check_products<float>(); }) == "");
     REQUIRE(alone([](int) { check_products<double>(); }) == "");
+}
+
+TEST_CASE("batches of products take steps from each to the next", "[emulator]") {
+    REQUIRE(alone([](int) { check_batches<float>(); }) == "");
+    REQUIRE(alone([](int) { check_batches<double>(); }) == "");
 }

@@ -81,4 +81,40 @@ TEST_CASE("one mask over replicas of an activation is right, shaped or not", "[s
     check_names(found, {"the same on all ranks of world", "rank 1", "rank 0", "seed 1"});
 }
 
+TEST_CASE("columns of one mask, drawn by a pitch, are told apart and told to be the same",
+          "[sim]") {
+    const auto program = [](std::function<RandomPart(int rank)> part) {
+        return [part](Rank& rank) {
+            Device& device = rank.device();
+            const Tensor y = device.zeros({2, 4}, DType::f32);
+            device.random_normal(y, {9, "y"}, 0, 1, 8 * rank.index());
+            const Tensor mask = device.empty({2, 4}, DType::f32);
+            {
+                const PhaseScope phase(device, Phase::forward, 0);
+                device.random_uniform(mask, {5, "mask"}, 0, 2, part(rank.index()));
+                device.multiply(y, mask);
+            }
+            rank.world().all_reduce(y).wait();
+        };
+    };
+    check_silent(4, program([](int rank) { return RandomPart{4 * rank, 16}; }));
+    check_silent(4, program([](int rank) { return RandomPart{4, 16 + 4 * rank}; }));
+    const Diagnosis found = found_by_full_check(4, program([](int) {
+                                                    return RandomPart{4, 16};
+                                                }));
+    CHECK(found.fault == "F29");
+    says(found, "numbers 4 to 7 and so on, rows 16 apart");
+}
+
+TEST_CASE("columns drawn by a pitch that are gathered are no misplaced shards", "[sim]") {
+    check_silent(2, [](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor whole = device.empty({4, 4}, DType::f32);
+        const Tensor part = device.empty({2, 4}, DType::f32);
+        device.random_normal(part, {5, "weight"}, 0, 1, {8 - 8 * rank.index(), 16});
+        rank.world().all_gather(whole, part).wait();
+        device.scale(device.tanh(whole), 2);
+    });
+}
+
 }  // namespace lockstep::test

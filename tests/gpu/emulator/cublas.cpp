@@ -53,6 +53,27 @@ cublasStatus_t start(const Blas& blas, cublasOperation_t transpose_a,
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/// From a product's matrices to the next one's.
+struct Strides {
+    long long a, b, c;
+};
+
+template <typename T>
+cublasStatus_t start_batch(const Blas& blas, cublasOperation_t transpose_a,
+                           cublasOperation_t transpose_b, Product<T> product,
+                           const Strides& strides, std::int64_t count) {
+    if (count < 0 || (count > 1 && !product.results_apart(strides.c, count)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const cublasStatus_t status = start(blas, transpose_a, transpose_b, product);
+        if (status != CUBLAS_STATUS_SUCCESS) return status;
+        product.a += strides.a;
+        product.b += strides.b;
+        product.c += strides.c;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 const char* cublasGetStatusName(cublasStatus_t status) {
@@ -161,6 +182,34 @@ cublasStatus_t cublasDgemm_64(cublasHandle_t handle, cublasOperation_t transpose
             blas, transpose_a, transpose_b,
             Product<double>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
                             k, *alpha, *beta, a, lda, b, ldb, c, ldc});
+    });
+}
+
+cublasStatus_t cublasSgemmStridedBatched_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda,
+    long long stride_a, const float* b, int64_t ldb, long long stride_b,
+    const float* beta, float* c, int64_t ldc, long long stride_c, int64_t count) {
+    return with(handle, [&](const Blas& blas) {
+        return start_batch(
+            blas, transpose_a, transpose_b,
+            Product<float>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
+                           k, *alpha, *beta, a, lda, b, ldb, c, ldc},
+            {stride_a, stride_b, stride_c}, count);
+    });
+}
+
+cublasStatus_t cublasDgemmStridedBatched_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
+    long long stride_a, const double* b, int64_t ldb, long long stride_b,
+    const double* beta, double* c, int64_t ldc, long long stride_c, int64_t count) {
+    return with(handle, [&](const Blas& blas) {
+        return start_batch(
+            blas, transpose_a, transpose_b,
+            Product<double>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n,
+                            k, *alpha, *beta, a, lda, b, ldb, c, ldc},
+            {stride_a, stride_b, stride_c}, count);
     });
 }
 

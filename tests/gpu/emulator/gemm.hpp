@@ -33,6 +33,13 @@ struct Product {
                wide(ldc, m);
     }
 
+    /// Whether `count` results, `stride` apart, share no element: each lies behind the
+    /// one before, or all lie beside each other in the same columns.
+    bool results_apart(std::int64_t stride, std::int64_t count) const {
+        return stride >= (n - 1) * ldc + m ||
+               (stride >= m && (count - 1) * stride + m <= ldc);
+    }
+
     void run() const {
         const std::vector<T> straight = columns_of_a();
         std::vector<T> sums(static_cast<std::size_t>(m));

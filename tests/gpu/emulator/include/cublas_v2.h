@@ -68,5 +68,16 @@ cublasStatus_t cublasDgemm_64(cublasHandle_t handle, cublasOperation_t transpose
                               int64_t k, const double* alpha, const double* a,
                               int64_t lda, const double* b, int64_t ldb,
                               const double* beta, double* c, int64_t ldc);
+// Product i of `count` takes matrices that begin i strides further.
+cublasStatus_t cublasSgemmStridedBatched_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda,
+    long long stride_a, const float* b, int64_t ldb, long long stride_b,
+    const float* beta, float* c, int64_t ldc, long long stride_c, int64_t count);
+cublasStatus_t cublasDgemmStridedBatched_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
+    long long stride_a, const double* b, int64_t ldb, long long stride_b,
+    const double* beta, double* c, int64_t ldc, long long stride_c, int64_t count);
 
 }  // extern "C"

@@ -1,0 +1,163 @@
+#include <cmath>
+#include <limits>
+
+#include "gpu/kernels/each.cuh"
+#include "gpu/kernels/rows.cuh"
+#include "gpu/kernels/vocabulary.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+template <typename T, int kWidth, int kTeam>
+__global__ void __launch_bounds__(kRowThreads)
+    row_maxima(T* maximum, ShardLogits<T> of, RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    Pack<T, kWidth> held[kHeld];
+    T largest = -std::numeric_limits<T>::infinity();
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base,
+                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                if (of.first + pack * kWidth + lane < of.whole)
+                    largest = Larger{}(largest, held[k].value[lane]);
+        });
+    }
+    largest = row.largest(largest);
+    if (row.first_thread()) maximum[row.index()] = largest;
+}
+
+template <typename T, int kWidth, int kTeam>
+__global__ void __launch_bounds__(kRowThreads)
+    parts_of_rows(T* parts, ShardLogits<T> of, const std::int32_t* targets,
+                  const T* maximum, RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    const T most = maximum[row.index()];
+    Pack<T, kWidth> held[kHeld];
+    T sum = 0;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base,
+                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                if (of.first + pack * kWidth + lane < of.whole)
+                    sum += std::exp(held[k].value[lane] - most);
+        });
+    }
+    sum = row.sum(sum);
+    if (!row.first_thread()) return;
+    const std::int64_t own = targets[row.index()] - of.first;
+    const bool here = own >= 0 && own < of.columns;
+    parts[row.index()] = sum;
+    parts[of.rows + row.index()] =
+        here ? of.logits[row.index() * of.columns + own] : T{0};
+}
+
+struct LossOfParts {
+    static constexpr int kWritten = 1;
+    static constexpr bool kReadsFirst = false;
+    template <typename T>
+    __device__ void operator()(T& loss, const T& maximum, const T& sum,
+                               const T& logit) const {
+        loss = std::log(sum) + (maximum - logit);
+    }
+};
+
+/// What the gradient of a row is made of.
+template <typename T>
+struct LossParts {
+    const std::int32_t* targets;
+    const T* maximum;
+    const T* sums;
+    T by;
+};
+
+template <typename T, int kWidth, int kTeam>
+__global__ void __launch_bounds__(kRowThreads)
+    gradient_rows(T* d_logits, ShardLogits<T> of, LossParts<T> parts, RowShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    const std::int64_t target = parts.targets[row.index()];
+    const T most = parts.maximum[row.index()];
+    const T inverse = 1 / parts.sums[row.index()];
+    const auto gradient = [&](T logit, std::int64_t entry) {
+        if (entry >= of.whole) return T{0};
+        const T probability = inverse * std::exp(logit - most);
+        return parts.by * (entry == target ? probability - 1 : probability);
+    };
+    Pack<T, kWidth> held[kHeld];
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.each(base,
+                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < kWidth; ++lane)
+                held[k].value[lane] =
+                    gradient(held[k].value[lane], of.first + pack * kWidth + lane);
+            row.write(d_logits, pack, held[k]);
+        });
+    }
+}
+
+}  // namespace
+
+template <typename T>
+void launch_row_maximum(cudaStream_t stream, T* maximum, const ShardLogits<T>& of) {
+    const RowShape shape{of.rows, of.columns, aligned(of.logits)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, row_maxima<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+               maximum, of, shape);
+    });
+}
+
+template <typename T>
+void launch_cross_entropy_parts(cudaStream_t stream, T* parts, const ShardLogits<T>& of,
+                                const std::int32_t* targets, const T* maximum) {
+    const RowShape shape{of.rows, of.columns, aligned(of.logits)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, parts_of_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+               parts, of, targets, maximum, shape);
+    });
+}
+
+template <typename T>
+void launch_cross_entropy_of_parts(cudaStream_t stream, T* losses, const T* maximum,
+                                   const T* parts, std::int64_t rows) {
+    each(stream, rows, LossOfParts{}, losses, maximum, parts, parts + rows);
+}
+
+template <typename T>
+void launch_cross_entropy_backward_of_parts(cudaStream_t stream, T* d_logits,
+                                            const ShardLogits<T>& of,
+                                            const std::int32_t* targets, const T* maximum,
+                                            const T* parts, T by) {
+    const RowShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
+    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        launch(stream, gradient_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+               d_logits, of, LossParts<T>{targets, maximum, parts, by}, shape);
+    });
+}
+
+template void launch_row_maximum(cudaStream_t, float*, const ShardLogits<float>&);
+template void launch_row_maximum(cudaStream_t, double*, const ShardLogits<double>&);
+template void launch_cross_entropy_parts(cudaStream_t, float*, const ShardLogits<float>&,
+                                         const std::int32_t*, const float*);
+template void launch_cross_entropy_parts(cudaStream_t, double*,
+                                         const ShardLogits<double>&, const std::int32_t*,
+                                         const double*);
+template void launch_cross_entropy_of_parts(cudaStream_t, float*, const float*,
+                                            const float*, std::int64_t);
+template void launch_cross_entropy_of_parts(cudaStream_t, double*, const double*,
+                                            const double*, std::int64_t);
+template void launch_cross_entropy_backward_of_parts(cudaStream_t, float*,
+                                                     const ShardLogits<float>&,
+                                                     const std::int32_t*, const float*,
+                                                     const float*, float);
+template void launch_cross_entropy_backward_of_parts(cudaStream_t, double*,
+                                                     const ShardLogits<double>&,
+                                                     const std::int32_t*, const double*,
+                                                     const double*, double);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,19 @@
+#include "sim/check/contents.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::sim {
+
+bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b) {
+    constexpr double kRounding = 1e-3;
+    double largest = 0;
+    double difference = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        largest = std::max({largest, std::abs(a.at(i)), std::abs(b.at(i))});
+        difference = std::max(difference, std::abs(a.at(i) - b.at(i)));
+    }
+    return difference > kRounding * largest;
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "src/nn/sequential.hpp"
+
+namespace lockstep {
+
+enum class NormKind { layer_norm, rms_norm };
+enum class MlpKind { gelu, swiglu };
+
+/// Of a transformer block; s and b are its input's.
+struct BlockSizes {
+    std::int64_t hidden = 0;  ///< h
+    std::int64_t heads = 0;   ///< a
+    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h
+    NormKind norm = NormKind::layer_norm;
+    MlpKind mlp = MlpKind::gelu;
+    bool causal = true;
+
+    std::int64_t inner_columns() const { return inner > 0 ? inner : 4 * hidden; }
+};
+
+struct GptSizes {
+    std::int64_t vocabulary = 0;  ///< V
+    std::int64_t context = 0;     ///< C, the longest sequence
+    std::int64_t layers = 0;      ///< L
+    BlockSizes block;
+};
+
+/// A norm over the last dimension, as the sizes ask.
+std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes);
+
+/// A pre-norm transformer block (Radford et al. 2019, GPT-2, section 2.3): x (s, b, h)
+/// gives y of the same shape.
+///
+///     x = x + attn(ln_1(x));  y = x + mlp(ln_2(x))
+std::unique_ptr<Sequential> make_block(const ParameterInit& init,
+                                       const BlockSizes& sizes);
+
+/// A GPT: logits of the next token at every position.
+///
+///     ids (s, b), i32 -> wte + wpe (s, b, h) -> L blocks -> ln_f -> lm_head (s, b, V)
+///
+/// The sequence comes first, then the batch, as Megatron has it: then a part of the
+/// sequence is contiguous, and so is a head's column. Parameters are named and laid out
+/// as in PyTorch GPTs: "transformer.wte.weight" (V, h), "transformer.wpe.weight" (C, h),
+/// for each layer i "transformer.h.i.ln_1.weight", ".ln_1.bias", ".attn.c_attn.weight"
+/// (3 h, h) …, "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight"
+/// (V, h), which has no bias and is not tied to wte.
+std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes);
+
+}  // namespace lockstep

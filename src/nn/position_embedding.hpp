@@ -1,0 +1,36 @@
+#pragma once
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// Adds to each token a vector that is learnt for its place in the sequence: x (s, b,
+/// width) gives y[i, j] = x[i, j] + weight[i], of the same shape (Gehring et al. 2017,
+/// 1705.03122, section 3.1).
+///
+/// weight is (context, width) and starts normal with mean 0 and deviation 1. Saves the
+/// places, (s, b) i32, and between the halves of backward dy.
+class PositionEmbedding : public Module {
+  public:
+    /// `part` where x is that part of a sequence cut into parts of equal length: places
+    /// count from part * s.
+    PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
+                      std::int64_t part = 0);
+
+    Parameter& weight() { return weight_; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+    /// Of each token of x; made once for each shape that comes in a row.
+    const Tensor& places_of(const Tensor& x);
+
+    Device& device_;
+    Parameter weight_;
+    std::int64_t part_;
+    Tensor places_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <optional>
+
+#include "src/nn/module.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+
+namespace lockstep {
+
+struct ColumnParallelOptions {
+    bool bias = true;
+    /// Every rank gets all columns of y, at the price of an all-gather, and
+    /// the region ends there; else each keeps its own.
+    bool gather_output = false;
+    /// How many layers the weight holds one below the other, each of which
+    /// is shared out: 3 for queries, keys and values, 2 for a gate and what
+    /// it gates.
+    int stacked = 1;
+    /// Rows that the ranks do not divide are filled up with zeros; else
+    /// they are refused.
+    bool pad = false;
+};
+
+/// y = x W^T + b with the columns of y shared out: rank r holds rows r of W
+/// (out, in), PyTorch's layout, and computes columns r of y. No message
+/// forward, f's all-reduce backward (Shoeybi et al. 2019, 1909.08053,
+/// section 3).
+///
+/// x (…, in) gives y (…, out/t). Saves x as it came, and between the halves
+/// of backward also dy. Backward as a whole computes the weight's gradient
+/// while x's is under way. Values start as Linear's of the same name.
+class ColumnParallelLinear : public Module {
+  public:
+    ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
+                         std::int64_t in, std::int64_t out,
+                         ColumnParallelOptions options = {});
+
+    Parameter& weight() { return weight_; }
+    /// Null where the layer has none.
+    Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    Tensor do_backward(const Tensor& dy, Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override;
+    Arriving start_backward_input(const Tensor& dy, Saved& saved);
+
+    TensorParallel& tp_;
+    Device& device_;
+    bool gather_output_;
+    Parameter weight_;
+    std::optional<Parameter> bias_;
+};
+
+}  // namespace lockstep

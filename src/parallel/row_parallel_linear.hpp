@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+
+#include "src/nn/module.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+
+namespace lockstep {
+
+/// y = x W^T + b with the columns of x shared out: rank r holds columns r
+/// of x and of W (out, in), so each has a term of the sum that y is. g's
+/// all-reduce forward, no message backward (Shoeybi et al. 2019,
+/// 1909.08053, section 3). The bias is added once, to the sum; every rank
+/// holds it.
+///
+/// x (…, in/t) gives y (…, out). Saves x, and between the halves of
+/// backward also dy. Values start as Linear's of the same name.
+class RowParallelLinear : public Module {
+  public:
+    /// Throws UsageError unless the ranks share out the columns of x.
+    RowParallelLinear(const ParameterInit& init, TensorParallel& tp,
+                      std::int64_t in, std::int64_t out, bool bias = true);
+
+    Parameter& weight() { return weight_; }
+    /// Null where the layer has none.
+    Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
+
+  protected:
+    TensorParallel& regions() const { return tp_; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override;
+
+    TensorParallel& tp_;
+    Device& device_;
+    Parameter weight_;
+    std::optional<Parameter> bias_;
+};
+
+}  // namespace lockstep

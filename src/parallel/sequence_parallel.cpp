@@ -1,0 +1,54 @@
+#include "src/parallel/sequence_parallel.hpp"
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+// lesson: sequence-parallel
+Tensor SequenceParallel::enter(const Tensor& x) {
+    return gathered(x);
+}
+Arriving SequenceParallel::enter_backward(const Tensor& dx) {
+    return scattered(dx);
+}
+
+Tensor SequenceParallel::leave(const Tensor& partial) {
+    return scattered(partial).wait();
+}
+Tensor SequenceParallel::leave_backward(const Tensor& dy) {
+    return gathered(dy);
+}
+
+void SequenceParallel::complete_gradients() {
+    for (Parameter* parameter : replicated())
+        group().all_reduce(parameter->gradient, Reduction::sum).wait();
+}
+// lesson: end
+
+// (s/t, b, …) of each rank, in rank order: (s, b, …)
+Tensor SequenceParallel::gathered(const Tensor& part) {
+    const std::int64_t length = part.shape()[0] * size();
+    Tensor whole =
+        device().empty(part.shape().with_first(length), part.dtype());
+    group().all_gather(whole, part).wait();
+    return whole;
+}
+
+// The sum over ranks of (s, b, …), of which each gets its (s/t, b, …)
+Arriving SequenceParallel::scattered(const Tensor& whole) {
+    const std::int64_t length = whole.shape()[0];
+    require(length % size() == 0, [&] {
+        return fmt::format(
+            "sequence parallelism: a sequence of {} tokens cannot be "
+            "shared out to {} ranks; each must get as many",
+            length, size());
+    });
+    Tensor part = device().empty(whole.shape().with_first(length / size()),
+                                 whole.dtype());
+    Work work = group().reduce_scatter(part, whole, Reduction::sum);
+    return {std::move(part), whole, std::move(work)};
+}
+
+}  // namespace lockstep

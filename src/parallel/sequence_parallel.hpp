@@ -1,0 +1,41 @@
+#pragma once
+
+#include "src/parallel/tensor_parallel.hpp"
+
+namespace lockstep {
+
+/// Megatron's sequence parallelism: outside its regions tensor parallelism
+/// keeps the same activations on every rank; here each rank keeps s/t of
+/// the sequence instead, since norms, sums and dropout work token by token.
+/// An all-reduce is a reduce-scatter and an all-gather; leaving a region
+/// now does the one, and entering the next the other (Korthikanti et al.
+/// 2022, 2205.05198, section 4.2.2):
+///
+///     enter   forward: all-gather       backward: reduce-scatter
+///     leave   forward: reduce-scatter   backward: all-gather
+///
+/// The same bytes for less memory. Layers save their part of what enters,
+/// not the whole, and gather it again for the weight's gradient: one
+/// all-gather more for each entry, as in the paper.
+///
+/// Not to be confused with ring self-attention or context parallelism,
+/// which split the sequence within attention too.
+class SequenceParallel : public TensorParallel {
+  public:
+    using TensorParallel::TensorParallel;
+
+    Tensor enter(const Tensor& x) override;
+    Arriving enter_backward(const Tensor& dx) override;
+    Tensor leave(const Tensor& partial) override;
+    Tensor leave_backward(const Tensor& dy) override;
+
+    int sequence_part() const override { return rank(); }
+    /// Each rank has seen its tokens only: one all-reduce a parameter.
+    void complete_gradients() override;
+
+  private:
+    Tensor gathered(const Tensor& part);
+    Arriving scattered(const Tensor& whole);
+};
+
+}  // namespace lockstep

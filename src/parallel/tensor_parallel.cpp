@@ -1,0 +1,59 @@
+#include "src/parallel/tensor_parallel.hpp"
+
+#include <fmt/format.h>
+
+#include "src/comm/expect.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+// lesson: f-and-g
+// f: every rank reads the whole x. Backward, each has the gradient that its
+// own columns contribute.
+Tensor TensorParallel::enter(const Tensor& x) {
+    return x;
+}
+Arriving TensorParallel::enter_backward(const Tensor& dx) {
+    return {dx, dx, group_.all_reduce(dx, Reduction::sum)};
+}
+
+// g: each rank has its terms of the sum. Backward, the gradient of a sum is
+// the gradient of each term.
+Tensor TensorParallel::leave(const Tensor& partial) {
+    group_.all_reduce(partial, Reduction::sum).wait();
+    return partial;
+}
+Tensor TensorParallel::leave_backward(const Tensor& dy) {
+    return dy;
+}
+// lesson: end
+
+Tensor Arriving::wait() {
+    if (work) work->wait();
+    source = {};
+    return std::move(tensor);
+}
+
+void TensorParallel::replicate(Parameter& parameter, SourceLine at) {
+    replicated_.push_back(&parameter);
+    declare_replicas(group_, parameter.value, parameter.name(), at);
+}
+
+void TensorParallel::replicate(const std::vector<Parameter*>& parameters,
+                               SourceLine at) {
+    for (Parameter* parameter : parameters)
+        replicate(*parameter, at);
+}
+
+std::int64_t TensorParallel::share(const std::string& layer, const char* of,
+                                   std::int64_t count) const {
+    require(count > 0 && count % size() == 0, [&] {
+        return fmt::format(
+            "{}: {} {} cannot be shared out to {} ranks; each must get as "
+            "many",
+            layer, count, of, size());
+    });
+    return count / size();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "src/nn/losses.hpp"
+#include "src/nn/module.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+
+namespace lockstep {
+
+/// An embedding whose table (V, width) is shared out by rows (Shoeybi et
+/// al. 2019, 1909.08053, section 3): rank r looks up the ids that it has
+/// rows for, finds zeros for the others, and g adds up. Where the ranks do
+/// not divide the vocabulary, the last rows are padding.
+///
+/// ids (s, b), i32, give y (s, b, width), or with sequence parallelism this
+/// rank's part of it. Saves the ids, and between the halves of backward
+/// also dy. Values start as Embedding's of the same name.
+class VocabularyParallelEmbedding : public Module {
+  public:
+    VocabularyParallelEmbedding(const ParameterInit& init,
+                                TensorParallel& tp, std::int64_t vocabulary,
+                                std::int64_t width);
+
+    Parameter& weight() { return weight_; }
+
+  private:
+    Tensor do_forward(const Tensor& ids, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+
+    TensorParallel& tp_;
+    Device& device_;
+    VocabularyShard shard_;
+    Parameter weight_;
+};
+
+/// cross_entropy_loss of logits whose columns are shared out: logits
+/// (…, V/t), this rank's, padded where t does not divide V; targets (…),
+/// i32, of all ranks the same. No rank ever holds a whole row: what they
+/// tell each other of N rows is the largest logit, then the sum of
+/// exponentials and the target's logit, 6 N (t-1)/t numbers in two
+/// all-reduces (as the paper's last paragraph of section 3 asks).
+LossResult vocabulary_parallel_cross_entropy(
+    TensorParallel& tp, const Tensor& logits, const Tensor& targets,
+    std::int64_t vocabulary, double weight = 1,
+    SourceLine at = SourceLine::here());
+
+}  // namespace lockstep

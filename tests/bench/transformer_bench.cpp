@@ -1,0 +1,69 @@
+// How fast a transformer of a size that no machine here could hold is sized: shapes only.
+
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include "sim/cluster.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+
+namespace {
+
+using namespace lockstep;
+
+/// GPT-3's sizes (Brown et al. 2020, 2005.14165, table 2.1).
+GptSizes gpt_3() {
+    GptSizes sizes;
+    sizes.vocabulary = 50'257;
+    sizes.context = 2048;
+    sizes.layers = 96;
+    sizes.block.hidden = 12'288;
+    sizes.block.heads = 96;
+    return sizes;
+}
+
+void training_step(Rank& rank, TensorParallel& tp) {
+    const GptSizes sizes = gpt_3();
+    Device& device = rank.device();
+    const auto gpt = make_parallel_gpt({device, DType::bf16, 1, ""}, tp, sizes);
+    AdamW optimizer(gpt->parameters());
+    const Tensor ids = device.empty({sizes.context, 1}, DType::i32);
+    Saved saved;
+    const Tensor logits = gpt->forward(ids, saved);
+    const LossResult loss =
+        vocabulary_parallel_cross_entropy(tp, logits, ids, sizes.vocabulary);
+    gpt->backward(loss.gradient, saved);
+    tp.complete_gradients();
+    optimizer.step();
+}
+
+/// One step, from making the model on. Reports the most memory that this process held, in
+/// MiB, and of each device the virtual time and the peak in GB.
+template <typename Regions>
+void gpt_3_step(benchmark::State& state) {
+    sim::ClusterOptions options;
+    options.ranks = static_cast<int>(state.range(0));
+    options.spec = load_cluster("h100");
+    options.spec.memory_bytes = 0;
+    options.numbers = false;
+    RunReport report;
+    for (auto _ : state)
+        report = sim::make_cluster(options)->run([](Rank& rank) {
+            Regions tp(rank.device(), rank.world());
+            training_step(rank, tp);
+        });
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    state.counters["resident_MiB"] = static_cast<double>(used.ru_maxrss) / 1024;
+    state.counters["virtual_seconds"] = static_cast<double>(report.makespan()) * 1e-12;
+    state.counters["peak_GB"] =
+        static_cast<double>(report.ranks.front().memory.peak) * 1e-9;
+}
+BENCHMARK(gpt_3_step<TensorParallel>)->Arg(8)->Unit(benchmark::kMillisecond);
+BENCHMARK(gpt_3_step<SequenceParallel>)->Arg(8)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,131 @@
+#include "tests/parallel/gpt_training.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// A step's tokens, and each one's successor.
+std::pair<HostTensor, HostTensor> batch_of(const Lessons& lessons, int step) {
+    const HostTensor tokens =
+        ids_below({lessons.length + 1, lessons.batch}, lessons.sizes.vocabulary,
+                  "tokens" + std::to_string(step));
+    return {tokens.rows(0, lessons.length), tokens.rows(1, lessons.length)};
+}
+
+using OwnLoss = std::function<LossResult(const Tensor& logits, const Tensor& targets)>;
+using Shown = std::map<std::string, std::pair<Part, HostTensor>>;
+
+Shown shown(Device& device, Module& model, Tensor Parameter::*tensor) {
+    Shown result;
+    for (const Parameter* parameter : model.parameters())
+        result[parameter->name()] = {parameter->part(), device.peek(parameter->*tensor)};
+    return result;
+}
+
+struct RankResult {
+    std::vector<double> losses;
+    Shown gradients;
+    Shown values;
+};
+
+std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
+    if (adamw)
+        return std::make_unique<AdamW>(model.parameters(),
+                                       AdamWOptions{.learning_rate = 1e-3});
+    return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
+}
+
+RankResult train(Device& device, Module& model, TensorParallel* tp,
+                 const Lessons& lessons, const OwnLoss& loss) {
+    RankResult result;
+    const auto optimizer = make_optimizer(model, lessons.adamw);
+    for (int step = 0; step < lessons.steps; ++step) {
+        const auto [ids, next] = batch_of(lessons, step);
+        zero_gradients(model);
+        Saved saved;
+        const Tensor logits = model.forward(device.upload(ids), saved);
+        const LossResult out = loss(logits, device.upload(next));
+        model.backward(out.gradient, saved);
+        if (tp != nullptr) tp->complete_gradients();
+        result.losses.push_back(device.peek(out.loss).at(0));
+        if (step == 0) result.gradients = shown(device, model, &Parameter::gradient);
+        optimizer->step();
+    }
+    result.values = shown(device, model, &Parameter::value);
+    return result;
+}
+
+Shards by_name(const std::vector<RankResult>& ranks, Shown RankResult::*member) {
+    Shards shards;
+    for (const RankResult& rank : ranks)
+        for (const auto& [name, shard] : rank.*member)
+            shards[name].push_back(shard);
+    return shards;
+}
+
+Trained trained_by(std::vector<RankResult> ranks, RunReport report, bool numbers) {
+    Trained trained;
+    trained.losses = ranks.front().losses;
+    trained.report = std::move(report);
+    if (!numbers) return trained;
+    for (const RankResult& rank : ranks)
+        REQUIRE(rank.losses == trained.losses);
+    trained.first_gradients = put_together(by_name(ranks, &RankResult::gradients));
+    trained.values = put_together(by_name(ranks, &RankResult::values));
+    return trained;
+}
+
+}  // namespace
+
+Trained train_alone(const Lessons& lessons) {
+    std::vector<RankResult> results(1);
+    RunReport report = classroom(1, lessons.numbers)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes);
+        results[0] = train(device, *model, nullptr, lessons,
+                           [&](const Tensor& logits, const Tensor& targets) {
+                               return cross_entropy_loss(device, logits, targets);
+                           });
+    });
+    return trained_by(std::move(results), std::move(report), lessons.numbers);
+}
+
+Trained train_shared(int ranks, Regions kind, const Lessons& lessons) {
+    std::vector<RankResult> results(static_cast<std::size_t>(ranks));
+    RunReport report = classroom(ranks, lessons.numbers)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = regions(kind)(device, rank.world());
+        const auto model =
+            make_parallel_gpt({device, lessons.dtype, 5, ""}, *tp, lessons.sizes);
+        results[static_cast<std::size_t>(rank.index())] =
+            train(device, *model, tp.get(), lessons,
+                  [&](const Tensor& logits, const Tensor& targets) {
+                      return vocabulary_parallel_cross_entropy(*tp, logits, targets,
+                                                               lessons.sizes.vocabulary);
+                  });
+    });
+    return trained_by(std::move(results), std::move(report), lessons.numbers);
+}
+
+double largest_difference(const std::map<std::string, HostTensor>& a,
+                          const std::map<std::string, HostTensor>& b) {
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (const auto& [name, tensor] : a) {
+        const double here = relative_difference(tensor, b.at(name));
+        if (!(here <= worst)) worst = here;
+        if (std::isnan(worst)) return worst;
+    }
+    return worst;
+}
+
+}  // namespace lockstep::test

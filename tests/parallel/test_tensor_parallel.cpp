@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include "src/nn/attention.hpp"
+#include "src/nn/embedding.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/mlp.hpp"
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+// Sizes that 1, 2, 3, 4 and 8 ranks share out.
+constexpr std::int64_t kLength = 24;
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kHidden = 48;
+constexpr std::int64_t kHeads = 24;
+constexpr std::int64_t kInner = 72;
+constexpr int kWays[] = {1, 2, 3, 4, 8};
+
+struct Twin {
+    std::string name;
+    MakeAlone alone;
+    MakeShared shared;
+    Inputs inputs;
+};
+
+template <typename Layer, typename... Arguments>
+MakeAlone alone(Arguments... arguments) {
+    return [=](const ParameterInit& init) -> std::unique_ptr<Module> {
+        return std::make_unique<Layer>(init.child("layer"), arguments...);
+    };
+}
+
+Inputs of_shape(std::int64_t in, std::int64_t out, Held x_held = Held::whole,
+                Held y_held = Held::whole) {
+    return {normal_values({kLength, kBatch, in}, "x"),
+            normal_values({kLength, kBatch, out}, "dy"), x_held, y_held};
+}
+
+Twin column_parallel(bool gather) {
+    return {gather ? "column-parallel linear, gathered" : "column-parallel linear",
+            alone<Linear>(kHidden, kInner, true),
+            [gather](const ParameterInit& init, TensorParallel& tp) {
+                ColumnParallelOptions options;
+                options.gather_output = gather;
+                return std::make_unique<ColumnParallelLinear>(init.child("layer"), tp,
+                                                              kHidden, kInner, options);
+            },
+            of_shape(kHidden, kInner, Held::whole, gather ? Held::whole : Held::columns)};
+}
+
+Twin row_parallel() {
+    return {"row-parallel linear", alone<Linear>(kInner, kHidden, true),
+            [](const ParameterInit& init, TensorParallel& tp) {
+                return std::make_unique<RowParallelLinear>(init.child("layer"), tp,
+                                                           kInner, kHidden);
+            },
+            of_shape(kInner, kHidden, Held::columns)};
+}
+
+Twin mlp(MlpKind kind) {
+    const bool gelu = kind == MlpKind::gelu;
+    return {gelu ? "MLP" : "SwiGLU MLP",
+            [gelu](const ParameterInit& init) {
+                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner);
+            },
+            [gelu](const ParameterInit& init, TensorParallel& tp) {
+                return (gelu ? make_parallel_mlp : make_parallel_swiglu_mlp)(
+                    init, tp, kHidden, kInner);
+            },
+            of_shape(kHidden, kHidden)};
+}
+
+Twin attention(bool causal) {
+    return {causal ? "causal attention" : "attention",
+            [causal](const ParameterInit& init) {
+                return make_attention(init, kHidden, kHeads, causal);
+            },
+            [causal](const ParameterInit& init, TensorParallel& tp) {
+                return make_parallel_attention(init, tp, kHidden, kHeads, causal);
+            },
+            of_shape(kHidden, kHidden)};
+}
+
+Twin block(NormKind norm, MlpKind kind) {
+    const BlockSizes sizes{kHidden, kHeads, kInner, norm, kind, true};
+    return {kind == MlpKind::gelu ? "block" : "block with RMSNorm and SwiGLU",
+            [sizes](const ParameterInit& init) { return make_block(init, sizes); },
+            [sizes](const ParameterInit& init, TensorParallel& tp) {
+                return make_parallel_block(init, tp, sizes);
+            },
+            of_shape(kHidden, kHidden)};
+}
+
+Twin embedding(std::int64_t vocabulary) {
+    return {fmt::format("embedding of {}", vocabulary),
+            alone<Embedding>(vocabulary, kHidden),
+            [vocabulary](const ParameterInit& init, TensorParallel& tp) {
+                return std::make_unique<VocabularyParallelEmbedding>(
+                    init.child("layer"), tp, vocabulary, kHidden);
+            },
+            {ids_below({kLength, kBatch}, vocabulary, "ids"),
+             normal_values({kLength, kBatch, kHidden}, "dy")}};
+}
+
+std::vector<Twin> twins() {
+    return {column_parallel(false),
+            column_parallel(true),
+            row_parallel(),
+            mlp(MlpKind::gelu),
+            mlp(MlpKind::swiglu),
+            attention(true),
+            attention(false),
+            block(NormKind::layer_norm, MlpKind::gelu),
+            block(NormKind::rms_norm, MlpKind::swiglu),
+            embedding(48),
+            embedding(29)};
+}
+
+/// The same with the sequence shared out wherever ranks would hold it whole.
+Inputs by_sequence(Inputs inputs) {
+    if (inputs.x_held == Held::whole && inputs.x.dtype() != DType::i32)
+        inputs.x_held = Held::sequence;
+    if (inputs.y_held == Held::whole) inputs.y_held = Held::sequence;
+    return inputs;
+}
+
+}  // namespace
+
+TEST_CASE("Every tensor-parallel layer is its single-device twin", "[parallel][sim]") {
+    for (const Twin& twin : twins()) {
+        const Outcome one = run_alone(DType::f64, twin.alone, twin.inputs);
+        const Outcome one_f32 = run_alone(DType::f32, twin.alone, twin.inputs);
+        for (const int ways : kWays) {
+            CAPTURE(twin.name, ways);
+            const MakeRegions make = regions(Regions::replicated);
+            const Difference f64 = difference(
+                run_shared(ways, DType::f64, make, twin.shared, twin.inputs), one);
+            CAPTURE(f64.name);
+            CHECK(f64.relative <= 1e-12);
+            const Difference f32 = difference(
+                run_shared(ways, DType::f32, make, twin.shared, twin.inputs), one_f32);
+            CAPTURE(f32.name);
+            CHECK(f32.relative <= 1e-5);
+        }
+    }
+}
+
+TEST_CASE("So it is with sequence parallelism", "[parallel][sim]") {
+    for (const Twin& twin : twins()) {
+        if (twin.name == "column-parallel linear, gathered") continue;
+        const Outcome one = run_alone(DType::f64, twin.alone, twin.inputs);
+        const Outcome one_f32 = run_alone(DType::f32, twin.alone, twin.inputs);
+        const Inputs inputs = by_sequence(twin.inputs);
+        for (const int ways : kWays) {
+            CAPTURE(twin.name, ways);
+            const MakeRegions make = regions(Regions::sequence_parallel);
+            const Difference f64 =
+                difference(run_shared(ways, DType::f64, make, twin.shared, inputs), one);
+            CAPTURE(f64.name);
+            CHECK(f64.relative <= 1e-12);
+            const Difference f32 = difference(
+                run_shared(ways, DType::f32, make, twin.shared, inputs), one_f32);
+            CAPTURE(f32.name);
+            CHECK(f32.relative <= 1e-5);
+        }
+    }
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kLength = 24, kBatch = 2, kHidden = 48, kHeads = 24;
+constexpr std::int64_t kTokens = kLength * kBatch;
+constexpr std::int64_t kBytes = 2;  // of a 16-bit number
+constexpr int kWays[] = {1, 2, 3, 4, 8};
+
+const BlockSizes kBlock{kHidden, kHeads};
+
+/// What a rank has sent of each verb.
+struct Sent {
+    std::int64_t calls = 0, messages = 0, bytes = 0;
+    bool operator==(const Sent&) const = default;
+};
+using SentByVerb = std::map<std::string, Sent>;
+
+SentByVerb sent_by(const RankReport& rank) {
+    SentByVerb sent;
+    for (const Traffic& traffic : rank.traffic) {
+        Sent& verb = sent[traffic.verb];
+        verb.calls += traffic.calls;
+        verb.messages += traffic.messages_sent;
+        verb.bytes += traffic.bytes_sent;
+    }
+    return sent;
+}
+
+enum class Halves { forward, both };
+
+/// Forward, and backward, of a block of shapes only, in 16 bits.
+RunReport run_block(int ways, Regions kind, Halves halves) {
+    return classroom(ways, /*numbers=*/false)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = regions(kind)(device, rank.world());
+        const auto block =
+            make_parallel_block({device, DType::bf16, 1, "h.0"}, *tp, kBlock);
+        const std::int64_t length =
+            kind == Regions::replicated ? kLength : kLength / ways;
+        Saved saved;
+        const Tensor y =
+            block->forward(device.empty({length, kBatch, kHidden}, DType::bf16), saved);
+        if (halves == Halves::both) block->backward(y, saved);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("A block's messages are four all-reduces of b s h numbers", "[parallel][sim]") {
+    const std::int64_t whole = kTokens * kHidden * kBytes;
+    for (const int t : kWays) {
+        CAPTURE(t);
+        const Sent one{1, 2 * (t - 1), 2 * (t - 1) * whole / t};
+        const auto times = [&](int calls) {
+            return Sent{calls, calls * one.messages, calls * one.bytes};
+        };
+        const RunReport forward = run_block(t, Regions::replicated, Halves::forward);
+        const RunReport both = run_block(t, Regions::replicated, Halves::both);
+        for (std::size_t rank = 0; rank < forward.ranks.size(); ++rank) {
+            CHECK(sent_by(forward.ranks[rank]) == SentByVerb{{"all_reduce", times(2)}});
+            CHECK(sent_by(both.ranks[rank]) == SentByVerb{{"all_reduce", times(4)}});
+            // 8 b s h (t-1)/t numbers a layer (Narayanan et al. 2021, section 3.2).
+            CHECK(both.ranks[rank].bytes_sent() ==
+                  8 * kTokens * kHidden * (t - 1) / t * kBytes);
+        }
+    }
+}
+
+TEST_CASE("With sequence parallelism they are all-gathers and reduce-scatters",
+          "[parallel][sim]") {
+    const std::int64_t whole = kTokens * kHidden * kBytes;
+    for (const int t : kWays) {
+        CAPTURE(t);
+        const auto times = [&](int calls) {
+            return Sent{calls, calls * (t - 1), calls * (t - 1) * whole / t};
+        };
+        const RunReport forward =
+            run_block(t, Regions::sequence_parallel, Halves::forward);
+        const RunReport both = run_block(t, Regions::sequence_parallel, Halves::both);
+        for (std::size_t rank = 0; rank < forward.ranks.size(); ++rank) {
+            CHECK(sent_by(forward.ranks[rank]) ==
+                  SentByVerb{{"all_gather", times(2)}, {"reduce_scatter", times(2)}});
+            // Backward the conjugates, and the two saved inputs gathered once more.
+            CHECK(sent_by(both.ranks[rank]) ==
+                  SentByVerb{{"all_gather", times(2 + 2 + 2)},
+                             {"reduce_scatter", times(4)}});
+        }
+    }
+}
+
+TEST_CASE("The loss of a shared vocabulary moves six numbers a token",
+          "[parallel][sim]") {
+    for (const int t : kWays) {
+        CAPTURE(t);
+        const RunReport report = classroom(t, /*numbers=*/false)->run([&](Rank& rank) {
+            TensorParallel tp(rank.device(), rank.world());
+            const Tensor logits = rank.device().empty({kLength, kBatch, 5}, DType::bf16);
+            const Tensor targets = rank.device().empty({kLength, kBatch}, DType::i32);
+            const LossResult loss =
+                vocabulary_parallel_cross_entropy(tp, logits, targets, 5 * t);
+        });
+        for (const RankReport& rank : report.ranks)
+            CHECK(rank.bytes_sent() == 6 * kTokens * (t - 1) / t * kBytes);
+    }
+}
+
+TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim]") {
+    // Korthikanti et al. 2022, 2205.05198: s b h (10 + 24/t + 5 a s/(h t)) bytes, with
+    // sequence parallelism s b h/t (34 + 5 a s/h). Ours has no dropout: of the 10 the two
+    // masks go, of the 5 those of the softmax and what comes out of it; and each norm
+    // keeps two numbers a token, which the paper leaves out.
+    const auto held = [](int t, Regions kind) {
+        std::int64_t bytes = 0;
+        classroom(t, /*numbers=*/false)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto tp = regions(kind)(device, rank.world());
+            const auto block =
+                make_parallel_block({device, DType::bf16, 1, "h.0"}, *tp, kBlock);
+            const std::int64_t length =
+                kind == Regions::replicated ? kLength : kLength / t;
+            Saved saved;
+            block->forward(device.empty({length, kBatch, kHidden}, DType::bf16), saved);
+            if (rank.index() > 0) return;
+            for (const Storage* storage = device.live(); storage != nullptr;
+                 storage = storage->next)
+                if (storage->category == MemoryCategory::activations)
+                    bytes += storage->bytes;
+        });
+        return bytes;
+    };
+    const std::int64_t sbh = kTokens * kHidden;
+    const std::int64_t scores = kBatch * kHeads * kLength * kLength;
+    const std::int64_t statistics = 2 * 2 * kTokens * kBytes;
+    for (const int t : kWays) {
+        CAPTURE(t);
+        CHECK(held(t, Regions::replicated) ==
+              sbh * (10 - 2) + (24 * sbh + (5 - 3) * scores) / t + statistics);
+        CHECK(held(t, Regions::sequence_parallel) ==
+              ((34 - 2) * sbh + (5 - 3) * scores + statistics) / t);
+    }
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,142 @@
+#include <cmath>
+
+#include "src/core/require.hpp"
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/gpt_training.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kWays[] = {1, 2, 3, 4, 8};
+
+/// Two layers whose 24 heads and columns all ways share out; none of them but 1 divides
+/// the vocabulary.
+Lessons lessons(int steps, DType dtype) {
+    return {{/*vocabulary=*/29,
+             /*context=*/24,
+             /*layers=*/2,
+             {/*hidden=*/48, /*heads=*/24, /*inner=*/96}},
+            /*length=*/24,
+            /*batch=*/2,
+            steps,
+            dtype};
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+    double worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+        worst = std::max(worst, std::abs(a[i] - b[i]) / std::abs(b[i]));
+    return worst;
+}
+
+}  // namespace
+
+TEST_CASE("A tensor-parallel GPT trains as on one device", "[parallel][sim]") {
+    const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
+    CAPTURE(kind == Regions::sequence_parallel);
+    constexpr int kSteps = 50;
+    const Trained one = train_alone(lessons(kSteps, DType::f64));
+    REQUIRE(one.losses.back() < one.losses.front());
+    for (const int ways : kWays) {
+        CAPTURE(ways);
+        const Trained many = train_shared(ways, kind, lessons(kSteps, DType::f64));
+        CHECK(largest_difference(many.first_gradients, one.first_gradients) <= 1e-12);
+        CHECK(largest_difference(many.losses, one.losses) <= 1e-12);
+        CHECK(largest_difference(many.values, one.values) <= 1e-12);
+    }
+}
+
+TEST_CASE("So it does with AdamW", "[parallel][sim]") {
+    // The gradient of the keys' biases is 0 but for rounding, which AdamW divides by its
+    // own size: parameters part further than with SGD, losses do not.
+    Lessons adamw = lessons(20, DType::f64);
+    adamw.adamw = true;
+    const Trained one = train_alone(adamw);
+    for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
+        const Trained many = train_shared(4, kind, adamw);
+        CHECK(largest_difference(many.losses, one.losses) <= 1e-12);
+        CHECK(largest_difference(many.values, one.values) <= 1e-9);
+    }
+}
+
+TEST_CASE("In f32 a tensor-parallel GPT stays with one device", "[parallel][sim]") {
+    const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
+    const Trained one = train_alone(lessons(5, DType::f32));
+    for (const int ways : kWays) {
+        CAPTURE(ways);
+        const Trained many = train_shared(ways, kind, lessons(5, DType::f32));
+        CHECK(largest_difference(many.first_gradients, one.first_gradients) <= 2e-5);
+        CHECK(largest_difference(many.losses, one.losses) <= 1e-5);
+    }
+}
+
+TEST_CASE("RMSNorm and SwiGLU train tensor-parallel, too", "[parallel][sim]") {
+    Lessons modern = lessons(10, DType::f64);
+    modern.sizes.block.norm = NormKind::rms_norm;
+    modern.sizes.block.mlp = MlpKind::swiglu;
+    const Trained one = train_alone(modern);
+    for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
+        const Trained many = train_shared(4, kind, modern);
+        CHECK(largest_difference(many.first_gradients, one.first_gradients) <= 1e-12);
+        CHECK(largest_difference(many.losses, one.losses) <= 1e-12);
+    }
+}
+
+TEST_CASE("Shapes only cost the same time, bytes and memory", "[parallel][sim]") {
+    for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
+        Lessons both = lessons(2, DType::f32);
+        const RunReport numbers = train_shared(4, kind, both).report;
+        both.numbers = false;
+        const RunReport shapes = train_shared(4, kind, both).report;
+        REQUIRE(numbers.ranks.size() == shapes.ranks.size());
+        CHECK(numbers.makespan() == shapes.makespan());
+        for (std::size_t rank = 0; rank < numbers.ranks.size(); ++rank) {
+            const RankReport &a = numbers.ranks[rank], &b = shapes.ranks[rank];
+            CHECK(a.flops == b.flops);
+            CHECK(a.bytes_sent() == b.bytes_sent());
+            CHECK(a.messages_sent() == b.messages_sent());
+            CHECK(a.memory.peak == b.memory.peak);
+            CHECK(a.memory.category_peak == b.memory.category_peak);
+            CHECK(a.memory.at_peak == b.memory.at_peak);
+            CHECK(a.time.compute == b.time.compute);
+            CHECK(a.time.communication == b.time.communication);
+        }
+    }
+}
+
+TEST_CASE("Heads that the ranks do not divide are refused", "[parallel][errors]") {
+    const auto refusal = [](const BlockSizes& sizes) {
+        std::string sentence = "nothing was refused";
+        try {
+            classroom(3)->run([&](Rank& rank) {
+                TensorParallel tp(rank.device(), rank.world());
+                make_parallel_block({rank.device(), DType::f32, 1, "h.0"}, tp, sizes);
+            });
+        } catch (const UsageError& error) {
+            sentence = error.what();
+        }
+        return sentence;
+    };
+    CHECK(refusal({48, 4}).find("h.0.attn: 4 heads cannot be shared out to 3 ranks; each "
+                                "must get as many") != std::string::npos);
+    CHECK(refusal({48, 24, 100})
+              .find("h.0.mlp.c_fc: 100 columns cannot be shared out to 3 ranks") !=
+          std::string::npos);
+}
+
+TEST_CASE("A sequence that the ranks do not divide is refused", "[parallel][errors]") {
+    std::string sentence = "nothing was refused";
+    try {
+        Lessons odd = lessons(1, DType::f32);
+        odd.length = 23;
+        train_shared(4, Regions::sequence_parallel, odd);
+    } catch (const UsageError& error) {
+        sentence = error.what();
+    }
+    CHECK(sentence.find("a sequence of 23 tokens cannot be shared out to 4 ranks") !=
+          std::string::npos);
+}
+
+}  // namespace lockstep::test

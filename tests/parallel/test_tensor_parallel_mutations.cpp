@@ -1,0 +1,153 @@
+// Mistakes that train without a word: each must make the comparison with one device, or
+// the checker, speak.
+#include "sim/cluster.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/attention.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/mlp.hpp"
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/tensor_parallel_block.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kHidden = 12;
+constexpr std::int64_t kHeads = 4;
+constexpr int kWays = 4;
+
+const BlockSizes kBlock{kHidden, kHeads};
+
+class WithoutF : public TensorParallel {
+  public:
+    using TensorParallel::TensorParallel;
+    Arriving enter_backward(const Tensor& dx) override { return {dx, {}, {}}; }
+};
+
+class WithoutG : public TensorParallel {
+  public:
+    using TensorParallel::TensorParallel;
+    Tensor leave(const Tensor& partial) override { return partial; }
+};
+
+class ForgottenNorms : public SequenceParallel {
+  public:
+    using SequenceParallel::SequenceParallel;
+    void complete_gradients() override {}
+};
+
+template <typename Kind>
+MakeRegions made_as() {
+    return [](Device& device, Communicator& group) {
+        return std::make_unique<Kind>(device, group);
+    };
+}
+
+Inputs inputs(Held held = Held::whole) {
+    return {normal_values({8, 2, kHidden}, "x"), normal_values({8, 2, kHidden}, "dy"),
+            held, held};
+}
+
+std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel& tp) {
+    return make_parallel_block(init, tp, kBlock);
+}
+
+/// How far the mistaken module is from its twin, without full checks, which some of these
+/// would not survive, and without the test that replicas agree.
+double distance(const MakeRegions& make_regions, const MakeShared& shared,
+                const MakeAlone& alone, const Inputs& in = inputs()) {
+    const Outcome one = run_alone(DType::f64, alone, in);
+    const Outcome rank_0 = run_first_rank(kWays, DType::f64, make_regions, shared, in);
+    double worst = relative_difference(rank_0.y, one.y);
+    worst = std::max(worst, relative_difference(rank_0.dx, one.dx));
+    for (const auto& [name, gradient] : rank_0.gradients)
+        if (gradient.shape() == one.gradients.at(name).shape())
+            worst =
+                std::max(worst, relative_difference(gradient, one.gradients.at(name)));
+    return worst;
+}
+
+MakeAlone block_alone() {
+    return [](const ParameterInit& init) { return make_block(init, kBlock); };
+}
+
+}  // namespace
+
+TEST_CASE("A right block is at rounding's distance of one device", "[parallel][sim]") {
+    CHECK(distance(made_as<TensorParallel>(), parallel_block, block_alone()) <= 1e-12);
+}
+
+TEST_CASE("A dropped f is far from one device", "[parallel][sim]") {
+    CHECK(distance(made_as<WithoutF>(), parallel_block, block_alone()) > 1e-3);
+}
+
+TEST_CASE("A dropped g is far from one device", "[parallel][sim]") {
+    CHECK(distance(made_as<WithoutG>(), parallel_block, block_alone()) > 1e-3);
+}
+
+TEST_CASE("Norms forgotten in sequence parallelism are far from one device",
+          "[parallel][sim]") {
+    Inputs in = inputs();
+    const Outcome one = run_alone(DType::f64, block_alone(), in);
+    in.x_held = in.y_held = Held::sequence;
+    const Outcome rank_0 =
+        run_first_rank(kWays, DType::f64, made_as<ForgottenNorms>(), parallel_block, in);
+    CHECK(relative_difference(rank_0.gradients.at("ln_1.weight"),
+                              one.gradients.at("ln_1.weight")) > 1e-3);
+}
+
+namespace {
+
+/// A row-parallel layer whose bias every rank adds before g.
+class BiasOnEveryRank : public RowParallelLinear {
+  public:
+    using RowParallelLinear::RowParallelLinear;
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override {
+        saved.keep("x", x);
+        Device& device = *x.device();
+        Tensor y = device.matmul(x, weight().value, {.transpose_b = true});
+        device.add_bias(y, bias()->value);
+        return regions().leave(y);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("A bias added on every rank of a row split is far from one device",
+          "[parallel][sim]") {
+    const MakeShared shared = [](const ParameterInit& init, TensorParallel& tp) {
+        auto mlp = std::make_unique<Sequential>();
+        mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, kHidden, 4 * kHidden);
+        mlp->add<Gelu>(init.device);
+        mlp->add<BiasOnEveryRank>(init.child("c_proj"), tp, 4 * kHidden, kHidden);
+        return mlp;
+    };
+    CHECK(distance(made_as<TensorParallel>(), shared, [](const ParameterInit& init) {
+              return make_mlp(init, kHidden, 4 * kHidden);
+          }) > 1e-3);
+}
+
+TEST_CASE("Heads that are cut without regard to what is stacked are far from one device",
+          "[parallel][sim]") {
+    // c_attn's rows are all queries, then all keys, then all values: a rank that takes a
+    // plain share of them has queries of no keys.
+    const MakeShared shared = [](const ParameterInit& init, TensorParallel& tp) {
+        auto attention = std::make_unique<Sequential>();
+        attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, kHidden,
+                                             3 * kHidden,
+                                             ColumnParallelOptions{.stacked = 1});
+        attention->add<CoreAttention>(init.device, kHeads / tp.size(), true);
+        attention->add<RowParallelLinear>(init.child("c_proj"), tp, kHidden, kHidden);
+        return attention;
+    };
+    CHECK(distance(made_as<TensorParallel>(), shared, [](const ParameterInit& init) {
+              return make_attention(init, kHidden, kHeads, true);
+          }) > 1e-3);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,228 @@
+#include "tests/parallel/twin.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "src/nn/part.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 7;
+
+/// Column block `rank` of `ranks`.
+HostTensor columns_of_rank(const HostTensor& whole, int ranks, int rank) {
+    const std::int64_t columns = whole.shape().columns() / ranks;
+    const Part part =
+        columns_of({whole.shape().rows(), whole.shape().columns()}, rank * columns);
+    return shard_of(whole, part, whole.shape().with_last(columns));
+}
+
+HostTensor dealt(const HostTensor& whole, Held held, int ranks, int rank) {
+    if (held == Held::columns) return columns_of_rank(whole, ranks, rank);
+    if (held == Held::whole) return whole;
+    const std::int64_t rows = whole.shape()[0] / ranks;
+    return whole.rows(rank * rows, rows);
+}
+
+HostTensor collected(const std::vector<HostTensor>& held_by, Held held) {
+    const auto ranks = static_cast<std::int64_t>(held_by.size());
+    const Shape& shape = held_by[0].shape();
+    if (held == Held::whole || !held_by[0].elements()) {
+        for (const HostTensor& other : held_by)
+            REQUIRE(other == held_by[0]);
+        return held_by[0];
+    }
+    const Shape whole_shape = held == Held::sequence
+                                  ? shape.with_first(shape[0] * ranks)
+                                  : shape.with_last(shape.columns() * ranks);
+    HostTensor whole(whole_shape, held_by[0].dtype());
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const HostTensor& shard = held_by[static_cast<std::size_t>(rank)];
+        const Shape matrix{whole_shape.rows(), whole_shape.columns()};
+        const Part part = held == Held::sequence
+                              ? rows_of(matrix, rank * shape.rows(), shape.rows())
+                              : columns_of(matrix, rank * shape.columns());
+        put_shard(whole, shard, part);
+    }
+    return whole;
+}
+
+/// Forward and backward; the tensors of one rank.
+void run(Device& device, Module& module, const HostTensor& x, const HostTensor& dy,
+         HostTensor& y, HostTensor& dx) {
+    zero_gradients(module);
+    Saved saved;
+    y = device.download(module.forward(device.upload(x), saved));
+    const Tensor gradient = module.backward(device.upload(dy), saved);
+    if (gradient) dx = device.download(gradient);
+}
+
+HostTensor as(const HostTensor& tensor, DType dtype) {
+    return tensor.dtype() == DType::i32 ? tensor : tensor.as(dtype);
+}
+
+}  // namespace
+
+MakeRegions regions(Regions kind) {
+    return
+        [kind](Device& device, Communicator& group) -> std::unique_ptr<TensorParallel> {
+            if (kind == Regions::sequence_parallel)
+                return std::make_unique<SequenceParallel>(device, group);
+            return std::make_unique<TensorParallel>(device, group);
+        };
+}
+
+std::map<std::string, HostTensor> put_together(const Shards& shards) {
+    std::map<std::string, HostTensor> whole;
+    for (const auto& [name, of_ranks] : shards) {
+        HostTensor& result = whole[name];
+        const Part& first = of_ranks.front().first;
+        result = HostTensor(first.whole, of_ranks.front().second.dtype());
+        for (const auto& [part, values] : of_ranks) {
+            if (values.shape() == part.whole) REQUIRE(values == of_ranks.front().second);
+            put_shard(result, values, part);
+        }
+    }
+    return whole;
+}
+
+Outcome run_alone(DType dtype, const MakeAlone& make, const Inputs& inputs) {
+    Outcome outcome;
+    classroom(1)->run([&](Rank& rank) {
+        const auto module = make({rank.device(), dtype, kSeed, ""});
+        run(rank.device(), *module, as(inputs.x, dtype), as(inputs.dy, dtype), outcome.y,
+            outcome.dx);
+        for (const Parameter* parameter : module->parameters()) {
+            outcome.values[parameter->name()] = rank.device().peek(parameter->value);
+            outcome.gradients[parameter->name()] =
+                rank.device().peek(parameter->gradient);
+        }
+    });
+    return outcome;
+}
+
+namespace {
+
+/// What each rank has after forward and backward.
+struct RankOutcome {
+    HostTensor y;
+    HostTensor dx;
+    std::map<std::string, std::pair<Part, HostTensor>> values;
+    std::map<std::string, std::pair<Part, HostTensor>> gradients;
+};
+
+std::vector<RankOutcome> run_ranks(int ranks, DType dtype, sim::CheckLevel check,
+                                   const MakeRegions& make_regions,
+                                   const MakeShared& make, const Inputs& inputs) {
+    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
+    classroom(ranks, /*numbers=*/true, check)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        RankOutcome& own = outcomes[static_cast<std::size_t>(rank.index())];
+        const auto tp = make_regions(device, rank.world());
+        const auto module = make({device, dtype, kSeed, ""}, *tp);
+        run(device, *module,
+            as(dealt(inputs.x, inputs.x_held, ranks, rank.index()), dtype),
+            as(dealt(inputs.dy, inputs.y_held, ranks, rank.index()), dtype), own.y,
+            own.dx);
+        tp->complete_gradients();
+        for (const Parameter* parameter : module->parameters()) {
+            own.values[parameter->name()] = {parameter->part(),
+                                             device.peek(parameter->value)};
+            own.gradients[parameter->name()] = {parameter->part(),
+                                                device.peek(parameter->gradient)};
+        }
+    });
+    return outcomes;
+}
+
+}  // namespace
+
+Outcome run_shared(int ranks, DType dtype, const MakeRegions& make_regions,
+                   const MakeShared& make, const Inputs& inputs) {
+    std::vector<HostTensor> y, dx;
+    Shards values, gradients;
+    for (const RankOutcome& rank :
+         run_ranks(ranks, dtype, sim::check_level_asked(), make_regions, make, inputs)) {
+        y.push_back(rank.y);
+        dx.push_back(rank.dx);
+        for (const auto& [name, shard] : rank.values)
+            values[name].push_back(shard);
+        for (const auto& [name, shard] : rank.gradients)
+            gradients[name].push_back(shard);
+    }
+    return {collected(y, inputs.y_held), collected(dx, inputs.x_held),
+            put_together(values), put_together(gradients)};
+}
+
+Outcome run_first_rank(int ranks, DType dtype, const MakeRegions& make_regions,
+                       const MakeShared& make, const Inputs& inputs) {
+    const RankOutcome first =
+        run_ranks(ranks, dtype, sim::CheckLevel::cheap, make_regions, make, inputs)
+            .front();
+    Outcome outcome{first.y, first.dx, {}, {}};
+    for (const auto& [name, shard] : first.gradients)
+        if (shard.second.shape() == shard.first.whole)
+            outcome.gradients[name] = shard.second;
+    return outcome;
+}
+
+Difference difference(const Outcome& shared, const Outcome& alone) {
+    Difference worst;
+    const auto look = [&](const std::string& name, const HostTensor& a,
+                          const HostTensor& b) {
+        const double relative = relative_difference(a, b);
+        if (!(relative <= worst.relative)) worst = {relative, name};
+    };
+    look("y", shared.y, alone.y);
+    look("dx", shared.dx, alone.dx);
+    REQUIRE(shared.gradients.size() == alone.gradients.size());
+    for (const auto& [name, value] : alone.values) {
+        REQUIRE(shared.values.count(name) == 1);
+        look(name, shared.values.at(name), value);
+        look("gradient of " + name, shared.gradients.at(name), alone.gradients.at(name));
+    }
+    return worst;
+}
+
+HostTensor normal_values(Shape shape, const std::string& name) {
+    HostTensor tensor(shape, DType::f64);
+    const RandomStream stream(1234, name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, stream.normal(static_cast<std::uint64_t>(i)));
+    return tensor;
+}
+
+HostTensor ids_below(Shape shape, std::int64_t limit, const std::string& name) {
+    HostTensor tensor(shape, DType::i32);
+    const RandomStream stream(1234, name);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, std::floor(stream.uniform(static_cast<std::uint64_t>(i)) *
+                                 static_cast<double>(limit)));
+    return tensor;
+}
+
+double relative_difference(const HostTensor& a, const HostTensor& b) {
+    REQUIRE(a.shape() == b.shape());
+    double worst = 0, scale = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        const double here = std::fabs(a.at(i) - b.at(i));
+        if (std::isnan(here)) return here;
+        worst = std::max(worst, here);
+        scale = std::max(scale, std::fabs(b.at(i)));
+    }
+    return scale > 0 ? worst / scale : worst;
+}
+
+std::unique_ptr<Cluster> classroom(int ranks, bool numbers, sim::CheckLevel check) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.numbers = numbers;
+    options.check = check;
+    return sim::make_cluster(std::move(options));
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,198 @@
+// F23 and F24 by declaration: replicas that step with other gradients, or start apart,
+// and programs that are right to do what looks like it.
+
+#include "src/comm/expect.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/comm/rank.hpp"
+#include "tests/sim/watched.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+Tensor ones(Rank& rank) {
+    const Tensor weight = rank.device().empty({4}, DType::f32);
+    rank.device().fill(weight, 1);
+    weight.set_label("norm.weight");
+    return weight;
+}
+
+/// The same on all ranks of one `place`.
+Tensor gradient_of(Rank& rank, int place, int step) {
+    const Tensor gradient = rank.device().empty({4}, DType::f32);
+    rank.device().random_normal(gradient, {9, "gradient"}, 0, 1, 400 * place + 4 * step);
+    return gradient;
+}
+
+void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient) {
+    rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = 0.1});
+}
+
+/// Three steps, of which each rank takes its gradient from the place.
+template <typename Place>
+Program stepping(Place place) {
+    return [place](Rank& rank) {
+        const Tensor weight = ones(rank);
+        declare_replicas(rank.world(), weight, "norm.weight");
+        for (int step = 0; step < 3; ++step)
+            sgd(rank, weight, gradient_of(rank, place(rank.index(), step), step));
+    };
+}
+
+}  // namespace
+
+TEST_CASE("declared replicas that step alike are silent", "[sim]") {
+    correct(4, stepping([](int, int) { return 0; }));
+    correct(1, stepping([](int rank, int) { return rank; }));
+}
+
+TEST_CASE("F23: a declared replica steps with another gradient", "[sim][errors]") {
+    const Diagnosis one_odd = found_by_full_check(
+        4, stepping([](int rank, int step) { return rank == 2 && step == 1 ? 1 : 0; }));
+    CHECK(one_odd.fault == "F23");
+    check_names(one_odd, {"in step 2 ranks 0–3 hold the same norm.weight",
+                          "declared a replica over world at tests/sim/",
+                          "element [0] of the gradient", "on ranks 0–1, 3 (sgd at",
+                          "on rank 2 (sgd at", "nothing is known to have reduced it"});
+    says(one_odd, "4 of 4 elements differ");
+    says(one_odd, "complete_gradients()");
+    const Diagnosis all_odd =
+        found_by_full_check(4, stepping([](int rank, int) { return rank; }));
+    CHECK(all_odd.fault == "F23");
+    check_names(all_odd, {"in step 1", "on rank 0 (sgd", "on rank 1 (sgd"});
+    says(all_odd, "ranks 2–3 have yet others");
+}
+
+TEST_CASE("F23: a gradient that differs by rounding is said to", "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
+        const Tensor weight = ones(rank);
+        declare_replicas(rank.world(), weight, "norm.weight");
+        const Tensor gradient = gradient_of(rank, 0, 0);
+        if (rank.index() == 1) rank.device().scale(gradient, 1 + 1e-6);
+        sgd(rank, weight, gradient);
+    });
+    CHECK(found.fault == "F23");
+    says(found, "differ by rounding only");
+}
+
+TEST_CASE("F23: reduced over the other axis of a mesh only", "[sim][errors]") {
+    const auto program = [](bool over_tp) {
+        return [over_tp](Rank& rank) {
+            const Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
+            const Tensor weight = ones(rank);
+            declare_replicas(mesh["tp"], weight, "norm.weight");
+            for (int step = 0; step < 3; ++step) {
+                const Tensor gradient = gradient_of(rank, rank.index(), step);
+                if (over_tp) mesh["tp"].all_reduce(gradient).wait();
+                mesh["dp"].all_reduce(gradient).wait();
+                sgd(rank, weight, gradient);
+            }
+        };
+    };
+    correct(4, program(true));
+    const Diagnosis found = found_by_full_check(4, program(false));
+    CHECK(found.fault == "F23");
+    check_names(found, {"over tp", "it was reduced by all_reduce(sum, 4 x f32) of dp"});
+}
+
+TEST_CASE("F23: declarations in another order on each rank are the same",
+          "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
+        const Tensor weight = ones(rank);
+        const Tensor bias = ones(rank);
+        if (rank.index() == 0) declare_replicas(rank.world(), bias, "bias");
+        declare_replicas(rank.world(), weight, "weight");
+        if (rank.index() == 1) declare_replicas(rank.world(), bias, "bias");
+        sgd(rank, weight, gradient_of(rank, 0, 0));
+        sgd(rank, bias, gradient_of(rank, rank.index(), 1));
+    });
+    CHECK(found.fault == "F23");
+    check_names(found, {"the same bias"});
+}
+
+TEST_CASE("declared replicas are of one group, of other values elsewhere", "[sim]") {
+    correct(4, [](Rank& rank) {
+        const Mesh mesh(rank.world(), {{"pp", 2}, {"tp", 2}});
+        const Tensor weight = ones(rank);
+        declare_replicas(mesh["tp"], weight, "norm.weight");
+        for (int step = 0; step < 3; ++step)
+            sgd(rank, weight, gradient_of(rank, mesh.coordinate("pp"), step));
+    });
+}
+
+TEST_CASE("steps that all ranks skip, and shards that each updates, are silent",
+          "[sim]") {
+    correct(2, [](Rank& rank) {
+        const Tensor weight = ones(rank);
+        const Tensor bias = ones(rank);
+        bias.set_label("norm.bias");
+        // In one order or the other.
+        if (rank.index() == 0) declare_replicas(rank.world(), bias, "norm.bias");
+        declare_replicas(rank.world(), weight, "norm.weight");
+        if (rank.index() == 1) declare_replicas(rank.world(), bias, "norm.bias");
+        for (int step = 0; step < 4; ++step) {
+            const Tensor gradient = gradient_of(rank, 0, step);
+            if (step % 2 == 0) sgd(rank, bias, gradient);
+            if (step == 1) continue;
+            // ZeRO's shards: each rank its half, then gathered.
+            const Tensor half = weight.slice(2 * rank.index(), 2);
+            sgd(rank, half, gradient.slice(2 * rank.index(), 2));
+            rank.world().all_gather(weight, half).wait();
+        }
+    });
+}
+
+TEST_CASE("a tensor where a declared one was is another", "[sim]") {
+    correct(2, [](Rank& rank) {
+        for (int model = 0; model < 3; ++model) {
+            const Tensor weight = ones(rank);
+            if (model == 0) declare_replicas(rank.world(), weight, "norm.weight");
+            sgd(rank, weight, gradient_of(rank, model == 0 ? 0 : rank.index(), 0));
+        }
+    });
+}
+
+TEST_CASE("F24: declared replicas that start apart", "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(4, [](Rank& rank) {
+        const Tensor weight = ones(rank);
+        declare_replicas(rank.world(), weight, "norm.weight");
+        if (rank.index() == 3) rank.device().fill(weight, 2);
+        for (int step = 0; step < 3; ++step)
+            sgd(rank, weight, gradient_of(rank, rank.index() / 3, step));
+    });
+    CHECK(found.fault == "F24");
+    check_names(found, {"before step 1 the replicas of norm.weight over world differ",
+                        "rank 3 holds 2, written by fill at",
+                        "they were declared replicas at tests/sim/"});
+}
+
+TEST_CASE("F24: one that starts apart is why the gradients of all others differ",
+          "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
+        const Tensor first = ones(rank);
+        const Tensor second = ones(rank);
+        declare_replicas(rank.world(), first, "first");
+        declare_replicas(rank.world(), second, "second");
+        rank.device().fill(second, rank.index());
+        sgd(rank, first, gradient_of(rank, rank.index(), 0));
+        sgd(rank, second, gradient_of(rank, rank.index(), 0));
+    });
+    CHECK(found.fault == "F24");
+    check_names(found, {"replicas of second over world"});
+}
+
+TEST_CASE("F24: a declared replica that one rank writes to between steps",
+          "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
+        const Tensor weight = ones(rank);
+        declare_replicas(rank.world(), weight, "norm.weight");
+        for (int step = 0; step < 3; ++step) {
+            if (step == 2 && rank.index() == 1) rank.device().scale(weight, 0.5);
+            sgd(rank, weight, gradient_of(rank, 0, step));
+        }
+    });
+    CHECK(found.fault == "F24");
+    check_names(found, {"before step 3", "written by scale", "written by sgd"});
+}
+
+}  // namespace lockstep::test
