@@ -1,10 +1,8 @@
 #include "lessons/01_gradient_accumulation/language_model.hpp"
 
-#include <cmath>
-
 #include <fmt/format.h>
 
-#include "lessons/01_gradient_accumulation/text.hpp"
+#include "lessons/runner/lesson_text.hpp"
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/sequential.hpp"
@@ -121,19 +119,6 @@ void record_language_inputs(Record& record, const LanguageTask& task) {
          vector_of(task.text.vocabulary));
     keep("language_model/positions",
          Shape{task.steps, task.rows_per_step()}, task.positions);
-}
-
-double unigram_entropy(const Text& text) {
-    std::vector<double> counts(text.vocabulary.size());
-    for (const std::int32_t id : text.ids)
-        ++counts[static_cast<std::size_t>(id)];
-    double entropy = 0;
-    for (const double count : counts) {
-        const double probability =
-            count / static_cast<double>(text.ids.size());
-        entropy -= probability * std::log(probability);
-    }
-    return entropy;
 }
 
 }  // namespace lockstep::lessons

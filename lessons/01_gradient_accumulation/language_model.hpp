@@ -38,8 +38,4 @@ Training language_training(std::shared_ptr<const LanguageTask> task,
 /// of a step), and the initial parameters.
 void record_language_inputs(Record& record, const LanguageTask& task);
 
-/// Nats a character if each is drawn by its frequency alone, without
-/// looking at those before.
-double unigram_entropy(const Text& text);
-
 }  // namespace lockstep::lessons

@@ -184,4 +184,14 @@ std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
     return sim::make_cluster(cluster_options(options, ranks, trace));
 }
 
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks) {
+    sim::ClusterOptions cluster;
+    cluster.ranks = ranks;
+    cluster.spec = load_cluster("classroom");
+    cluster.spec.memory_bytes = 0;
+    cluster.numbers = false;
+    cluster.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(std::move(cluster));
+}
+
 }  // namespace lockstep::lessons

@@ -69,6 +69,10 @@ struct LessonOptions {
 std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
                                       bool trace = false);
 
+/// Virtual devices that compute shapes only, with memory without limit, in every process
+/// and whatever the backend: for sizing what nobody here could run.
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
+
 /// One step: its title, and what it does and shows. Later steps may use what earlier ones
 /// left in the lesson; where a step is asked for alone, those before it run unseen.
 struct Step {

@@ -1,5 +1,7 @@
 #include "lessons/runner/load_text.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "lessons/runner/load_file.hpp"
@@ -69,6 +71,18 @@ Text read_text(std::string_view bytes, const std::string& name,
 
 Text load_text(const std::filesystem::path& path, std::int64_t least_characters) {
     return read_text(load_file(path), printable(path.string()), least_characters);
+}
+
+double unigram_entropy(const Text& text) {
+    std::vector<double> counts(text.vocabulary.size());
+    for (const std::int32_t id : text.ids)
+        ++counts[static_cast<std::size_t>(id)];
+    double entropy = 0;
+    for (const double count : counts) {
+        const double probability = count / static_cast<double>(text.ids.size());
+        entropy -= probability * std::log(probability);
+    }
+    return entropy;
 }
 
 }  // namespace lockstep::lessons

@@ -24,4 +24,8 @@ Text load_text(const std::filesystem::path& path, std::int64_t least_characters 
 Text read_text(std::string_view bytes, const std::string& name,
                std::int64_t least_characters = 1);
 
+/// Nats a character if each is drawn by its frequency alone, without looking at those
+/// before.
+double unigram_entropy(const Text& text);
+
 }  // namespace lockstep::lessons

@@ -43,7 +43,8 @@ class Page {
     virtual void timeline(const std::string& title, const RunReport& report) = 0;
     /// Asks for a number before it is shown: on a terminal the learner types one (Enter
     /// passes); in a pipe the question and the answer are printed. `working` is the line
-    /// of arithmetic that leads to the answer. An answer within 1 % is right.
+    /// of arithmetic that leads to the answer; a plain number has no unit, "". An answer
+    /// within 1 % is right.
     virtual void predict(const std::string& question, double answer,
                          const std::string& unit, const std::string& working) = 0;
     /// Shows a check with its figure, bound and verdict, and records it. In a pipe a

@@ -16,6 +16,11 @@ bool is_right(double typed, double answer) {
     return std::abs(typed - answer) <= kTolerance * std::abs(answer);
 }
 
+/// "6 messages"; a plain number where there is no unit.
+std::string with_unit(double value, const std::string& unit) {
+    return number_text(value) + (unit.empty() ? "" : " " + unit);
+}
+
 }  // namespace
 
 void TextPage::predict(const std::string& question, double answer,
@@ -23,9 +28,9 @@ void TextPage::predict(const std::string& question, double answer,
     show_labelled("Predict:", question, Look::strong);
     const std::optional<double> typed = ask_ ? ask_number(unit) : std::nullopt;
     // The learner sees what was typed already; a page shown again has to say it.
-    if (typed) shown_ += fmt::format("Your answer: {} {}\n", number_text(*typed), unit);
+    if (typed) shown_ += fmt::format("Your answer: {}\n", with_unit(*typed, unit));
 
-    const std::string result = number_text(answer) + " " + unit;
+    const std::string result = with_unit(answer, unit);
     if (typed && is_right(*typed, answer))
         show_labelled("Right:", result, Look::good);
     else
@@ -38,13 +43,15 @@ void TextPage::predict(const std::string& question, double answer,
 }
 
 std::optional<double> TextPage::ask_number(const std::string& unit) {
-    std::string prompt = fmt::format("Your answer in {} (Enter passes): ", unit);
+    const std::string in_unit = unit.empty() ? "" : " in " + unit;
+    std::string prompt = fmt::format("Your answer{} (Enter passes): ", in_unit);
     constexpr int kAttempts = 2;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         const std::optional<std::string> line = ask_(prompt);
         if (!line || trimmed(*line).empty()) return std::nullopt;
         if (const std::optional<double> number = parse_typed_number(*line)) return number;
-        prompt = fmt::format("A number such as 1,500 or 1.5e3, in {}: ", unit);
+        prompt = fmt::format("A number such as 1,500 or 1.5e3{}: ",
+                             unit.empty() ? "" : "," + in_unit);
     }
     return std::nullopt;
 }

@@ -18,6 +18,7 @@ PROGRAM = os.path.abspath(sys.argv[1])
 GPUS = int(sys.argv[2])
 LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "steps=4",
           "--set", "rows=16", "--set", "hidden=32"]
+COLUMNS = ["lesson", "column-linear", "--set", "rows=16"]
 LIMIT = 240
 
 
@@ -52,8 +53,8 @@ class Lessons(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def run_to(self, name, *options):
-        done = run([*LESSON, "--out", self.path(name), *options])
+    def run_to(self, name, *options, lesson=None):
+        done = run([*(lesson or LESSON), "--out", self.path(name), *options])
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr)
         return done
 
@@ -102,6 +103,23 @@ class Lessons(unittest.TestCase):
                     runs = json.load(file)["runs"]
                 together = next(entry for entry in runs if entry["name"] == "data_parallel")
                 self.assertEqual(len(together["ranks"]), ranks)
+
+    def test_a_layer_that_ranks_share(self):
+        for dtype in ("f32", "f64"):
+            self.run_to("sim", "--dtype", dtype, lesson=COLUMNS)
+            self.run_to("cuda", "--dtype", dtype, "--backend", "cuda", lesson=COLUMNS)
+            self.assert_equal_within_bound("sim", "cuda")
+        for ranks in (1, 2, 3, 4):
+            if ranks > GPUS:
+                continue
+            with self.subTest(ranks=ranks):
+                self.run_to("sim", "--ranks", str(ranks), lesson=COLUMNS)
+                done = self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks),
+                                   lesson=COLUMNS)
+                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual("virtual ones" in done.stdout, ranks < 3)
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
+                self.assert_equal_within_bound("sim", "nccl")
 
     def test_one_json_document_from_many_processes(self):
         ranks = min(2, GPUS)

@@ -20,10 +20,11 @@ WORLDS += [[f"schedule_seed={seed}", f"workers={1 + seed % 2}"] for seed in rang
 
 
 class Determinism(unittest.TestCase):
+    lesson = "gradient-accumulation"
+
     def record(self, settings, *options):
         with tempfile.TemporaryDirectory() as folder:
-            command = [PROGRAM, "lesson", "gradient-accumulation", "--out", folder + "/out",
-                       *options]
+            command = [PROGRAM, "lesson", self.lesson, "--out", folder + "/out", *options]
             for setting in settings:
                 command += ["--set", setting]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -46,15 +47,21 @@ class Determinism(unittest.TestCase):
     def test_in_f64_on_seven_devices_of_another_cluster(self):
         self.check("--dtype", "f64", "--ranks", "7", "--cluster", "v100", "--set", "steps=40")
 
+    def test_a_layer_that_ranks_share(self):
+        self.lesson = "column-linear"
+        self.check("--ranks", "4", "--set", "rows=24", "--set", "hidden=48")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
-        figures = []
-        for numerics in ("on", "off"):
-            metrics = json.loads(self.record([f"numerics={numerics}"])["metrics.json"])
-            for run in metrics["runs"]:
-                for rank in run["ranks"]:
-                    del rank["series"]  # losses, which are numbers
-            figures.append(metrics["runs"])
-        self.assertEqual(*figures)
+        for self.lesson in ("gradient-accumulation", "column-linear"):
+            with self.subTest(lesson=self.lesson):
+                figures = []
+                for numerics in ("on", "off"):
+                    metrics = json.loads(self.record([f"numerics={numerics}"])["metrics.json"])
+                    for run in metrics["runs"]:
+                        for rank in run["ranks"]:
+                            rank.pop("series", None)  # losses, which are numbers
+                    figures.append(metrics["runs"])
+                self.assertEqual(*figures)
 
     def test_another_seed_gives_other_bits(self):
         self.assertNotEqual(self.record([], "--set", "steps=5")["outputs.safetensors"],

@@ -5,56 +5,15 @@ It reads inputs.safetensors, trains by the formulas of the lesson's README, and 
 outputs.safetensors holds. Arguments: the program.
 """
 
-import json
 import math
 import os
-import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 
+from records import add_scaled, assert_close, dot, flat, rows_of, run_lesson, zeros
+
 PROGRAM = os.path.abspath(sys.argv[1])
-BOUND = 1e-10
 MOMENTUM = 0.9
-
-
-def read_tensors(path):
-    """name: (shape, values), the values flat."""
-    with open(path, "rb") as file:
-        content = file.read()
-    (header_bytes,) = struct.unpack_from("<Q", content)
-    header = json.loads(content[8:8 + header_bytes])
-    tensors = {}
-    for name, about in header.items():
-        begin, end = (8 + header_bytes + offset for offset in about["data_offsets"])
-        code = {"F64": "d", "F32": "f", "I32": "i"}[about["dtype"]]
-        count = (end - begin) // struct.calcsize(code)
-        tensors[name] = about["shape"], struct.unpack(f"<{count}{code}", content[begin:end])
-    return tensors
-
-
-def dot(a, b):
-    return sum(map(float.__mul__, a, b))
-
-
-def rows_of(tensor):
-    shape, values = tensor
-    return [list(values[i:i + shape[-1]]) for i in range(0, len(values), shape[-1])]
-
-
-def flat(rows):
-    return [value for row in rows for value in row]
-
-
-def zeros(matrix):
-    return [[0.0] * len(matrix[0]) for _ in matrix]
-
-
-def add_scaled(target, source, factor):
-    """target += factor * source, both matrices."""
-    for to, row in zip(target, source):
-        to[:] = [t + factor * s for t, s in zip(to, row)]
 
 
 class Regression:
@@ -144,29 +103,9 @@ class LanguageModel:
 
 
 class Recompute(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
-    def record(self, name, *options):
-        """What a lesson in f64 left: inputs and outputs."""
-        out = os.path.join(self.folder.name, name)
-        subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--dtype", "f64",
-                        "--out", out, *options], check=True, capture_output=True,
-                       cwd=self.folder.name, timeout=120)
-        return [read_tensors(f"{out}/{file}.safetensors") for file in ("inputs", "outputs")]
-
-    def assert_close(self, name, recomputed, recorded):
-        largest = max(map(abs, recorded))
-        self.assertGreater(largest, 0, name)
-        self.assertEqual(len(recomputed), len(recorded), name)
-        for ours, theirs in zip(recomputed, recorded):
-            self.assertTrue(abs(ours - theirs) <= BOUND * largest,
-                            f"{name}: {ours} and {theirs}")
+    def record(self, *options, files=None):
+        """What the lesson left: inputs and outputs."""
+        return run_lesson(PROGRAM, "gradient-accumulation", *options, files=files)[1:]
 
     def check_regression(self, inputs, outputs, parts, epochs=100, rate=0.01):
         model = Regression(inputs)
@@ -182,7 +121,7 @@ class Recompute(unittest.TestCase):
         for variant in ("reference", "accumulation", "data_parallel"):
             for name, values in expected.items():
                 with self.subTest(variant=variant, name=name):
-                    self.assert_close(name, values, outputs[f"{variant}/{name}"][1])
+                    assert_close(name, values, outputs[f"{variant}/{name}"][1])
 
     def check_language_model(self, inputs, outputs, steps, rate=0.2):
         model = LanguageModel(inputs)
@@ -199,27 +138,23 @@ class Recompute(unittest.TestCase):
         for variant in ("language_model_accumulation", "language_model_data_parallel"):
             for name, values in expected.items():
                 with self.subTest(variant=variant, name=name):
-                    self.assert_close(name, values, outputs[f"{variant}/{name}"][1])
+                    assert_close(name, values, outputs[f"{variant}/{name}"][1])
 
     def test_the_lesson_as_it_is(self):
-        inputs, outputs = self.record("four", "--set", "steps=2")
+        inputs, outputs = self.record("--set", "steps=2")
         self.check_regression(inputs, outputs, parts=4)
         self.check_language_model(inputs, outputs, steps=2)
 
     def test_a_table_and_a_text_dealt_out_unevenly(self):
-        text, table = (os.path.join(self.folder.name, name) for name in ("text", "table"))
         verse = "床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4
-        with open(text, "w", encoding="utf-8") as file:
-            file.write(verse)
-        with open(table, "w", encoding="utf-8") as file:
-            file.write("a,b,c,d\n")
-            for i in range(17):
-                file.write(f"{i / 10},{math.sin(i):.6f},{math.cos(3 * i):.6f},{i % 5 - 2}\n")
+        table = "a,b,c,d\n" + "".join(
+            f"{i / 10},{math.sin(i):.6f},{math.cos(3 * i):.6f},{i % 5 - 2}\n"
+            for i in range(17))
         inputs, outputs = self.record(
-            "three", "--ranks", "3", "--text", text, "--data", table, "--set", "targets=2",
+            "--ranks", "3", "--text", "text", "--data", "table", "--set", "targets=2",
             "--set", "epochs=20", "--set", "steps=4", "--set", "rows=5", "--set", "context=3",
             "--set", "width=2", "--set", "hidden=7", "--set", "learning_rate=0.05",
-            "--set", "text_learning_rate=0.1")
+            "--set", "text_learning_rate=0.1", files={"text": verse, "table": table})
         vocabulary = inputs["language_model/vocabulary"][1]
         ids = inputs["language_model/ids"][1]
         self.assertEqual("".join(chr(vocabulary[i]) for i in ids), verse)
@@ -227,10 +162,10 @@ class Recompute(unittest.TestCase):
         self.check_language_model(inputs, outputs, steps=4, rate=0.1)
 
     def test_a_formula_that_is_wrong_is_caught(self):
-        inputs, outputs = self.record("mean", "--step", "2", "--set", "epochs=3")
+        inputs, outputs = self.record("--step", "2", "--set", "epochs=3")
         with self.assertRaises(AssertionError):
             loss, *_ = Regression(inputs).step(1, 0.01)  # a mean where the lesson sums
-            self.assert_close("loss", [loss], outputs["reference/loss"][1][:1])
+            assert_close("loss", [loss], outputs["reference/loss"][1][:1])
 
 
 if __name__ == "__main__":

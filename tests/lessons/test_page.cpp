@@ -162,6 +162,15 @@ TEST_CASE("what is no number is asked for once more, then the lesson goes on",
     CHECK(bench.shown.find("Answer:  6,000 bytes") != std::string::npos);
 }
 
+TEST_CASE("a plain number is asked for without a unit", "[lessons]") {
+    Bench bench({60, false, false}, {"nine", "9"});
+    bench.page.predict("How much?", 9, "", "3*3");
+    CHECK(bench.prompts[0] == "Your answer (Enter passes): ");
+    CHECK(bench.prompts[1] == "A number such as 1,500 or 1.5e3: ");
+    CHECK(bench.page.shown() ==
+          "Predict:  How much?\nYour answer: 9\nRight:  9\n    3*3\n\n");
+}
+
 TEST_CASE("a page shown again says what was answered", "[lessons]") {
     Bench bench({60, false, false}, {"5"});
     bench.page.predict("How much?", 6000, "bytes", "3/4 x 8,000");

@@ -15,6 +15,7 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
 LESSON = ("lesson", "gradient-accumulation")
+COLUMNS = ("lesson", "column-linear")
 
 # Files in the folder where each case runs.
 FILES = {
@@ -84,6 +85,11 @@ CASES = [
     ([*LESSON, "--out", "file"], 2, ["--out file"]),
     ([*LESSON, "--out", "file/run"], 2, ["--out file/run", "Not a directory"]),
     ([*LESSON, "--out", ""], 2, ["--out"]),
+    ([*COLUMNS, "--ranks", "65"], 2, ["--ranks 65", "at most 64"]),
+    ([*COLUMNS, "--ranks", "5", "--set", "hidden=192"], 2, ["--set hidden=192", "5 ranks"]),
+    ([*COLUMNS, "--set", "inner=100"], 2, ["--set inner=100", "3 ranks"]),
+    ([*COLUMNS, "--set", "rows=0"], 2, ["--set rows=0"]),
+    ([*COLUMNS, "--text", "file"], 2, ["--text", "takes none"]),
     (["compare", "taken"], 2, ["DIR_B"]),
     (["compare", "taken", "nowhere"], 2, ["taken"]),
     (["compare", "nowhere", "taken"], 2, ["nowhere"]),

@@ -4,7 +4,8 @@
 
 namespace lockstep::lessons {
 
-/// The text that ships with the lesson; the build makes it from text.txt.
+/// The text that lessons train on; the build makes it from
+/// lessons/01_gradient_accumulation/text.txt.
 std::string_view lesson_text();
 
 }  // namespace lockstep::lessons

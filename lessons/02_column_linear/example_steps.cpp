@@ -1,0 +1,232 @@
+#include <fmt/format.h>
+
+#include "lessons/02_column_linear/column_linear.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/columns.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+struct Example {
+    HostTensor x;  ///< (2, 4)
+    HostTensor w;  ///< (4, 3): in, out
+};
+
+Example example(DType dtype) {
+    return {matrix(4, {1, 2, 0, 1, 3, 0, 1, 2}, dtype),
+            matrix(3, {1, 0, 2, 2, 1, 0, 0, 3, 1, 1, 1, 1}, dtype)};
+}
+
+/// A layer with as many inputs as outputs, so that no shape tells its
+/// weight from the transposed one.
+struct Square {
+    HostTensor x;       ///< (2, 3)
+    HostTensor weight;  ///< (3, 3): out, in
+};
+
+Square square(DType dtype) {
+    return {matrix(3, {1, 2, 3, 0, 1, 2}, dtype),
+            matrix(3, {1, 2, 0, 0, 1, 1, 3, 0, 1}, dtype)};
+}
+
+// lesson: a-column-each
+// Y_r (2, 1) = X (2, 4) W_r (4, 1), and all Y_r side by side
+void multiply_by_own_columns(Rank& rank, const HostTensor& x,
+                             const HostTensor& w) {
+    Device& device = rank.device();
+    TensorParallel tp(device, rank.world());
+    const Tensor own_w = own_columns(tp, device.upload(w));
+    const Tensor own_y = device.matmul(device.upload(x), own_w);
+    rank.keep("own w", own_w);
+    rank.keep("own y", own_y);
+    rank.keep("y", gather_columns(tp, own_y));
+}
+// lesson: end
+
+std::string shards_text(const RunReport& report) {
+    std::vector<std::pair<std::string, HostTensor>> shown;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size());
+         ++rank) {
+        shown.emplace_back(fmt::format("W_{}", rank),
+                           kept(report, rank, "own w"));
+        shown.emplace_back(fmt::format("Y_{}", rank),
+                           kept(report, rank, "own y"));
+    }
+    shown.emplace_back("Y", kept(report, 0, "y"));
+    return matrices_text(shown);
+}
+
+Task column_parallel_task(const HostTensor& x, const HostTensor& weight) {
+    Task task;
+    const std::int64_t out = weight.shape()[0];
+    const std::int64_t in = weight.shape()[1];
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<ColumnParallelLinear>(
+            init.child("linear"), tp, in, out,
+            ColumnParallelOptions{.bias = false, .gather_output = true});
+    };
+    task.x = x;
+    task.dy = HostTensor({x.shape()[0], out}, x.dtype());
+    task.weights = {{"linear.weight", weight}};
+    return task;
+}
+
+}  // namespace
+
+decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out,
+                                          bool bias) {
+    return [=](const ParameterInit& init, TensorParallel&) {
+        return std::make_unique<Linear>(init.child("linear"), in, out,
+                                        bias);
+    };
+}
+
+/// With --backend nccl there may be fewer processes than the example needs.
+bool ColumnLinear::lacks_example_ranks() const {
+    return options().process != nullptr && ranks_ < kExampleRanks;
+}
+
+std::unique_ptr<Cluster> ColumnLinear::example_cluster() const {
+    LessonOptions options = this->options();
+    if (lacks_example_ranks()) {
+        options.backend = "sim";
+        options.process = nullptr;
+    }
+    return make_cluster(options, kExampleRanks);
+}
+
+void ColumnLinear::multiply_by_columns(Page& page) {
+    const Example numbers = example(options().dtype);
+    const HostTensor &x = numbers.x, &w = numbers.w;
+    page.text(
+        "How can three devices share one product Y = X W? A column of Y "
+        "needs all of X, but a single column of W. So each device takes a "
+        "column of W, multiplies X by it, and has a column of Y. Put side "
+        "by side these are Y: nothing is added up.");
+    page.verbatim(matrices_text({{"X", x}, {"W", w}}));
+    page.predict(
+        "Device 2 takes the last column of W. What is the second number of "
+        "its column of Y?",
+        9, "", "3*2 + 0*0 + 1*1 + 2*1");
+    page.quote("a-column-each");
+    if (lacks_example_ranks())
+        page.text(fmt::format(
+            "(This run has {} of its own, so the example's three "
+            "are virtual ones.)",
+            ranks_ == 1 ? "one device" : "two devices"));
+
+    const RunReport together = example_cluster()->run(
+        [&](Rank& rank) { multiply_by_own_columns(rank, x, w); });
+    const RunReport alone =
+        make_cluster(options(), 1)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            rank.keep("y",
+                      device.matmul(device.upload(x), device.upload(w)));
+        });
+    const HostTensor& y = kept(alone, 0, "y");
+    record().inputs.insert_or_assign("example/x", x);
+    record().inputs.insert_or_assign("example/w", w);
+    record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
+
+    if (has_numbers_) {
+        page.verbatim(shards_text(together));
+        page.check(Check::equal("second number of device 2's column",
+                                kept(together, 2, "own y").at(1), 9));
+    }
+    check_equal(page,
+                "numbers on any device that differ from one device's Y",
+                differing_on_any(together, y, "y"));
+}
+
+namespace {
+
+/// What nn.Linear(3, 4) says of an input of four columns.
+std::string refusal(Cluster& cluster, const HostTensor& x) {
+    std::string sentence;
+    cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        Linear layer({device, x.dtype(), 0, "linear"}, 3, 4, false);
+        const Tensor input = device.upload(x);
+        Saved saved;
+        try {
+            layer.forward(input, saved);
+        } catch (const UsageError& error) {
+            sentence = error.what();
+        }
+    });
+    return sentence;
+}
+
+}  // namespace
+
+void ColumnLinear::find_the_layer(Page& page) {
+    const Example numbers = example(options().dtype);
+    page.text(
+        "Which columns are they in PyTorch? nn.Linear(in, out) stores its "
+        "weight as (out, in) and computes y = x weight^T + bias. A "
+        "widespread example makes nn.Linear(3, 4), whose weight is "
+        "(4, 3), cuts that into weight[:, 0:1], weight[:, 1:2] and "
+        "weight[:, 2:3], and multiplies an x of four columns by each. The "
+        "shapes fit, as they did in step 1. The layer does not. Given that "
+        "x, nn.Linear(3, 4) says:");
+    page.verbatim("  " + refusal(*make_cluster(options(), 1), numbers.x));
+    page.text(
+        "It takes three columns and gives four; the example takes four and "
+        "gives three. It computes x weight, which is another layer: the "
+        "one with the transposed weight. Where in and out are equal, no "
+        "shape says so. Take nn.Linear(3, 3):");
+    show_square_layer(page);
+    page.text(
+        "So: in Y = X W, with W (in, out), the devices share out columns "
+        "of W. PyTorch's weight is W^T, (out, in): there they are its "
+        "rows. Device r holds rows r and multiplies by their transpose.");
+    page.quote("column-parallel");
+    const RunReport meant =
+        pass(*example_cluster(),
+             column_parallel_task(numbers.x, transposed(numbers.w)));
+    const HostTensor product =
+        matrix(3, {6, 3, 3, 5, 5, 9}, options().dtype);
+    check_equal(page,
+                "step 1 as nn.Linear(4, 3) by rows of weight: numbers on "
+                "any device that differ from X W",
+                differing_on_any(meant, product, "y"));
+}
+
+void ColumnLinear::show_square_layer(Page& page) {
+    const Square numbers = square(options().dtype);
+    page.verbatim(
+        matrices_text({{"x", numbers.x}, {"weight", numbers.weight}}));
+    page.predict(
+        "nn.Linear(3, 3) gives 1*1 + 2*2 + 3*0 = 5 as its first number. "
+        "What does x weight[:, 0:1] give?",
+        10, "", "1*1 + 2*0 + 3*3");
+
+    const RunReport by_columns = example_cluster()->run([&](Rank& rank) {
+        multiply_by_own_columns(rank, numbers.x, numbers.weight);
+    });
+    Task task = column_parallel_task(numbers.x, numbers.weight);
+    const RunReport by_rows = pass(*example_cluster(), task);
+    task.make = linear_on_one_device(3, 3, false);
+    const RunReport alone = pass_alone(task);
+    const HostTensor& y = kept(alone, 0, "y");
+    if (has_numbers_) {
+        const HostTensor& wrong = kept(by_columns, 0, "y");
+        page.verbatim(
+            matrices_text({{"columns of weight", wrong},
+                           {"rows of weight", kept(by_rows, 0, "y")},
+                           {"nn.Linear(3, 3)", y}}));
+        page.text(fmt::format(
+            "With columns of weight {} of {} numbers are wrong, and "
+            "nothing complains.",
+            differing(wrong, y), y.elements()));
+    }
+    check_equal(page,
+                "rows of weight: numbers on any device that differ from "
+                "nn.Linear(3, 3)'s",
+                differing_on_any(by_rows, y, "y"));
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,147 @@
+#include "lessons/02_column_linear/lesson.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lessons/02_column_linear/column_linear.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kDefaultRanks = 3;
+constexpr std::int64_t kHidden = 192;
+
+void require_shared_out(const char* setting, std::int64_t count,
+                        int ranks) {
+    require(count % ranks == 0, [&] {
+        return fmt::format(
+            "--set {}={}: {} columns cannot be shared out to {} ranks; "
+            "each must get as many",
+            setting, count, count, ranks);
+    });
+}
+
+}  // namespace
+
+ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      ranks_(options.ranks.value_or(kDefaultRanks)),
+      has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
+    require(ranks_ <= kMostRanks, [&] {
+        return fmt::format(
+            "--ranks {}: this lesson shares a layer out to at most {} "
+            "ranks",
+            ranks_, kMostRanks);
+    });
+    const std::int64_t hidden = (kHidden + ranks_ - 1) / ranks_ * ranks_;
+    sizes_.rows = options.integer("rows", 256, 1, 1 << 16);
+    sizes_.hidden = options.integer("hidden", hidden, 1, 1 << 16);
+    sizes_.inner = options.integer("inner", 4 * sizes_.hidden, 1, 1 << 18);
+    require_shared_out("hidden", sizes_.hidden, ranks_);
+    require_shared_out("inner", sizes_.inner, ranks_);
+    // The MLP's y is a sum over the inner columns of sums over x's, its
+    // gradients are sums over rows of these.
+    record.options.sum_length = sizes_.rows + sizes_.hidden + sizes_.inner;
+}
+
+std::vector<Step> ColumnLinear::steps() {
+    const auto step = [this](void (ColumnLinear::*run)(Page&)) {
+        return [this, run](Page& page) { (this->*run)(page); };
+    };
+    return {{"A column each", step(&ColumnLinear::multiply_by_columns)},
+            {"Columns of what?", step(&ColumnLinear::find_the_layer)},
+            {"Columns: forward or backward?",
+             step(&ColumnLinear::split_columns)},
+            {"Rows instead", step(&ColumnLinear::split_rows)},
+            {"Columns, then rows", step(&ColumnLinear::pair)},
+            {"What it costs", step(&ColumnLinear::count_bytes)}};
+}
+
+void ColumnLinear::check_equal(Page& page, const std::string& name,
+                               std::int64_t figure) {
+    if (has_numbers_)
+        page.check(Check::equal(name, static_cast<double>(figure), 0));
+    else
+        page.text(fmt::format(
+            "({}: not compared, as this run computes shapes only.)", name));
+}
+
+void ColumnLinear::check_bound(Page& page, const std::string& name,
+                               double difference) {
+    const double bound = options().dtype == DType::f64 ? 1e-13 : 1e-5;
+    if (has_numbers_)
+        page.check(Check::at_most(name, difference, bound));
+    else
+        page.text(fmt::format(
+            "({}: not compared, as this run computes shapes only.)", name));
+}
+
+RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {
+    return pass(*make_cluster(options(), 1, trace), task);
+}
+
+RunReport ColumnLinear::pass_together(const Task& task, bool trace) const {
+    return pass(*make_cluster(options(), ranks_, trace), task);
+}
+
+RunReport ColumnLinear::pass_wrongly(const Task& task) const {
+    return pass(*make_cluster(options().without_full_check(), ranks_),
+                task);
+}
+
+std::int64_t ColumnLinear::sent(std::int64_t factor,
+                                std::int64_t bytes) const {
+    const std::int64_t t = ranks_;
+    return factor * (t - 1) * (bytes / t);
+}
+
+void ColumnLinear::show_rest(Page& page) const {
+    if (ranks_ > kShownRanks)
+        page.verbatim(
+            fmt::format("   and so on, up to device {}", ranks_ - 1));
+}
+
+void ColumnLinear::check_all_reduce(Page& page, const RunReport& report,
+                                    const std::string& half,
+                                    const std::string& tensor) {
+    const std::int64_t size = kept(report, 0, tensor).bytes();
+    const std::int64_t bytes = sent(2, size);
+    page.predict(fmt::format("{} has {} bytes. How many bytes does a "
+                             "device send {}?",
+                             tensor, size, half),
+                 static_cast<double>(bytes), "bytes",
+                 fmt::format("2(t-1)/t * S = 2 * {}/{} * {}", ranks_ - 1,
+                             ranks_, size));
+    page.check(
+        Check::equal("bytes that device 0 sent " + half,
+                     static_cast<double>(bytes_of_half(report, 0, half)),
+                     static_cast<double>(bytes)));
+}
+
+LessonEntry column_linear_lesson() {
+    LessonEntry entry;
+    entry.slug = "column-linear";
+    entry.title = "A linear layer by columns and by rows";
+    entry.question =
+        "How do several devices compute one linear layer, and what must "
+        "they tell each other?";
+    entry.default_ranks = kDefaultRanks;
+    entry.settings = {
+        {"rows", "of the MLP's input", "256"},
+        {"hidden",
+         "columns of the MLP's input and output (192, or the next number "
+         "that the ranks divide)",
+         ""},
+        {"inner", "columns between the MLP's two layers (4 times hidden)",
+         ""},
+    };
+    entry.make = [](const LessonOptions& options, Record& record) {
+        return std::make_unique<ColumnLinear>(options, record);
+    };
+    return entry;
+}
+
+}  // namespace lockstep::lessons

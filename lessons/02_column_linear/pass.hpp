@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/runner/whole_parameters.hpp"
+#include "src/parallel/tensor_parallel.hpp"
+#include "src/report/safetensors.hpp"
+
+namespace lockstep::lessons {
+
+/// A model whose weights ranks share out, and what goes in at both ends.
+struct Task {
+    std::function<std::unique_ptr<Module>(const ParameterInit&,
+                                          TensorParallel&)>
+        make;
+    HostTensor x;
+    HostTensor dy;
+    bool own_columns_of_x = false;  ///< of each rank; else all hold x whole
+    bool own_columns_of_dy = false;
+    /// Whole parameters by name; those that are not there are drawn.
+    NamedTensors weights;
+    std::uint64_t seed = 0;
+    /// What leads in and out of regions.
+    std::function<std::unique_ptr<TensorParallel>(Rank&)> regions =
+        [](Rank& rank) {
+            return std::make_unique<TensorParallel>(rank.device(),
+                                                    rank.world());
+        };
+};
+
+/// One forward and one backward pass on every rank. Each keeps "y", "dx",
+/// its shards "initial/NAME" and "grad/NAME", and as series the bytes that
+/// it sent, "forward" and "backward".
+RunReport pass(Cluster& cluster, const Task& task);
+
+/// What rank `rank` kept.
+const HostTensor& kept(const RunReport& report, int rank,
+                       const std::string& name);
+/// What each rank kept.
+std::vector<HostTensor> kept_by_all(const RunReport& report,
+                                    const std::string& name);
+
+/// The bytes that a rank sent in that half, "forward" or "backward".
+std::int64_t bytes_of_half(const RunReport& report, int rank,
+                           const std::string& half);
+
+/// The parameters' gradients put together, as "grad/NAME".
+NamedTensors whole_gradients(const RunReport& report, const Task& task);
+
+// Numbers that are not what one device has:
+
+/// where each rank keeps its own columns of `name`;
+std::int64_t differing_side_by_side(const RunReport& together,
+                                    const RunReport& alone,
+                                    const std::string& name);
+/// where every rank keeps the whole, over all ranks;
+std::int64_t differing_on_any(const RunReport& together,
+                              const HostTensor& expected,
+                              const std::string& name);
+/// of the gradients, put together.
+std::int64_t differing_gradients(const RunReport& together,
+                                 const RunReport& alone, const Task& task);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lessons/03_tensor_parallel_block/gpt_training.hpp"
+
+namespace lockstep::lessons {
+
+/// Bytes that the forward of a tensor-parallel block leaves on a device for
+/// its backward, by the ledger; shapes only, 16 bits a number. Tensors that
+/// layers share count once.
+struct Activations {
+    std::int64_t held = 0;
+    /// While backward runs, with what it needs for a moment.
+    std::int64_t peak = 0;
+    std::int64_t sent = 0;  ///< forward and backward
+};
+Activations measure_activations(const BlockSizes& sizes,
+                                std::int64_t length, std::int64_t batch,
+                                int ranks, Regions regions);
+
+/// A term of a sum of bytes: what the paper has, and what this project's
+/// block has, where they differ (no dropout here).
+struct Term {
+    std::string what;
+    std::string formula;
+    std::int64_t paper = 0;
+    std::int64_t ours = 0;
+};
+
+/// The terms of s b h (10 + 24/t + 5 a s/(h t)), or with sequence
+/// parallelism of s b h/t (34 + 5 a s/h): Korthikanti et al. 2022,
+/// 2205.05198, section 4.
+std::vector<Term> activation_terms(const BlockSizes& sizes,
+                                   std::int64_t length, std::int64_t batch,
+                                   int ranks, Regions regions);
+
+/// What a device holds when backward, without sequence parallelism, works
+/// out the gradient of attention's scores: the peak, unless sequences are
+/// short.
+std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
+                             std::int64_t batch, int ranks);
+
+}  // namespace lockstep::lessons

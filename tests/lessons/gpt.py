@@ -1,0 +1,187 @@
+"""The GPT of the third lesson's README in the standard library alone: the forward of its PyTorch
+program, a backward written out, and SGD."""
+
+import math
+
+from records import add_scaled, dot, each, flat, gelu, gelu_slope, product, turned, zeros
+
+
+def plus(a, b):
+    return each(float.__add__, a, b)
+
+
+def scaled(matrix, factor):
+    return [[factor * value for value in row] for row in matrix]
+
+
+def columns(matrix, begin, end):
+    return [row[begin:end] for row in matrix]
+
+
+def beside(matrices):
+    """The matrices' columns, one matrix after the other."""
+    return [flat(rows) for rows in zip(*matrices)]
+
+
+class Gpt:
+    """The README's model, for one sequence at a time: x is (s, h).
+
+    Each layer returns y and a function that makes dx of dy and adds to self.gradients.
+    """
+
+    EPSILON = 1e-5
+    gelu = staticmethod(gelu)
+
+    def __init__(self, initial, heads):
+        self.heads = heads
+        self.values = {name: scaled(value, 1) for name, value in initial.items()}
+        self.layers = sum(name.endswith("c_fc.bias") for name in self.values)
+        self.zero_gradients()
+
+    def zero_gradients(self):
+        self.gradients = {name: zeros(value) for name, value in self.values.items()}
+
+    def add(self, name, gradient):
+        add_scaled(self.gradients[name], gradient, 1)
+
+    def linear(self, name, x):
+        """y = x weight^T + bias, if there is one."""
+        weight, bias = self.values[name + ".weight"], self.values.get(name + ".bias")
+        y = product(x, turned(weight))
+        if bias:
+            y = [[value + b for value, b in zip(row, bias[0])] for row in y]
+
+        def backward(dy):
+            self.add(name + ".weight", product(turned(dy), x))
+            if bias:
+                self.add(name + ".bias", [[sum(column) for column in turned(dy)]])
+            return product(dy, weight)
+        return y, backward
+
+    def norm(self, name, x):
+        """n = (x - mean) / deviation, y = n weight + bias, row by row."""
+        (weight,), (bias,) = (self.values[f"{name}.{part}"] for part in ("weight", "bias"))
+        size = len(weight)
+        centred = [[value - sum(row) / size for value in row] for row in x]
+        inverse = [1 / math.sqrt(dot(row, row) / size + self.EPSILON) for row in centred]
+        n = [[value * r for value in row] for row, r in zip(centred, inverse)]
+        y = [[value * w + b for value, w, b in zip(row, weight, bias)] for row in n]
+
+        def backward(dy):
+            self.add(name + ".weight", [list(map(dot, turned(dy), turned(n)))])
+            self.add(name + ".bias", [[sum(column) for column in turned(dy)]])
+            dx = []
+            for slopes, row, r in zip(dy, n, inverse):
+                dn = [slope * w for slope, w in zip(slopes, weight)]
+                mean, along = sum(dn) / size, dot(dn, row) / size
+                dx.append([r * (d - mean - value * along) for d, value in zip(dn, row)])
+            return dx
+        return y, backward
+
+    def head(self, q, k, v):
+        """softmax(q k^T / sqrt(width)) v, where row i sees the first i + 1 tokens."""
+        scale = 1 / math.sqrt(len(q[0]))
+        seen = []
+        for i, row in enumerate(scaled(product(q, turned(k)), scale)):
+            powers = [math.exp(score - max(row[:i + 1])) for score in row[:i + 1]]
+            total = sum(powers)
+            seen.append([p / total for p in powers] + [0.0] * (len(row) - i - 1))
+
+        def backward(dy):
+            d_seen = product(dy, turned(v))
+            d_scores = [[scale * p * (d - dot(weights, slopes))
+                         for p, d in zip(weights, slopes)]
+                        for weights, slopes in zip(seen, d_seen)]
+            return product(d_scores, k), product(turned(d_scores), q), product(turned(seen), dy)
+        return product(seen, v), backward
+
+    def places(self, hidden):
+        """Of c_attn's columns: the first of each head's queries, keys and values."""
+        width = hidden // self.heads
+        return [[part * hidden + head * width for part in range(3)]
+                for head in range(self.heads)]
+
+    def attention(self, name, x):
+        hidden = len(x[0])
+        width = hidden // self.heads
+        qkv, c_attn = self.linear(name + ".c_attn", x)
+        places = self.places(hidden)
+        heads = [self.head(*(columns(qkv, place, place + width) for place in of_head))
+                 for of_head in places]
+        y, c_proj = self.linear(name + ".c_proj", beside([y for y, _ in heads]))
+
+        def backward(dy):
+            dy, d_qkv = c_proj(dy), zeros(qkv)
+            for head, (of_head, (_, head_backward)) in enumerate(zip(places, heads)):
+                d_head = head_backward(columns(dy, head * width, (head + 1) * width))
+                for place, part in zip(of_head, d_head):
+                    for to, row in zip(d_qkv, part):
+                        to[place:place + width] = row
+            return c_attn(d_qkv)
+        return y, backward
+
+    def mlp(self, name, x):
+        u, c_fc = self.linear(name + ".c_fc", x)
+        y, c_proj = self.linear(name + ".c_proj", each(self.gelu, u))
+        return y, lambda dy: c_fc(each(lambda d, value: d * gelu_slope(value), c_proj(dy), u))
+
+    def residual(self, layer, name, norm, x):
+        """y = x + layer(norm(x))"""
+        n, norm_backward = self.norm(norm, x)
+        y, layer_backward = layer(name, n)
+        return plus(x, y), lambda dy: plus(dy, norm_backward(layer_backward(dy)))
+
+    def sequence(self, ids, following, factor):
+        """Loss of a sequence, and its gradients; both are weighted by factor."""
+        wte, wpe = (self.values[f"transformer.{name}.weight"] for name in ("wte", "wpe"))
+        x = plus([wte[i] for i in ids], wpe)
+        backwards = []
+        for block in (f"transformer.h.{i}" for i in range(self.layers)):
+            for layer, name, norm in ((self.attention, "attn", "ln_1"), (self.mlp, "mlp", "ln_2")):
+                x, backward = self.residual(layer, f"{block}.{name}", f"{block}.{norm}", x)
+                backwards.append(backward)
+        for layer, name in ((self.norm, "transformer.ln_f"), (self.linear, "lm_head")):
+            x, backward = layer(name, x)
+            backwards.append(backward)
+        loss, dx = cross_entropy(x, following, factor)
+        for backward in reversed(backwards):
+            dx = backward(dx)
+        self.add("transformer.wpe.weight", dx)
+        for i, row in zip(ids, dx):
+            add_scaled([self.gradients["transformer.wte.weight"][i]], [row], 1)
+        return loss
+
+    def batch(self, text, starts):
+        """The mean loss of the sequences that start there, and its gradients."""
+        length = len(self.values["transformer.wpe.weight"])
+        self.zero_gradients()
+        return sum(self.sequence(text[start:start + length], text[start + 1:start + length + 1],
+                                 1 / (length * len(starts))) for start in starts)
+
+
+def cross_entropy(logits, targets, factor):
+    """The rows' sum of -log softmax(logits)[target], times factor, and its gradient."""
+    loss, gradient = 0.0, []
+    for row, target in zip(logits, targets):
+        largest = max(row)
+        powers = [math.exp(logit - largest) for logit in row]
+        total = sum(powers)
+        loss += factor * (math.log(total) + largest - row[target])
+        gradient.append([factor * power / total for power in powers])
+        gradient[-1][target] -= factor
+    return loss, gradient
+
+
+class Sgd:
+    """velocity = momentum velocity + gradient, from zeros; value -= rate velocity."""
+
+    MOMENTUM = 0.9
+
+    def __init__(self, gpt, rate):
+        self.gpt, self.rate = gpt, rate
+        self.velocity = {name: zeros(value) for name, value in gpt.values.items()}
+
+    def step(self):
+        for name, velocity in self.velocity.items():
+            self.velocity[name] = plus(scaled(velocity, self.MOMENTUM), self.gpt.gradients[name])
+            add_scaled(self.gpt.values[name], self.velocity[name], -self.rate)
