@@ -31,9 +31,6 @@ class GradientAccumulation final : public Lesson {
     void read_text(Page& page);
     void predict(Page& page);
 
-    /// A check of values; in a run of shapes only there are none.
-    void check_values(Page& page, const std::string& name,
-                      double difference, double bound);
     double bound() const {
         return options().dtype == DType::f64 ? 1e-13 : 1e-5;
     }
@@ -54,7 +51,6 @@ class GradientAccumulation final : public Lesson {
 
     int parts_;
     LinearSettings linear_;
-    bool has_numbers_;
     Regression data_;
     std::shared_ptr<const LanguageTask> language_;
     RunReport accumulation_;

@@ -68,7 +68,7 @@ void GradientAccumulation::read_text(Page& page) {
 void GradientAccumulation::show_curve(Page& page,
                                       const std::vector<double>& alone,
                                       const std::vector<double>& together) {
-    if (!has_numbers_) return;
+    if (!has_numbers()) return;
     Table table{{"step", "one device", fmt::format("{} devices", parts_)},
                 {}};
     for (std::size_t i = 0; i <= 8; ++i) {

@@ -15,8 +15,7 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options,
       parts_(options.ranks.value_or(4)),
       linear_{
           static_cast<int>(options.integer("epochs", 100, 1, 1'000'000)),
-          options.number("learning_rate", 0.01, 0, 1e6), options.seed},
-      has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
+          options.number("learning_rate", 0.01, 0, 1e6), options.seed} {
     require(parts_ <= kMostParts, [&] {
         return fmt::format(
             "--ranks {}: this lesson deals a batch out to at most {} ranks",
@@ -51,15 +50,6 @@ std::vector<Step> GradientAccumulation::steps() {
             {"A real model on real text",
              step(&GradientAccumulation::read_text)},
             {"Predict first", step(&GradientAccumulation::predict)}};
-}
-
-void GradientAccumulation::check_values(Page& page, const std::string& name,
-                                        double difference, double limit) {
-    if (has_numbers_)
-        page.check(Check::at_most(name, difference, limit));
-    else
-        page.text(fmt::format(
-            "({}: not compared, as this run computes shapes only.)", name));
 }
 
 LessonEntry gradient_accumulation_lesson() {

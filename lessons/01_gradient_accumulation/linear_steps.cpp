@@ -61,7 +61,7 @@ void GradientAccumulation::accumulate(Page& page) {
     record_variant(record(), "accumulation", accumulation_);
 
     const std::vector<double> curve = losses(accumulation_);
-    if (has_numbers_)
+    if (has_numbers())
         page.text(fmt::format(
             "The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
             curve.front(), curve.back()));
@@ -88,11 +88,11 @@ void GradientAccumulation::distribute(Page& page) {
         page,
         "data parallel against accumulation, largest relative difference",
         parameter_difference(accumulation_, together), bound());
-    if (has_numbers_)
+    if (has_numbers())
         page.check(Check::equal(
             "devices whose parameters differ from device 0's in any bit",
             replicas_that_differ(together), 0));
-    if (!has_numbers_) return;
+    if (!has_numbers()) return;
     page.text(
         options().dtype == DType::f64
             ? "In f64 what is left is rounding: sums of the same numbers "
@@ -183,10 +183,11 @@ void GradientAccumulation::average_unequal(Page& page,
         train_wrongly(data, unequal_shares(data.rows(), parts_, false));
     check_values(page, "unequal shares, weighted mean, against one device",
                  parameter_difference(whole, weighted), bound());
-    if (has_numbers_)
+    if (has_numbers())
         page.text(fmt::format(
             "The mean of means ends {:.1e} away, relatively: no rounding. "
-            "Nothing hangs and no figure looks odd; lockstep's checker finds "
+            "Nothing hangs and no figure looks odd; lockstep's checker "
+            "finds "
             "it all the same, as it does the sum that was meant as a mean "
             "(lessons/faults/F28.md and F21.md).",
             parameter_difference(whole, unweighted)));

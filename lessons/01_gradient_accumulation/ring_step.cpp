@@ -200,7 +200,7 @@ void GradientAccumulation::ring(Page& page) {
                     parts_));
     page.quote("ring-reduce-scatter");
     page.quote("ring-all-gather");
-    show_ring(page, options(), parts_, has_numbers_);
+    show_ring(page, options(), parts_, has_numbers());
 }
 
 void GradientAccumulation::predict(Page& page) {

@@ -69,7 +69,6 @@ class ColumnLinear final : public Lesson {
     static constexpr int kShownRanks = 4;
 
     int ranks_;
-    bool has_numbers_;
     MlpSizes sizes_;
     RunReport mlp_alone_;
     RunReport mlp_together_;

@@ -92,7 +92,7 @@ void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
         "has the terms of its own: dx_r = dy_r W_r, where W_r are its rows "
         "of weight. This is what each has if none tells the others:");
     page.quote("without-f-or-g");
-    if (!has_numbers_) return;
+    if (!has_numbers()) return;
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
         page.verbatim(matrices_text(
             {{fmt::format("dy_{}", rank),

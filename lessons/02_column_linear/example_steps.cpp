@@ -131,7 +131,7 @@ void ColumnLinear::multiply_by_columns(Page& page) {
     record().inputs.insert_or_assign("example/w", w);
     record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
 
-    if (has_numbers_) {
+    if (has_numbers()) {
         page.verbatim(shards_text(together));
         page.check(Check::equal("second number of device 2's column",
                                 kept(together, 2, "own y").at(1), 9));
@@ -212,7 +212,7 @@ void ColumnLinear::show_square_layer(Page& page) {
     task.make = linear_on_one_device(3, 3, false);
     const RunReport alone = pass_alone(task);
     const HostTensor& y = kept(alone, 0, "y");
-    if (has_numbers_) {
+    if (has_numbers()) {
         const HostTensor& wrong = kept(by_columns, 0, "y");
         page.verbatim(
             matrices_text({{"columns of weight", wrong},

@@ -28,8 +28,7 @@ void require_shared_out(const char* setting, std::int64_t count,
 
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
     : Lesson(options, record),
-      ranks_(options.ranks.value_or(kDefaultRanks)),
-      has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
+      ranks_(options.ranks.value_or(kDefaultRanks)) {
     require(ranks_ <= kMostRanks, [&] {
         return fmt::format(
             "--ranks {}: this lesson shares a layer out to at most {} "
@@ -62,21 +61,13 @@ std::vector<Step> ColumnLinear::steps() {
 
 void ColumnLinear::check_equal(Page& page, const std::string& name,
                                std::int64_t figure) {
-    if (has_numbers_)
-        page.check(Check::equal(name, static_cast<double>(figure), 0));
-    else
-        page.text(fmt::format(
-            "({}: not compared, as this run computes shapes only.)", name));
+    check_values(page, Check::equal(name, static_cast<double>(figure), 0));
 }
 
 void ColumnLinear::check_bound(Page& page, const std::string& name,
                                double difference) {
-    const double bound = options().dtype == DType::f64 ? 1e-13 : 1e-5;
-    if (has_numbers_)
-        page.check(Check::at_most(name, difference, bound));
-    else
-        page.text(fmt::format(
-            "({}: not compared, as this run computes shapes only.)", name));
+    check_values(page, name, difference,
+                 options().dtype == DType::f64 ? 1e-13 : 1e-5);
 }
 
 RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {

@@ -53,7 +53,7 @@ void ColumnLinear::show_gelu_of_a_sum(Page& page) {
                            columns_of_rank(weight, rank.index(), ranks_));
             });
     page.quote("gelu-of-a-sum");
-    if (!has_numbers_) return;
+    if (!has_numbers()) return;
     const HostTensor& early = kept(report, 0, "sum of GELUs");
     const HostTensor& late = kept(report, 0, "GELU of the sum");
     const std::int64_t at = widest_gap(early, late);

@@ -95,7 +95,7 @@ void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
     const HostTensor terms = sum_of(kept_by_all(without, "y"));
     record().outputs.insert_or_assign(
         "rows/partial", side_by_side(kept_by_all(without, "y")));
-    if (!has_numbers_) return;
+    if (!has_numbers()) return;
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
         page.verbatim(
             matrices_text({{fmt::format("x_{}", rank),

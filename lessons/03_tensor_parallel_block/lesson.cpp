@@ -15,9 +15,7 @@ constexpr int kMostRanks = 64;
 
 TensorParallelLesson::TensorParallelLesson(const LessonOptions& options,
                                            Record& record)
-    : Lesson(options, record),
-      ranks_(options.ranks.value_or(4)),
-      has_numbers_(options.word("numerics", "on", {"on", "off"}) == "on") {
+    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
     require(ranks_ <= kMostRanks, [&] {
         return fmt::format(
             "--ranks {}: this lesson shares a layer out to at most {} "
@@ -50,15 +48,6 @@ std::vector<Step> TensorParallelLesson::steps() {
          step(&TensorParallelLesson::vocabulary)},
         {"A GPT on real text", step(&TensorParallelLesson::train)},
         {"A hidden size of 20,480", step(&TensorParallelLesson::size)}};
-}
-
-void TensorParallelLesson::check_values(Page& page, const std::string& name,
-                                        double difference, double limit) {
-    if (has_numbers_)
-        page.check(Check::at_most(name, difference, limit));
-    else
-        page.text(fmt::format(
-            "({}: not compared, as this run computes shapes only.)", name));
 }
 
 LessonEntry tensor_parallel_block_lesson() {

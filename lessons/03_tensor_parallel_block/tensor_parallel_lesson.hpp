@@ -34,9 +34,6 @@ class TensorParallelLesson final : public Lesson {
                       const HostTensor& right);
     void show_block_bytes(Page& page, const RunReport& forward,
                           const RunReport& both);
-    /// A check of values; in a run of shapes only there are none.
-    void check_values(Page& page, const std::string& name,
-                      double difference, double bound);
     double bound() const {
         return options().dtype == DType::f64 ? 1e-12 : 2e-5;
     }
@@ -51,7 +48,6 @@ class TensorParallelLesson final : public Lesson {
     void show_curves(Page& page, const Curves& curves);
 
     int ranks_;
-    bool has_numbers_;
     std::shared_ptr<const GptTask> task_;
 };
 

@@ -107,7 +107,7 @@ void TensorParallelLesson::train(Page& page) {
     record_gpt_inputs(record(), *task_);
 
     const Curves curves = train_on_all(page);
-    if (has_numbers_) show_curves(page, curves);
+    if (has_numbers()) show_curves(page, curves);
     const std::vector<double>& one = curves.losses.front();
     double widest = 0;
     for (const std::vector<double>& curve : curves.losses)

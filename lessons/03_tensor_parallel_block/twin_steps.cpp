@@ -92,9 +92,9 @@ void TensorParallelLesson::attention(Page& page) {
                              "and every gradient, largest relative "
                              "difference",
                              ranks_),
-                 has_numbers_ ? twin_difference(twins, shared, alone) : 0,
+                 has_numbers() ? twin_difference(twins, shared, alone) : 0,
                  bound());
-    if (ranks_ > 1 && has_numbers_)
+    if (ranks_ > 1 && has_numbers())
         show_bad_cut(page, badly_cut(twins, sizes),
                      alone.ranks.front().kept.at("y"));
 }
@@ -143,7 +143,7 @@ void TensorParallelLesson::block(Page& page) {
                              "and every gradient, largest relative "
                              "difference",
                              ranks_),
-                 has_numbers_ ? twin_difference(twins, shared, alone) : 0,
+                 has_numbers() ? twin_difference(twins, shared, alone) : 0,
                  bound());
     page.timeline("a block, forward and backward", shared);
     page.text(

@@ -26,10 +26,6 @@ sim::DeviceFactory cuda_devices(const LessonOptions& options) {
     };
 }
 
-bool computes_numbers(const LessonOptions& options) {
-    return options.word("numerics", "on", {"on", "off"}) == "on";
-}
-
 sim::ExecutorKind executor_of(const LessonOptions& options) {
     return options.word("executor", "fibers", {"fibers", "threads"}) == "fibers"
                ? sim::ExecutorKind::fibers
@@ -52,7 +48,7 @@ void require_valid_settings(const LessonOptions& options) {
     workers_of(options);
     executor_of(options);
     schedule_seed_of(options);
-    computes_numbers(options);
+    options.has_numbers();
     uses_tf32(options);
     timeout_seconds(options);
     shares_gpu(options);
@@ -147,7 +143,7 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
             "--check full: most of what it looks for only virtual devices can see; take "
             "--backend cuda or sim instead of nccl");
     });
-    require(computes_numbers(options), [] {
+    require(options.has_numbers(), [] {
         return std::string(
             "--set numerics=off: --backend nccl computes numbers; shapes "
             "only are for --backend sim");
@@ -170,7 +166,7 @@ sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, boo
     } catch (const UsageError& error) {
         throw UsageError(std::string("--cluster: ") + error.what());
     }
-    cluster.numbers = computes_numbers(options);
+    cluster.numbers = options.has_numbers();
     cluster.executor = executor_of(options);
     cluster.workers = workers_of(options);
     cluster.schedule_seed = schedule_seed_of(options);

@@ -48,6 +48,8 @@ struct LessonOptions {
         other.check = sim::CheckLevel::cheap;
         return other;
     }
+    /// False where --set numerics=off asks for shapes only.
+    bool has_numbers() const { return word("numerics", "on", {"on", "off"}) == "on"; }
     /// Which mistakes the run looks for.
     sim::CheckLevel check_level() const {
         if (backend == "nccl") return sim::CheckLevel::cheap;
@@ -92,6 +94,15 @@ class Lesson {
   protected:
     const LessonOptions& options() const { return options_; }
     Record& record() { return record_; }
+    bool has_numbers() const { return options_.has_numbers(); }
+
+    /// A check of values; in a run of shapes only there are none, and the page says so.
+    void check_values(Page& page, const Check& check) const;
+    /// The same of a difference that may be at most `limit`.
+    void check_values(Page& page, const std::string& name, double difference,
+                      double limit) const {
+        check_values(page, Check::at_most(name, difference, limit));
+    }
 
   private:
     const LessonOptions& options_;

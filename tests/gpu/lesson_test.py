@@ -19,6 +19,8 @@ GPUS = int(sys.argv[2])
 LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "steps=4",
           "--set", "rows=16", "--set", "hidden=32"]
 COLUMNS = ["lesson", "column-linear", "--set", "rows=16"]
+BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidden=16",
+         "--set", "batch=2", "--set", "steps=3"]
 LIMIT = 240
 
 
@@ -118,6 +120,19 @@ class Lessons(unittest.TestCase):
                                    lesson=COLUMNS)
                 self.assertEqual(done.stdout.count("checks passed"), 1)
                 self.assertEqual("virtual ones" in done.stdout, ranks < 3)
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
+                self.assert_equal_within_bound("sim", "nccl")
+
+    def test_a_shared_transformer_as_in_the_simulator(self):
+        self.run_to("sim", lesson=BLOCK)
+        self.run_to("cuda", "--backend", "cuda", lesson=BLOCK)
+        self.assert_equal_within_bound("sim", "cuda")
+        for ranks in (1, 2, 4):
+            if ranks > GPUS:
+                continue
+            with self.subTest(ranks=ranks):
+                self.run_to("sim", "--ranks", str(ranks), lesson=BLOCK)
+                self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks), lesson=BLOCK)
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
 

@@ -145,7 +145,7 @@ TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]
     // The reference shall not be off by as much as what it is compared with.
     using Exact = long double;
     const auto n = static_cast<Exact>(columns);
-    Expected rstds({2}, dtype), dx({2, columns}, dtype);
+    Expected rstds({2}, dtype), y({2, columns}, dtype), dx({2, columns}, dtype);
     for (std::int64_t i = 0; i < 2; ++i) {
         Exact squares = 0, sum = 0;
         for (std::int64_t j = 0; j < columns; ++j) {
@@ -156,11 +156,14 @@ TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]
         const auto r = static_cast<double>(1 / std::sqrt(squares));
         const auto along = static_cast<double>(sum);
         rstds.add(r, r, 4);
-        for (std::int64_t j = 0; j < columns; ++j)
+        for (std::int64_t j = 0; j < columns; ++j) {
+            y.add(x.at(i * columns + j) * r, 5 * r, 4);
             dx.add(r * (dy.at(i * columns + j) - x.at(i * columns + j) * r * (along * r)),
                    4 * r, 4);
+        }
     }
     rstds.check(bench->download(got.rstd));
+    y.check(bench->download(got.y));
     dx.check(bench->download(
         bench->rms_norm_backward_input(bench->upload(dy), on_device, one, got.rstd)));
 }
