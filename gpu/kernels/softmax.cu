@@ -30,6 +30,8 @@ struct Exponentials {
 struct Unmasked {
     struct OfRow {
         __device__ bool sees(std::int64_t) const { return true; }
+        template <typename Values>
+        __device__ void hide(Values&, std::int64_t) const {}
     };
     __device__ OfRow of_row(std::int64_t) const { return {}; }
 };
@@ -39,21 +41,19 @@ struct Causal {
     struct OfRow {
         std::int64_t last;
         __device__ bool sees(std::int64_t column) const { return column <= last; }
-    };
-    __device__ OfRow of_row(std::int64_t row) const { return {row % queries}; }
-};
-
-/// A pack of a row; -infinity stands for what the row does not see.
-template <typename T, int kWidth, int kTeam, typename Mask>
-__device__ Pack<T, kWidth> read_seen(const Row<T, kWidth, kTeam>& row, const T* x,
-                                     std::int64_t pack, const Mask& mask) {
-    Pack<T, kWidth> values = row.read(x, pack);
+        /// Of a pack from `column` on, -infinity stands for what the row does not see.
+        template <typename T, int kWidth>
+        __device__ void hide(Pack<T, kWidth>& values, std::int64_t column) const {
 #pragma unroll
-    for (int lane = 0; lane < kWidth; ++lane)
-        if (!mask.sees(pack * kWidth + lane))
-            values.value[lane] = -std::numeric_limits<T>::infinity();
-    return values;
-}
+            for (int lane = 0; lane < kWidth; ++lane)
+                if (!sees(column + lane))
+                    values.value[lane] = -std::numeric_limits<T>::infinity();
+        }
+    };
+    __device__ OfRow of_row(std::int64_t row) const {
+        return {row % queries};
+    }
+};
 
 /// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
 /// 1805.02867). Leaves the last sweep in `held`.
@@ -64,7 +64,8 @@ __device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const 
     Exponentials<T> of_thread;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = read_seen(row, x, pack, mask);
+            held[k] = row.read(x, pack);
+            mask.hide(held[k], pack * kWidth);
         });
         T largest = of_thread.largest;
         row.each(base, [&](int k, std::int64_t) {

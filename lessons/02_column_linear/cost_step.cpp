@@ -215,9 +215,11 @@ void ColumnLinear::show_larger_layers(Page& page) {
             const Picoseconds time =
                 virtual_time(options(), sizes, split, ranks_);
             row.push_back(time_text(time));
-            row.push_back(fmt::format(
-                "{:.2f}",
-                static_cast<double>(alone) / static_cast<double>(time)));
+            row.push_back(
+                time > 0
+                    ? fmt::format("{:.2f}", static_cast<double>(alone) /
+                                                static_cast<double>(time))
+                    : "-");
         }
         table.rows.push_back(row);
     }

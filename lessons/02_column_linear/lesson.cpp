@@ -36,9 +36,9 @@ ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
             ranks_, kMostRanks);
     });
     const std::int64_t hidden = (kHidden + ranks_ - 1) / ranks_ * ranks_;
-    sizes_.rows = options.integer("rows", 256, 1, 1 << 16);
-    sizes_.hidden = options.integer("hidden", hidden, 1, 1 << 16);
-    sizes_.inner = options.integer("inner", 4 * sizes_.hidden, 1, 1 << 18);
+    sizes_.rows = options.integer("rows", 256, 1, 1 << 12);
+    sizes_.hidden = options.integer("hidden", hidden, 1, 1 << 12);
+    sizes_.inner = options.integer("inner", 4 * sizes_.hidden, 1, 1 << 14);
     require_shared_out("hidden", sizes_.hidden, ranks_);
     require_shared_out("inner", sizes_.inner, ranks_);
     // The MLP's y is a sum over the inner columns of sums over x's, its

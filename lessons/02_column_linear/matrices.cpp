@@ -49,8 +49,8 @@ HostTensor transposed(const HostTensor& matrix) {
 
 HostTensor columns_of_rank(const HostTensor& matrix, int rank, int ranks) {
     const std::int64_t count = matrix.shape().columns() / ranks;
-    return shard_of(matrix, columns_of(matrix.shape(), rank * count),
-                    matrix.shape().with_last(count));
+    return shard_of(matrix,
+                    column_part(matrix.shape(), rank * count, count));
 }
 
 HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
@@ -61,8 +61,9 @@ HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
                      matrices.front().dtype());
     std::int64_t from = 0;
     for (const HostTensor& matrix : matrices) {
-        put_shard(whole, matrix, columns_of(whole.shape(), from));
-        from += matrix.shape().columns();
+        const std::int64_t count = matrix.shape().columns();
+        put_shard(whole, matrix, column_part(whole.shape(), from, count));
+        from += count;
     }
     return whole;
 }

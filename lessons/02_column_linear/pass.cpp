@@ -12,9 +12,8 @@ void load(Device& device, Module& model, const NamedTensors& weights) {
     for (const Parameter* parameter : model.parameters()) {
         const auto whole = weights.find(parameter->name());
         if (whole == weights.end()) continue;
-        device.upload_into(
-            parameter->value,
-            shard_of(whole->second, parameter->part(), parameter->shape()));
+        device.upload_into(parameter->value,
+                           shard_of(whole->second, parameter->part()));
     }
 }
 

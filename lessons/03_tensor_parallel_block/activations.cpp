@@ -44,6 +44,7 @@ Activations measure_activations(const BlockSizes& sizes,
     result.peak = first.memory.category_peak[static_cast<std::size_t>(
         MemoryCategory::activations)];
     result.sent = first.bytes_sent();
+    result.time = report.makespan();
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lessons/03_tensor_parallel_block/gpt_training.hpp"
+#include "src/core/units.hpp"
 
 namespace lockstep::lessons {
 
@@ -16,6 +17,7 @@ struct Activations {
     /// While backward runs, with what it needs for a moment.
     std::int64_t peak = 0;
     std::int64_t sent = 0;  ///< forward and backward
+    Picoseconds time = 0;   ///< of both, on the classroom cluster
 };
 Activations measure_activations(const BlockSizes& sizes,
                                 std::int64_t length, std::int64_t batch,

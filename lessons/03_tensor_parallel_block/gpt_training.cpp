@@ -35,6 +35,14 @@ HostTokens tokens_of(const GptTask& task, int step) {
     return {tokens.rows(0, task.length()), tokens.rows(1, task.length())};
 }
 
+/// In a run of shapes only there are no numbers to keep.
+void keep(Rank& rank, Module& model, const std::string& prefix,
+          Tensor Parameter::*tensor) {
+    if (!rank.device().has_numbers()) return;
+    for (const Parameter* parameter : model.parameters())
+        rank.keep(prefix + parameter->name(), parameter->*tensor);
+}
+
 /// The smallest multiple of `part` that is at least `least`.
 std::int64_t multiple(std::int64_t part, std::int64_t least) {
     return (least + part - 1) / part * part;
@@ -66,6 +74,34 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     return sizes;
 }
 
+/// What this lesson trains four times over should fit and end.
+void require_trainable(const GptTask& task) {
+    constexpr std::int64_t kMostParameters = 20'000'000;
+    constexpr std::int64_t kMostTokens = 65'536;
+    const GptSizes& sizes = task.sizes;
+    const std::int64_t hidden = sizes.block.hidden;
+    const std::int64_t parameters =
+        sizes.layers * (12 * hidden + 13) * hidden +
+        (2 * sizes.vocabulary + sizes.context + 2) * hidden;
+    require(sizes.vocabulary > 1, [] {
+        return std::string(
+            "the text has one character over and over; there is nothing to "
+            "predict");
+    });
+    require(parameters <= kMostParameters, [&] {
+        return fmt::format(
+            "layers={}, hidden={} make a GPT of {} parameters; this lesson "
+            "trains at most {}",
+            sizes.layers, hidden, parameters, kMostParameters);
+    });
+    require(task.tokens() <= kMostTokens, [&] {
+        return fmt::format(
+            "batch={} sequences of context={} are {} tokens a step; this "
+            "lesson takes at most {}",
+            task.batch, sizes.context, task.tokens(), kMostTokens);
+    });
+}
+
 }  // namespace
 
 std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
@@ -87,6 +123,7 @@ std::shared_ptr<const GptTask> make_gpt_task(const LessonOptions& options,
                     ? load_text(*options.text)
                     : read_text(lesson_text(), "the lesson's text");
     task.sizes = sizes_of(options, ranks, task.text.vocabulary.size());
+    require_trainable(task);
     const std::int64_t choices =
         static_cast<std::int64_t>(task.text.ids.size()) - task.length();
     require(choices > 0, [&] {
@@ -112,8 +149,7 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
         const auto gpt =
             make_parallel_gpt({device, dtype, seed, ""}, *tp, task.sizes);
         Sgd optimizer(gpt->parameters(), {task.learning_rate, 0.9, 0});
-        for (const Parameter* parameter : gpt->parameters())
-            rank.keep("initial/" + parameter->name(), parameter->value);
+        keep(rank, *gpt, "initial/", &Parameter::value);
         for (int step = 0; step < task.steps; ++step) {
             const HostTokens tokens = tokens_of(task, step);
             const Tensor ids = device.upload(tokens.ids);
@@ -130,19 +166,15 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
             {
                 const PhaseScope phase(device, Phase::backward);
                 gpt->backward(result.gradient, saved);
-                tp->complete_gradients();
+                tp->complete_gradients(*gpt);
             }
             rank.keep_value("loss", device.peek(result.loss).at(0));
-            for (const Parameter* parameter : gpt->parameters())
-                if (step == 0)
-                    rank.keep("grad/" + parameter->name(),
-                              parameter->gradient);
+            if (step == 0) keep(rank, *gpt, "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
         }
-        for (const Parameter* parameter : gpt->parameters())
-            rank.keep(parameter->name(), parameter->value);
+        keep(rank, *gpt, "", &Parameter::value);
     });
 }
 // lesson: end

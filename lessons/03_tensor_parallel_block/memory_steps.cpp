@@ -74,6 +74,40 @@ void show_peak(Page& page, const BlockSizes& sizes, std::int64_t length,
                      static_cast<double>(sum_of(terms, &Term::ours))));
 }
 
+/// Against tensor parallelism without it.
+void compare_with_replicas(Page& page, const BlockSizes& sizes,
+                           std::int64_t length, const Activations& split,
+                           int ranks) {
+    const Activations whole = measure_activations(
+        sizes, length, kBatch, ranks, Regions::replicated);
+    Table table{{"of one block, each device", "kept for backward", "peak",
+                 "sent", "time"},
+                {}};
+    const auto row = [&](const char* name, const Activations& of) {
+        table.rows.push_back({name, bytes_text(of.held),
+                              bytes_text(of.peak), bytes_text(of.sent),
+                              time_text(of.time)});
+    };
+    row("tensor parallel", whole);
+    row("with sequence parallelism", split);
+    page.table(table);
+    const double bsh =
+        2.0 * static_cast<double>(length * kBatch * sizes.hidden);
+    page.predict(
+        "An all-reduce is a reduce-scatter and an all-gather, so four of "
+        "the one are four of each of the others: the same bytes. But a "
+        "layer keeps only its part of what enters a region, and gathers it "
+        "again for the weight's gradient. How many bytes does that add?",
+        std::round(2 * bsh * (ranks - 1) / ranks), "bytes",
+        fmt::format("2 regions * b s h (t-1)/t * 2 bytes = 2 * {} * {} * "
+                    "{} * {}/{} * 2",
+                    kBatch, length, sizes.hidden, ranks - 1, ranks));
+    page.check(Check::equal(
+        "bytes sent with sequence parallelism less those without",
+        static_cast<double>(split.sent - whole.sent),
+        std::round(2 * bsh * (ranks - 1) / ranks)));
+}
+
 }  // namespace
 
 void TensorParallelLesson::memory(Page& page) {
@@ -135,40 +169,14 @@ void TensorParallelLesson::sequence(Page& page) {
     page.verbatim("  s b h/t (34 + 5 a s/h)");
     show_terms(page, terms, split.held);
 
-    const Activations whole = measure_activations(
-        sizes, length, kBatch, ranks_, Regions::replicated);
-    Table table{
-        {"of one block, each device", "kept for backward", "peak", "sent"},
-        {}};
-    const auto row = [&](const char* name, const Activations& of) {
-        table.rows.push_back({name, bytes_text(of.held),
-                              bytes_text(of.peak), bytes_text(of.sent)});
-    };
-    row("tensor parallel", whole);
-    row("with sequence parallelism", split);
-    page.table(table);
-    const double bsh =
-        2.0 * static_cast<double>(length * kBatch * sizes.hidden);
-    page.predict(
-        "An all-reduce is a reduce-scatter and an all-gather, so four of "
-        "the one are four of each of the others: the same bytes. But a "
-        "layer keeps only its part of what enters a region, and gathers it "
-        "again for the weight's gradient. How many bytes does that add?",
-        std::round(2 * bsh * (ranks_ - 1) / ranks_), "bytes",
-        fmt::format("2 regions * b s h (t-1)/t * 2 bytes = 2 * {} * {} * "
-                    "{} * {}/{} * 2",
-                    kBatch, length, sizes.hidden, ranks_ - 1, ranks_));
-    page.check(Check::equal(
-        "bytes sent with sequence parallelism less those without",
-        static_cast<double>(split.sent - whole.sent),
-        std::round(2 * bsh * (ranks_ - 1) / ranks_)));
+    compare_with_replicas(page, sizes, length, split, ranks_);
     page.text(
         "Parameters outside of regions (norms, biases after a row split, "
         "the table of places) now see s/t of the tokens on each device, so "
         "their gradients are parts of a sum. complete_gradients() adds "
         "them up; without it, each device's norms go their own way, and "
         "since they start alike, nobody sees it at first. lockstep's "
-        "checker finds it (lessons/faults/F23.md).");
+        "checker finds it with --check full (lessons/faults/F23.md).");
 }
 
 }  // namespace lockstep::lessons

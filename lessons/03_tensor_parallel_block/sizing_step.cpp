@@ -96,9 +96,10 @@ void TensorParallelLesson::size(Page& page) {
     show_block_sizes(page);
     page.text(
         "One block fits a device of 80 GB; a model has dozens of them. "
-        "Shared out to 8 devices, a block's weights are an eighth, and its "
-        "activations nearly so. What is left of the model to share out is "
-        "its depth: pipelines.");
+        "Shared out to 8 devices, a block's weights are an eighth, and "
+        "with "
+        "sequence parallelism its activations are too. What is left of the "
+        "model to share out is its depth: pipelines.");
 }
 
 }  // namespace lockstep::lessons

@@ -32,6 +32,9 @@ class TensorParallelLesson final : public Lesson {
     /// What comes of c_attn cut as if it were one layer; `right` is y.
     void show_bad_cut(Page& page, const Twins& cut,
                       const HostTensor& right);
+    /// Of the loss of a shared vocabulary, `columns` a device.
+    void show_loss_bytes(Page& page, const RunReport& shared,
+                         std::int64_t columns);
     void show_block_bytes(Page& page, const RunReport& forward,
                           const RunReport& both);
     double bound() const {

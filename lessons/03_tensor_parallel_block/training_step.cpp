@@ -35,6 +35,8 @@ RunReport TensorParallelLesson::train_on(Page& page, int ranks,
         train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
                   options().seed, regions,
                   page.progress(variant, task_->steps).get());
+    record().runs.emplace_back(variant, report);
+    if (!has_numbers()) return report;
     const WholeParameters whole = whole_gpt(*task_, ranks, regions);
     const auto keep = [&](NamedTensors& tensors, const std::string& name,
                           const std::string& prefix) {
@@ -51,7 +53,6 @@ RunReport TensorParallelLesson::train_on(Page& page, int ranks,
         variant + "/loss",
         HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())),
                        curve));
-    record().runs.emplace_back(variant, report);
     return report;
 }
 

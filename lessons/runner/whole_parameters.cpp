@@ -26,8 +26,7 @@ std::map<std::string, HostTensor> WholeParameters::put_together(
             const HostTensor& kept = report.ranks[rank].kept.at(prefix + name);
             const auto [place, is_first] =
                 whole.try_emplace(name, part.whole, kept.dtype());
-            const bool replicated = kept.shape() == part.whole;
-            if (replicated && !is_first && !(place->second == kept))
+            if (holds_all(part) && !is_first && !(place->second == kept))
                 throw std::logic_error("replicas of " + name + " differ");
             put_shard(place->second, kept, part);
         }

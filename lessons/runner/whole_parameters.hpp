@@ -19,7 +19,7 @@ namespace lockstep::lessons {
 /// backend.
 class WholeParameters {
   public:
-    /// Makes a rank's model and shows it; it may go when the call returns.
+    /// Makes a rank's model and shows it; the model may go when the call returns.
     using Show = std::function<void(Module&)>;
     using Make = std::function<void(Rank&, const Show&)>;
 

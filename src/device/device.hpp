@@ -207,7 +207,7 @@ class Device : protected DeviceBackend {
     // Embedding.
 
     /// Row ids[i] of table (vocabulary, width) for each i: ids.shape + (width). Zeros
-    /// where the table is a shard and the row is another's.
+    /// where the table is a shard and the row is another's; charged as if all were here.
     Tensor embedding(const Tensor& table, const Tensor& ids, VocabularyShard shard = {},
                      SourceLine at = SourceLine::here());
     /// d_table[ids[i]] += dy[i], in order of i, for the rows that the table holds.

@@ -14,9 +14,8 @@ VocabularyShard checked_shard(const Check& check, const VocabularyShard& shard,
         shard.first >= 0 && shard.whole >= 0 && (shard.whole > 0 || shard.first == 0),
         [&] {
             return fmt::format(
-                "a shard that begins at entry {} of a vocabulary of "
-                "{}; none of the two is negative, and the second is "
-                "said where the first is",
+                "shard.first is {} and shard.whole {}; neither may be negative, and a "
+                "shard that does not begin at 0 says how large the whole is",
                 shard.first, shard.whole);
         });
     return {shard.first, shard.whole > 0 ? shard.whole : extent};

@@ -8,9 +8,10 @@ namespace lockstep {
 /// around it (Vaswani et al. 2017, 1706.03762, section 3.2).
 ///
 /// x (s, b, 3 heads width) holds queries, keys and values side by side, each head by
-/// head; y is (s, b, heads width). Where it is causal, position i sees positions up to i.
-/// Costs 4 b s^2 heads width flops forward. Saves x and the softmax's (b, heads, s, s)
-/// results, which is what makes long sequences dear.
+/// head; y is (s, b, heads width). Where it is causal, position i sees positions up to i;
+/// the products are made, and charged, in full. Costs 4 b s^2 heads width flops forward,
+/// twice as many backward. Saves x and the softmax's (b, heads, s, s) results, which is
+/// what makes long sequences dear; backward holds two more of that size for a moment.
 class CoreAttention : public Module {
   public:
     /// Throws UsageError unless there is at least one head.

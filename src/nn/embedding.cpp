@@ -6,9 +6,6 @@
 
 namespace lockstep {
 
-namespace {
-
-/// The table's shape, where it can be one.
 Shape table_shape(const ParameterInit& init, std::int64_t vocabulary,
                   std::int64_t width) {
     require(vocabulary > 0 && width > 0, [&] {
@@ -18,8 +15,6 @@ Shape table_shape(const ParameterInit& init, std::int64_t vocabulary,
     });
     return {vocabulary, width};
 }
-
-}  // namespace
 
 Embedding::Embedding(const ParameterInit& init, std::int64_t vocabulary,
                      std::int64_t width)

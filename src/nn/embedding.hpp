@@ -29,4 +29,7 @@ class Embedding : public Module {
     Parameter weight_;
 };
 
+/// The shape of its table; throws UsageError unless both are positive.
+Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width);
+
 }  // namespace lockstep

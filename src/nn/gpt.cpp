@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/core/require.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/embedding.hpp"
 #include "src/nn/layer_norm.hpp"
@@ -12,6 +13,15 @@
 #include "src/nn/rms_norm.hpp"
 
 namespace lockstep {
+
+void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
+    require(sizes.layers >= 0 && sizes.block.inner >= 0, [&] {
+        return fmt::format(
+            "{}: a GPT of {} layers and {} columns within its MLPs; "
+            "neither may be negative",
+            init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
+    });
+}
 
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes) {
     if (sizes.norm == NormKind::rms_norm)
@@ -38,6 +48,7 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init,
 }
 
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes) {
+    require_sizes(init, sizes);
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto gpt = std::make_unique<Sequential>();

@@ -11,7 +11,7 @@ enum class MlpKind { gelu, swiglu };
 struct BlockSizes {
     std::int64_t hidden = 0;  ///< h
     std::int64_t heads = 0;   ///< a
-    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h
+    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h, whichever MLP it is
     NormKind norm = NormKind::layer_norm;
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
@@ -25,6 +25,9 @@ struct GptSizes {
     std::int64_t layers = 0;      ///< L
     BlockSizes block;
 };
+
+/// Throws UsageError where a size that may be 0 is negative.
+void require_sizes(const ParameterInit& init, const GptSizes& sizes);
 
 /// A norm over the last dimension, as the sizes ask.
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes);
@@ -41,11 +44,12 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init,
 ///     ids (s, b), i32 -> wte + wpe (s, b, h) -> L blocks -> ln_f -> lm_head (s, b, V)
 ///
 /// The sequence comes first, then the batch, as Megatron has it: then a part of the
-/// sequence is contiguous, and so is a head's column. Parameters are named and laid out
-/// as in PyTorch GPTs: "transformer.wte.weight" (V, h), "transformer.wpe.weight" (C, h),
-/// for each layer i "transformer.h.i.ln_1.weight", ".ln_1.bias", ".attn.c_attn.weight"
-/// (3 h, h) …, "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight"
-/// (V, h), which has no bias and is not tied to wte.
+/// sequence is contiguous. Parameters are named as in PyTorch GPTs, and laid out as
+/// nn.Linear and nn.Embedding have them: "transformer.wte.weight" (V, h),
+/// "transformer.wpe.weight" (C, h), for each layer i "transformer.h.i.ln_1.weight",
+/// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h) …, "transformer.ln_f.weight",
+/// "transformer.ln_f.bias", "lm_head.weight" (V, h), which has no bias and is not tied to
+/// wte. Throws UsageError for sizes that are not positive, or heads that do not divide h.
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes);
 
 }  // namespace lockstep

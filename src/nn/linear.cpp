@@ -8,10 +8,7 @@
 
 namespace lockstep {
 
-namespace {
-
-/// The weight's shape, where it can be one.
-Shape weight_shape(const ParameterInit& init, std::int64_t in, std::int64_t out) {
+Shape linear_shape(const ParameterInit& init, std::int64_t in, std::int64_t out) {
     require(in > 0 && out > 0, [&] {
         return fmt::format(
             "{}: a linear layer from {} to {} columns; both must be positive",
@@ -29,10 +26,8 @@ void require_columns(const Parameter& weight, const char* what, const Tensor& te
     });
 }
 
-}  // namespace
-
 Linear::Linear(const ParameterInit& init, std::int64_t in, std::int64_t out, bool bias)
-    : device_(init.device), weight_(init, "weight", weight_shape(init, in, out)) {
+    : device_(init.device), weight_(init, "weight", linear_shape(init, in, out)) {
     if (bias) bias_.emplace(init, "bias", Shape{out});
 
     const double bound = 1 / std::sqrt(static_cast<double>(in));

@@ -35,4 +35,10 @@ class Linear : public Module {
     std::optional<Parameter> bias_;
 };
 
+/// The shape of its weight, (out, in); throws UsageError unless both are positive.
+Shape linear_shape(const ParameterInit& init, std::int64_t in, std::int64_t out);
+/// Throws UsageError, which names the weight, unless the tensor has so many columns.
+void require_columns(const Parameter& weight, const char* what, const Tensor& tensor,
+                     std::int64_t columns);
+
 }  // namespace lockstep

@@ -6,11 +6,36 @@
 
 namespace lockstep {
 
+namespace {
+
+Shape with_last_dropped(const Shape& shape) {
+    std::int64_t extents[Shape::kMaxDimensions] = {};
+    const int dimensions = shape.dimensions() > 0 ? shape.dimensions() - 1 : 0;
+    for (int d = 0; d < dimensions; ++d)
+        extents[d] = shape[d];
+    return {extents, dimensions};
+}
+
+}  // namespace
+
 void require_rows(const char* loss, const Tensor& prediction, SourceLine at) {
     require(prediction.elements() > 0, at, [&] {
         return fmt::format(
             "{} of a batch of shape {}: the mean of an empty batch is not defined", loss,
             prediction.shape().text());
+    });
+}
+
+void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
+                     SourceLine at) {
+    const Shape& shape = logits.shape();
+    const Shape& given = targets.shape();
+    const bool flat = given.dimensions() <= 1 || shape.dimensions() <= 2;
+    require(flat || with_last_dropped(shape) == given, at, [&] {
+        return fmt::format(
+            "{}: targets of shape {} for logits of shape {}; one for each row is "
+            "expected, in the order of the logits' first dimensions",
+            loss, given.text(), shape.text());
     });
 }
 
@@ -30,6 +55,7 @@ LossResult mean_squared_error(Device& device, const Tensor& prediction,
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight, SourceLine at) {
     require_rows("cross_entropy_loss", logits, at);
+    require_targets("cross_entropy_loss", logits, targets, at);
     const double factor = weight / static_cast<double>(logits.shape().rows());
     Tensor loss = device.empty({1}, logits.dtype(), at);
     device.sum(loss, device.cross_entropy(logits, targets, at), /*accumulate=*/false, at);

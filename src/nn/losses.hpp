@@ -29,8 +29,11 @@ LossResult mean_squared_error(Device& device, const Tensor& prediction,
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight = 1, SourceLine at = SourceLine::here());
 
-/// Throws UsageError, which begins with the loss's name, where the batch is empty.
+/// Throw UsageError, which begins with the loss's name: where the batch is empty; unless
+/// targets are in the logits' first dimensions, or either of the two is flat.
 void require_rows(const char* loss, const Tensor& prediction, SourceLine at);
+void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
+                     SourceLine at);
 
 /// Any of them, or a function of the same arguments, with or without the line:
 ///

@@ -10,23 +10,22 @@ namespace {
 
 Part all_of(const Shape& shape) {
     const std::int64_t rows = shape.dimensions() == 1 ? shape[0] : shape.rows();
-    return {shape, {{0, 0, rows}}, 0};
+    return {shape, shape, {{0, 0, rows}}, 0};
 }
 
 }  // namespace
 
-Parameter::Parameter(const ParameterInit& init, const std::string& part, Shape shape)
-    : Parameter(init, part, shape, all_of(shape)) {}
+Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape shape)
+    : Parameter(init, name, all_of(shape)) {}
 
-Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape shape,
-                     Part part)
-    : name_(init.child(name).name), shape_(shape), part_(std::move(part)) {
+Parameter::Parameter(const ParameterInit& init, const std::string& name, Part part)
+    : name_(init.child(name).name), part_(std::move(part)) {
     {
         MemoryScope scope(init.device, MemoryCategory::parameters);
-        value = init.device.empty(shape, init.dtype);
+        value = init.device.empty(part_.shape, init.dtype);
     }
     MemoryScope scope(init.device, MemoryCategory::gradients);
-    gradient = init.device.zeros(shape, init.dtype);
+    gradient = init.device.zeros(part_.shape, init.dtype);
     value.set_label(name_);
     gradient.set_label(name_);
 }
@@ -35,8 +34,7 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      shape_(value.shape()),
-      part_(all_of(shape_)) {
+      part_(all_of(value.shape())) {
     value.set_label(name_);
     gradient.set_label(name_);
 }

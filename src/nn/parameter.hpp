@@ -33,6 +33,7 @@ struct Part {
         std::int64_t count = 0;
     };
     Shape whole;
+    Shape shape;  ///< of the shard
     std::vector<Rows> rows;
     std::int64_t column = 0;  ///< of the whole, where each row begins
 };
@@ -48,9 +49,9 @@ class Parameter {
     using Hook = std::function<void(Parameter&)>;
 
     /// Value unset, gradient zero; counted as parameters and gradients by the ledger.
-    Parameter(const ParameterInit& init, const std::string& part, Shape shape);
+    Parameter(const ParameterInit& init, const std::string& name, Shape shape);
     /// A shard of a whole parameter.
-    Parameter(const ParameterInit& init, const std::string& name, Shape shape, Part part);
+    Parameter(const ParameterInit& init, const std::string& name, Part part);
     /// Over tensors that exist: a shard, or a view into a flat buffer.
     Parameter(std::string name, Tensor values, Tensor gradients);
     Parameter(const Parameter&) = delete;
@@ -58,12 +59,15 @@ class Parameter {
 
     const std::string& name() const { return name_; }
     /// Of value and gradient, also while they are absent.
-    const Shape& shape() const { return shape_; }
+    const Shape& shape() const { return part_.shape; }
     /// All of it, unless it was made as a shard.
     const Part& part() const { return part_; }
 
     Tensor value;
     Tensor gradient;
+
+    /// All ranks that share the model out hold the same here, and must step alike.
+    bool replicated = false;
 
     /// Uses of the parameter in one backward pass; 2 where two layers are tied.
     int uses = 1;
@@ -85,7 +89,6 @@ class Parameter {
 
   private:
     std::string name_;
-    Shape shape_;
     Part part_;
     int contributions_ = 0;
     std::vector<Hook> use_hooks_;

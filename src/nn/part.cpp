@@ -21,41 +21,62 @@ template <typename Draw>
 void draw_blocks(const Parameter& parameter, Draw&& draw) {
     const Part& part = parameter.part();
     const Tensor& value = parameter.value;
-    const std::int64_t columns = columns_in(value.shape());
+    const std::int64_t columns = columns_in(part.shape);
     const std::int64_t pitch = columns_in(part.whole);
-    std::int64_t filled = 0;
-    for (const Part::Rows& block : part.rows) {
-        const Tensor rows = value.slice(block.at * columns, block.count * columns);
-        draw(rows.reshaped({block.count, columns}),
+    std::int64_t held = 0;
+    for (const Part::Rows& block : part.rows)
+        held += block.count;
+    if (held < rows_in(part.shape)) value.device()->fill(value, 0);
+    for (const Part::Rows& block : part.rows)
+        draw(value.slice(block.at * columns, block.count * columns)
+                 .reshaped({block.count, columns}),
              RandomPart{block.from * pitch + part.column, pitch});
-        filled += block.count;
-    }
-    const std::int64_t padding = rows_in(value.shape()) - filled;
-    if (padding > 0)
-        value.device()->fill(value.slice(filled * columns, padding * columns), 0);
 }
 
 /// copy(place in the shard, place in the whole, bytes) for every row.
 template <typename Copy>
-void each_row(const Part& part, const Shape& shape, DType dtype, Copy&& copy) {
-    const std::int64_t bytes = columns_in(shape) * bytes_of(dtype);
-    const std::int64_t pitch = columns_in(part.whole) * bytes_of(dtype);
+void each_row(const Part& part, DType dtype, Copy&& copy) {
+    const std::int64_t element = bytes_of(dtype);
+    const std::int64_t bytes = columns_in(part.shape) * element;
+    const std::int64_t pitch = columns_in(part.whole) * element;
     for (const Part::Rows& block : part.rows)
         for (std::int64_t row = 0; row < block.count; ++row)
             copy((block.at + row) * bytes,
-                 (block.from + row) * pitch + part.column * bytes_of(dtype),
+                 (block.from + row) * pitch + part.column * element,
                  static_cast<std::size_t>(bytes));
+}
+
+/// Of `count` rows from `from` on, those that there are.
+std::int64_t rows_there(std::int64_t all, std::int64_t from, std::int64_t count) {
+    return std::clamp<std::int64_t>(all - from, 0, count);
 }
 
 }  // namespace
 
-Part rows_of(const Shape& whole, std::int64_t from, std::int64_t count) {
-    const std::int64_t held = std::clamp<std::int64_t>(rows_in(whole) - from, 0, count);
-    return {whole, {{0, from, held}}, 0};
+Part row_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    return {whole,
+            whole.with_first(count),
+            {{0, from, rows_there(rows_in(whole), from, count)}},
+            0};
 }
 
-Part columns_of(const Shape& whole, std::int64_t from) {
-    return {whole, {{0, 0, rows_in(whole)}}, from};
+Part column_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    return {whole, whole.with_last(count), {{0, 0, rows_in(whole)}}, from};
+}
+
+Part stacked_part(const Shape& whole, int layers, int parts, int index) {
+    const std::int64_t layer = rows_in(whole) / layers;
+    const std::int64_t each = (layer + parts - 1) / parts;
+    Part part{whole, whole.with_first(layers * each), {}, 0};
+    for (int i = 0; i < layers; ++i)
+        part.rows.push_back(
+            {i * each, i * layer + index * each, rows_there(layer, index * each, each)});
+    return part;
+}
+
+bool holds_all(const Part& part) {
+    return part.shape == part.whole && part.rows.size() == 1 &&
+           part.rows[0].count == rows_in(part.whole);
 }
 
 void draw_uniform(const Parameter& parameter, std::uint64_t seed, double bound) {
@@ -72,9 +93,9 @@ void draw_normal(const Parameter& parameter, std::uint64_t seed) {
     });
 }
 
-HostTensor shard_of(const HostTensor& whole, const Part& part, const Shape& shape) {
-    HostTensor shard(shape, whole.dtype());
-    each_row(part, shape, whole.dtype(),
+HostTensor shard_of(const HostTensor& whole, const Part& part) {
+    HostTensor shard(part.shape, whole.dtype());
+    each_row(part, whole.dtype(),
              [&](std::int64_t to, std::int64_t from, std::size_t bytes) {
                  std::memcpy(shard.data() + to, whole.data() + from, bytes);
              });
@@ -82,7 +103,7 @@ HostTensor shard_of(const HostTensor& whole, const Part& part, const Shape& shap
 }
 
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
-    each_row(part, shard.shape(), whole.dtype(),
+    each_row(part, whole.dtype(),
              [&](std::int64_t from, std::int64_t to, std::size_t bytes) {
                  std::memcpy(whole.data() + to, shard.data() + from, bytes);
              });

@@ -1,16 +1,24 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "src/nn/parameter.hpp"
 
 namespace lockstep {
 
-/// The part of a whole matrix that runs over `rows` rows from `from` on, or `columns`
-/// columns. A vector counts as a matrix of one column.
-Part rows_of(const Shape& whole, std::int64_t from, std::int64_t count);
-Part columns_of(const Shape& whole, std::int64_t from);
+// A vector counts as a matrix of one column.
+
+/// Rows [from, from + count) of a whole matrix; those beyond its end are padding.
+Part row_part(const Shape& whole, std::int64_t from, std::int64_t count);
+/// Columns [from, from + count).
+Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
+/// Of `layers` layers that lie one below the other in the whole: part `index` of the rows
+/// of each, of which all `parts` hold as many. The last ones are padded where the parts
+/// do not divide a layer.
+Part stacked_part(const Shape& whole, int layers, int parts, int index);
+
+/// Whether it is the whole.
+bool holds_all(const Part& part);
 
 /// Fills the parameter with numbers, uniform in ±bound or normal with mean 0 and
 /// deviation 1: element i of the whole is number i of RandomStream(seed, the parameter's
@@ -20,7 +28,7 @@ void draw_normal(const Parameter& parameter, std::uint64_t seed);
 
 /// A shard of the whole, and back: `whole` gets what the shard holds. Padding is 0, and
 /// left out.
-HostTensor shard_of(const HostTensor& whole, const Part& part, const Shape& shape);
+HostTensor shard_of(const HostTensor& whole, const Part& part);
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part);
 
 }  // namespace lockstep

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/nn/embedding.hpp"
 
 namespace lockstep {
 
 PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t context,
                                      std::int64_t width, std::int64_t part)
-    : device_(init.device), weight_(init, "weight", {context, width}), part_(part) {
+    : device_(init.device),
+      weight_(init, "weight", table_shape(init, context, width)),
+      part_(part) {
     device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0, 1);
 }
 

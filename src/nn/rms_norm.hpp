@@ -6,7 +6,7 @@ namespace lockstep {
 
 /// y = x rstd * weight over the last dimension, with rstd = 1 / sqrt(mean(x^2) +
 /// epsilon): layer norm without its mean and its bias (Zhang and Sennrich 2019,
-/// 1910.07467, section 3). Differs: epsilon, as PyTorch's nn.RMSNorm has it.
+/// 1910.07467). Differs: epsilon, as PyTorch's nn.RMSNorm has it.
 ///
 /// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x
 /// and each row's rstd, and between the halves of backward also dy.

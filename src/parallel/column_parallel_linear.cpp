@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
 #include "src/nn/part.hpp"
 #include "src/parallel/columns.hpp"
 
@@ -12,32 +13,37 @@ namespace lockstep {
 
 namespace {
 
-/// Rows of this rank in each of the stacked layers.
-std::int64_t rows_each(const std::string& layer, const TensorParallel& tp,
-                       std::int64_t out,
-                       const ColumnParallelOptions& options) {
+/// What this rank holds of the whole, (out, in) or (out), where it can be
+/// shared out so.
+Part own_rows(const ParameterInit& init, const TensorParallel& tp,
+              const Shape& whole, const ColumnParallelOptions& options) {
     const int stacked = options.stacked;
-    require(out > 0 && stacked > 0 && out % stacked == 0, [&] {
+    require(stacked > 0 && whole[0] % stacked == 0, [&] {
         return fmt::format(
             "{}: {} columns for {} stacked layers; each must get as many",
-            layer, out, stacked);
+            init.name, whole[0], stacked);
     });
-    if (options.pad) return (out / stacked + tp.size() - 1) / tp.size();
-    return tp.share(layer, "columns", out / stacked);
+    if (!options.pad) tp.share(init.name, "columns", whole[0] / stacked);
+    return stacked_part(whole, stacked, tp.size(), tp.rank());
 }
 
-/// Rows of the whole (out, …) that this rank holds: its share of each of
-/// the stacked layers.
-Part part_of(const TensorParallel& tp, const Shape& whole, int stacked,
-             std::int64_t rows) {
-    const std::int64_t layer = whole[0] / stacked;
-    Part part{whole, {}, 0};
-    for (int i = 0; i < stacked; ++i) {
-        const Part own = rows_of({layer}, tp.rank() * rows, rows);
-        part.rows.push_back(
-            {i * rows, i * layer + tp.rank() * rows, own.rows[0].count});
-    }
-    return part;
+/// All columns, side by side, are the whole y only where ranks have plain
+/// shares of it, and all of a sequence.
+void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
+                        const ColumnParallelOptions& options) {
+    if (!options.gather_output) return;
+    require(options.stacked == 1 && !options.pad, [&] {
+        return fmt::format(
+            "{}: gather_output puts shares side by side, so it goes with "
+            "neither stacked layers nor padding",
+            init.name);
+    });
+    require(!tp.splits_sequence(), [&] {
+        return fmt::format(
+            "{}: gather_output gives every rank the whole sequence, but "
+            "with sequence parallelism each holds a part outside regions",
+            init.name);
+    });
 }
 
 }  // namespace
@@ -50,16 +56,11 @@ ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init,
     : tp_(tp),
       device_(init.device),
       gather_output_(options.gather_output),
-      weight_(
-          init, "weight",
-          {options.stacked * rows_each(init.name, tp, out, options), in},
-          part_of(tp, {out, in}, options.stacked,
-                  rows_each(init.name, tp, out, options))) {
-    const std::int64_t rows = weight_.shape()[0];
+      weight_(init, "weight",
+              own_rows(init, tp, linear_shape(init, in, out), options)) {
+    require_gatherable(init, tp, options);
     if (options.bias)
-        bias_.emplace(
-            init, "bias", Shape{rows},
-            part_of(tp, {out}, options.stacked, rows / options.stacked));
+        bias_.emplace(init, "bias", own_rows(init, tp, {out}, options));
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (const Parameter* parameter : own_parameters())
         draw_uniform(*parameter, init.seed, bound);
@@ -73,9 +74,10 @@ std::vector<Parameter*> ColumnParallelLinear::own_parameters() {
 // lesson: column-parallel
 // y_r (N, out/t) = f(x) (N, in) W_r^T (in, out/t) + b_r (out/t)
 Tensor ColumnParallelLinear::do_forward(const Tensor& x, Saved& saved) {
+    require_columns(weight_, "x", x, /*in*/ weight_.shape()[1]);
     saved.keep("x", x);
-    Tensor y =
-        device_.matmul(tp_.enter(x), weight_.value, {.transpose_b = true});
+    Tensor y = device_.matmul(tp_.enter(x).wait(), weight_.value,
+                              {.transpose_b = true});
     if (bias_) device_.add_bias(y, bias_->value);
     return gather_output_ ? gather_columns(tp_, y) : y;
 }
@@ -84,15 +86,16 @@ Tensor ColumnParallelLinear::do_forward(const Tensor& x, Saved& saved) {
 Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy,
                                                     Saved& saved) {
     const Tensor own = gather_output_ ? own_columns(tp_, dy) : dy;
+    require_columns(weight_, "dy", own, /*out/t*/ weight_.shape()[0]);
     saved.keep("dy", own);
     if (!input_gradient()) return {};
     return tp_.enter_backward(device_.matmul(own, weight_.value));
 }
 
 // dW_r (out/t, in) += dy_r^T f(x),  db_r += the sum of the rows of dy_r
-void ColumnParallelLinear::do_backward_weight(Saved& saved) {
-    const Tensor &x = saved.at("x"), &dy = saved.at("dy");
-    device_.matmul_into(weight_.gradient, dy, tp_.enter(x),
+void ColumnParallelLinear::add_weight_gradients(const Tensor& x,
+                                                const Tensor& dy) {
+    device_.matmul_into(weight_.gradient, dy, x,
                         {.transpose_a = true, .accumulate = true});
     weight_.accumulated();
     if (!bias_) return;
@@ -100,10 +103,12 @@ void ColumnParallelLinear::do_backward_weight(Saved& saved) {
     bias_->accumulated();
 }
 
-// The weight's gradient needs no message, and hides that of x's.
+// Messages and products hide each other: f(x) for the weight's gradient
+// comes while dx is computed, dx is reduced while the weight's gradient is.
 Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
+    Arriving x = tp_.enter(saved.at("x"));
     Arriving dx = start_backward_input(dy, saved);
-    do_backward_weight(saved);
+    add_weight_gradients(x.wait(), saved.at("dy"));
     return dx.wait();
 }
 // lesson: end
@@ -111,6 +116,10 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 Tensor ColumnParallelLinear::do_backward_input(const Tensor& dy,
                                                Saved& saved) {
     return start_backward_input(dy, saved).wait();
+}
+
+void ColumnParallelLinear::do_backward_weight(Saved& saved) {
+    add_weight_gradients(tp_.enter(saved.at("x")).wait(), saved.at("dy"));
 }
 
 }  // namespace lockstep

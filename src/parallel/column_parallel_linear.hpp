@@ -10,7 +10,8 @@ namespace lockstep {
 struct ColumnParallelOptions {
     bool bias = true;
     /// Every rank gets all columns of y, at the price of an all-gather, and
-    /// the region ends there; else each keeps its own.
+    /// the region ends there; else each keeps its own. Not with stacked
+    /// layers, padding or sequence parallelism.
     bool gather_output = false;
     /// How many layers the weight holds one below the other, each of which
     /// is shared out: 3 for queries, keys and values, 2 for a gate and what
@@ -22,13 +23,16 @@ struct ColumnParallelOptions {
 };
 
 /// y = x W^T + b with the columns of y shared out: rank r holds rows r of W
-/// (out, in), PyTorch's layout, and computes columns r of y. No message
-/// forward, f's all-reduce backward (Shoeybi et al. 2019, 1909.08053,
-/// section 3).
+/// (out, in), PyTorch's layout, and computes columns r of y (Shoeybi et al.
+/// 2019, 1909.08053, section 3):
 ///
-/// x (…, in) gives y (…, out/t). Saves x as it came, and between the halves
-/// of backward also dy. Backward as a whole computes the weight's gradient
-/// while x's is under way. Values start as Linear's of the same name.
+///     [y_1 … y_t],  y_r = x W_r^T + b_r;  dx = the sum of dy_r W_r over r
+///
+/// No message forward, f's all-reduce backward; with sequence parallelism
+/// its all-gather and reduce-scatter. x (…, in) gives y (…, out/t). Saves x
+/// as it came, and between the halves of backward also dy. Backward as a
+/// whole hides the messages behind products. Values start as Linear's of
+/// the same name. Throws UsageError unless the ranks share out the columns.
 class ColumnParallelLinear : public Module {
   public:
     ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
@@ -46,6 +50,8 @@ class ColumnParallelLinear : public Module {
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
     std::vector<Parameter*> own_parameters() override;
     Arriving start_backward_input(const Tensor& dy, Saved& saved);
+    /// From f(x), whole.
+    void add_weight_gradients(const Tensor& x, const Tensor& dy);
 
     TensorParallel& tp_;
     Device& device_;

@@ -2,17 +2,28 @@
 
 #include <cmath>
 
+#include "src/nn/linear.hpp"
 #include "src/nn/part.hpp"
 
 namespace lockstep {
+
+namespace {
+
+Part own_columns(const ParameterInit& init, const TensorParallel& tp,
+                 std::int64_t in, std::int64_t out) {
+    const Shape whole = linear_shape(init, in, out);
+    const std::int64_t share = tp.share(init.name, "columns", in);
+    return column_part(whole, tp.rank() * share, share);
+}
+
+}  // namespace
 
 RowParallelLinear::RowParallelLinear(const ParameterInit& init,
                                      TensorParallel& tp, std::int64_t in,
                                      std::int64_t out, bool bias)
     : tp_(tp),
       device_(init.device),
-      weight_(init, "weight", {out, tp.share(init.name, "columns", in)},
-              columns_of({out, in}, tp.rank() * (in / tp.size()))) {
+      weight_(init, "weight", own_columns(init, tp, in, out)) {
     if (bias) {
         bias_.emplace(init, "bias", Shape{out});
         tp.replicate(*bias_);
@@ -30,6 +41,7 @@ std::vector<Parameter*> RowParallelLinear::own_parameters() {
 // lesson: row-parallel
 // y (N, out) = g(x_r (N, in/t) W_r^T (in/t, out)) + b (out)
 Tensor RowParallelLinear::do_forward(const Tensor& x, Saved& saved) {
+    require_columns(weight_, "this rank's x", x, weight_.shape()[1]);
     saved.keep("x", x);
     Tensor y =
         tp_.leave(device_.matmul(x, weight_.value, {.transpose_b = true}));
@@ -40,9 +52,10 @@ Tensor RowParallelLinear::do_forward(const Tensor& x, Saved& saved) {
 // dx_r (N, in/t) = g's backward of dy (N, out), times W_r (out, in/t)
 Tensor RowParallelLinear::do_backward_input(const Tensor& dy,
                                             Saved& saved) {
+    require_columns(weight_, "dy", dy, /*out*/ weight_.shape()[0]);
     const Tensor whole = tp_.leave_backward(dy);
-    saved.keep("dy", dy);
     saved.keep("whole dy", whole);
+    if (bias_) saved.keep("dy", dy);
     if (!input_gradient()) return {};
     return device_.matmul(whole, weight_.value);
 }

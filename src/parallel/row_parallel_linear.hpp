@@ -8,13 +8,16 @@
 namespace lockstep {
 
 /// y = x W^T + b with the columns of x shared out: rank r holds columns r
-/// of x and of W (out, in), so each has a term of the sum that y is. g's
-/// all-reduce forward, no message backward (Shoeybi et al. 2019,
-/// 1909.08053, section 3). The bias is added once, to the sum; every rank
-/// holds it.
+/// of x and of W (out, in), so each has a term of the sum that y is
+/// (Shoeybi et al. 2019, 1909.08053, section 3):
 ///
-/// x (…, in/t) gives y (…, out). Saves x, and between the halves of
-/// backward also dy. Values start as Linear's of the same name.
+///     y = the sum of x_r W_r^T over r, + b;  dx_r = dy W_r
+///
+/// The bias is added once, to the sum; every rank holds it. g's all-reduce
+/// forward, no message backward; with sequence parallelism a reduce-scatter
+/// and an all-gather. x (…, in/t) gives y (…, out). Saves x, and between
+/// the halves of backward also dy, whole and as it came. Values start as
+/// Linear's of the same name.
 class RowParallelLinear : public Module {
   public:
     /// Throws UsageError unless the ranks share out the columns of x.

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 // lesson: sequence-parallel
-Tensor SequenceParallel::enter(const Tensor& x) {
+Arriving SequenceParallel::enter(const Tensor& x) {
     return gathered(x);
 }
 Arriving SequenceParallel::enter_backward(const Tensor& dx) {
@@ -18,22 +18,23 @@ Tensor SequenceParallel::leave(const Tensor& partial) {
     return scattered(partial).wait();
 }
 Tensor SequenceParallel::leave_backward(const Tensor& dy) {
-    return gathered(dy);
+    return gathered(dy).wait();
 }
 
-void SequenceParallel::complete_gradients() {
-    for (Parameter* parameter : replicated())
-        group().all_reduce(parameter->gradient, Reduction::sum).wait();
+void SequenceParallel::complete_gradients(Module& model) {
+    for (Parameter* parameter : model.parameters())
+        if (parameter->replicated)
+            group().all_reduce(parameter->gradient, Reduction::sum).wait();
 }
 // lesson: end
 
 // (s/t, b, …) of each rank, in rank order: (s, b, …)
-Tensor SequenceParallel::gathered(const Tensor& part) {
+Arriving SequenceParallel::gathered(const Tensor& part) {
     const std::int64_t length = part.shape()[0] * size();
     Tensor whole =
         device().empty(part.shape().with_first(length), part.dtype());
-    group().all_gather(whole, part).wait();
-    return whole;
+    Work work = group().all_gather(whole, part);
+    return {std::move(whole), part, std::move(work)};
 }
 
 // The sum over ranks of (s, b, …), of which each gets its (s/t, b, …)

@@ -24,17 +24,18 @@ class SequenceParallel : public TensorParallel {
   public:
     using TensorParallel::TensorParallel;
 
-    Tensor enter(const Tensor& x) override;
+    Arriving enter(const Tensor& x) override;
     Arriving enter_backward(const Tensor& dx) override;
     Tensor leave(const Tensor& partial) override;
     Tensor leave_backward(const Tensor& dy) override;
 
-    int sequence_part() const override { return rank(); }
-    /// Each rank has seen its tokens only: one all-reduce a parameter.
-    void complete_gradients() override;
+    bool splits_sequence() const override { return true; }
+    /// Each rank has seen its tokens only: one all-reduce a parameter,
+    /// 2(t-1)/t of its bytes. A second call would add up what is whole.
+    void complete_gradients(Module& model) override;
 
   private:
-    Tensor gathered(const Tensor& part);
+    Arriving gathered(const Tensor& part);
     Arriving scattered(const Tensor& whole);
 };
 

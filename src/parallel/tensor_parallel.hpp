@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
-#include "src/nn/parameter.hpp"
+#include "src/nn/module.hpp"
 
 namespace lockstep {
 
@@ -31,8 +31,8 @@ struct Arriving {
 /// of theirs; g, because each rank has only its terms of the sum y. With t
 /// ranks each sends 2(t-1)/t of the tensor's bytes for either.
 ///
-/// One of these for each group of ranks; layers refer to it, so it must
-/// outlive them.
+/// Layers refer to it, and it to the device and the group, so each must
+/// outlive what refers to it.
 class TensorParallel {
   public:
     TensorParallel(Device& device, Communicator& group)
@@ -46,18 +46,18 @@ class TensorParallel {
     int size() const { return group_.size(); }
     int rank() const { return group_.rank(); }
 
-    /// f. Backward's all-reduce is started only, since weights' gradients
-    /// need not wait for it. It reduces in place: dx must be the caller's
-    /// own.
-    virtual Tensor enter(const Tensor& x);
+    /// f. Messages are started only: what comes next may not need to wait.
+    /// Backward reduces in place: dx must be the caller's own.
+    virtual Arriving enter(const Tensor& x);
     virtual Arriving enter_backward(const Tensor& dx);
     /// g, in place: `partial` must be the caller's own.
     virtual Tensor leave(const Tensor& partial);
     virtual Tensor leave_backward(const Tensor& dy);
 
-    /// Which part of the sequence a rank holds outside regions; 0 where it
-    /// holds all.
-    virtual int sequence_part() const { return 0; }
+    /// Whether a rank holds a part of the sequence only outside regions,
+    /// and which; part 0 where it holds all.
+    virtual bool splits_sequence() const { return false; }
+    int sequence_part() const { return splits_sequence() ? rank() : 0; }
 
     /// A layer outside regions says so of its parameters: all ranks hold
     /// the same, and must step alike.
@@ -65,24 +65,19 @@ class TensorParallel {
                    SourceLine at = SourceLine::here());
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
-    /// After the last backward of a step: makes the gradients of replicated
-    /// parameters whole. Here they are: every rank has seen all tokens.
-    virtual void complete_gradients() {}
+    /// After the last backward of a step, once: makes the gradients of the
+    /// model's replicated parameters whole. Here they are: every rank has
+    /// seen all tokens.
+    virtual void complete_gradients(Module& /*model*/) {}
 
     /// This rank's share of `count` rows, columns or heads; throws
     /// UsageError, which begins with `layer`, unless all get as many.
     std::int64_t share(const std::string& layer, const char* of,
                        std::int64_t count) const;
 
-  protected:
-    const std::vector<Parameter*>& replicated() const {
-        return replicated_;
-    }
-
   private:
     Device& device_;
     Communicator& group_;
-    std::vector<Parameter*> replicated_;
 };
 
 }  // namespace lockstep

@@ -95,6 +95,7 @@ std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
 std::unique_ptr<Sequential> make_parallel_gpt(const ParameterInit& init,
                                               TensorParallel& tp,
                                               const GptSizes& sizes) {
+    require_sizes(init, sizes);
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto gpt = std::make_unique<Sequential>();

@@ -3,22 +3,36 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/nn/embedding.hpp"
 #include "src/nn/part.hpp"
 
 namespace lockstep {
 
 namespace {
 
-/// Rows of a table that each rank holds, the last ones padded.
-std::int64_t rows_each(const ParameterInit& init, const TensorParallel& tp,
-                       std::int64_t vocabulary, std::int64_t width) {
-    require(vocabulary > 0 && width > 0, [&] {
-        return fmt::format(
-            "{}: an embedding of {} rows and {} columns; both must be "
-            "positive",
-            init.child("weight").name, vocabulary, width);
-    });
-    return (vocabulary + tp.size() - 1) / tp.size();
+/// Rows of the table that this rank holds, the last ones padded.
+Part own_rows(const ParameterInit& init, const TensorParallel& tp,
+              std::int64_t vocabulary, std::int64_t width) {
+    const Shape whole = table_shape(init, vocabulary, width);
+    return stacked_part(whole, /*layers=*/1, tp.size(), tp.rank());
+}
+
+/// Which part of the vocabulary this rank's columns are.
+VocabularyShard shard_of_columns(const TensorParallel& tp,
+                                 const Tensor& logits,
+                                 std::int64_t vocabulary, SourceLine at) {
+    const std::int64_t columns = logits.shape().columns();
+    const int ranks = tp.size();
+    require(vocabulary > 0 && columns == (vocabulary + ranks - 1) / ranks,
+            at, [&] {
+                return fmt::format(
+                    "vocabulary_parallel_cross_entropy: {} columns of "
+                    "logits on each of {} ranks for a vocabulary of {}; {} "
+                    "are expected",
+                    columns, ranks, vocabulary,
+                    (vocabulary + ranks - 1) / ranks);
+            });
+    return {tp.rank() * columns, vocabulary};
 }
 
 }  // namespace
@@ -28,12 +42,8 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
     std::int64_t width)
     : tp_(tp),
       device_(init.device),
-      shard_{tp.rank() * rows_each(init, tp, vocabulary, width),
-             vocabulary},
-      weight_(init, "weight",
-              {rows_each(init, tp, vocabulary, width), width},
-              rows_of({vocabulary, width}, shard_.first,
-                      rows_each(init, tp, vocabulary, width))) {
+      weight_(init, "weight", own_rows(init, tp, vocabulary, width)),
+      shard_{tp.rank() * weight_.shape()[0], vocabulary} {
     draw_normal(weight_, init.seed);
 }
 
@@ -66,9 +76,11 @@ LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp,
                                              std::int64_t vocabulary,
                                              double weight, SourceLine at) {
     require_rows("vocabulary_parallel_cross_entropy", logits, at);
+    require_targets("vocabulary_parallel_cross_entropy", logits, targets,
+                    at);
     Device& device = tp.device();
-    const VocabularyShard shard{tp.rank() * logits.shape().columns(),
-                                vocabulary};
+    const VocabularyShard shard =
+        shard_of_columns(tp, logits, vocabulary, at);
     const double factor =
         weight / static_cast<double>(logits.shape().rows());
 

@@ -161,6 +161,15 @@ void require_finished(const std::filesystem::path& folder) {
     });
 }
 
+void require_numbers(const std::filesystem::path& folder, const RunOptions& options) {
+    const auto numerics = options.settings.find("numerics");
+    require(numerics == options.settings.end() || numerics->second != "off", [&] {
+        return folder.string() +
+               ": this run computed shapes only (numerics=off), so there are no numbers "
+               "to compare";
+    });
+}
+
 }  // namespace
 
 Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,
@@ -169,6 +178,8 @@ Comparison compare_records(const std::filesystem::path& a, const std::filesystem
     const RunOptions options_b = read_run_options(b);
     require_finished(a);
     require_finished(b);
+    require_numbers(a, options_a);
+    require_numbers(b, options_b);
     const BoundRule rule{bound, less_precise(options_a.dtype, options_b.dtype),
                          std::max(options_a.sum_length, options_b.sum_length)};
     Comparison comparison = compare(read_safetensors(a / "outputs.safetensors"),

@@ -35,7 +35,7 @@ void training_step(Rank& rank, TensorParallel& tp) {
     const LossResult loss =
         vocabulary_parallel_cross_entropy(tp, logits, ids, sizes.vocabulary);
     gpt->backward(loss.gradient, saved);
-    tp.complete_gradients();
+    tp.complete_gradients(*gpt);
     optimizer.step();
 }
 

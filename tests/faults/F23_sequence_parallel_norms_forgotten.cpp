@@ -28,7 +28,7 @@ void program(Rank& rank) {
         const Tensor y = model.forward(x, saved);
         const LossResult loss = mean_squared_error(device, y, x, 1.0 / rank.size());
         model.backward(loss.gradient, saved);
-        // twin: tp.complete_gradients();
+        // twin: tp.complete_gradients(model);
         for (Parameter* parameter : model.parameters()) {
             device.sgd(parameter->value, parameter->gradient, Tensor(), {});  // line: step
             parameter->zero_gradient();

@@ -95,7 +95,7 @@ void train_gpt(Rank& rank, Communicator& group, Communicator* replicas,
                 train(*tp, *gpt, (i * d + place) * m + index, index, 1.0 / (m * d));
             if (replicas != nullptr) replicas->all_reduce(loss).wait();
         }
-        tp->complete_gradients();
+        tp->complete_gradients(*gpt);
         if (replicas != nullptr)
             for (Parameter* parameter : gpt->parameters())
                 replicas->all_reduce(parameter->gradient).wait();

@@ -132,4 +132,18 @@ TEST_CASE("A loss refuses an empty batch and what does not fit, and names the li
     CHECK_THROWS_AS(cross_entropy_loss(one.device, some, no_ids), UsageError);
 }
 
+TEST_CASE("Targets in another order than the logits' rows are refused", "[nn][errors]") {
+    OneDevice one;
+    const Tensor logits = one.device.zeros({3, 2, 5}, DType::f64);
+    const auto loss_of = [&](Shape shape) {
+        return refusal([&] {
+            cross_entropy_loss(one.device, logits, one.device.zeros(shape, DType::i32));
+        });
+    };
+    CHECK(loss_of({3, 2}) == "nothing was refused");
+    CHECK(loss_of({6}) == "nothing was refused");
+    CHECK_THAT(loss_of({2, 3}),
+               says("targets of shape (2, 3) for logits of shape (3, 2, 5)"));
+}
+
 }  // namespace lockstep::nn_test

@@ -22,18 +22,19 @@ TEST_CASE("A shard's initial values are the slice of the whole", "[nn][sim]") {
     OneDevice one;
     Linear whole(one.init("layer"), 6, 8);
     const double bound = 1 / std::sqrt(6.0);
-    const auto check = [&](Shape shape, const Part& part) {
-        const Parameter shard(one.init("layer"), "weight", shape, part);
+    const auto check = [&](const Part& part) {
+        const Parameter shard(one.init("layer"), "weight", part);
         draw_uniform(shard, 7, bound);
         CHECK(one.device.download(shard.value) ==
-              shard_of(one.device.download(whole.weight().value), part, shape));
+              shard_of(one.device.download(whole.weight().value), part));
     };
-    check({8, 6}, rows_of({8, 6}, 0, 8));
-    check({3, 6}, rows_of({8, 6}, 2, 3));
-    check({8, 2}, columns_of({8, 6}, 4));
-    check({4, 6}, {{8, 6}, {{0, 1, 2}, {2, 5, 2}}, 0});
+    check(row_part({8, 6}, 0, 8));
+    check(row_part({8, 6}, 2, 3));
+    check(column_part({8, 6}, 4, 2));
+    check(stacked_part({8, 6}, 2, 2, 1));
+    check(stacked_part({8, 6}, 2, 3, 1));  // padded
 
-    const Parameter bias(one.init("layer"), "bias", {3}, rows_of({8}, 4, 3));
+    const Parameter bias(one.init("layer"), "bias", row_part({8}, 4, 3));
     draw_uniform(bias, 7, bound);
     CHECK(one.device.download(bias.value) ==
           one.device.download(whole.bias()->value.slice(4, 3)));
@@ -41,15 +42,15 @@ TEST_CASE("A shard's initial values are the slice of the whole", "[nn][sim]") {
 
 TEST_CASE("Rows beyond the whole are padding, and start as zeros", "[nn][sim]") {
     OneDevice one;
-    const Part part = rows_of({7, 2}, 6, 3);
-    const Parameter shard(one.init("table"), "weight", {3, 2}, part);
+    const Part part = row_part({7, 2}, 6, 3);
+    const Parameter shard(one.init("table"), "weight", part);
     draw_normal(shard, 7);
     const HostTensor values = one.device.download(shard.value);
     CHECK(values.at(0) != 0);
     CHECK(values.rows(1, 2) == HostTensor({2, 2}, DType::f64));
 
-    const Part nothing = rows_of({7, 2}, 9, 3);
-    const Parameter padding(one.init("table"), "weight", {3, 2}, nothing);
+    const Part nothing = row_part({7, 2}, 9, 3);
+    const Parameter padding(one.init("table"), "weight", nothing);
     draw_normal(padding, 7);
     CHECK(one.device.download(padding.value) == HostTensor({3, 2}, DType::f64));
 }
@@ -57,15 +58,15 @@ TEST_CASE("Rows beyond the whole are padding, and start as zeros", "[nn][sim]") 
 TEST_CASE("Shards put together are the whole", "[nn]") {
     const HostTensor whole = counted({6, 4});
     HostTensor again({6, 4}, DType::f64);
-    const Part parts[] = {columns_of({6, 4}, 0), columns_of({6, 4}, 2)};
+    const Part parts[] = {column_part({6, 4}, 0, 2), column_part({6, 4}, 2, 2)};
     for (const Part& part : parts)
-        put_shard(again, shard_of(whole, part, {6, 2}), part);
+        put_shard(again, shard_of(whole, part), part);
     CHECK(again == whole);
 
     HostTensor stacked({6, 4}, DType::f64);
     for (std::int64_t rank = 0; rank < 2; ++rank) {
-        const Part part{{6, 4}, {{0, rank, 1}, {1, 2 + 2 * rank, 2}}, 0};
-        put_shard(stacked, shard_of(whole, part, {3, 4}), part);
+        const Part part{{6, 4}, {3, 4}, {{0, rank, 1}, {1, 2 + 2 * rank, 2}}, 0};
+        put_shard(stacked, shard_of(whole, part), part);
     }
     CHECK(stacked == whole);
 }

@@ -55,7 +55,7 @@ RankResult train(Device& device, Module& model, TensorParallel* tp,
         const Tensor logits = model.forward(device.upload(ids), saved);
         const LossResult out = loss(logits, device.upload(next));
         model.backward(out.gradient, saved);
-        if (tp != nullptr) tp->complete_gradients();
+        if (tp != nullptr) tp->complete_gradients(model);
         result.losses.push_back(device.peek(out.loss).at(0));
         if (step == 0) result.gradients = shown(device, model, &Parameter::gradient);
         optimizer->step();

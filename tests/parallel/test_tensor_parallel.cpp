@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "src/core/require.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/embedding.hpp"
 #include "src/nn/gpt.hpp"
@@ -172,6 +173,117 @@ TEST_CASE("So it is with sequence parallelism", "[parallel][sim]") {
             CHECK(f32.relative <= 1e-5);
         }
     }
+}
+
+TEST_CASE("Backward in two halves gives the same bits as in one", "[parallel][sim]") {
+    for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {
+        for (const Twin& twin : twins()) {
+            const bool gathered = twin.name == "column-parallel linear, gathered";
+            if (kind == Regions::sequence_parallel && gathered) continue;  // is refused
+            CAPTURE(twin.name);
+            Inputs inputs =
+                kind == Regions::replicated ? twin.inputs : by_sequence(twin.inputs);
+            const Outcome whole =
+                run_shared(2, DType::f32, regions(kind), twin.shared, inputs);
+            inputs.backward = Backward::halves;
+            const Outcome halves =
+                run_shared(2, DType::f32, regions(kind), twin.shared, inputs);
+            CHECK(halves.dx == whole.dx);
+            CHECK(halves.gradients == whole.gradients);
+        }
+    }
+}
+
+TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
+          "[parallel][sim]") {
+    constexpr std::int64_t kOut = 10;
+    std::map<std::string, HostTensor> whole;
+    classroom(1)->run([&](Rank& rank) {
+        Linear layer({rank.device(), DType::f64, 7, "layer"}, 4, kOut);
+        for (const Parameter* parameter : layer.parameters())
+            whole[parameter->name()] = rank.device().peek(parameter->value);
+    });
+    Shards shards;
+    classroom(3)->run([&](Rank& rank) {
+        TensorParallel tp(rank.device(), rank.world());
+        ColumnParallelOptions options;
+        options.stacked = 2;
+        options.pad = true;
+        ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4, kOut,
+                                   options);
+        CHECK(layer.weight().shape() == Shape{4, 4});
+        for (const Parameter* parameter : layer.parameters())
+            shards[parameter->name()].emplace_back(parameter->part(),
+                                                   rank.device().peek(parameter->value));
+    });
+    CHECK(put_together(shards) == whole);
+}
+
+namespace {
+
+/// What two ranks refuse.
+std::string refusal(Regions kind,
+                    const std::function<void(Rank&, TensorParallel&)>& call) {
+    try {
+        classroom(2)->run([&](Rank& rank) {
+            const auto tp = regions(kind)(rank.device(), rank.world());
+            call(rank, *tp);
+        });
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "nothing was refused";
+}
+
+std::string refused_linear(Regions kind, std::int64_t out,
+                           ColumnParallelOptions options) {
+    return refusal(kind, [&](Rank& rank, TensorParallel& tp) {
+        ColumnParallelLinear({rank.device(), DType::f32, 1, "layer"}, tp, 4, out,
+                             options);
+    });
+}
+
+bool says(const std::string& sentence, const std::string& part) {
+    return sentence.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
+    ColumnParallelOptions gather;
+    gather.gather_output = true;
+    CHECK(says(refused_linear(Regions::sequence_parallel, 4, gather),
+               "layer: gather_output gives every rank the whole sequence"));
+    ColumnParallelOptions stacked = gather, padded = gather;
+    stacked.stacked = 2;
+    padded.pad = true;
+    for (const ColumnParallelOptions& options : {stacked, padded})
+        CHECK(says(refused_linear(Regions::replicated, 4, options),
+                   "neither stacked layers nor padding"));
+}
+
+TEST_CASE("Parallel layers refuse what does not fit, by name", "[parallel][errors]") {
+    CHECK(says(refused_linear(Regions::replicated, 5, {}),
+               "layer: 5 columns cannot be shared out to 2 ranks"));
+    CHECK(says(refused_linear(Regions::replicated, 0, {}), "from 4 to 0 columns"));
+    CHECK(says(refusal(Regions::replicated,
+                       [](Rank& rank, TensorParallel& tp) {
+                           RowParallelLinear layer(
+                               {rank.device(), DType::f32, 1, "layer"}, tp, 8, 3);
+                           Saved saved;
+                           layer.forward(rank.device().zeros({5, 8}, DType::f32), saved);
+                       }),
+               "layer.weight has shape (3, 4), so this rank's x must have 4 columns; got "
+               "shape (5, 8)"));
+    CHECK(says(refusal(Regions::replicated,
+                       [](Rank& rank, TensorParallel& tp) {
+                           Device& device = rank.device();
+                           vocabulary_parallel_cross_entropy(
+                               tp, device.zeros({3, 4}, DType::f32),
+                               device.zeros({3}, DType::i32), 10);
+                       }),
+               "4 columns of logits on each of 2 ranks for a vocabulary of 10; 5 are "
+               "expected"));
 }
 
 }  // namespace lockstep::test

@@ -15,9 +15,12 @@ constexpr std::uint64_t kSeed = 7;
 /// Column block `rank` of `ranks`.
 HostTensor columns_of_rank(const HostTensor& whole, int ranks, int rank) {
     const std::int64_t columns = whole.shape().columns() / ranks;
-    const Part part =
-        columns_of({whole.shape().rows(), whole.shape().columns()}, rank * columns);
-    return shard_of(whole, part, whole.shape().with_last(columns));
+    const Part part = column_part({whole.shape().rows(), whole.shape().columns()},
+                                  rank * columns, columns);
+    HostTensor own(whole.shape().with_last(columns), whole.dtype());
+    const HostTensor matrix = shard_of(whole, part);
+    std::memcpy(own.data(), matrix.data(), static_cast<std::size_t>(own.bytes()));
+    return own;
 }
 
 HostTensor dealt(const HostTensor& whole, Held held, int ranks, int rank) {
@@ -42,22 +45,34 @@ HostTensor collected(const std::vector<HostTensor>& held_by, Held held) {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
         const HostTensor& shard = held_by[static_cast<std::size_t>(rank)];
         const Shape matrix{whole_shape.rows(), whole_shape.columns()};
-        const Part part = held == Held::sequence
-                              ? rows_of(matrix, rank * shape.rows(), shape.rows())
-                              : columns_of(matrix, rank * shape.columns());
+        const Part part =
+            held == Held::sequence
+                ? row_part(matrix, rank * shape.rows(), shape.rows())
+                : column_part(matrix, rank * shape.columns(), shape.columns());
         put_shard(whole, shard, part);
     }
     return whole;
 }
 
-/// Forward and backward; the tensors of one rank.
-void run(Device& device, Module& module, const HostTensor& x, const HostTensor& dy,
-         HostTensor& y, HostTensor& dx) {
+struct Results {
+    HostTensor y;
+    HostTensor dx;
+};
+
+/// Forward and backward on one rank.
+Results run(Device& device, Module& module, const HostTensor& x, const HostTensor& dy,
+            Backward backward = Backward::whole) {
     zero_gradients(module);
     Saved saved;
-    y = device.download(module.forward(device.upload(x), saved));
-    const Tensor gradient = module.backward(device.upload(dy), saved);
-    if (gradient) dx = device.download(gradient);
+    Results results;
+    results.y = device.download(module.forward(device.upload(x), saved));
+    const Tensor gradient = device.upload(dy);
+    const bool whole = backward == Backward::whole;
+    const Tensor dx =
+        whole ? module.backward(gradient, saved) : module.backward_input(gradient, saved);
+    if (!whole) module.backward_weight(saved);
+    if (dx) results.dx = device.download(dx);
+    return results;
 }
 
 HostTensor as(const HostTensor& tensor, DType dtype) {
@@ -82,7 +97,7 @@ std::map<std::string, HostTensor> put_together(const Shards& shards) {
         const Part& first = of_ranks.front().first;
         result = HostTensor(first.whole, of_ranks.front().second.dtype());
         for (const auto& [part, values] : of_ranks) {
-            if (values.shape() == part.whole) REQUIRE(values == of_ranks.front().second);
+            if (holds_all(part)) REQUIRE(values == of_ranks.front().second);
             put_shard(result, values, part);
         }
     }
@@ -93,8 +108,10 @@ Outcome run_alone(DType dtype, const MakeAlone& make, const Inputs& inputs) {
     Outcome outcome;
     classroom(1)->run([&](Rank& rank) {
         const auto module = make({rank.device(), dtype, kSeed, ""});
-        run(rank.device(), *module, as(inputs.x, dtype), as(inputs.dy, dtype), outcome.y,
-            outcome.dx);
+        Results results =
+            run(rank.device(), *module, as(inputs.x, dtype), as(inputs.dy, dtype));
+        outcome.y = std::move(results.y);
+        outcome.dx = std::move(results.dx);
         for (const Parameter* parameter : module->parameters()) {
             outcome.values[parameter->name()] = rank.device().peek(parameter->value);
             outcome.gradients[parameter->name()] =
@@ -123,11 +140,14 @@ std::vector<RankOutcome> run_ranks(int ranks, DType dtype, sim::CheckLevel check
         RankOutcome& own = outcomes[static_cast<std::size_t>(rank.index())];
         const auto tp = make_regions(device, rank.world());
         const auto module = make({device, dtype, kSeed, ""}, *tp);
-        run(device, *module,
-            as(dealt(inputs.x, inputs.x_held, ranks, rank.index()), dtype),
-            as(dealt(inputs.dy, inputs.y_held, ranks, rank.index()), dtype), own.y,
-            own.dx);
-        tp->complete_gradients();
+        Results results =
+            run(device, *module,
+                as(dealt(inputs.x, inputs.x_held, ranks, rank.index()), dtype),
+                as(dealt(inputs.dy, inputs.y_held, ranks, rank.index()), dtype),
+                inputs.backward);
+        own.y = std::move(results.y);
+        own.dx = std::move(results.dx);
+        tp->complete_gradients(*module);
         for (const Parameter* parameter : module->parameters()) {
             own.values[parameter->name()] = {parameter->part(),
                                              device.peek(parameter->value)};
@@ -164,8 +184,7 @@ Outcome run_first_rank(int ranks, DType dtype, const MakeRegions& make_regions,
             .front();
     Outcome outcome{first.y, first.dx, {}, {}};
     for (const auto& [name, shard] : first.gradients)
-        if (shard.second.shape() == shard.first.whole)
-            outcome.gradients[name] = shard.second;
+        if (holds_all(shard.first)) outcome.gradients[name] = shard.second;
     return outcome;
 }
 

@@ -34,11 +34,14 @@ struct Outcome {
     std::map<std::string, HostTensor> gradients;
 };
 
+enum class Backward { whole, halves };
+
 struct Inputs {
     HostTensor x;
     HostTensor dy;
     Held x_held = Held::whole;
     Held y_held = Held::whole;
+    Backward backward = Backward::whole;  ///< of the ranks; one device does it whole
 };
 
 using MakeAlone = std::function<std::unique_ptr<Module>(const ParameterInit&)>;

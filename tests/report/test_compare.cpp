@@ -189,3 +189,17 @@ TEST_CASE("what is no record is refused with one sentence", "[report][errors]") 
     write_file(a / "run.json", "{}");
     REQUIRE(contains(refused(a), "run.json: this is not the run.json of a record"));
 }
+
+TEST_CASE("a run of shapes only has no numbers to compare", "[report][errors]") {
+    const TemporaryFolder folder;
+    const auto a = record_of(folder, "a", DType::f64, 1, one("x", {1}));
+    Record shapes;
+    shapes.options.lesson = "lesson";
+    shapes.options.settings["numerics"] = "off";
+    write_record(folder / "shapes", shapes);
+    REQUIRE(
+        contains(refusal([&] { compare_records(a, folder / "shapes", std::nullopt); }),
+                 "shapes: this run computed shapes only (numerics=off), so there are no "
+                 "numbers to "
+                 "compare"));
+}

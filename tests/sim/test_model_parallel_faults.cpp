@@ -41,8 +41,8 @@ class Regions : public Base {
     Tensor leave(const Tensor& partial) override {
         return mistake_.without_g ? partial : Base::leave(partial);
     }
-    void complete_gradients() override {
-        if (!mistake_.forgets_completion) Base::complete_gradients();
+    void complete_gradients(Module& model) override {
+        if (!mistake_.forgets_completion) Base::complete_gradients(model);
     }
 
   private:
@@ -93,7 +93,7 @@ Program gpt_with(const Mistake& mistake, int t) {
                 const PhaseScope phase(device, Phase::backward, 0);
                 gpt->backward(loss.gradient, saved);
             }
-            tp->complete_gradients();
+            tp->complete_gradients(*gpt);
             for (Parameter* parameter : gpt->parameters())
                 mesh["dp"].all_reduce(parameter->gradient).wait();
             const PhaseScope phase(device, Phase::update);
