@@ -187,9 +187,8 @@ Picoseconds virtual_time(const LessonOptions& options,
     cluster.numbers = false;
     cluster.trace = true;
     cluster.check = sim::CheckLevel::cheap;
-    return pass_time(
-        pass(*sim::make_cluster(std::move(cluster)),
-             mlp_task(sizes, split, options.dtype, options.seed)));
+    return pass_time(pass(*sim::make_cluster(std::move(cluster)),
+                          mlp_shapes(sizes, split, options.dtype)));
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
 
 }  // namespace
 
-Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype,
-              std::uint64_t seed) {
+Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     Task task;
     task.make = [sizes, split](const ParameterInit& init,
                                TensorParallel& tp) {
@@ -45,10 +44,19 @@ Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype,
                                                       : make_parallel_mlp;
         return make(init, tp, sizes.hidden, sizes.inner);
     };
-    const Shape shape{sizes.rows, sizes.hidden};
+    task.x = task.dy = HostTensor({sizes.rows, sizes.hidden}, dtype);
+    task.keeps = false;
+    return task;
+}
+
+Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype,
+              std::uint64_t seed) {
+    Task task = mlp_shapes(sizes, split, dtype);
+    const Shape shape = task.x.shape();
     task.x = normal_numbers(shape, dtype, seed, "mlp/x");
     task.dy = normal_numbers(shape, dtype, seed, "mlp/dy");
     task.seed = seed;
+    task.keeps = true;
     return task;
 }
 

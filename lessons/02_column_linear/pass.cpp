@@ -32,8 +32,12 @@ RunReport pass(Cluster& cluster, const Task& task) {
         const auto model =
             task.make({device, task.x.dtype(), task.seed, ""}, *tp);
         load(device, *model, task.weights);
+        const auto keep = [&](const std::string& name,
+                              const Tensor& tensor) {
+            if (task.keeps) rank.keep(name, tensor);
+        };
         for (const Parameter* parameter : model->parameters())
-            rank.keep("initial/" + parameter->name(), parameter->value);
+            keep("initial/" + parameter->name(), parameter->value);
         const Tensor x =
             device.upload(held_by(rank, task.x, task.own_columns_of_x));
         const Tensor dy =
@@ -43,17 +47,17 @@ RunReport pass(Cluster& cluster, const Task& task) {
         {
             const PhaseScope phase(device, Phase::forward);
             const ByteCount sent(rank.world());
-            rank.keep("y", model->forward(x, saved));
+            keep("y", model->forward(x, saved));
             rank.keep_value("forward", static_cast<double>(sent.bytes()));
         }
         {
             const PhaseScope phase(device, Phase::backward);
             const ByteCount sent(rank.world());
-            rank.keep("dx", model->backward(dy, saved));
+            keep("dx", model->backward(dy, saved));
             rank.keep_value("backward", static_cast<double>(sent.bytes()));
         }
         for (const Parameter* parameter : model->parameters())
-            rank.keep("grad/" + parameter->name(), parameter->gradient);
+            keep("grad/" + parameter->name(), parameter->gradient);
     });
 }
 

@@ -23,6 +23,8 @@ struct Task {
     /// Whole parameters by name; those that are not there are drawn.
     NamedTensors weights;
     std::uint64_t seed = 0;
+    bool keeps =
+        true;  ///< what pass() says, but for the bytes; else nothing
     /// What leads in and out of regions.
     std::function<std::unique_ptr<TensorParallel>(Rank&)> regions =
         [](Rank& rank) {
