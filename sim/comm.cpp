@@ -74,4 +74,9 @@ void Comm::do_declare_replicas(const Tensor& tensor, const std::string& name,
     engine(at).declare_replicas(team_, rank(), tensor, name, at);
 }
 
+void Comm::do_declare_same(const Tensor& tensor, const std::string& name, SourceLine at) {
+    if (engine(at).options().check == CheckLevel::full)
+        do_expect_replicated(tensor, name, at);
+}
+
 }  // namespace lockstep::sim

@@ -185,6 +185,8 @@ class Communicator {
                                   const std::string& name, SourceLine at);
     friend void declare_replicas(Communicator& group, const Tensor& tensor,
                                  const std::string& name, SourceLine at);
+    friend void declare_same(Communicator& group, const Tensor& tensor,
+                             const std::string& name, SourceLine at);
 
     // What a call asks, written in place: a simulator of many devices makes millions of
     // them.
@@ -230,6 +232,8 @@ class Communicator {
     /// For a backend that looks for replicas that part.
     virtual void do_declare_replicas(const Tensor& /*tensor*/,
                                      const std::string& /*name*/, SourceLine /*at*/) {}
+    virtual void do_declare_same(const Tensor& /*tensor*/, const std::string& /*name*/,
+                                 SourceLine /*at*/) {}
 
     Device& device_;
     int owner_;

@@ -22,12 +22,18 @@ namespace lockstep {
 void expect_replicated(Communicator& group, const Tensor& tensor,
                        const std::string& name = "", SourceLine at = SourceLine::here());
 
-/// Says of a parameter that every rank of the group holds a replica of it, which must step
-/// alike; each rank says so of its own, once. Costs nothing and compares nothing by
+/// Says of a parameter that every rank of the group holds a replica of it, which must
+/// step alike; each rank says so of its own, once. Costs nothing and compares nothing by
 /// itself: under --check full, virtual devices then find F23 where ranks step with
 /// gradients of their own.
 void declare_replicas(Communicator& group, const Tensor& tensor, const std::string& name,
                       SourceLine at = SourceLine::here());
+
+/// Says of what ranks read, a batch say, that it is the same on all; every rank of the
+/// group says so, in the same order. Costs nothing: under --check full, virtual devices
+/// compare it as expect_replicated does, elsewhere nobody looks.
+void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
+                  SourceLine at = SourceLine::here());
 
 /// The bytes that this rank sends over a communicator from here on:
 ///

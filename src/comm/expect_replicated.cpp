@@ -30,6 +30,15 @@ void declare_replicas(Communicator& group, const Tensor& tensor, const std::stri
     group.do_declare_replicas(tensor, name, at);
 }
 
+void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
+                  SourceLine at) {
+    require(static_cast<bool>(tensor), at, [&] {
+        return fmt::format("declare_same: rank {} of {} passed no tensor for {}",
+                           group.rank(), group.name(), name);
+    });
+    group.do_declare_same(tensor, name, at);
+}
+
 namespace {
 
 /// What a rank tells the others: a hash of its values, their dtype and shape (or what it

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/embedding.hpp"
 #include "src/nn/part.hpp"
@@ -51,6 +52,7 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
 // y[i] (width) = g(table_r[ids[i]], or 0 where another rank holds the row)
 Tensor VocabularyParallelEmbedding::do_forward(const Tensor& ids,
                                                Saved& saved) {
+    declare_same(tp_.group(), ids, "ids for " + weight_.name());
     saved.keep("ids", ids);
     return tp_.leave(device_.embedding(weight_.value, ids, shard_));
 }
@@ -78,6 +80,7 @@ LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp,
     require_rows("vocabulary_parallel_cross_entropy", logits, at);
     require_targets("vocabulary_parallel_cross_entropy", logits, targets,
                     at);
+    declare_same(tp.group(), targets, "targets", at);
     Device& device = tp.device();
     const VocabularyShard shard =
         shard_of_columns(tp, logits, vocabulary, at);

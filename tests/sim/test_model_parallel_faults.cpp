@@ -128,6 +128,26 @@ TEST_CASE("F23: a GPT without f, without g, or with forgotten norms", "[sim][err
             }
 }
 
+TEST_CASE("F24: tensor-parallel ranks that read tokens or targets of their own",
+          "[sim][errors]") {
+    for (const bool own_ids : {true, false}) {
+        const Diagnosis found = found_by_full_check(2, [&](Rank& rank) {
+            Device& device = rank.device();
+            TensorParallel tp(device, rank.world());
+            const auto gpt = make_parallel_gpt({device, DType::f32, 7, ""}, tp,
+                                               {kVocabulary, 8, 1, {8, 4}});
+            Saved saved;
+            const Tensor logits =
+                gpt->forward(tokens(device, own_ids ? rank.index() : 0, "x"), saved);
+            vocabulary_parallel_cross_entropy(
+                tp, logits, tokens(device, own_ids ? 0 : rank.index(), "y"), kVocabulary);
+        });
+        INFO(found.text());
+        CHECK(found.fault == "F24");
+        says(found, own_ids ? "ids for transformer.wte.weight" : "targets");
+    }
+}
+
 TEST_CASE("F23: without g, whatever the partial sums go through", "[sim][errors]") {
     Mistake mistake;
     mistake.without_g = true;
