@@ -28,9 +28,6 @@ class RowParallelLinear : public Module {
     /// Null where the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
 
-  protected:
-    TensorParallel& regions() const { return tp_; }
-
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;

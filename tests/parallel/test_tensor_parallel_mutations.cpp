@@ -112,7 +112,9 @@ namespace {
 /// A row-parallel layer whose bias every rank adds before g.
 class BiasOnEveryRank : public RowParallelLinear {
   public:
-    using RowParallelLinear::RowParallelLinear;
+    BiasOnEveryRank(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
+                    std::int64_t out)
+        : RowParallelLinear(init, tp, in, out), tp_(tp) {}
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override {
@@ -120,8 +122,10 @@ class BiasOnEveryRank : public RowParallelLinear {
         Device& device = *x.device();
         Tensor y = device.matmul(x, weight().value, {.transpose_b = true});
         device.add_bias(y, bias()->value);
-        return regions().leave(y);
+        return tp_.leave(y);
     }
+
+    TensorParallel& tp_;
 };
 
 }  // namespace
