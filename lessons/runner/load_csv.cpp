@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/csv_cells.hpp"
 #include "lessons/runner/load_file.hpp"
 #include "lessons/runner/number_text.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/report/csv_cells.hpp"
 
 namespace lockstep::lessons {
 

@@ -82,8 +82,9 @@ const char* cause_of_circle(const Chain& chain, const std::string& fault) {
     if (all(Verb::send))
         return pipeline
                    ? "Each of these stages sends, and none receives: put the send of a "
-                     "forward and the recv of a backward into one group(), or run "
-                     "all forwards before the first backward."
+                     "forward and the recv of a backward into one group(), give all "
+                     "stages one order of messages, or run all forwards before the "
+                     "first backward."
                    : "Each of these ranks sends first, and a send waits until its "
                      "recv is there: put a rank's send and recv into one group(), or "
                      "let some of them receive first.";

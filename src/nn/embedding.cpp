@@ -17,10 +17,11 @@ Shape table_shape(const ParameterInit& init, std::int64_t vocabulary,
 }
 
 Embedding::Embedding(const ParameterInit& init, std::int64_t vocabulary,
-                     std::int64_t width)
+                     std::int64_t width, double deviation)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, vocabulary, width)) {
-    device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0, 1);
+    device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0,
+                          deviation);
 }
 
 // y[i] (width) = table[ids[i]]

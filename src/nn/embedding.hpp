@@ -10,12 +10,13 @@ namespace lockstep {
 /// ids (…), i32, give y (…, width). Saves the ids, and between the halves of backward
 /// also dy. Ids have no gradient: backward gives none.
 ///
-/// The table starts normal with mean 0 and deviation 1: element i of "embedding.weight"
-/// is number i of RandomStream(seed, "embedding.weight").
+/// The table starts normal with mean 0 and deviation 1, unless another is given: element
+/// i of "embedding.weight" is number i of RandomStream(seed, "embedding.weight").
 class Embedding : public Module {
   public:
     /// Throws UsageError unless vocabulary and width are positive.
-    Embedding(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width);
+    Embedding(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width,
+              double deviation = 1);
 
     Parameter& weight() { return weight_; }
 

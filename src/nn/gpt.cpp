@@ -1,5 +1,7 @@
 #include "src/nn/gpt.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
@@ -47,18 +49,69 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init,
     return block;
 }
 
-std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes) {
+namespace {
+
+/// Of a table that the head reads too.
+double table_deviation(const GptSizes& sizes) {
+    return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
+}
+
+/// The head: over `table`, or with a weight of its own, which where it is tied to a table
+/// elsewhere has that one's name and values.
+std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& sizes,
+                                  Parameter* table) {
+    if (sizes.tied && table) return std::make_unique<Linear>(init.device, *table);
+    const ParameterInit named =
+        sizes.tied ? init.child("transformer.wte") : init.child("lm_head");
+    auto head = std::make_unique<Linear>(named, sizes.block.hidden, sizes.vocabulary,
+                                         /*bias=*/false);
+    if (sizes.tied)
+        init.device.random_normal(head->weight().value,
+                                  RandomStream(init.seed, head->weight().name()), 0,
+                                  table_deviation(sizes));
+    return head;
+}
+
+}  // namespace
+
+std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
+                                            const GptSizes& sizes, int first, int last,
+                                            Parameter* table) {
     require_sizes(init, sizes);
+    const int count = sizes.layer_count();
+    require(0 <= first && first <= last && last <= count, [&] {
+        return fmt::format("layers {} to {} of a GPT of {} layers", first, last, count);
+    });
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
-    auto gpt = std::make_unique<Sequential>();
-    gpt->add<Embedding>(body.child("wte"), sizes.vocabulary, hidden);       // (s, b, h)
-    gpt->add<PositionEmbedding>(body.child("wpe"), sizes.context, hidden);  // (s, b, h)
-    for (std::int64_t layer = 0; layer < sizes.layers; ++layer)
-        gpt->add(make_block(body.child(fmt::format("h.{}", layer)), sizes.block));
-    gpt->add(make_norm(body.child("ln_f"), sizes.block));
-    gpt->add<Linear>(init.child("lm_head"), hidden, sizes.vocabulary, /*bias=*/false);
-    return gpt;
+    auto layers = std::make_unique<Sequential>();
+    for (int layer = first; layer < last; ++layer) {
+        if (layer == 0)  // (s, b, h)
+            table = &layers
+                         ->add<Embedding>(body.child("wte"), sizes.vocabulary, hidden,
+                                          table_deviation(sizes))
+                         .weight();
+        else if (layer == 1)
+            layers->add<PositionEmbedding>(body.child("wpe"), sizes.context, hidden);
+        else if (layer < count - 2)
+            layers->add(
+                make_block(body.child(fmt::format("h.{}", layer - 2)), sizes.block));
+        else if (layer == count - 2)
+            layers->add(make_norm(body.child("ln_f"), sizes.block));
+        else  // (s, b, V)
+            layers->add(make_head(init, sizes, table));
+    }
+    return layers;
+}
+
+std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes) {
+    return make_gpt_layers(init, sizes, 0, sizes.layer_count());
+}
+
+Parameter* find_parameter(Module& module, const std::string& name) {
+    for (Parameter* parameter : module.parameters())
+        if (parameter->name() == name) return parameter;
+    return nullptr;
 }
 
 }  // namespace lockstep

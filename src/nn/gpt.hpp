@@ -24,6 +24,13 @@ struct GptSizes {
     std::int64_t context = 0;     ///< C, the longest sequence
     std::int64_t layers = 0;      ///< L
     BlockSizes block;
+    /// The head reads the table of wte (Press & Wolf, 1608.05859): "lm_head.weight" is
+    /// not there, and "transformer.wte.weight" gets the gradients of both. It starts with
+    /// deviation 1/sqrt(h), as suits the head.
+    bool tied = false;
+
+    /// wte, wpe, the blocks, ln_f and lm_head: L + 4.
+    int layer_count() const { return static_cast<int>(layers) + 4; }
 };
 
 /// Throws UsageError where a size that may be 0 is negative.
@@ -48,8 +55,21 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init,
 /// nn.Linear and nn.Embedding have them: "transformer.wte.weight" (V, h),
 /// "transformer.wpe.weight" (C, h), for each layer i "transformer.h.i.ln_1.weight",
 /// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h) …, "transformer.ln_f.weight",
-/// "transformer.ln_f.bias", "lm_head.weight" (V, h), which has no bias and is not tied to
-/// wte. Throws UsageError for sizes that are not positive, or heads that do not divide h.
+/// "transformer.ln_f.bias", "lm_head.weight" (V, h), which has no bias. Throws UsageError
+/// for sizes that are not positive, or heads that do not divide h.
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes);
+
+/// Layers [first, last) of it, for devices that share it out, counted as layer_count()
+/// does: (s, b) or (s, b, h) in, (s, b, h) or (s, b, V) out. A tied head whose wte is not
+/// among them reads `table`, which is that parameter on this device; where that is null,
+/// it has its own, of the same name and first values, which have to be kept alike.
+std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
+                                            const GptSizes& sizes, int first, int last,
+                                            Parameter* table = nullptr);
+
+inline constexpr const char* kGptTable = "transformer.wte.weight";
+
+/// The parameter of that name; null where the module has none.
+Parameter* find_parameter(Module& module, const std::string& name);
 
 }  // namespace lockstep

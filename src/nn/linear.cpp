@@ -27,13 +27,24 @@ void require_columns(const Parameter& weight, const char* what, const Tensor& te
 }
 
 Linear::Linear(const ParameterInit& init, std::int64_t in, std::int64_t out, bool bias)
-    : device_(init.device), weight_(init, "weight", linear_shape(init, in, out)) {
+    : device_(init.device),
+      own_weight_(std::in_place, init, "weight", linear_shape(init, in, out)),
+      weight_(*own_weight_) {
     if (bias) bias_.emplace(init, "bias", Shape{out});
 
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (Parameter* parameter : own_parameters())
         device_.random_uniform(parameter->value,
                                RandomStream(init.seed, parameter->name()), -bound, bound);
+}
+
+Linear::Linear(Device& device, Parameter& tied) : device_(device), weight_(tied) {
+    ++weight_.uses;
+}
+
+std::vector<Parameter*> Linear::parameters() {
+    if (own_weight_) return own_parameters();
+    return {};
 }
 
 std::vector<Parameter*> Linear::own_parameters() {

@@ -19,10 +19,14 @@ class Linear : public Module {
     /// Throws UsageError unless in and out are positive.
     Linear(const ParameterInit& init, std::int64_t in, std::int64_t out,
            bool bias = true);
+    /// Over the weight (out, in) of another module on this device, which is tied to it:
+    /// a use more of it. Without bias. The other module must stay, and lists it.
+    Linear(Device& device, Parameter& tied);
 
     Parameter& weight() { return weight_; }
     /// Null where the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
+    std::vector<Parameter*> parameters() override;
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
@@ -31,7 +35,8 @@ class Linear : public Module {
     std::vector<Parameter*> own_parameters() override;
 
     Device& device_;
-    Parameter weight_;
+    std::optional<Parameter> own_weight_;  ///< none where it is tied
+    Parameter& weight_;
     std::optional<Parameter> bias_;
 };
 

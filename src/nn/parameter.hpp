@@ -69,7 +69,8 @@ class Parameter {
     /// All ranks that share the model out hold the same here, and must step alike.
     bool replicated = false;
 
-    /// Uses of the parameter in one backward pass; 2 where two layers are tied.
+    /// Uses of the parameter in one backward pass; 2 where two layers are tied. A tied
+    /// layer counts itself.
     int uses = 1;
 
     /// A module is about to read the value or add to the gradient, or has done so. Module

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "src/core/require.hpp"
+
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/position_embedding.hpp"
@@ -96,6 +98,10 @@ std::unique_ptr<Sequential> make_parallel_gpt(const ParameterInit& init,
                                               TensorParallel& tp,
                                               const GptSizes& sizes) {
     require_sizes(init, sizes);
+    require(!sizes.tied, [] {
+        return "a GPT of shared-out weights has no tied head; tied is "
+               "expected to be false";
+    });
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto gpt = std::make_unique<Sequential>();

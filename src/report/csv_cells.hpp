@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 /// A row of a CSV file, quotes undone and spaces around cells gone.
 struct CsvRow {
@@ -13,7 +13,8 @@ struct CsvRow {
     std::vector<std::string> cells;
 };
 
-/// Reads CSV text row by row; blank lines at the end are none.
+/// Reads CSV text row by row; blank lines at the end are none. The separator is tab,
+/// semicolon or comma, whichever the first line that is not empty has, in this order.
 class CsvReader {
   public:
     /// `name` is what messages call the text, which must outlive the reader.
@@ -37,4 +38,4 @@ class CsvReader {
     int line_ = 1;
 };
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

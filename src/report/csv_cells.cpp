@@ -1,23 +1,32 @@
-#include "lessons/runner/csv_cells.hpp"
+#include "src/report/csv_cells.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "lessons/runner/number_text.hpp"
 #include "src/core/require.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 namespace {
 
+constexpr std::string_view kBlank = " \r\n";
+
 std::string_view without_blank_end(std::string_view text) {
-    return text.substr(0, text.find_last_not_of(" \r\n") + 1);
+    return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
-/// The separator is the one of these that the first line has outside quotes.
+std::string_view trimmed(std::string_view text) {
+    constexpr std::string_view kSpace = " \t\r\n";
+    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    return text.substr(0, text.find_last_not_of(kSpace) + 1);
+}
+
+/// The separator is the one of these that the first line with text has outside quotes.
 char separator_of(std::string_view text) {
     std::string outside;
+    text.remove_prefix(std::min(text.find_first_not_of(kBlank), text.size()));
     bool quoted = false;
     for (const char c : text) {
         if (c == '"') quoted = !quoted;
@@ -95,4 +104,4 @@ bool CsvReader::take(char c) {
     return true;
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

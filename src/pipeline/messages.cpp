@@ -1,0 +1,170 @@
+#include "src/pipeline/messages.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "src/core/require.hpp"
+#include "src/pipeline/validate.hpp"
+#include "src/pipeline/work_index.hpp"
+
+namespace lockstep {
+
+namespace {
+
+using enum InstructionKind;
+
+/// Data that goes from what makes it to what uses it.
+struct Passage {
+    Picoseconds made = 0;  ///< the time, as planned
+    Place maker;
+    Place user;
+};
+
+std::vector<Passage> passages_of(const Schedule& schedule,
+                                 const WorkIndex& index) {
+    std::vector<Passage> passages;
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        const int count = static_cast<int>(schedule.of(stage).size());
+        for (int position = 0; position < count; ++position) {
+            const Place user{stage, position};
+            if (index.crosses(user))
+                passages.push_back({0, index.need(user), user});
+        }
+    }
+    return passages;
+}
+
+/// A stage's list with messages in front of its instructions.
+class Lists {
+  public:
+    explicit Lists(const Schedule& schedule) : schedule_(schedule) {
+        for (const auto& list : schedule.work)
+            before_.emplace_back(list.size() + 1);
+    }
+
+    /// The message that ends or begins at `end`, in front of `position`.
+    void add(Place end, int position, InstructionKind kind) {
+        const Instruction& work = schedule_.at(end);
+        before_[static_cast<std::size_t>(end.stage)]
+               [static_cast<std::size_t>(position)]
+                   .push_back({kind, work.micro_batch, work.chunk});
+    }
+    void add_send(const Passage& passage) {
+        const bool activation = schedule_.at(passage.user).kind == forward;
+        add(passage.maker, passage.maker.position + 1,
+            activation ? send_activation : send_gradient);
+    }
+    void add_recv(const Passage& passage, int position) {
+        const bool activation = schedule_.at(passage.user).kind == forward;
+        add(passage.user, position,
+            activation ? recv_activation : recv_gradient);
+    }
+
+    Schedule merged() const {
+        Schedule merged = schedule_;
+        for (std::size_t stage = 0; stage < before_.size(); ++stage) {
+            std::vector<Instruction>& list = merged.work[stage];
+            list.clear();
+            for (std::size_t i = 0; i < before_[stage].size(); ++i) {
+                const auto& messages = before_[stage][i];
+                list.insert(list.end(), messages.begin(), messages.end());
+                if (i < schedule_.work[stage].size())
+                    list.push_back(schedule_.work[stage][i]);
+            }
+        }
+        return merged;
+    }
+
+  private:
+    const Schedule& schedule_;
+    std::vector<std::vector<std::vector<Instruction>>> before_;
+};
+
+void require_none(const Schedule& schedule) {
+    require(!schedule.has_messages(), [&] {
+        return "schedule '" + schedule.name + "' has messages already";
+    });
+}
+
+/// Something that takes no time is planned as if it took a little, so that
+/// what comes first is clear.
+std::vector<StageDurations> planned(std::vector<StageDurations> durations) {
+    for (StageDurations& each : durations)
+        for (Picoseconds* time :
+             {&each.forward, &each.backward_input, &each.backward_weight})
+            if (*time == 0) *time = 1;
+    return durations;
+}
+
+/// When a stage's computations end, as planned.
+struct Ends {
+    std::vector<Picoseconds> times;
+    std::vector<int> positions;
+
+    /// Right behind the last that has ended by then.
+    int place_at(Picoseconds time) const {
+        const auto later = std::ranges::upper_bound(times, time);
+        return later == times.begin() ? 0
+                                      : positions[static_cast<std::size_t>(
+                                            later - times.begin() - 1)] +
+                                            1;
+    }
+};
+
+std::vector<Ends> ends_of(const Schedule& schedule, const Timing& timing) {
+    std::vector<Ends> all(static_cast<std::size_t>(schedule.stages));
+    for (std::size_t stage = 0; stage < all.size(); ++stage)
+        for (std::size_t i = 0; i < schedule.work[stage].size(); ++i) {
+            if (!has_micro_batch(schedule.work[stage][i].kind)) continue;
+            all[stage].times.push_back(timing.spans[stage][i].end);
+            all[stage].positions.push_back(static_cast<int>(i));
+        }
+    return all;
+}
+
+}  // namespace
+
+Schedule with_messages(const Schedule& schedule,
+                       const std::vector<StageDurations>& durations) {
+    require_none(schedule);
+    const Timing timing = time_schedule(schedule, planned(durations));
+    const WorkIndex index(schedule);
+    std::vector<Passage> passages = passages_of(schedule, index);
+    const auto end_of = [&](Place place) {
+        return timing
+            .spans[static_cast<std::size_t>(place.stage)]
+                  [static_cast<std::size_t>(place.position)]
+            .end;
+    };
+    for (Passage& passage : passages)
+        passage.made = end_of(passage.maker);
+    // One order for all stages.
+    std::ranges::sort(passages, {}, [](const Passage& each) {
+        return std::tuple(each.made, each.maker.stage, each.maker.position);
+    });
+
+    const std::vector<Ends> ends = ends_of(schedule, timing);
+    Lists lists(schedule);
+    for (const Passage& passage : passages) {
+        lists.add_send(passage);
+        const Ends& receiver =
+            ends[static_cast<std::size_t>(passage.user.stage)];
+        lists.add_recv(passage, receiver.place_at(passage.made));
+    }
+    return lists.merged();
+}
+
+Schedule with_messages_in_place(const Schedule& schedule) {
+    require_none(schedule);
+    require_valid(schedule);
+    const WorkIndex index(schedule);
+    Lists lists(schedule);
+    const std::vector<Passage> passages = passages_of(schedule, index);
+    for (const Passage& passage : passages)
+        lists.add_send(passage);
+    for (const Passage& passage : passages)
+        lists.add_recv(passage, passage.user.position);
+    return lists.merged();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,130 @@
+#include "src/pipeline/pipeline_gpt.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
+                                          std::int64_t length,
+                                          std::int64_t batch) {
+    const BlockSizes& block = sizes.block;
+    const std::int64_t tokens = length * batch;
+    const std::int64_t h = block.hidden;
+    // Queries, keys, values and output; scores and their sums; the MLP,
+    // whose SwiGLU has a gate beside its first product.
+    const std::int64_t products = block.mlp == MlpKind::gelu ? 2 : 3;
+    const std::int64_t one =
+        8 * tokens * h * h + 4 * tokens * length * h +
+        2 * products * tokens * h * block.inner_columns();
+    std::vector<std::int64_t> flops(
+        static_cast<std::size_t>(sizes.layer_count()), 0);
+    std::fill_n(flops.begin() + 2, sizes.layers, one);
+    flops.back() = 2 * tokens * h * sizes.vocabulary;
+    return flops;
+}
+
+std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
+                                const Schedule& schedule) {
+    return cut_layers(gpt_layer_flops(sizes, sizes.context, 1),
+                      schedule.part_count());
+}
+
+std::vector<Module*> GptStage::modules() const {
+    std::vector<Module*> list;
+    for (const auto& chunk : chunks)
+        list.push_back(chunk.get());
+    return list;
+}
+
+std::vector<Parameter*> GptStage::parameters() const {
+    std::vector<Parameter*> all;
+    for (const auto& chunk : chunks) {
+        const std::vector<Parameter*> part = chunk->parameters();
+        all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+}
+
+namespace {
+
+void require_cut(const GptSizes& sizes, const Schedule& schedule,
+                 const std::vector<LayerRange>& cut) {
+    require(
+        cut.size() == static_cast<std::size_t>(schedule.part_count()), [&] {
+            return fmt::format(
+                "schedule '{}' has {} parts, but the GPT is cut into {}",
+                schedule.name, schedule.part_count(), cut.size());
+        });
+    int next = 0;
+    for (const LayerRange& range : cut) {
+        require(range.first == next && range.last >= range.first, [&] {
+            return fmt::format(
+                "a part has layers {} to {} of the GPT; it is expected to "
+                "begin with layer {}",
+                range.first, range.last, next);
+        });
+        next = range.last;
+    }
+    require(next == sizes.layer_count(), [&] {
+        return fmt::format("the last part ends with layer {} of {}", next,
+                           sizes.layer_count());
+    });
+}
+
+/// Stages that hold the first and the last part.
+std::vector<int> ends_of(const Schedule& schedule) {
+    std::vector<int> ends(2);
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+            const int part = schedule.part(stage, chunk);
+            if (part == 0) ends[0] = stage;
+            if (part == schedule.last_part()) ends[1] = stage;
+        }
+    return ends;
+}
+
+}  // namespace
+
+GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
+                        const Schedule& schedule, int stage,
+                        const std::vector<LayerRange>& cut) {
+    require_cut(sizes, schedule, cut);
+    const std::vector<int> ends = ends_of(schedule);
+    GptStage made;
+    Parameter* table = nullptr;
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+        const auto part =
+            static_cast<std::size_t>(schedule.part(stage, chunk));
+        made.chunks.push_back(make_gpt_layers(init, sizes, cut[part].first,
+                                              cut[part].last, table));
+        if (!table) table = find_parameter(*made.chunks.back(), kGptTable);
+    }
+    if (sizes.tied && ends[0] != ends[1]) made.tied = table;
+    return made;
+}
+
+PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype) {
+    const std::int64_t hidden = sizes.block.hidden;
+    return {[hidden](const MicroBatch& batch) {
+                const Shape& ids = batch.input.shape();
+                return Shape{ids[0], ids[1], hidden};
+            },
+            dtype};
+}
+
+std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
+                                      const GptStage& stage,
+                                      const Schedule& schedule,
+                                      Communicator& line) {
+    const std::vector<int> ends = ends_of(schedule);
+    if (ends[0] == ends[1]) return nullptr;
+    auto sharers = line.subgroup(ends, "tied");
+    if (sharers && stage.tied) pipeline.tie(*stage.tied, *sharers);
+    return sharers;
+}
+
+}  // namespace lockstep

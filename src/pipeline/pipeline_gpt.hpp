@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+
+#include "src/nn/gpt.hpp"
+#include "src/pipeline/cut_layers.hpp"
+#include "src/pipeline/pipeline.hpp"
+
+namespace lockstep {
+
+/// What forward of each layer of a GPT costs, of `length` tokens and
+/// `batch` sequences: the flops of its matrix products, which are nearly
+/// all.
+std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
+                                          std::int64_t length,
+                                          std::int64_t batch);
+
+/// Its layers cut into a schedule's parts, balanced by those costs. Throws
+/// UsageError where there are more parts than layers.
+std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
+                                const Schedule& schedule);
+
+/// What one device of a pipeline holds of a GPT.
+struct GptStage {
+    std::vector<std::unique_ptr<Sequential>> chunks;
+    /// Of a tied GPT whose first and last layer are on different stages:
+    /// this one's table, where it has one. Else null.
+    Parameter* tied = nullptr;
+
+    std::vector<Module*> modules() const;
+    std::vector<Parameter*> parameters() const;
+};
+
+/// Chunks of a stage; `cut` has the layers of each part. Throws UsageError
+/// where it has not as many as the schedule, or is not all of the GPT.
+GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
+                        const Schedule& schedule, int stage,
+                        const std::vector<LayerRange>& cut);
+
+/// (s, b, h) between its parts.
+PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
+
+/// Ties the stage's table to its other copy: every rank of `line` calls it.
+/// The communicator of the two, to be kept as long as the pipeline; null on
+/// ranks without a table.
+std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
+                                      const GptStage& stage,
+                                      const Schedule& schedule,
+                                      Communicator& line);
+
+}  // namespace lockstep

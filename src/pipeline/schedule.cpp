@@ -1,0 +1,105 @@
+#include "src/pipeline/schedule.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+int Schedule::part_count() const {
+    int most = -1;
+    for (const std::vector<int>& held : parts)
+        for (const int part : held)
+            most = std::max(most, part);
+    return most + 1;
+}
+
+int Schedule::instructions() const {
+    std::size_t count = 0;
+    for (const std::vector<Instruction>& list : work)
+        count += list.size();
+    return static_cast<int>(count);
+}
+
+int Schedule::computations() const {
+    std::ptrdiff_t count = 0;
+    for (const std::vector<Instruction>& list : work)
+        count += std::ranges::count_if(list, [](const Instruction& each) {
+            return has_micro_batch(each.kind) && !is_message(each.kind);
+        });
+    return static_cast<int>(count);
+}
+
+bool Schedule::has_messages() const {
+    return std::ranges::any_of(work, [](const auto& list) {
+        return std::ranges::any_of(list, [](const Instruction& each) {
+            return is_message(each.kind);
+        });
+    });
+}
+
+std::string Schedule::where(Place place) const {
+    const Instruction& instruction = at(place);
+    const std::string from =
+        file.empty() || instruction.line == 0
+            ? ""
+            : fmt::format("{}:{}: ", file, instruction.line);
+    return fmt::format("{}stage {}, instruction {} of {}, {}", from,
+                       place.stage, place.position + 1,
+                       of(place.stage).size(), words_of(instruction));
+}
+
+std::optional<std::string> size_problem(const PipelineShape& shape) {
+    struct Size {
+        const char* what;
+        int value;
+        int most;
+    };
+    for (const Size& size :
+         {Size{"stages", shape.stages, kMostStages},
+          Size{"micro-batches", shape.micro_batches, kMostMicroBatches},
+          Size{"chunks a stage", shape.chunks, kMostChunks}})
+        if (size.value < 1 || size.value > size.most)
+            return fmt::format("a pipeline of {} {}; 1 to {} are possible",
+                               size.value, size.what, size.most);
+    const std::int64_t forwards =
+        std::int64_t{shape.stages} * shape.micro_batches * shape.chunks;
+    if (forwards <= kMostForwards) return std::nullopt;
+    return fmt::format(
+        "a pipeline of {} stages, {} micro-batches and {} chunks a stage "
+        "has "
+        "{} forwards; at most {} are possible",
+        shape.stages, shape.micro_batches, shape.chunks, forwards,
+        kMostForwards);
+}
+
+Schedule empty_schedule(const std::string& name,
+                        const PipelineShape& shape) {
+    const auto problem = size_problem(shape);
+    require(!problem, [&] { return *problem; });
+    Schedule schedule;
+    schedule.name = name;
+    schedule.stages = shape.stages;
+    schedule.micro_batches = shape.micro_batches;
+    schedule.chunks = shape.chunks;
+    schedule.work.resize(static_cast<std::size_t>(shape.stages));
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        std::vector<int>& held = schedule.parts.emplace_back();
+        for (int chunk = 0; chunk < shape.chunks; ++chunk)
+            held.push_back(chunk * shape.stages + stage);
+    }
+    return schedule;
+}
+
+void end_step(Schedule& schedule) {
+    for (std::vector<Instruction>& list : schedule.work) {
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            list.push_back({InstructionKind::reduce_gradients, -1, chunk});
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            list.push_back({InstructionKind::optimizer_step, -1, chunk});
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,216 @@
+#include "src/pipeline/schedule_json.hpp"
+
+#include "src/report/json_text.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// "[a, b]" of `text_of(item)`.
+template <typename Range, typename TextOf>
+std::string list_json(const Range& range, TextOf&& text_of,
+                      const char* between = ", ") {
+    std::string text = "[";
+    for (const auto& item : range) {
+        if (text.size() > 1) text += between;
+        text += text_of(item);
+    }
+    return text + "]";
+}
+
+/// The members of an object, a line each.
+class Members {
+  public:
+    void add(const std::string& key, const std::string& value) {
+        text_ +=
+            (text_.empty() ? "" : ",\n ") + json_quoted(key) + ": " + value;
+    }
+    std::string text() const { return "{" + text_ + "}\n"; }
+
+  private:
+    std::string text_;
+};
+
+constexpr const char* kALineEach = ",\n  ";
+
+void add_sizes(Members& members, const Schedule& schedule) {
+    members.add("name", json_quoted(schedule.name));
+    members.add("stages", std::to_string(schedule.stages));
+    members.add("micro_batches", std::to_string(schedule.micro_batches));
+    members.add("chunks", std::to_string(schedule.chunks));
+}
+
+void add_work(Members& members, const Schedule& schedule) {
+    const auto number = [](int part) { return std::to_string(part); };
+    const auto parts = [&](const auto& held) {
+        return list_json(held, number);
+    };
+    const auto work = [](const std::vector<Instruction>& list) {
+        return list_json(list, [](const Instruction& each) {
+            return '"' + text_of(each) + '"';
+        });
+    };
+    members.add("parts", list_json(schedule.parts, parts));
+    members.add("schedule", list_json(schedule.work, work, kALineEach));
+}
+
+/// Writes a timing's whole numbers in the unit shown.
+class TimingWriter {
+  public:
+    TimingWriter(const Schedule& schedule, const Timing& timing,
+                 const TimingJsonOptions& options)
+        : schedule_(schedule), timing_(timing), options_(options) {}
+
+    std::string text() {
+        add_sizes(members_, schedule_);
+        add_durations();
+        add_bubble();
+        add_stages();
+        add_critical_path();
+        members_.add("communication",
+                     json_quoted(communication_text(schedule_)));
+        members_.add("time_origin", json_quoted(time_origin_text()));
+        add_work(members_, schedule_);
+        members_.add("spans",
+                     list_json(
+                         timing_.spans,
+                         [&](const std::vector<TimeSpan>& spans) {
+                             return list_json(spans, [&](TimeSpan span) {
+                                 return "[" + time(span.start) + ", " +
+                                        time(span.end) + "]";
+                             });
+                         },
+                         kALineEach));
+        return members_.text();
+    }
+
+  private:
+    std::string time(Picoseconds ticks) const {
+        return json_number(static_cast<double>(ticks) / options_.ticks);
+    }
+
+    void add_durations() {
+        const auto stages = static_cast<std::size_t>(schedule_.stages);
+        const std::vector<StageDurations> durations =
+            options_.durations.size() == 1
+                ? std::vector(stages, options_.durations.front())
+                : options_.durations;
+        const auto of = [&](Picoseconds StageDurations::*kind, int times) {
+            return list_json(durations, [&](const StageDurations& each) {
+                return time(each.*kind * times);
+            });
+        };
+        const int chunks = schedule_.chunks;
+        members_.add(
+            "durations",
+            "{\"forward\": " + of(&StageDurations::forward, chunks) +
+                ",\n  \"backward_input\": " +
+                of(&StageDurations::backward_input, chunks) +
+                ",\n  \"backward_weight\": " +
+                of(&StageDurations::backward_weight, chunks) +
+                ",\n  \"comm\": " + of(&StageDurations::message, 1) + "}");
+    }
+
+    void add_bubble() {
+        members_.add("makespan", time(timing_.makespan));
+        members_.add("longest_stage", time(timing_.longest));
+        members_.add("ideal", time(timing_.ideal));
+        members_.add("bubble_time", time(timing_.bubble()));
+        members_.add("bubble_over_total",
+                     json_number(timing_.bubble_over_total()));
+        members_.add("bubble_over_ideal",
+                     json_number(timing_.bubble_over_ideal()));
+        members_.add("utilisation", json_number(timing_.utilisation()));
+    }
+
+    void add_stages() {
+        const std::vector<Holdings> peaks =
+            peak_holdings(schedule_, options_.kept);
+        const auto count = [&](const char* key, int Holdings::*what) {
+            members_.add(key, list_json(peaks, [&](const Holdings& peak) {
+                             return std::to_string(peak.*what);
+                         }));
+        };
+        count("in_flight", &Holdings::in_flight);
+        count("between_halves", &Holdings::between);
+        count("weight_versions", &Holdings::weight_versions);
+        members_.add(
+            "kept_memory",
+            "{\"activations\": " + json_number(options_.kept.activations) +
+                ", \"for_weights\": " +
+                json_number(options_.kept.for_weights) + "}");
+        members_.add("peak_memory",
+                     list_json(peaks, [](const Holdings& peak) {
+                         return json_number(peak.memory);
+                     }));
+        const auto times = [&](const char* key, auto&& ticks_of) {
+            members_.add(key, list_json(timing_.stages,
+                                        [&](const StageTiming& stage) {
+                                            return time(ticks_of(stage));
+                                        }));
+        };
+        times("idle",
+              [](const StageTiming& stage) { return stage.idle(); });
+        times("start",
+              [](const StageTiming& stage) { return stage.span.start; });
+        times("end",
+              [](const StageTiming& stage) { return stage.span.end; });
+    }
+
+    void add_critical_path() {
+        const auto step = [&](Place place) {
+            const TimeSpan span =
+                timing_.spans[static_cast<std::size_t>(place.stage)]
+                             [static_cast<std::size_t>(place.position)];
+            return "{\"stage\": " + std::to_string(place.stage) +
+                   ", \"instruction\": \"" + text_of(schedule_.at(place)) +
+                   "\", \"start\": " + time(span.start) +
+                   ", \"end\": " + time(span.end) + "}";
+        };
+        members_.add("critical_path",
+                     list_json(timing_.critical_path, step, kALineEach));
+    }
+
+    const Schedule& schedule_;
+    const Timing& timing_;
+    const TimingJsonOptions& options_;
+    Members members_;
+};
+
+}  // namespace
+
+std::string schedule_json(const Schedule& schedule) {
+    Members members;
+    add_sizes(members, schedule);
+    add_work(members, schedule);
+    return members.text();
+}
+
+std::string timing_json(const Schedule& schedule, const Timing& timing,
+                        const TimingJsonOptions& options) {
+    return TimingWriter(schedule, timing, options).text();
+}
+
+std::string communication_text(const Schedule& schedule) {
+    return schedule.has_messages()
+               ? "A message begins when both stages' programs have come to "
+                 "it and both "
+                 "have done their earlier messages, one at a time; it "
+                 "takes comm, and "
+                 "holds up no computation but the one that needs it."
+               : "Data from another stage is there comm after it was made; "
+                 "messages "
+                 "never wait for one another and hold up no computation "
+                 "but the one that "
+                 "needs them.";
+}
+
+std::string time_origin_text() {
+    return "Time 0 is when the first stage may begin; the bubble is that "
+           "of the stage "
+           "that takes longest, each measured from its own first "
+           "instruction to its own "
+           "end.";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/timer.hpp"
+
+namespace lockstep {
+
+/// The schedule as load_schedule() reads it, each stage's list on a line.
+std::string schedule_json(const Schedule& schedule);
+
+/// How timing_json() writes times and memory.
+struct TimingJsonOptions {
+    std::vector<StageDurations> durations;  ///< those that were timed
+    double ticks = 1;  ///< of the timing's whole numbers, in one unit shown
+    KeptMemory kept;   ///< what peak memory counts
+};
+
+/// All that is known of a schedule's times as one JSON document, which
+/// load_schedule() reads as well; README.md lists its keys. Durations of
+/// computations are of a stage's whole share of the model: its chunks
+/// together.
+std::string timing_json(const Schedule& schedule, const Timing& timing,
+                        const TimingJsonOptions& options);
+
+/// How time_schedule() charges this schedule's communication, and where
+/// its times begin: a sentence or two each.
+std::string communication_text(const Schedule& schedule);
+std::string time_origin_text();
+
+}  // namespace lockstep

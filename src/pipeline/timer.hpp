@@ -1,0 +1,80 @@
+#pragma once
+
+#include "src/core/units.hpp"
+#include "src/pipeline/schedule.hpp"
+
+namespace lockstep {
+
+/// How long each instruction of a stage takes, with one of its chunks:
+/// whole numbers of any unit, not negative. A whole backward takes both
+/// halves' times; reducing gradients and updating weights take none.
+struct StageDurations {
+    Picoseconds forward = 1;
+    Picoseconds backward_input = 1;
+    Picoseconds backward_weight = 1;
+    Picoseconds message = 0;  ///< that the stage sends
+
+    Picoseconds of(InstructionKind kind) const;
+};
+
+struct TimeSpan {
+    Picoseconds start = 0;
+    Picoseconds end = 0;
+    bool operator==(const TimeSpan&) const = default;
+};
+
+struct StageTiming {
+    /// From its first computation to the end of its last, or of its last
+    /// message.
+    TimeSpan span;
+    Picoseconds busy = 0;  ///< computing
+
+    Picoseconds idle() const { return span.end - span.start - busy; }
+};
+
+/// When everything happens, from time 0, when the first stage may begin.
+struct Timing {
+    std::vector<std::vector<TimeSpan>> spans;  ///< of schedule.work
+    std::vector<StageTiming> stages;
+    Picoseconds makespan = 0;  ///< until the last stage's end
+
+    // The bubble, of the stage that takes longest, as papers have it: each
+    // stage's time is measured from its own first instruction to its own
+    // end, since with several steps one after another the next step's first
+    // forwards fill what lies before and behind.
+
+    Picoseconds longest = 0;  ///< of the stages' spans
+    Picoseconds ideal = 0;    ///< what the busiest stage computes
+    Picoseconds bubble() const { return longest - ideal; }
+    /// As GPipe, Chimera and Zero Bubble divide it; 0 where nothing takes
+    /// time.
+    double bubble_over_total() const;
+    /// As Narayanan et al. 2021 (SC21) divide it.
+    double bubble_over_ideal() const;
+    /// Of all stages' time until the makespan, the part in which they
+    /// compute.
+    double utilisation() const;
+
+    /// Instructions one after another, each of which begins when the one
+    /// before it ends (or its message arrives); the last ends last. What
+    /// takes no time is left out.
+    std::vector<Place> critical_path;
+};
+
+/// Times a schedule exactly.
+///
+/// Each instruction begins when the one before it on its stage is done and
+/// its data is there. Without messages in the schedule, data from another
+/// stage is there `message` after it was made, and messages never wait for
+/// one another. With them, a message begins when both stages' programs have
+/// come to it and both stages' earlier messages are done; it takes the
+/// sender's `message` and holds up no computation but those that need it.
+///
+/// `durations` has one entry, for all stages, or one a stage. Throws
+/// UsageError for another number, a negative duration, a sum that does not
+/// fit 62 bits, or a schedule with a problem (src/pipeline/validate.hpp).
+/// Takes time proportional to the instructions.
+Timing time_schedule(const Schedule& schedule,
+                     const std::vector<StageDurations>& durations);
+
+}  // namespace lockstep

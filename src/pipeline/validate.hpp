@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/pipeline/schedule.hpp"
+
+namespace lockstep {
+
+/// Why a schedule cannot be run.
+struct ScheduleProblem {
+    /// One sentence that names stage, instruction, and what is wrong with
+    /// it or what it waits for.
+    std::string sentence;
+    Place place;
+    /// Where nothing can run any more: the instructions that wait for one
+    /// another, each for the next, the last for the first.
+    std::vector<Place> cycle;
+};
+
+/// The first of these, or none where the schedule can run:
+///
+/// - the chunks are parts 0, 1, … of a model, none missing; every
+/// instruction
+///   names a micro-batch and a chunk that exist;
+/// - every part of the model computes every micro-batch forward once and
+///   backward once, whole or in halves, on one stage, in this order;
+/// - there are no messages at all, or one send and one receive for all data
+///   that crosses stages, after it is made and before it is used, and no
+///   others;
+/// - backward reads the weights that its forward read, and no instruction
+///   those of an optimizer step that is still to come;
+/// - followed in order by all stages (src/pipeline/walk.hpp), it comes to
+/// its
+///   end.
+std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
+
+/// Throws UsageError with the problem's sentence.
+void require_valid(const Schedule& schedule);
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// A chain of small layers, one a part, on one device and as a pipeline.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/cluster.hpp"
+#include "src/nn/module.hpp"
+#include "src/pipeline/pipeline.hpp"
+
+namespace lockstep::test {
+
+inline constexpr std::int64_t kChainWidth = 3;
+inline constexpr std::int64_t kChainRows = 2;  ///< of a micro-batch
+
+/// Part `part`: tanh(linear(x)), whose parameters are named "0.weight", "0.bias", ….
+std::unique_ptr<Module> make_chain_part(Device& device, int part);
+
+/// (rows, kChainWidth), each micro-batch with other values and its share of the loss.
+std::vector<MicroBatch> chain_batches(Device& device, int count);
+
+PartBoundary chain_boundary();
+
+struct ChainResult {
+    std::vector<double> losses;  ///< of runs
+    std::map<std::string, HostTensor> gradients;
+    std::map<std::string, HostTensor> values;
+    RunReport report;
+
+    bool same_bits(const ChainResult& other) const {
+        return losses == other.losses && gradients == other.gradients &&
+               values == other.values;
+    }
+};
+
+/// Gradients of one step, on one device.
+ChainResult run_chain(int parts, int micro_batches);
+
+struct ChainOptions {
+    double learning_rate = 0;  ///< 0: optimizer steps do nothing
+    int runs = 1;
+    sim::CheckLevel check = sim::check_level_asked();
+};
+
+/// The same by a schedule.
+ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options = {});
+
+}  // namespace lockstep::test

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "src/core/require.hpp"
+#include "tests/lessons/message_of.hpp"
+
+namespace lockstep::test {
+
+/// Whether a sentence has all of these in it.
+inline bool tells(const std::string& sentence, const std::vector<std::string>& facts) {
+    return std::all_of(facts.begin(), facts.end(), [&](const std::string& fact) {
+        return sentence.find(fact) != std::string::npos;
+    });
+}
+
+/// The sentence with which `action` is refused.
+template <typename Action>
+std::string refusal(Action&& action) {
+    return message_of<UsageError>(action);
+}
+
+}  // namespace lockstep::test

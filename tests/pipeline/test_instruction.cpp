@@ -1,0 +1,45 @@
+#include <string>
+#include <vector>
+
+#include "src/pipeline/instruction.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+
+TEST_CASE("every instruction is read back from its own text", "[pipeline]") {
+    for (int kind = 0; kind < kInstructionKinds; ++kind)
+        for (const int chunk : {0, 1, 12})
+            for (const int version : {-1, 0, 7}) {
+                Instruction written;
+                written.kind = static_cast<InstructionKind>(kind);
+                written.micro_batch = has_micro_batch(written.kind) ? 103 : -1;
+                written.chunk = chunk;
+                written.weight_version = version;
+                const auto read = read_instruction(text_of(written));
+                CAPTURE(text_of(written));
+                REQUIRE(read.has_value());
+                CHECK(*read == written);
+            }
+}
+
+TEST_CASE("the text of an instruction is letters, micro-batch, chunk and version",
+          "[pipeline]") {
+    CHECK(text_of({InstructionKind::forward, 3}) == "F3");
+    CHECK(text_of({InstructionKind::backward, 3, 1}) == "B3.1");
+    CHECK(text_of({InstructionKind::forward, 3, 0, 2}) == "F3@2");
+    CHECK(text_of({InstructionKind::recv_gradient, 0, 2}) == "RG0.2");
+    CHECK(text_of({InstructionKind::optimizer_step, -1, 1}) == "U.1");
+    CHECK(words_of({InstructionKind::backward_input, 4}) ==
+          "backward-input of micro-batch 4 (I4)");
+}
+
+TEST_CASE("text that is no instruction is not taken for one", "[pipeline][errors]") {
+    const std::vector<std::string> wrong{
+        "",       "F",      "3F",           "X3",    "F-1",   "F3.", "F3.x", "F3@",
+        "F3 ",    " F3",    "FB3",          "R3",    "U0",    "SA",  "f3",   "F3,4",
+        "F3.1.2", "F3@1.2", "F99999999999", "F3.-1", "F3@-1", "F+3", "F0x3"};
+    for (const std::string& text : wrong) {
+        CAPTURE(text);
+        CHECK_FALSE(read_instruction(text).has_value());
+    }
+}

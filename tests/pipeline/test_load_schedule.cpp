@@ -1,0 +1,294 @@
+#include <system_error>
+
+#include "src/core/require.hpp"
+#include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/validate.hpp"
+#include "tests/catch.hpp"
+#include "tests/lessons/message_of.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+struct Refusal {
+    std::string text;
+    std::vector<std::string> words;
+};
+
+void check_sentence(const std::string& sentence, const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+        INFO("'" << word << "' in: " << sentence);
+        CHECK(sentence.find(word) != std::string::npos);
+    }
+    INFO(sentence);
+    CHECK(sentence.find('\n') == std::string::npos);
+    CHECK(sentence.find("json.exception") == std::string::npos);
+    CHECK(sentence.size() < 500);
+}
+
+void check_json_refused(const std::vector<Refusal>& cases) {
+    for (const Refusal& each : cases)
+        check_sentence(
+            message_of<UsageError>([&] { read_schedule_json(each.text, "mine.json"); }),
+            each.words);
+}
+
+void check_csv_refused(const std::vector<Refusal>& cases) {
+    for (const Refusal& each : cases)
+        check_sentence(
+            message_of<UsageError>([&] { read_schedule_csv(each.text, "mine.csv"); }),
+            each.words);
+}
+
+std::string problem_of(const Schedule& schedule) {
+    const std::optional<ScheduleProblem> problem = find_problem(schedule);
+    return problem ? problem->sentence : "(no problem)";
+}
+
+}  // namespace
+
+TEST_CASE("a JSON schedule gives names, sizes, parts and lines", "[pipeline]") {
+    const Schedule schedule = read_schedule_json(R"({
+  "name": "mine", "micro_batches": 2,
+  "stages": 2,
+  "chunks": 1,
+  "schedule": [["F0", "F1",
+                "B0", "B1"],
+               ["F0", "B0", "F1", "B1"]],
+  "parts": [[1], [0]]
+})",
+                                                 "mine.json");
+    CHECK(schedule.name == "mine");
+    CHECK(schedule.file == "mine.json");
+    CHECK(schedule.stages == 2);
+    CHECK(schedule.micro_batches == 2);
+    CHECK(schedule.parts == std::vector<std::vector<int>>{{1}, {0}});
+    CHECK(schedule.at({0, 1}).line == 5);
+    CHECK(schedule.at({0, 2}).line == 6);
+    CHECK(schedule.at({1, 3}).line == 7);
+    CHECK(schedule.where({0, 2}).starts_with("mine.json:6: stage 0, instruction 3 of 4"));
+}
+
+TEST_CASE("sizes that a file leaves out follow from its instructions", "[pipeline]") {
+    const Schedule two =
+        read_schedule_json(R"({"schedule": [["F0.1", "F6"], []]})", "folder/mine.json");
+    CHECK(two.name == "mine");
+    CHECK(two.stages == 2);
+    CHECK(two.micro_batches == 7);
+    CHECK(two.chunks == 2);
+    CHECK(two.parts == std::vector<std::vector<int>>{{0, 2}, {1, 3}});
+    const Schedule held =
+        read_schedule_json(R"({"schedule": [["F0"]], "parts": [[0, 1]]})", "mine.json");
+    CHECK(held.chunks == 2);
+}
+
+TEST_CASE("a byte order mark and CRLF change nothing", "[pipeline]") {
+    const Schedule json = read_schedule_json(
+        "\xEF\xBB\xBF{\r\n\"schedule\":\r\n[[\"F0\",\r\n\"B0\"]]}\r\n", "mine.json");
+    CHECK(json.at({0, 0}).line == 3);
+    CHECK(json.at({0, 1}).line == 4);
+    const Schedule csv = read_schedule_csv("\xEF\xBB\xBF# note\r\nF0,B0\r\n", "mine.csv");
+    CHECK(csv.stages == 1);
+    CHECK(csv.of(0).size() == 2);
+    CHECK(csv.at({0, 1}).line == 2);
+    CHECK(problem_of(csv) == "(no problem)");
+}
+
+TEST_CASE("text that is no JSON is refused with line and column", "[pipeline]") {
+    check_json_refused({
+        {"", {"mine.json is empty"}},
+        {" \r\n\n", {"mine.json is empty"}},
+        {"F0,B0\n", {"mine.json:1: this is not JSON, at column 1: invalid literal"}},
+        {std::string("\x7f"
+                     "ELF\x02\x01\0\0",
+                     8),
+         {"mine.json:1: this is not JSON, at column 1"}},
+        {"{\n \"schedule\": [[\"F0\",]]}",
+         {"mine.json:2: this is not JSON, at column 21: unexpected ']'"}},
+        {"{\n\"schedule\":\n[[\"F0\"]", {"mine.json:3", "unexpected end of input"}},
+        {"{\"name\": \"a\nb\"}", {"mine.json:1", "control character"}},
+        {"{\"name\": \"\xff\"}", {"mine.json:1", "ill-formed UTF-8"}},
+        {"{\"schedule\": [[\"F0\"]]} {}", {"mine.json:1", "column 24", "unexpected '{'"}},
+        {"{\"micro_batches\": 1e999}", {"mine.json:1", "\"1e999\" is too large"}},
+        {"{\"name\": \"" + std::string(100'000, 'x'), {"mine.json:1", "missing closing"}},
+    });
+}
+
+TEST_CASE("JSON that is no schedule is refused with its line", "[pipeline]") {
+    check_json_refused({
+        {"[]", {"mine.json:1: the file is a list; an object with the key \"schedule\""}},
+        {"\n3\n", {"mine.json:2: the file is 3;"}},
+        {"{}", {"mine.json: \"schedule\" is missing", "a list for each stage"}},
+        {"{\"schedule\": []}", {"mine.json: there is no stage"}},
+        {"{\"schedule\": [[], []]}", {"mine.json: no instruction names a micro-batch"}},
+        {"{\n\"schedule\": {}}",
+         {"mine.json:2: \"schedule\" is an object; a list with a list for each stage"}},
+        {"{\n\"schedule\": null}", {"mine.json:2: \"schedule\" is null;"}},
+        {"{\"schedule\":\n[[\"F0\"],\n\"F0\"]}",
+         {"mine.json:3: stage 1 of \"schedule\" is \"F0\"; a list of instructions"}},
+        {"{\"schedule\": [[\"F0\",\n7\n]]}",
+         {"mine.json:2: stage 0's instruction 2 is 7; text such as \"F0\""}},
+        {"{\"schedule\": [[\"F0\",\n[\"B0\"]]]}",
+         {"mine.json:2: stage 0's instruction 2 is a list;"}},
+        {"{\"schedule\": [[\"F0\",\n\"X1\"]]}",
+         {"mine.json:2: \"X1\" is no instruction", "F, B, I, W, SA, RA, SG and RG",
+          "F3.1", "R and U"}},
+        {"{\"schedule\": [[\"\"]]}", {"mine.json:1: \"\" is no instruction"}},
+        {"{\"schedule\": [[\"F\\n1\"]]}", {"mine.json:1: \"F\\n1\" is no instruction"}},
+        {"{\"schedule\": [[\"" + std::string(10'000, 'F') + "\"]]}",
+         {"FFFF…\" is no instruction"}},
+        {"{\n\"chunk\": 2}",
+         {"mine.json:2: the key \"chunk\" is not known", "\"chunks\""}},
+        {"{\"schedule\": [[\"F0\"]],\n\"schedule\": []}",
+         {"mine.json:2: the key \"schedule\" is there twice"}},
+        {"{\"name\": 3}", {"mine.json:1: \"name\" is 3; text is expected"}},
+    });
+}
+
+TEST_CASE("sizes that cannot be are refused with their line", "[pipeline]") {
+    const std::string rest = ",\n\"schedule\": [[\"F0\"], [\"F0\"]]}";
+    const auto whole = [&](const std::string& key, const std::string& value,
+                           const std::string& most) {
+        return Refusal{"{\n\"" + key + "\": " + value + rest,
+                       {"mine.json:2: \"" + key + "\" is " + value +
+                        "; a whole number from 1 to " + most + " is expected"}};
+    };
+    check_json_refused({
+        whole("micro_batches", "0", "1000000"),
+        whole("micro_batches", "-3", "1000000"),
+        whole("micro_batches", "1.5", "1000000"),
+        whole("micro_batches", "1e300", "1000000"),
+        whole("micro_batches", "1000001", "1000000"),
+        whole("micro_batches", "18446744073709551615", "1000000"),
+        whole("micro_batches", "true", "1000000"),
+        whole("micro_batches", "\"2\"", "1000000"),
+        whole("stages", "16385", "16384"),
+        whole("chunks", "2000", "1024"),
+        {"{\n\"stages\": 3" + rest,
+         {"mine.json:2: \"stages\" is 3, but there are lists for 2"}},
+        {"{\"micro_batches\": 1000000, \"chunks\": 8" + rest,
+         {"mine.json: a pipeline of 2 stages", "16000000 forwards"}},
+        {"{\"schedule\": [[\"F1000000\"]]}",
+         {"mine.json:1: \"F1000000\" is of micro-batch 1000000; at most 1000000"}},
+        {"{\"schedule\": [[\"F2147483647\"]]}", {"mine.json:1", "at most 1000000"}},
+        {"{\"schedule\": [[\"F2147483648\"]]}", {"mine.json:1", "is no instruction"}},
+        {"{\"schedule\": [[\"R.1024\"]]}",
+         {"mine.json:1: \"R.1024\" is of chunk 1024; at most 1024"}},
+    });
+    std::string lists;
+    for (int stage = 0; stage < 16'385; ++stage)
+        lists += stage == 0 ? "[]" : ",\n[]";
+    check_json_refused({{"{\"schedule\": [" + lists + "]}",
+                         {"mine.json:16385: this is stage 16384", "at most 16384"}}});
+}
+
+TEST_CASE("parts that do not fit the stages are refused", "[pipeline]") {
+    const std::string begin = "{\"schedule\": [[\"F0\"], [\"F0\"]],\n\"parts\": ";
+    check_json_refused({
+        {begin + "3}", {"mine.json:2: \"parts\" is 3;"}},
+        {begin + "[]}", {"mine.json:2: \"parts\" has 0 lists for 2 stages"}},
+        {begin + "[[0]]}", {"mine.json:2: \"parts\" has 1 list for 2 stages"}},
+        {begin + "[[0], [1, 2]]}",
+         {"mine.json:2: \"parts\" has 2 numbers for stage 1; one for each of 1 chunk"}},
+        {begin + "[0, 1]}",
+         {"mine.json:2: stage 0 of \"parts\" is 0; a list of numbers"}},
+        {begin + "[[0],\n[-1]]}", {"mine.json:3: a part of the model is -1;"}},
+        {begin + "[[0], [\"1\"]]}", {"mine.json:2: a part of the model is \"1\";"}},
+    });
+}
+
+TEST_CASE("what the program writes beside a schedule is passed over", "[pipeline]") {
+    const Schedule schedule = read_schedule_json(
+        R"({"makespan": 3, "durations": {"forward": [1], "schedule": 7, "odd": {}},
+            "spans": [[[0, 1], [[]]]], "communication": "text", "schedule": [["F0", "B0"]],
+            "idle": []})",
+        "mine.json");
+    CHECK(schedule.instructions() == 2);
+    CHECK(problem_of(schedule) == "(no problem)");
+}
+
+TEST_CASE("a CSV schedule has a line a stage", "[pipeline]") {
+    const Schedule schedule = read_schedule_csv(
+        "# a \"comment, with a quote\n\nF0, F1 ,,B0,\"B1\"\n  # "
+        "another\n,F0,B0,F1,B1,,\n\n",
+        "mine.csv");
+    CHECK(schedule.stages == 2);
+    CHECK(schedule.micro_batches == 2);
+    CHECK(schedule.of(0).size() == 4);
+    CHECK(schedule.at({0, 3}) == Instruction{InstructionKind::backward, 1});
+    CHECK(schedule.at({0, 0}).line == 3);
+    CHECK(schedule.at({1, 0}).line == 5);
+    CHECK(problem_of(schedule) == "(no problem)");
+}
+
+TEST_CASE("a CSV schedule may be separated by semicolons or tabs", "[pipeline]") {
+    for (const std::string separator : {";", "\t"}) {
+        const Schedule schedule =
+            read_schedule_csv("# a, b\nF0" + separator + "B0\n", "mine.csv");
+        CHECK(schedule.of(0).size() == 2);
+    }
+}
+
+TEST_CASE("a stage whose cells are all empty is a stage", "[pipeline]") {
+    const Schedule schedule = read_schedule_csv("F0,B0\n,\n", "mine.csv");
+    CHECK(schedule.stages == 2);
+    CHECK(problem_of(schedule) ==
+          "mine.csv: stage 1 never runs the forward of "
+          "micro-batch 0");
+}
+
+TEST_CASE("CSV that is no schedule is refused with its line", "[pipeline]") {
+    check_csv_refused({
+        {"", {"mine.csv is empty"}},
+        {"# nothing\n\n", {"mine.csv is empty"}},
+        {"F0,B0\nF0,Z0\n", {"mine.csv:2: \"Z0\" is no instruction", "F, B, I, W"}},
+        {"F0 B0\n", {"mine.csv:1: \"F0 B0\" is no instruction"}},
+        {"F0\n\"B0\n", {"mine.csv, row 2, column 1: the quote is not closed"}},
+        {std::string("F0\nB\0", 5), {"mine.csv:2: this is not CSV text", "byte 0"}},
+        {"R,U\n", {"mine.csv: no instruction names a micro-batch"}},
+    });
+}
+
+TEST_CASE("problems of a schedule from a file name the file and the line", "[pipeline]") {
+    const auto problem = [](const std::string& lists) {
+        return problem_of(
+            read_schedule_json("{\"schedule\": [" + lists + "]}", "mine.json"));
+    };
+    check_sentence(problem("[\"F0\",\n\"F0\", \"B0\"]"),
+                   {"mine.json:2: stage 0, instruction 2 of 3", "was done before"});
+    check_sentence(problem("[\"F0\", \"B0\"], []"),
+                   {"mine.json: stage 1 never runs the forward of micro-batch 0"});
+    check_sentence(problem("[\"F0\",\n\"F1\", \"B0\"]"),
+                   {"mine.json: stage 0 never runs the backward of micro-batch 1"});
+    check_sentence(problem("[\"B0\",\n\"F0\"]"), {"mine.json:1: stage 0, instruction 1"});
+    check_sentence(
+        problem("[\"F0\", \"B0\", \"F1\", \"B1\"], [\"F1\", \"B1\", \"F0\", \"B0\"]"),
+        {"mine.json: deadlock after 1 of 8 computations"});
+}
+
+TEST_CASE("files are read by their name's end", "[pipeline]") {
+    const TemporaryFolder folder;
+    const std::string csv = "F0,B0\n";
+    const std::string json = R"({"schedule": [["F0", "B0"]]})";
+    CHECK(load_schedule(folder.file("a.csv", csv)).instructions() == 2);
+    CHECK(load_schedule(folder.file("a.json", json)).instructions() == 2);
+    CHECK(load_schedule(folder.file("a", json)).instructions() == 2);
+}
+
+TEST_CASE("files that cannot be read are refused", "[pipeline]") {
+    const TemporaryFolder folder;
+    const auto usage = [](const std::filesystem::path& path) {
+        return message_of<UsageError>([&] { load_schedule(path); });
+    };
+    check_sentence(usage(folder.path()), {folder.path().string(), "this is not a file"});
+    check_sentence(usage("/dev/zero"), {"/dev/zero", "this is not a file"});
+    check_sentence(
+        message_of<std::system_error>([&] { load_schedule(folder / "no.json"); }),
+        {"no.json", "No such file"});
+    const std::filesystem::path huge = folder.file("huge.json", "{}");
+    std::filesystem::resize_file(huge, (std::uintmax_t{64} << 20) + 1);
+    check_sentence(usage(huge), {"huge.json", "67108865 bytes", "at most 67108864"});
+}
+
+}  // namespace lockstep::test

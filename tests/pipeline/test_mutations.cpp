@@ -1,0 +1,216 @@
+// Schedules that can run, with one thing changed: what the library finds is held against
+// a check that counts and tries.
+
+#include <algorithm>
+
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/messages.hpp"
+#include "src/pipeline/validate.hpp"
+#include "tests/catch.hpp"
+#include "tests/pipeline/longest_path.hpp"
+#include "tests/pipeline/naive_check.hpp"
+#include "tests/pipeline/random_schedule.hpp"
+#include "tests/pipeline/sentence.hpp"
+#include "tests/pipeline/written_schedule.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+enum class Mutation { drop, twice, swap, move, micro_batch, chunk, kind, version, steal };
+
+constexpr int kMutations = 9;
+
+Place random_place(Random& random, const Schedule& schedule) {
+    while (true) {
+        const int stage = random.below(schedule.stages);
+        const int size = static_cast<int>(schedule.of(stage).size());
+        if (size > 0) return {stage, random.below(size)};
+    }
+}
+
+bool computes(InstructionKind kind) {
+    return kind <= InstructionKind::backward_weight;
+}
+
+void mutate(Random& random, Schedule& schedule, Mutation mutation) {
+    const Place place = random_place(random, schedule);
+    auto& work = schedule.work[static_cast<std::size_t>(place.stage)];
+    const auto at = work.begin() + place.position;
+    const Instruction it = *at;
+    const int size = static_cast<int>(work.size());
+    switch (mutation) {
+        case Mutation::drop:
+            work.erase(at);
+            break;
+        case Mutation::twice:
+            work.insert(work.begin() + random.below(size + 1), it);
+            break;
+        case Mutation::swap:
+            if (place.position + 1 < size) std::swap(*at, *(at + 1));
+            break;
+        case Mutation::move:
+            work.erase(at);
+            work.insert(work.begin() + random.below(size), it);
+            break;
+        case Mutation::micro_batch:
+            if (has_micro_batch(it.kind))
+                at->micro_batch = random.between(-1, schedule.micro_batches);
+            break;
+        case Mutation::chunk:
+            at->chunk = random.between(-1, schedule.chunks);
+            break;
+        case Mutation::kind:
+            if (has_micro_batch(it.kind))
+                at->kind = static_cast<InstructionKind>(random.below(8));
+            if (!computes(at->kind)) at->weight_version = -1;
+            break;
+        case Mutation::version:
+            if (computes(it.kind)) at->weight_version = random.between(-1, 3);
+            break;
+        case Mutation::steal:
+            work.erase(at);
+            auto& other =
+                schedule.work[static_cast<std::size_t>(random.below(schedule.stages))];
+            other.insert(other.begin() + random.below(static_cast<int>(other.size()) + 1),
+                         it);
+            break;
+    }
+}
+
+void check_against_naive(const Schedule& schedule) {
+    const auto problem = find_problem(schedule);
+    CAPTURE(schedule.parts, lines_of(schedule));
+    CAPTURE((problem ? problem->sentence : "no problem"));
+    CHECK(problem.has_value() == !can_run(schedule));
+    if (problem && !problem->cycle.empty())
+        CHECK(cycle_is_real(schedule, problem->cycle));
+}
+
+/// Schedules to change one thing in, and each place of theirs.
+template <typename Check>
+void for_each_place(Check&& check) {
+    const Schedule in_turn = one_forward_one_backward_schedule({3, 5, 1});
+    const Schedule halves = zb_h1_schedule({3, 5, 1});
+    const Schedule chunks = interleaved_schedule({2, 4, 2});
+    for (const Schedule& schedule : {in_turn, halves, chunks, with_messages(in_turn),
+                                     with_messages(halves), with_messages(chunks)})
+        for (int stage = 0; stage < schedule.stages; ++stage)
+            for (int i = 0; i < static_cast<int>(schedule.of(stage).size()); ++i) {
+                const Place place{stage, i};
+                if (!has_micro_batch(schedule.at(place).kind)) continue;
+                CAPTURE(schedule.name, schedule.has_messages(), schedule.where(place));
+                check(schedule, place);
+            }
+}
+
+/// Empty where there is none.
+ScheduleProblem problem_of(const Schedule& schedule) {
+    const auto problem = find_problem(schedule);
+    return problem ? *problem : ScheduleProblem{};
+}
+
+}  // namespace
+
+TEST_CASE("random schedules can run", "[pipeline]") {
+    Random random(8);
+    for (int draw = 0; draw < 600; ++draw) {
+        CAPTURE(draw);
+        check_against_naive(random_schedule(random, {draw % 2 == 0, draw % 3 == 0}));
+    }
+}
+
+TEST_CASE("one change makes a problem exactly where counting and trying find one",
+          "[pipeline]") {
+    Random random(9);
+    int still_run = 0;
+    int deadlocks = 0;
+    for (int draw = 0; draw < 4000; ++draw) {
+        Schedule schedule = random_schedule(random, {draw % 2 == 0, draw % 3 == 0});
+        const auto mutation = static_cast<Mutation>(random.below(kMutations));
+        mutate(random, schedule, mutation);
+        CAPTURE(draw, static_cast<int>(mutation));
+        check_against_naive(schedule);
+        const auto problem = find_problem(schedule);
+        still_run += !problem;
+        deadlocks += problem && !problem->cycle.empty();
+    }
+    CHECK(still_run > 400);
+    CHECK(deadlocks > 40);
+}
+
+TEST_CASE("reordered work and messages deadlock exactly where trying finds that they do",
+          "[pipeline]") {
+    Random random(10);
+    int deadlocks = 0;
+    for (int draw = 0; draw < 3000; ++draw) {
+        Schedule schedule = random_schedule(random, {false, draw % 2 == 0});
+        for (int i = 0; i < 3; ++i)
+            mutate(random, schedule, random.one_in(2) ? Mutation::swap : Mutation::move);
+        CAPTURE(draw);
+        check_against_naive(schedule);
+        deadlocks += !problem_of(schedule).cycle.empty();
+    }
+    CHECK(deadlocks > 100);
+}
+
+TEST_CASE("changes beyond repair never crash", "[pipeline]") {
+    Random random(11);
+    for (int draw = 0; draw < 2000; ++draw) {
+        Schedule schedule = random_schedule(random, {draw % 2 == 0, draw % 3 == 0});
+        for (int i = 0; i < 8; ++i)
+            mutate(random, schedule, static_cast<Mutation>(random.below(kMutations)));
+        CAPTURE(draw);
+        check_against_naive(schedule);
+    }
+}
+
+TEST_CASE("what was dropped is named with its stage", "[pipeline][errors]") {
+    for_each_place([](const Schedule& schedule, Place place) {
+        const Instruction it = schedule.at(place);
+        Schedule less = schedule;
+        auto& work = less.work[static_cast<std::size_t>(place.stage)];
+        work.erase(work.begin() + place.position);
+        const std::string sentence = problem_of(less).sentence;
+        CAPTURE(sentence);
+        CHECK(tells(sentence, {"micro-batch " + std::to_string(it.micro_batch)}));
+        CHECK(tells(sentence, {"stage " + std::to_string(place.stage)}));
+        // A message may be named by its other end.
+        if (it.chunk == 0 || is_message(it.kind)) return;
+        const std::string chunk = std::to_string(it.chunk);
+        CHECK((tells(sentence, {"chunk " + chunk}) || tells(sentence, {"." + chunk})));
+    });
+}
+
+TEST_CASE("what is there twice is named with its stage and place", "[pipeline][errors]") {
+    for_each_place([](const Schedule& schedule, Place place) {
+        const Instruction it = schedule.at(place);
+        Schedule more = schedule;
+        auto& work = more.work[static_cast<std::size_t>(place.stage)];
+        work.insert(work.begin() + place.position, it);
+        const std::string sentence = problem_of(more).sentence;
+        CAPTURE(sentence);
+        CHECK(tells(sentence, {"stage " + std::to_string(place.stage), text_of(it),
+                               "instruction " + std::to_string(place.position + 1),
+                               "instruction " + std::to_string(place.position + 2)}));
+    });
+}
+
+TEST_CASE("what names no micro-batch or chunk that exists is named itself",
+          "[pipeline][errors]") {
+    for_each_place([](const Schedule& schedule, Place place) {
+        for (const bool chunk : {false, true})
+            for (const int number : {-5, 77}) {
+                Schedule wrong = schedule;
+                Instruction& it = wrong.work[static_cast<std::size_t>(place.stage)]
+                                            [static_cast<std::size_t>(place.position)];
+                (chunk ? it.chunk : it.micro_batch) = number;
+                const ScheduleProblem problem = problem_of(wrong);
+                CAPTURE(problem.sentence);
+                CHECK(problem.place == place);
+                CHECK(tells(problem.sentence,
+                            {wrong.where(place), std::to_string(number)}));
+            }
+    });
+}

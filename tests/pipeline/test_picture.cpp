@@ -1,0 +1,412 @@
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/messages.hpp"
+#include "src/pipeline/picture.hpp"
+#include "src/report/timeline_look.hpp"
+#include "src/report/wrap.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using Catch::Matchers::WithinAbs;
+
+namespace {
+
+struct Timed {
+    Schedule schedule;
+    Timing timing;
+
+    std::string text(const SchedulePictureOptions& options = {}) const {
+        return schedule_text(schedule, timing, options);
+    }
+    std::string svg(const SchedulePictureOptions& options = {}) const {
+        return schedule_svg(schedule, timing, options);
+    }
+};
+
+Timed timed(Schedule schedule, const StageDurations& durations = {}) {
+    Timing timing = time_schedule(schedule, {durations});
+    return {std::move(schedule), std::move(timing)};
+}
+
+/// Interleaved with so many chunks, the others with one.
+Timed timed(const std::string& name, int stages, int micro_batches, int chunks = 2,
+            const StageDurations& durations = {}) {
+    return timed(
+        make_schedule(name, {stages, micro_batches, name == "interleaved" ? chunks : 1}),
+        durations);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos;
+         at = text.find(part, at + 1))
+        ++count;
+    return count;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);)
+        lines.push_back(line);
+    return lines;
+}
+
+/// What follows each `part`, up to `end`.
+std::vector<std::string> all_after(const std::string& text, const std::string& part,
+                                   char end) {
+    std::vector<std::string> found;
+    for (std::size_t at = text.find(part); at != std::string::npos;
+         at = text.find(part, at + 1)) {
+        const std::size_t from = at + part.size();
+        found.push_back(text.substr(from, text.find(end, from) - from));
+    }
+    return found;
+}
+
+/// A number in the tag that begins at `at`.
+double attribute(const std::string& svg, std::size_t at, const std::string& name) {
+    const std::string opening = " " + name + "=\"";
+    return std::strtod(svg.c_str() + svg.find(opening, at) + opening.size(), nullptr);
+}
+
+/// Whether tags open and close in order, and text has no stray mark-up.
+bool is_balanced_xml(const std::string& svg) {
+    std::vector<std::string> open;
+    for (std::size_t at = svg.find('<'); at != std::string::npos;
+         at = svg.find('<', at + 1)) {
+        const std::size_t end = svg.find('>', at);
+        if (end == std::string::npos) return false;
+        const std::string tag = svg.substr(at + 1, end - at - 1);
+        if (contains(tag, "<") || count_of(tag, "\"") % 2 != 0) return false;
+        const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+        if (tag.front() == '/') {
+            if (open.empty() || "/" + open.back() != name) return false;
+            open.pop_back();
+        } else if (tag.back() != '/') {
+            open.push_back(name);
+        }
+    }
+    return open.empty();
+}
+
+bool is_computation_kind(InstructionKind kind) {
+    return has_micro_batch(kind) && !is_message(kind);
+}
+
+/// Fails unless every computation is a box where its time says.
+void require_boxes(const Timed& timed) {
+    const std::string svg = timed.svg();
+    const std::size_t track = svg.find("class=\"r\"");
+    const std::size_t track_tag = svg.rfind("<rect", track);
+    const double left = attribute(svg, track_tag, "x");
+    const double pixels =
+        attribute(svg, track_tag, "width") / static_cast<double>(timed.timing.makespan);
+    double row = 0;
+    for (int stage = 0; stage < timed.schedule.stages; ++stage) {
+        const double row_above = row;
+        for (std::size_t i = 0; i < timed.schedule.of(stage).size(); ++i) {
+            const Instruction& work = timed.schedule.of(stage)[i];
+            if (!is_computation_kind(work.kind)) continue;
+            const TimeSpan span = timed.timing.spans[static_cast<std::size_t>(stage)][i];
+            std::ostringstream title;
+            title << "<title>" << text_of(work) << " on stage " << stage << ", "
+                  << span.start << " to " << span.end << "</title>";
+            INFO(timed.schedule.name << ": " << title.str());
+            REQUIRE(count_of(svg, title.str()) == 1);
+            const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
+            const double start = static_cast<double>(span.start);
+            const double length = static_cast<double>(span.end - span.start);
+            REQUIRE_THAT(attribute(svg, tag, "x"),
+                         WithinAbs(left + pixels * start, 0.01));
+            REQUIRE_THAT(attribute(svg, tag, "width"), WithinAbs(pixels * length, 0.02));
+            row = attribute(svg, tag, "y");
+            REQUIRE(row > row_above);
+        }
+    }
+    REQUIRE(count_of(svg, "<title>") ==
+            static_cast<std::size_t>(timed.schedule.computations()));
+}
+
+std::vector<std::string> peaks_of(const Schedule& schedule, const KeptMemory& kept) {
+    std::vector<std::string> peaks;
+    for (const Holdings& peak : peak_holdings(schedule, kept)) {
+        std::ostringstream text;
+        text << peak.memory;
+        peaks.push_back(text.str());
+    }
+    return peaks;
+}
+
+std::string without_colour(std::string text) {
+    for (std::size_t at; (at = text.find('\x1b')) != std::string::npos;)
+        text.erase(at, text.find('m', at) - at + 1);
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("GPipe is drawn in eighty columns", "[pipeline]") {
+    REQUIRE(timed("gpipe", 3, 4).text({.title = "GPipe", .kept = {}}) == R"(GPipe
+ stage 0|F0-F1-F2-F3-..................B0====B1====B2====B3====|
+ stage 1|...F0-F1-F2-F3-.........B0====B1====B2====B3====......|
+ stage 2|......F0-F1-F2-F3-B0====B1====B2====B3====............|
+         +--------------+--------------+--------------+---------
+    time 0              5              10             15
+held, in micro-batches
+0 peak 4|111222333444444444444444444444444444333333222222111111|
+1 peak 4|...111222333444444444444444444333333222222111111......|
+2 peak 4|......111222333444444444333333222222111111............|
+F- forward  B= backward  0 1 2 micro-batch  . idle
+)");
+}
+
+TEST_CASE("1F1B is drawn in eighty columns", "[pipeline]") {
+    REQUIRE(timed("1f1b", 4, 4).text() ==
+            R"( stage 0|F0-F1-F2-F3-..................B0====...B1====...B2====...B3====|
+ stage 1|...F0-F1-F2-............B0====F3-B1====...B2====...B3====......|
+ stage 2|......F0-F1-......B0====F2-B1====F3-B2====...B3====............|
+ stage 3|.........F0-B0====F1-B1====F2-B2====F3-B3====..................|
+         +--------------+--------------+--------------+--------------+---
+    time 0              5              10             15             20
+held, in micro-batches
+0 peak 4|111222333444444444444444444444444444333333333222222222111111111|
+1 peak 3|...111222333333333333333333333333333333222222222111111111......|
+2 peak 2|......111222222222222222222222222222222222111111111............|
+3 peak 1|.........111111111111111111111111111111111111..................|
+F- forward  B= backward  0 1 2 micro-batch  . idle
+)");
+}
+
+TEST_CASE("the halves of backward are told apart", "[pipeline]") {
+    REQUIRE(timed("zb-h1", 2, 4).text({.title = "", .width = 60, .kept = {}}) ==
+            R"( stage 0|F0-F1-...I0=W0%F2-I1=W1%F3-I2=W2%I3=W3%|
+ stage 1|...F0-I0=F1-I1=W0%F2-I2=W1%F3-I3=W2%W3%|
+         +--------------+--------------+---------
+    time 0              5              10
+held, in micro-batches
+0 peak 2|111222222222222222222222222222222111111|
+1 peak 2|...111111222222222222222222222222222111|
+F- forward  I= backward, inputs  W% backward, weights
+0 1 2 micro-batch  . idle
+)");
+}
+
+TEST_CASE("chunks are told apart by small letters", "[pipeline]") {
+    REQUIRE(timed("interleaved", 2, 4).text() ==
+            R"( stage 0|F0F1f0f1F2..b0==F3b1==f2B0==f3B1==..b2==..b3==B2==B3==|
+ stage 1|..F0F1f0b0==f1b1==F2B0==F3B1==f2b2==f3b3==B2==B3==....|
+         +---------+---------+---------+---------+---------+----
+    time 0         5         10        15        20        25
+held, in micro-batches of a chunk
+0 peak 5|112233445555555555555555555555555544444433333322221111|
+1 peak 3|..112233333333333333333333333333333333333322221111....|
+F- forward  B= backward  f b chunk 1  0 1 2 micro-batch  . idle
+)");
+}
+
+TEST_CASE("a schedule too long for its numbers is drawn with letters", "[pipeline]") {
+    const std::vector<std::string> lines = lines_of(timed("1f1b", 8, 24).text());
+    REQUIRE(lines[0] ==
+            " stage 0|FFFFFF...........BFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FB.B.B=B=.B.B.B=B=|");
+    REQUIRE(lines[7] ==
+            " stage 7|.....FBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFB...........|");
+}
+
+TEST_CASE("short boxes between long ones are drawn too", "[pipeline]") {
+    const Timed drawn = timed("1f1b", 1, 12, 1, {1, 25, 25, 0});
+    const std::string row = lines_of(drawn.text())[0];
+    INFO(row);
+    REQUIRE(count_of(row, "F") == 12);
+    REQUIRE(count_of(row, "B") == 12);
+}
+
+TEST_CASE("more than nine micro-batches are held as letters, many in ninths",
+          "[pipeline]") {
+    REQUIRE(contains(timed("gpipe", 2, 12).text(), "held, in micro-batches; c is 12\n"));
+    const std::string many = timed("gpipe", 2, 90).text();
+    REQUIRE(contains(many, "held, in micro-batches; 9 is 90\n"));
+    REQUIRE(contains(many, "99999"));
+}
+
+TEST_CASE("every computation is a box of the SVG, where its time says", "[pipeline]") {
+    for (const std::string& name : schedule_names()) {
+        require_boxes(timed(name, 4, 8));
+        require_boxes(timed(name, 3, 6, 3, {18522, 18086, 9337, 601}));
+        require_boxes(timed(name, 1, 1));
+    }
+}
+
+TEST_CASE("all numbers of eight stages and 24 micro-batches can be read", "[pipeline]") {
+    for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"}) {
+        const Timed drawn = timed(name, 8, 24, 3);
+        const std::string svg = drawn.svg();
+        INFO(name);
+        REQUIRE(count_of(svg, " class=\"b\">") ==
+                static_cast<std::size_t>(drawn.schedule.computations()));
+        REQUIRE(count_of(svg, " class=\"b\">23<") ==
+                static_cast<std::size_t>(drawn.schedule.computations() / 24));
+        REQUIRE(attribute(svg, 0, "width") < 6100);
+        for (std::size_t at = svg.find("<title>"); at != std::string::npos;
+             at = svg.find("<title>", at + 1))
+            REQUIRE(attribute(svg, svg.rfind("<rect", at), "width") >= 14);
+    }
+}
+
+TEST_CASE("pictures of all schedules are well formed", "[pipeline]") {
+    for (const std::string& name : schedule_names()) {
+        INFO(name);
+        REQUIRE(is_balanced_xml(timed(name, 4, 8).svg()));
+        REQUIRE(is_balanced_xml(timed(name, 8, 64, 8).svg()));
+    }
+    const std::string svg =
+        timed("1f1b", 2, 2).svg({.title = "a < b & \"c\"", .kept = {}});
+    REQUIRE(is_balanced_xml(svg));
+    REQUIRE(contains(svg, ">a &lt; b &amp; &quot;c&quot;</text>"));
+}
+
+TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
+    for (const std::string& name : schedule_names()) {
+        for (const KeptMemory kept : {KeptMemory{}, KeptMemory{2, 0.5}}) {
+            const Timed drawn = timed(name, 4, 8);
+            SchedulePictureOptions options;
+            options.kept = kept;
+            const std::vector<std::string> peaks = peaks_of(drawn.schedule, kept);
+            INFO(name);
+            REQUIRE(all_after(drawn.text(options), " peak ", '|') == peaks);
+            REQUIRE(all_after(drawn.svg(options), ">peak ", '<') == peaks);
+        }
+    }
+}
+
+TEST_CASE("no line of a picture is wider than asked", "[pipeline]") {
+    for (const std::string& name : schedule_names()) {
+        for (const Timed& drawn :
+             {timed(name, 4, 8), timed(name, 20, 40), timed(name, 2, 2, 3, {7, 5, 3, 1}),
+              timed(name, 2, 2, 3, {1'000'000'000, 1, 0, 0})}) {
+            for (int width = 0; width <= 200; width += 7) {
+                SchedulePictureOptions options;
+                options.title = "a title — which is rather long for forty columns";
+                options.width = width;
+                for (const std::string& line : lines_of(drawn.text(options))) {
+                    INFO(name << " in " << width << ": " << line);
+                    REQUIRE(columns_of(line) <= std::max(width, 40));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("colour changes nothing but the colour of a picture", "[pipeline]") {
+    const Timed drawn = timed("interleaved", 4, 8);
+    SchedulePictureOptions options;
+    const std::string plain = drawn.text(options);
+    options.colour = true;
+    REQUIRE(contains(drawn.text(options), "\x1b["));
+    REQUIRE(without_colour(drawn.text(options)) == plain);
+}
+
+TEST_CASE("computations have the colours of phases in timelines", "[pipeline]") {
+    TraceEvent event;
+    event.kind = "phase";
+    const std::string svg = timed("zb-h1", 2, 2).svg();
+    for (const char* phase : {"forward", "backward-input", "backward-weight"}) {
+        event.name = phase;
+        REQUIRE(contains(svg, look_of(event).colour));
+    }
+}
+
+TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]") {
+    Schedule schedule = empty_schedule("mixed", {1, 2, 1});
+    for (const char* work : {"F0", "B0", "F1", "I1", "W1"})
+        schedule.work[0].push_back(*read_instruction(work));
+    const std::string svg = timed(schedule).svg();
+    std::set<std::string> colours;
+    for (std::size_t at = svg.find("<title>"); at != std::string::npos;
+         at = svg.find("<title>", at + 1))
+        colours.insert(svg.substr(svg.rfind("fill=", at), 14));
+    REQUIRE(colours.size() == 4);
+}
+
+TEST_CASE("each chunk has its own shade", "[pipeline]") {
+    const std::string svg = timed("interleaved", 2, 2, 5).svg();
+    std::set<std::string> shades;
+    for (const char* work : {"F0", "F0.1", "F0.2", "F0.3", "F0.4"}) {
+        const std::size_t at = svg.find("<title>" + std::string(work) + " on");
+        shades.insert(svg.substr(svg.rfind("fill=", at), 14));
+    }
+    REQUIRE(shades.size() == 5);
+    REQUIRE(contains(svg, ">chunk 4</text>"));
+}
+
+TEST_CASE("messages that take time are drawn, others are not", "[pipeline]") {
+    const Schedule schedule = with_messages(make_schedule("1f1b", {3, 4, 1}));
+    const std::string free = timed(schedule).svg();
+    REQUIRE_FALSE(contains(free, "message"));
+    REQUIRE(count_of(free, "<title>") == 24);
+    const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
+    REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5</title>"));
+    REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5</title>"));
+    // Four micro-batches over two boundaries, there and back, at both ends.
+    REQUIRE(count_of(svg, "<title>") == 24 + 32);
+}
+
+TEST_CASE("a picture of very many boxes stays small", "[pipeline]") {
+    const Timed drawn = timed("1f1b", 64, 1024);
+    const std::string svg = drawn.svg();
+    REQUIRE(svg.size() < 3'000'000);
+    REQUIRE(is_balanced_xml(svg));
+    REQUIRE(attribute(svg, 0, "width") < 6100);
+    REQUIRE(contains(svg, ">stage 63</text>"));
+    const std::string text = drawn.text();
+    REQUIRE(text.size() < 5'000);
+    REQUIRE(contains(text, "(and 48 more stages, not drawn)\n"));
+}
+
+TEST_CASE("schedules at the limits are drawn", "[pipeline]") {
+    const StageDurations nothing{0, 0, 0, 0};
+    const StageDurations huge{Picoseconds{1} << 56, 1, 3, 0};
+    for (const Timed& drawn :
+         {timed("gpipe", 1, 1), timed("gpipe", 3, 4, 1, nothing),
+          timed("zb-h2", 3, 4, 1, nothing), timed("1f1b", 1, 1, 1, huge),
+          timed("zb-h1", 2, 3, 1, huge), timed("interleaved", 2, 2, 1024),
+          timed("gpipe", 200, 1),
+          timed(with_messages(make_schedule("1f1b", {2, 2, 1})), {0, 0, 0, 5})}) {
+        for (const bool colour : {false, true}) {
+            SchedulePictureOptions options;
+            options.colour = colour;
+            options.width = -3;
+            REQUIRE(contains(drawn.text(options), "stage "));
+        }
+        REQUIRE(is_balanced_xml(drawn.svg()));
+        REQUIRE_FALSE(contains(drawn.svg(), "nan"));
+        REQUIRE_FALSE(contains(drawn.svg(), "inf"));
+    }
+    REQUIRE(contains(timed("gpipe", 200, 1).svg(), "136 more stages are not drawn"));
+    SchedulePictureOptions nothing_kept;
+    nothing_kept.kept = {0, 0};
+    REQUIRE(contains(timed("gpipe", 2, 2).text(nothing_kept), " peak 0|"));
+    REQUIRE(is_balanced_xml(timed("gpipe", 2, 2).svg(nothing_kept)));
+}
+
+TEST_CASE("the longest times are drawn as short ones are", "[pipeline]") {
+    const Timed drawn = timed("gpipe", 2, 2);
+    Timed longer = drawn;
+    constexpr Picoseconds kUnit = 440'000'000'000'000'003;
+    longer.timing.makespan *= kUnit;
+    for (std::vector<TimeSpan>& spans : longer.timing.spans)
+        for (TimeSpan& span : spans)
+            span = {span.start * kUnit, span.end * kUnit};
+    const std::vector<std::string> lines = lines_of(drawn.text());
+    const std::vector<std::string> longer_lines = lines_of(longer.text());
+    REQUIRE(longer_lines[0] == lines[0]);
+    REQUIRE(longer_lines[1] == lines[1]);
+    require_boxes(longer);
+}

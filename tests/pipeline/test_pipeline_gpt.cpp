@@ -1,0 +1,126 @@
+// A pipeline of a GPT computes what one device computes.
+
+#include <fmt/format.h>
+
+#include "tests/catch.hpp"
+#include "tests/pipeline/gpt_pipeline.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+/// Every generator's schedule of p stages and m micro-batches.
+std::vector<Schedule> all_schedules(int stages, int micro_batches) {
+    std::vector<Schedule> all;
+    for (const std::string& name : schedule_names()) {
+        if (name != "interleaved") {
+            all.push_back(make_schedule(name, {stages, micro_batches, 1}));
+            continue;
+        }
+        for (int chunks = 1; chunks * stages <= 8; ++chunks)
+            if (micro_batches % stages == 0)
+                all.push_back(make_schedule(name, {stages, micro_batches, chunks}));
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("a pipelined GPT has one device's bits, whatever the schedule",
+          "[pipeline][sim]") {
+    for (const DType dtype : {DType::f64, DType::f32}) {
+        GptTask task = small_gpt();
+        task.dtype = dtype;
+        const GptTrained alone = train_alone(task);
+        REQUIRE(alone.losses.back() < alone.losses.front());
+        for (const int stages : {1, 2, 4})
+            for (const Schedule& schedule : all_schedules(stages, task.micro_batches)) {
+                CAPTURE(schedule.name, stages, schedule.chunks);
+                CHECK(same_bits(train_pipeline(task, schedule), alone));
+            }
+    }
+}
+
+TEST_CASE("a tied head and its table, stages apart, step alike", "[pipeline][sim]") {
+    const GptTask task = small_gpt(/*tied=*/true);
+    const GptTrained alone = train_alone(task);
+    for (const int stages : {1, 2, 4})
+        for (const Schedule& schedule : all_schedules(stages, task.micro_batches)) {
+            CAPTURE(schedule.name, stages, schedule.chunks);
+            CHECK(largest_difference(train_pipeline(task, schedule), alone) < 1e-12);
+        }
+}
+
+TEST_CASE("two pipelines side by side have one device's losses and gradients",
+          "[pipeline][sim]") {
+    for (const bool tied : {false, true}) {
+        const GptTask task = small_gpt(tied);
+        const GptTrained alone = train_alone(task);
+        for (const Schedule& schedule : all_schedules(2, task.micro_batches / 2)) {
+            CAPTURE(schedule.name, schedule.chunks, tied);
+            CHECK(largest_difference(train_pipeline(task, schedule, 2), alone) < 1e-12);
+        }
+    }
+}
+
+TEST_CASE("a tie or a reduction that is forgotten is seen against one device",
+          "[pipeline][sim]") {
+    GptTask tied = small_gpt(/*tied=*/true);
+    const GptTrained alone = train_alone(tied);
+    const Schedule schedule = make_schedule("1f1b", {2, 4, 1});
+    tied.forget_tie = true;
+    tied.check = sim::CheckLevel::cheap;
+    CHECK(largest_difference(train_pipeline(tied, schedule), alone) > 1e-3);
+    GptTask split = small_gpt();
+    const GptTrained whole = train_alone(split);
+    split.forget_replicas = true;
+    split.check = sim::CheckLevel::cheap;
+    const Schedule half = make_schedule("1f1b", {2, 2, 1});
+    CHECK(largest_difference(train_pipeline(split, half, 2), whole) > 1e-3);
+}
+
+TEST_CASE("a forgotten tie is a missing reduction to the checker", "[pipeline][sim]") {
+    GptTask task = small_gpt(/*tied=*/true);
+    task.forget_tie = true;
+    task.check = sim::CheckLevel::full;
+    std::string said;
+    try {
+        train_pipeline(task, make_schedule("1f1b", {4, 4, 1}));
+    } catch (const FaultError& error) {
+        said = error.what();
+    }
+    CAPTURE(said);
+    CHECK(said.find("F23") != std::string::npos);
+    CHECK(said.find("transformer.wte.weight") != std::string::npos);
+}
+
+TEST_CASE("gradients are reduced once a step, after the last micro-batch",
+          "[pipeline][sim]") {
+    GptTask task = small_gpt();
+    task.micro_batches = 8;
+    const GptTrained result = train_pipeline(task, make_schedule("1f1b", {2, 4, 1}), 2);
+    for (const RankReport& rank : result.report.ranks) {
+        std::int64_t calls = 0;
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.verb == "all_reduce") calls += traffic.calls;
+        std::int64_t parameters = 0;
+        for (const auto& [name, tensor] : rank.kept)
+            if (name.starts_with("value/")) ++parameters;
+        CHECK(calls == task.steps * parameters);
+    }
+}
+
+TEST_CASE("a schedule that never reduces is refused where gradients are shared",
+          "[pipeline][errors]") {
+    GptTask task = small_gpt();
+    Schedule schedule = make_schedule("1f1b", {2, 2, 1});
+    for (auto& list : schedule.work)
+        std::erase_if(list, [](const Instruction& each) {
+            return each.kind == InstructionKind::reduce_gradients;
+        });
+    CHECK_THROWS_WITH(
+        train_pipeline(task, schedule, 2),
+        "other devices contribute to the gradients of stage 0, chunk 0, but schedule "
+        "'1f1b' does not reduce them (R) after its last backward");
+}

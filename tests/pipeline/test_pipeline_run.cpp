@@ -1,0 +1,270 @@
+// Running a schedule: every generator's, with weights that change in between, and with
+// the mistakes that it must not pass over.
+
+#include <algorithm>
+
+#include "src/comm/expect.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/pipeline.hpp"
+#include "src/pipeline/validate.hpp"
+#include "tests/catch.hpp"
+#include "tests/pipeline/chain.hpp"
+#include "tests/pipeline/random_schedule.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+/// PipeDream's: 1F1B with an update after each backward, which reads the weights of its
+/// forward (Harlap et al. 2018, 1806.03377, section 3.3).
+Schedule pipedream(int stages, int micro_batches) {
+    Schedule schedule = one_forward_one_backward_schedule({stages, micro_batches, 1});
+    schedule.name = "pipedream";
+    for (std::vector<Instruction>& list : schedule.work) {
+        std::vector<Instruction> updated;
+        std::vector<int> read(static_cast<std::size_t>(micro_batches));
+        int steps = 0;
+        for (Instruction work : list) {
+            if (!has_micro_batch(work.kind)) continue;
+            int& version = read[static_cast<std::size_t>(work.micro_batch)];
+            if (work.kind == InstructionKind::forward) version = steps;
+            work.weight_version = version;
+            updated.push_back(work);
+            if (work.kind != InstructionKind::backward) continue;
+            updated.push_back({InstructionKind::optimizer_step});
+            ++steps;
+        }
+        list = updated;
+    }
+    return schedule;
+}
+
+/// What the schedule must leave, on one device: micro-batch i goes through weights that
+/// each part had after so many updates.
+std::map<std::string, HostTensor> pipedream_alone(const Schedule& schedule,
+                                                  double learning_rate) {
+    const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto batches = chain_batches(device, schedule.micro_batches);
+        std::vector<std::unique_ptr<Module>> parts;
+        std::vector<std::vector<std::vector<HostTensor>>> versions;  // [part][version]
+        const auto values = [&](Module& module) {
+            std::vector<HostTensor> list;
+            for (const Parameter* parameter : module.parameters())
+                list.push_back(device.download(parameter->value));
+            return list;
+        };
+        const auto load = [&](Module& module, const std::vector<HostTensor>& list) {
+            std::size_t i = 0;
+            for (const Parameter* parameter : module.parameters())
+                device.upload_into(parameter->value, list[i++]);
+        };
+        for (int part = 0; part < schedule.stages; ++part) {
+            parts.push_back(make_chain_part(device, part));
+            versions.push_back({values(*parts.back())});
+        }
+        for (int i = 0; i < schedule.micro_batches; ++i) {
+            std::vector<Saved> saved(parts.size());
+            Tensor y = batches[static_cast<std::size_t>(i)].input;
+            for (std::size_t part = 0; part < parts.size(); ++part) {
+                const auto& list = schedule.work[part];
+                const auto forward =
+                    std::ranges::find_if(list, [&](const Instruction& each) {
+                        return each.kind == InstructionKind::forward &&
+                               each.micro_batch == i;
+                    });
+                load(*parts[part],
+                     versions[part][static_cast<std::size_t>(forward->weight_version)]);
+                zero_gradients(*parts[part]);
+                y = parts[part]->forward(y, saved[part]);
+            }
+            const MicroBatch& batch = batches[static_cast<std::size_t>(i)];
+            Tensor dy =
+                mean_squared_error(device, y, batch.target, batch.weight).gradient;
+            for (std::size_t part = parts.size(); part-- > 0;) {
+                dy = parts[part]->backward(dy, saved[part]);
+                load(*parts[part], versions[part].back());
+                Sgd(parts[part]->parameters(), SgdOptions{learning_rate, 0, 0}).step();
+                versions[part].push_back(values(*parts[part]));
+            }
+        }
+        for (const auto& part : parts)
+            for (const Parameter* parameter : part->parameters())
+                rank.keep(parameter->name(), parameter->value);
+    });
+    return report.ranks[0].kept;
+}
+
+std::string message_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("every generator's schedule runs, with the bits of one device",
+          "[pipeline][sim]") {
+    const std::vector<int> counts{1, 2, 3, 4, 5, 7, 8, 11, 15, 16, 17, 31, 32, 48, 64};
+    for (int stages = 1; stages <= 16; ++stages)
+        for (const int micro_batches : counts)
+            for (const std::string& name : schedule_names()) {
+                const int most = name == "interleaved" ? 4 : 1;
+                if (most > 1 && micro_batches % stages != 0) continue;
+                for (int chunks = 1; chunks <= most; ++chunks) {
+                    const PipelineShape shape{stages, micro_batches, chunks};
+                    CAPTURE(name, stages, micro_batches, chunks);
+                    const PipelinePlan plan(make_schedule(name, shape));
+                    REQUIRE(run_chain(plan).same_bits(
+                        run_chain(stages * chunks, micro_batches)));
+                }
+            }
+}
+
+TEST_CASE("random schedules run, to one device's gradients", "[pipeline][sim]") {
+    Random random(5);
+    int run = 0;
+    while (run < 100) {
+        const Schedule schedule = random_schedule(random);
+        const int parts = schedule.part_count();
+        // Where a part is on two stages, its gradients are two.
+        if (parts != schedule.stages * schedule.chunks) continue;
+        ++run;
+        const ChainResult pipelined = run_chain(PipelinePlan(schedule));
+        const ChainResult alone = run_chain(parts, schedule.micro_batches);
+        CHECK(std::abs(pipelined.losses.at(0) - alone.losses.at(0)) < 1e-14);
+        for (const auto& [name, gradient] : alone.gradients)
+            for (std::int64_t i = 0; i < gradient.elements(); ++i)
+                CHECK(std::abs(gradient.at(i) - pipelined.gradients.at(name).at(i)) <
+                      1e-14);
+    }
+}
+
+TEST_CASE("a schedule may be run again: gradients start from zero each time",
+          "[pipeline][sim]") {
+    const PipelinePlan plan(make_schedule("zb-h1", {3, 4, 1}));
+    ChainOptions twice;
+    twice.runs = 2;
+    const ChainResult result = run_chain(plan, twice);
+    CHECK(result.losses.at(0) == result.losses.at(1));
+    CHECK(result.gradients == run_chain(3, 4).gradients);
+}
+
+TEST_CASE("with updates in between, backward reads the weights that forward read",
+          "[pipeline][sim]") {
+    for (const int stages : {1, 2, 3, 5}) {
+        const Schedule schedule = pipedream(stages, 8);
+        const std::vector<Holdings> peaks = peak_holdings(schedule);
+        for (int stage = 0; stage < stages; ++stage)
+            CHECK(peaks[static_cast<std::size_t>(stage)].weight_versions ==
+                  stages - stage);
+        ChainOptions options;
+        options.learning_rate = 0.5;
+        const ChainResult result = run_chain(PipelinePlan(schedule), options);
+        CAPTURE(stages);
+        CHECK(result.values == pipedream_alone(schedule, 0.5));
+    }
+}
+
+TEST_CASE("two tensors cross each boundary for each micro-batch, and nothing else",
+          "[pipeline][sim]") {
+    constexpr std::int64_t kTensor = kChainRows * kChainWidth * 8;
+    const int m = 6;
+    const ChainResult result = run_chain(PipelinePlan(make_schedule("1f1b", {4, m, 1})));
+    for (int stage = 0; stage < 4; ++stage) {
+        const std::int64_t boundaries = stage == 0 || stage == 3 ? 1 : 2;
+        const RankReport& rank = result.report.ranks[static_cast<std::size_t>(stage)];
+        CHECK(rank.messages_sent() == m * boundaries);
+        CHECK(rank.bytes_sent() == m * boundaries * kTensor);
+    }
+}
+
+TEST_CASE("what stages keep is what the schedule says", "[pipeline][sim]") {
+    // What a stage holds of a micro-batch is the same for each, so peaks that differ by
+    // one micro-batch differ by that much.
+    const auto peaks = [](const Schedule& schedule) {
+        const ChainResult result = run_chain(PipelinePlan(schedule));
+        std::vector<std::int64_t> bytes;
+        for (const RankReport& rank : result.report.ranks)
+            bytes.push_back(rank.memory.category_peak[static_cast<std::size_t>(
+                MemoryCategory::activations)]);
+        return bytes;
+    };
+    constexpr std::int64_t kTensor = kChainRows * kChainWidth * 8;
+    for (const int stages : {1, 2, 4, 7}) {
+        const auto one = peaks(gpipe_schedule({stages, 1, 1}));
+        const auto two = peaks(gpipe_schedule({stages, 2, 1}));
+        for (const int m : {3, 8}) {
+            const auto all = peaks(gpipe_schedule({stages, m, 1}));
+            const Schedule schedule = one_forward_one_backward_schedule({stages, m, 1});
+            const auto turns = peaks(schedule);
+            for (int stage = 0; stage < stages; ++stage) {
+                const auto i = static_cast<std::size_t>(stage);
+                CAPTURE(stages, m, stage);
+                const std::int64_t each = two[i] - one[i];
+                REQUIRE(each > 0);
+                CHECK(all[i] == one[i] + (m - 1) * each);
+                // Behind stage 0 the next micro-batch's input is there already.
+                const int held = std::min(stages - stage, m);
+                const std::int64_t next = stage > 0 && m > held ? kTensor : 0;
+                CHECK(turns[i] == one[i] + (held - 1) * each + next);
+            }
+        }
+    }
+}
+
+TEST_CASE("sends before receives that wait for each other are a deadlock with lines",
+          "[pipeline][sim][errors]") {
+    const Schedule broken = with_messages_in_place(make_schedule("1f1b", {3, 4, 1}));
+    REQUIRE(find_problem(broken));
+    REQUIRE_THROWS_WITH(PipelinePlan(broken), find_problem(broken)->sentence);
+    const std::string said =
+        message_of([&] { run_chain(PipelinePlan::unchecked(broken)); });
+    CAPTURE(said);
+    CHECK(said.find("F14") != std::string::npos);
+    CHECK(said.find("src/pipeline/pipeline.cpp") != std::string::npos);
+}
+
+TEST_CASE("a pipeline that does not fit its schedule is refused in one sentence",
+          "[pipeline][errors]") {
+    const PipelinePlan plan(make_schedule("gpipe", {2, 3, 1}));
+    const auto said = [&](const std::function<void(Rank&)>& program) {
+        return message_of([&] { sim::make_cluster(2)->run(program); });
+    };
+    CHECK(said([&](Rank& rank) {
+              Pipeline(rank.device(), rank.world(), plan, {}, chain_boundary());
+          })
+              .find("schedule 'gpipe' has 1 chunks a stage, but stage 0 was given 0 "
+                    "modules; one for each is expected") != std::string::npos);
+    CHECK(
+        message_of([&] {
+            sim::make_cluster(3)->run([&](Rank& rank) {
+                const auto part = make_chain_part(rank.device(), 0);
+                Pipeline(rank.device(), rank.world(), plan, {part.get()},
+                         chain_boundary());
+            });
+        })
+            .find("schedule 'gpipe' has 2 stages, but 'world' has 3 ranks; one for each "
+                  "is expected") != std::string::npos);
+    CHECK(said([&](Rank& rank) {
+              const auto part = make_chain_part(rank.device(), 0);
+              Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
+                                chain_boundary());
+              pipeline.run(mean_squared_error, chain_batches(rank.device(), 2));
+          }).find("schedule 'gpipe' has 3 micro-batches, but 2 were given") !=
+          std::string::npos);
+    CHECK(said([&](Rank& rank) {
+              const auto part = make_chain_part(rank.device(), 0);
+              Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
+                                chain_boundary());
+              pipeline.update_by({});
+          }).find("0 optimizers for 1 chunks; one for each is expected") !=
+          std::string::npos);
+}

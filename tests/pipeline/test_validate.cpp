@@ -1,0 +1,223 @@
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/messages.hpp"
+#include "src/pipeline/validate.hpp"
+#include "tests/catch.hpp"
+#include "tests/pipeline/longest_path.hpp"
+#include "tests/pipeline/naive_check.hpp"
+#include "tests/pipeline/sentence.hpp"
+#include "tests/pipeline/written_schedule.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// Megatron's interleaved order for p = 2, m = 4, v = 2 with two slips that are in
+/// print: warm-up is (p - s - 1) + (v - 1) p, and backward takes the chunks in the order
+/// that forward does.
+const Lines kBackwardNotReversed{
+    "F0 F1 F0.1 F1.1 B0 F2 B1 F3 B0.1 F2.1 B1.1 F3.1 B2 B3 B2.1 B3.1",
+    "F0 F1 F0.1 B0 F1.1 B1 F2 B0.1 F3 B1.1 F2.1 B2 F3.1 B3 B2.1 B3.1"};
+
+/// 1F1B over p v virtual stages, the lists of a stage's chunks one behind the other.
+const Lines kChunksConcatenated{
+    "F0 F1 F2 F3 B0 B1 B2 B3 F0.1 F1.1 B0.1 F2.1 B1.1 F3.1 B2.1 B3.1",
+    "F0 F1 F2 B0 F3 B1 B2 B3 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1"};
+
+/// In an order of work: whether what makes a computation's data stands on the next one's
+/// stage, there or behind it.
+bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
+    const Instruction& it = schedule.at(waiting);
+    const bool forward = it.kind == InstructionKind::forward;
+    const int part = schedule.part(waiting) + (forward ? -1 : 1);
+    const auto& work = schedule.of(next.stage);
+    for (int i = next.position; i < static_cast<int>(work.size()); ++i)
+        if (work[static_cast<std::size_t>(i)].kind == it.kind &&
+            work[static_cast<std::size_t>(i)].micro_batch == it.micro_batch &&
+            schedule.part({next.stage, i}) == part)
+            return true;
+    return false;
+}
+
+/// The cycle, once all about it is checked.
+std::vector<Place> checked_deadlock(const Schedule& schedule,
+                                    const std::string& progress) {
+    const auto problem = find_problem(schedule);
+    REQUIRE(problem.has_value());
+    CAPTURE(problem->sentence);
+    CHECK(tells(problem->sentence, {"deadlock", progress}));
+    CHECK(cycle_is_real(schedule, problem->cycle));
+    for (const Place place : problem->cycle)
+        CHECK(tells(problem->sentence, {"stage " + std::to_string(place.stage),
+                                        text_of(schedule.at(place))}));
+    return problem->cycle;
+}
+
+void check_order_deadlock(const Schedule& schedule, const std::string& progress) {
+    const std::vector<Place> cycle = checked_deadlock(schedule, progress);
+    for (std::size_t i = 0; i < cycle.size(); ++i)
+        CHECK(need_stands_behind(schedule, cycle[i], cycle[(i + 1) % cycle.size()]));
+}
+
+/// What is wrong with the lines; nothing where counting and trying find nothing.
+std::string wrong_with(const PipelineShape& shape, const Lines& lines) {
+    const Schedule schedule = written_schedule(shape, lines);
+    const auto problem = find_problem(schedule);
+    CAPTURE(lines);
+    CHECK(problem.has_value() == !can_run(schedule));
+    return problem ? problem->sentence : "";
+}
+
+}  // namespace
+
+TEST_CASE("an interleaved order whose backward does not turn the chunks round deadlocks",
+          "[pipeline]") {
+    check_order_deadlock(written_schedule({2, 4, 2}, kBackwardNotReversed), "7 of 32");
+}
+
+TEST_CASE("1F1B of virtual stages, chunk behind chunk, deadlocks", "[pipeline]") {
+    check_order_deadlock(written_schedule({2, 4, 2}, kChunksConcatenated), "7 of 32");
+}
+
+TEST_CASE("1F1B with messages in place deadlocks in sends that face each other",
+          "[pipeline]") {
+    for (int p = 2; p <= 8; ++p)
+        for (int m = 2; m <= 16; ++m) {
+            CAPTURE(p, m);
+            const Schedule schedule =
+                with_messages_in_place(one_forward_one_backward_schedule({p, m, 1}));
+            const std::vector<Place> cycle =
+                checked_deadlock(schedule, "of " + std::to_string(2 * p * m));
+            for (const Place place : cycle)
+                CHECK(is_message(schedule.at(place).kind));
+        }
+}
+
+TEST_CASE("stages that wait for one another are all named", "[pipeline]") {
+    // Stage 0 waits for stage 2, that for stage 1, and that for stage 0.
+    const Schedule ring = written_schedule(
+        {3, 2, 2}, {"F0 F0.1 F1 F1.1 B0.1 B1.1 B0 B1", "F1 F0 F0.1 F1.1 B0.1 B1.1 B0 B1",
+                    "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1"});
+    check_order_deadlock(ring, "1 of 24");
+    CHECK(find_problem(ring).value().cycle.size() == 3);
+    // Two chunks of one stage in the wrong order: it waits for itself.
+    const auto itself = find_problem(written_schedule({1, 1, 2}, {"F0.1 F0 B0.1 B0"}));
+    REQUIRE(itself.has_value());
+    CHECK(tells(itself->sentence, {"stage 0", "F0.1", "F0"}));
+}
+
+TEST_CASE("an order that can run has nothing wrong", "[pipeline]") {
+    CHECK(wrong_with({1, 1, 1}, {"F0 B0"}) == "");
+    CHECK(wrong_with({1, 1, 1}, {"F0 I0 W0"}) == "");
+    CHECK(wrong_with({2, 2, 1}, {"F1 F0 B0 B1", "F1 I1 F0 I0 W1 W0 R U"}) == "");
+    CHECK(wrong_with({2, 1, 1}, {"F0 SA0 RG0 B0", "RA0 F0 B0 SG0"}) == "");
+    CHECK(wrong_with({2, 1, 1}, {"F0 RG0 SA0 B0", "RA0 F0 B0 SG0"}) != "");
+}
+
+TEST_CASE("work that is missing, double or misplaced is named", "[pipeline][errors]") {
+    const auto wrong = [](const Lines& lines) { return wrong_with({2, 2, 1}, lines); };
+    const std::string right = "F0 F1 B0 B1";
+    CHECK(wrong({right, right}) == "");
+    CHECK(tells(wrong({"F0 F1 B0", right}), {"stage 0", "backward", "micro-batch 1"}));
+    CHECK(tells(wrong({right, "F0 B0 B1"}), {"stage 1", "forward", "micro-batch 1"}));
+    CHECK(tells(wrong({right, "F0 B0"}), {"forward", "micro-batch 1"}));
+    CHECK(tells(wrong({right, ""}), {"forward", "micro-batch 0"}));
+    CHECK(tells(wrong({right, "F0 F1 F0 B0 B1"}), {"stage 1", "instruction 3", "F0"}));
+    CHECK(tells(wrong({right, "F0 F1 B0 B1 B1"}), {"stage 1", "instruction 5", "B1"}));
+    CHECK(tells(wrong({right, "F0 B1 F1 B0"}), {"stage 1", "instruction 2", "B1"}));
+    CHECK(tells(wrong({"F0 F1 F2 B0 B1", right}), {"stage 0", "F2", "micro-batch 2"}));
+    CHECK(tells(wrong({"F0 F1.1 B0 B1", right}), {"stage 0", "F1.1", "chunk 1"}));
+    CHECK(tells(wrong({"F0 F1 B0 B1 U.3", right}), {"stage 0", "U.3", "chunk 3"}));
+}
+
+TEST_CASE("halves of backward are both there, in order, and not beside a whole one",
+          "[pipeline][errors]") {
+    const auto wrong = [](const std::string& line) {
+        return wrong_with({2, 1, 1}, {"F0 B0", line});
+    };
+    CHECK(wrong("F0 I0 W0") == "");
+    CHECK(tells(wrong("F0 I0"), {"stage 1", "backward-weight", "micro-batch 0"}));
+    CHECK(tells(wrong("F0 W0"), {"stage 1", "backward-input", "micro-batch 0"}));
+    CHECK(tells(wrong("F0 W0 I0"), {"stage 1", "W0"}));
+    CHECK(tells(wrong("W0 F0 I0"), {"stage 1", "W0"}));
+    CHECK(tells(wrong("F0 B0 I0 W0"), {"stage 1", "I0"}));
+    CHECK(tells(wrong("F0 B0 W0"), {"stage 1", "W0"}));
+    CHECK(tells(wrong("F0 I0 I0 W0"), {"stage 1", "I0"}));
+    CHECK(tells(wrong("F0 I0 W0 W0"), {"stage 1", "W0"}));
+}
+
+TEST_CASE("messages are all there, once, between making and use", "[pipeline][errors]") {
+    const auto wrong = [](const Lines& lines) { return wrong_with({2, 1, 1}, lines); };
+    const std::string first = "F0 SA0 RG0 B0";
+    const std::string last = "RA0 F0 B0 SG0";
+    CHECK(wrong({first, last}) == "");
+    CHECK(tells(wrong({"F0 RG0 B0", last}), {"stage 1", "RA0", "stage 0"}));
+    CHECK(tells(wrong({first, "F0 B0 SG0"}), {"stage 0", "SA0", "stage 1"}));
+    CHECK(tells(wrong({first, "RA0 F0 B0"}), {"stage 0", "RG0", "stage 1"}));
+    CHECK(tells(wrong({"F0 SA0 B0", last}), {"stage 0", "gradient", "B0"}));
+    CHECK(tells(wrong({"SA0 F0 RG0 B0", last}), {"stage 0", "SA0"}));
+    CHECK(tells(wrong({first, "F0 RA0 B0 SG0"}), {"stage 1", "RA0"}));
+    CHECK(tells(wrong({"F0 SA0 SA0 RG0 B0", last}), {"stage 0", "SA0"}));
+    CHECK(tells(wrong({"F0 SA0 RG0 B0 SG0", last}), {"stage 0", "SG0"}));
+    CHECK(tells(wrong({"RA0 F0 SA0 RG0 B0", last}), {"stage 0", "RA0"}));
+    CHECK(tells(wrong({"F0 B0", "F0 B0 SG0"}), {"stage"}));
+}
+
+TEST_CASE("data that stays on its stage has no message", "[pipeline][errors]") {
+    // Parts 0, 1 on stages 0, 1 and 2, 3 back on 1, 0: part 1 hands on to its own stage.
+    Schedule turned = written_schedule({2, 1, 2}, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"});
+    turned.parts = {{0, 3}, {1, 2}};
+    CHECK_FALSE(find_problem(turned).has_value());
+    Schedule with = with_messages(turned);
+    CHECK(lines_of(with) == Lines{"F0 SA0 RA0.1 F0.1 B0.1 SG0.1 RG0 B0",
+                                  "RA0 F0 F0.1 SA0.1 RG0.1 B0.1 B0 SG0"});
+    with.work[1].insert(with.work[1].begin() + 2, written_work("SA0").front());
+    const auto problem = find_problem(with);
+    REQUIRE(problem.has_value());
+    CHECK(tells(problem->sentence, {"stage 1", "SA0"}));
+}
+
+TEST_CASE("a micro-batch stays on the stage that began it", "[pipeline][errors]") {
+    // Both stages hold both parts, from both ends.
+    const auto wrong = [](const Lines& lines) {
+        Schedule schedule = written_schedule({2, 2, 2}, lines);
+        schedule.parts = {{0, 1}, {1, 0}};
+        CAPTURE(lines);
+        const auto problem = find_problem(schedule);
+        CHECK(problem.has_value() == !can_run(schedule));
+        return problem ? problem->sentence : "";
+    };
+    CHECK(wrong({"F0 F1.1 B1.1 B0", "F1.1 F0 B0 B1.1"}) == "");
+    CHECK(wrong({"F0 F1.1 B1.1 B1", "F1.1 F0 B0 B0.1"}) != "");
+    CHECK(wrong({"F0 F1.1 F1 B1.1 B0", "F1.1 F0 B0 B1.1"}) != "");
+}
+
+TEST_CASE("a schedule whose sizes and lists do not agree is refused, not followed",
+          "[pipeline][errors]") {
+    const Schedule right = one_forward_one_backward_schedule({3, 6, 1});
+    const auto refused = [&](auto&& change) {
+        Schedule schedule = right;
+        change(schedule);
+        return refusal([&] { require_valid(schedule); });
+    };
+    const std::string none = "(nothing was thrown)";
+    CHECK(refused([](Schedule&) {}) == none);
+    CHECK(tells(refused([](Schedule& it) { it.work.pop_back(); }), {"3", "2"}));
+    CHECK(refused([](Schedule& it) { it.parts.pop_back(); }) != none);
+    CHECK(refused([](Schedule& it) { it.parts[1].clear(); }) != none);
+    CHECK(tells(refused([](Schedule& it) { it.parts[1] = {7}; }), {"7"}));
+    CHECK(tells(refused([](Schedule& it) { it.parts[1] = {-7}; }), {"-7"}));
+    CHECK(tells(refused([](Schedule& it) {
+                    it.parts = {{0}, {0}, {2}};
+                }),
+                {"part", "1"}));
+    CHECK(refused([](Schedule& it) { it.stages = 0; }) != none);
+    CHECK(tells(refused([](Schedule& it) { it.stages = 9; }), {"9"}));
+    CHECK(refused([](Schedule& it) { it.micro_batches = 0; }) != none);
+    CHECK(tells(refused([](Schedule& it) { it.micro_batches = 7; }), {"micro-batch 6"}));
+    CHECK(refused([](Schedule& it) { it.chunks = 2; }) != none);
+    CHECK(refused([](Schedule& it) { it = Schedule{}; }) != none);
+    CHECK(refused([](Schedule& it) { it.micro_batches = 2'000'000'000; }) != none);
+}

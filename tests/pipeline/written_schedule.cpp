@@ -1,0 +1,41 @@
+#include "tests/pipeline/written_schedule.hpp"
+
+#include <sstream>
+#include <stdexcept>
+
+namespace lockstep::test {
+
+std::vector<Instruction> written_work(const std::string& line) {
+    std::vector<Instruction> work;
+    std::istringstream words(line);
+    for (std::string word; words >> word;)
+        work.push_back(read_instruction(word).value());
+    return work;
+}
+
+Schedule written_schedule(const PipelineShape& shape,
+                          const std::vector<std::string>& lines) {
+    Schedule schedule = empty_schedule("written", shape);
+    for (std::size_t stage = 0; stage < lines.size(); ++stage)
+        schedule.work.at(stage) = written_work(lines[stage]);
+    return schedule;
+}
+
+std::vector<std::string> lines_of(const Schedule& schedule) {
+    std::vector<std::string> lines;
+    for (const auto& work : schedule.work) {
+        std::string& line = lines.emplace_back();
+        for (const Instruction& instruction : work)
+            line += (line.empty() ? "" : " ") + text_of(instruction);
+    }
+    return lines;
+}
+
+Place place_of(const Schedule& schedule, int stage, const std::string& text) {
+    const auto& work = schedule.of(stage);
+    for (std::size_t i = 0; i < work.size(); ++i)
+        if (text_of(work[i]) == text) return {stage, static_cast<int>(i)};
+    throw std::out_of_range(text + " is not on the stage");
+}
+
+}  // namespace lockstep::test
