@@ -22,6 +22,8 @@ int list_lessons();
 int run_lesson(const LessonRequest& request, const std::vector<std::string>& arguments);
 int compare_runs(const CompareRequest& request);
 int compare_backends(const BackendsRequest& request);
+/// Status kFailed where the schedule deadlocks.
+int show_schedule(const ScheduleRequest& request);
 int run_doctor(const DoctorRequest& request);
 
 /// The lesson with this name; UsageError names those there are.

@@ -1,33 +1,19 @@
 #include "lessons/runner/lesson_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/utf8.hpp"
+#include "lessons/runner/whole_number.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
-
-template <typename Number>
-Number whole_number(const std::string& option, const std::string& text, Number least,
-                    Number most) {
-    Number value{};
-    const char* end = text.data() + text.size();
-    const auto [stopped, error] = std::from_chars(text.data(), end, value);
-    require(error == std::errc{} && stopped == end && value >= least && value <= most,
-            [&] {
-                return fmt::format("{} {}: a whole number from {} to {} is expected",
-                                   option, printable(text), least, most);
-            });
-    return value;
-}
 
 std::string one_of(const std::string& option, const std::string& text,
                    const std::vector<std::string>& allowed) {

@@ -20,6 +20,9 @@ struct Dispatch {
     int operator()(const BackendsRequest& request) const {
         return compare_backends(request);
     }
+    int operator()(const ScheduleRequest& request) const {
+        return show_schedule(request);
+    }
     int operator()(const DoctorRequest& request) const { return run_doctor(request); }
 
     const std::vector<std::string>& arguments;

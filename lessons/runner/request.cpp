@@ -6,6 +6,7 @@
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/lesson_options.hpp"
 #include "lessons/runner/request_compare.hpp"
+#include "lessons/runner/request_schedule.hpp"
 #include "lessons/runner/request_text.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
@@ -40,6 +41,7 @@ Request read_request(const std::vector<std::string>& arguments) {
     const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
     if (first == "lesson") return lesson_request(rest);
     if (first == "compare") return compare_request(rest);
+    if (first == "schedule") return schedule_request(rest);
     if (first == "doctor") return doctor_request(rest);
     if (first == "lessons") {
         if (take_apart(lessons_command_text(), rest).help)
@@ -55,10 +57,10 @@ Request read_request(const std::vector<std::string>& arguments) {
         return TextRequest{help ? program_text(help_columns()) : version_text()};
     }
     const std::string kind = first.starts_with("-") ? "option" : "command";
-    throw UsageError(
-        fmt::format("unknown {} '{}'; there are lessons, lesson, compare, doctor, --help "
-                    "and --version",
-                    kind, printable(first)));
+    throw UsageError(fmt::format(
+        "unknown {} '{}'; there are lessons, lesson, compare, schedule, doctor, "
+        "--help and --version",
+        kind, printable(first)));
 }
 
 }  // namespace lockstep::lessons

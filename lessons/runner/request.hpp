@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "lessons/runner/lesson.hpp"
+#include "src/pipeline/holdings.hpp"
 
 namespace lockstep::lessons {
 
@@ -41,12 +43,35 @@ struct BackendsRequest {
     bool json = false;
 };
 
+/// A pipeline schedule, timed and drawn.
+struct ScheduleRequest {
+    /// In billionths of the unit that the user has in mind: one for all stages, or one
+    /// a stage.
+    using Times = std::vector<std::int64_t>;
+    static constexpr std::int64_t kUnit = 1'000'000'000;
+
+    std::string name;  ///< of a generator, or the path of a file
+    std::optional<int> stages;
+    std::optional<int> micro_batches;
+    std::optional<int> chunks;
+    Times forward{kUnit};  ///< of a stage's chunks together, as the next two
+    Times backward_input{kUnit};
+    Times backward_weight{kUnit};
+    Times comm{0};  ///< of one message
+    bool messages = false;
+    KeptMemory kept;  ///< of a stage, all its chunks together
+    bool json = false;
+    std::optional<std::filesystem::path> svg;
+
+    bool is_file() const;
+};
+
 struct DoctorRequest {
     bool json = false;
 };
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, DoctorRequest>;
+                             BackendsRequest, ScheduleRequest, DoctorRequest>;
 
 /// What a command line asks for. Throws UsageError with one sentence that names the
 /// option and the value. Whether a lesson or a setting exists is asked later.

@@ -11,6 +11,7 @@
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/text_layout.hpp"
 #include "src/cost/cluster_spec.hpp"
+#include "src/pipeline/generators.hpp"
 #include "src/report/version.hpp"
 
 namespace lockstep::lessons {
@@ -34,6 +35,7 @@ std::string program_text(int width) {
               "compares the records of two runs, tensor by tensor"},
              {"compare SLUG --backends A,B",
               "runs a lesson on two backends and compares"},
+             {"schedule NAME", "times and draws a pipeline schedule"},
              {"doctor", "what this machine can do, and what is missing for the rest"},
              {"COMMAND --help", "what a command takes"},
              {"--version", "the version"}})
@@ -115,6 +117,31 @@ CommandText compare_backends_command_text() {
     options.push_back(kBound);
     options.push_back(kJson);
     return command;
+}
+
+CommandText schedule_command_text() {
+    return {
+        "lockstep schedule",
+        "Times and draws a pipeline schedule: its bubble, what each stage holds, its "
+        "critical path. Times are in any unit: one number for all stages, or one a stage "
+        "with commas between, as in 1,2,1,1. Exit status 1 where the schedule deadlocks.",
+        {{"NAME", either(schedule_names()) + ", or the path of a .json or .csv file"}},
+        {{"--stages", "P", "devices in a row; a file has its own"},
+         {"--micro-batches", "M", "parts of a batch; a file has its own"},
+         {"--chunks", "V", "parts of the model on a stage, of interleaved; default 1"},
+         {"--forward", "T", "a stage's forward of a micro-batch; default 1"},
+         {"--backward-input", "T", "the half of backward that is sent on; default 1"},
+         {"--backward-weight", "T", "the half that is the stage's own; default 1"},
+         {"--comm", "T", "a message to another stage; default 0"},
+         {"--messages", "",
+          "give the schedule its messages, which then go one at a time on each stage; "
+          "without them data takes its time and never waits for other data"},
+         {"--memory-activation", "A",
+          "what a stage keeps of a micro-batch until its backward-input, all its chunks "
+          "together; default 1"},
+         {"--memory-weight", "K", "and then until its backward-weight; default 1"},
+         {"--svg", "FILE", "draw it there as well"},
+         kJson}};
 }
 
 CommandText doctor_command_text() {

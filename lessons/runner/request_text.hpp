@@ -18,6 +18,7 @@ CommandText lessons_command_text();
 CommandText lesson_command_text();
 CommandText compare_command_text();
 CommandText compare_backends_command_text();
+CommandText schedule_command_text();
 CommandText doctor_command_text();
 
 /// What there is for --set: the settings that every lesson understands, and those of the

@@ -16,6 +16,7 @@ import unittest
 PROGRAM = os.path.abspath(sys.argv[1])
 LESSON = ("lesson", "gradient-accumulation")
 COLUMNS = ("lesson", "column-linear")
+PIPELINE = ("lesson", "pipeline-1f1b")
 
 # Files in the folder where each case runs.
 FILES = {
@@ -28,6 +29,7 @@ FILES = {
     "latin.txt": "Noël".encode("latin-1"),
     "empty.txt": b"",
     "short.txt": b"ab",
+    "same.txt": b"a" * 40,
     "bad.json": b"{",
     "taken/thesis.tex": b"years of work",
     "file": b"no folder",
@@ -35,7 +37,7 @@ FILES = {
 
 # (arguments, exit status, what the sentence holds)
 CASES = [
-    (["frobnicate"], 2, ["frobnicate", "lessons"]),
+    (["frobnicate"], 2, ["frobnicate", "lessons", "schedule"]),
     (["--frob"], 2, ["--frob"]),
     (["lessons", "extra"], 2, ["extra"]),
     (["lesson"], 2, ["SLUG"]),
@@ -90,6 +92,16 @@ CASES = [
     ([*COLUMNS, "--set", "inner=100"], 2, ["--set inner=100", "3 ranks"]),
     ([*COLUMNS, "--set", "rows=0"], 2, ["--set rows=0"]),
     ([*COLUMNS, "--text", "file"], 2, ["--text", "takes none"]),
+    ([*PIPELINE, "--ranks", "1"], 2, ["--ranks 1", "2 to 16"]),
+    ([*PIPELINE, "--ranks", "17"], 2, ["--ranks 17", "2 to 16"]),
+    ([*PIPELINE, "--set", "micro_batches=6"], 2, ["--set micro_batches=6", "multiple of 4"]),
+    ([*PIPELINE, "--set", "batch=9"], 2, ["--set batch=9", "8 micro-batches"]),
+    ([*PIPELINE, "--ranks", "6", "--set", "layers=1"], 2, ["--set layers=1", "6 stages"]),
+    ([*PIPELINE, "--set", "heads=3", "--set", "hidden=64"], 2, ["--set hidden=64", "3 heads"]),
+    ([*PIPELINE, "--set", "tied=2"], 2, ["--set tied=2"]),
+    ([*PIPELINE, "--text", "short.txt"], 2, ["2 characters", "33"]),
+    ([*PIPELINE, "--text", "same.txt"], 2, ["one character"]),
+    ([*PIPELINE, "--data", "nan.csv"], 2, ["--data", "takes none"]),
     (["compare", "taken"], 2, ["DIR_B"]),
     (["compare", "taken", "nowhere"], 2, ["taken"]),
     (["compare", "nowhere", "taken"], 2, ["nowhere"]),
