@@ -86,25 +86,40 @@ build_all() {
     ./lockstep --version && ninja -C "$build" all
 }
 
-# Fewer steps for lessons that train a language model: what is tried is the backend.
+# Fewer steps for lessons that train a language model for long: what is tried is the backend.
 short() {   # short SLUG; settings, one a line
-    "$lockstep" lesson "$1" --help | grep -qE '^  steps ' && printf '%s\n' --set steps=100
+    local steps
+    steps=$("$lockstep" lesson "$1" --help | sed -nE 's/^  steps .*\(([0-9]+)\)$/\1/p')
+    ((${steps:-0} <= 100)) || printf '%s\n' --set steps=100
+}
+
+fewest_ranks() {   # fewest_ranks SLUG
+    "$lockstep" lesson "$1" --ranks 1 --step 1 >/dev/null 2>&1
+    if [[ $? == 2 ]]; then echo 2; else echo 1; fi
 }
 
 run_lessons() {
-    local slug settings
+    local slug ranks settings gpus shared=(--set nccl=shared --set timeout=30)
+    gpus=$(value gpus "$folder/doctor.log")
     for slug in $("$lockstep" lessons | grep -E '^[a-z]'); do
         mapfile -t settings < <(short "$slug")
+        ranks=$(fewest_ranks "$slug")
         step MUST last 60 "$slug on 4 virtual devices, cuda" \
             "$lockstep" lesson "$slug" --backend cuda --ranks 4 "${settings[@]}"
-        step MUST last 60 "$slug on 1 rank, nccl" \
-            "$lockstep" lesson "$slug" --backend nccl --ranks 1 "${settings[@]}"
         step MUST compared 90 "$slug, sim against cuda" "$lockstep" compare "$slug" \
             --backends sim,cuda --ranks 4 --json "${settings[@]}"
-        step MUST compared 90 "$slug, sim against nccl" "$lockstep" compare "$slug" \
-            --backends sim,nccl --ranks 1 --json "${settings[@]}"
+        if [[ $ranks == 1 || $gpus != [01] ]]; then
+            step MUST last 60 "$slug on $ranks rank$([[ $ranks == 1 ]] || echo s), nccl" \
+                "$lockstep" lesson "$slug" --backend nccl --ranks "$ranks" "${settings[@]}"
+            step MUST compared 90 "$slug, sim against nccl" "$lockstep" compare "$slug" \
+                --backends sim,nccl --ranks "$ranks" --json "${settings[@]}"
+        else
+            step MAY compared 90 "$slug, sim against two NCCL ranks that share the GPU" \
+                "$lockstep" compare "$slug" --backends sim,nccl --ranks 2 --json \
+                "${shared[@]}" "${settings[@]}"
+        fi
         step MAY last 60 "$slug, two NCCL ranks share the GPU" "$lockstep" lesson "$slug" \
-            --backend nccl --ranks 2 --set nccl=shared --set timeout=30 "${settings[@]}"
+            --backend nccl --ranks 2 "${shared[@]}" "${settings[@]}"
     done
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads figures for gpu/verify.sh from what its steps printed.
 
-usage: verify_figures.py compared|backends|versions|matmul|kernels FILE
+usage: verify_figures.py compared|backends|versions|gpus|matmul|kernels FILE
 
 The file holds JSON: of `lockstep compare`, of `lockstep doctor`, or of gpu_bench. Prints one
 line; for matmul and kernels the exit status is 1 where the figure misses its goal.
@@ -34,6 +34,10 @@ def versions(document):
     return ", ".join(document[key] or "none" for key in ("cuda", "driver", "nccl")), 0
 
 
+def gpus(document):
+    return len(document["gpus"]), 0
+
+
 def matmul(document):
     [run] = [run for run in document["benchmarks"] if "time_over_cublas" in run]
     ratio = run["time_over_cublas"]
@@ -51,7 +55,8 @@ def kernels(document):
     return text + (f"; below the goal: {', '.join(below)}" if below else ""), bool(below)
 
 
-READERS = {reader.__name__: reader for reader in (compared, backends, versions, matmul, kernels)}
+READERS = {reader.__name__: reader for reader in (compared, backends, versions, gpus, matmul,
+                                              kernels)}
 
 
 def main():

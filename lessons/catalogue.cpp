@@ -1,14 +1,15 @@
 #include "lessons/01_gradient_accumulation/lesson.hpp"
 #include "lessons/02_column_linear/lesson.hpp"
 #include "lessons/03_tensor_parallel_block/lesson.hpp"
+#include "lessons/04_pipeline_1f1b/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
 
 const std::vector<LessonEntry>& catalogue() {
-    static const std::vector<LessonEntry> lessons{gradient_accumulation_lesson(),
-                                                  column_linear_lesson(),
-                                                  tensor_parallel_block_lesson()};
+    static const std::vector<LessonEntry> lessons{
+        gradient_accumulation_lesson(), column_linear_lesson(),
+        tensor_parallel_block_lesson(), pipeline_1f1b_lesson()};
     return lessons;
 }
 

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "lessons/runner/lesson.hpp"
-#include "lessons/runner/load_text.hpp"
+#include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/whole_parameters.hpp"
-#include "src/nn/gpt.hpp"
 #include "src/parallel/tensor_parallel.hpp"
 
 namespace lockstep::lessons {
@@ -19,23 +15,10 @@ enum class Regions { replicated, sequence_parallel };
 std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
                                              Communicator& group);
 
-/// A text, a GPT of its characters, and how it is trained.
-struct GptTask {
-    Text text;
-    GptSizes sizes;
-    std::int64_t batch = 0;  ///< sequences of `sizes.context` characters
-    int steps = 0;
-    double learning_rate = 0;
-    std::vector<std::int32_t> starts;  ///< of sequences, (steps, batch)
-
-    std::int64_t length() const { return sizes.context; }
-    std::int64_t tokens() const { return length() * batch; }
-};
-
 /// Sizes that `ranks` devices share out, unless the options say others; the
 /// text of --text, or the one that lessons share.
-std::shared_ptr<const GptTask> make_gpt_task(const LessonOptions& options,
-                                             int ranks);
+std::shared_ptr<const GptTask> make_shared_gpt_task(
+    const LessonOptions& options, int ranks);
 
 /// One GPT on every device, its weights shared out where there are several.
 /// Each rank keeps its parts of the parameters after the last step under
@@ -47,8 +30,5 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
 
 /// How to put together the GPT's parameters of `ranks` devices.
 WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions);
-
-/// Adds what another program needs to train the same.
-void record_gpt_inputs(Record& record, const GptTask& task);
 
 }  // namespace lockstep::lessons

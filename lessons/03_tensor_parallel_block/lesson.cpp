@@ -22,7 +22,7 @@ TensorParallelLesson::TensorParallelLesson(const LessonOptions& options,
             "ranks",
             ranks_, kMostRanks);
     });
-    task_ = make_gpt_task(options, ranks_);
+    task_ = make_shared_gpt_task(options, ranks_);
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);
     };

@@ -43,12 +43,7 @@ class TensorParallelLesson final : public Lesson {
     /// Trains on `ranks` devices, and leaves it in the record.
     RunReport train_on(Page& page, int ranks, Regions regions,
                        const std::string& variant);
-    struct Curves {
-        std::vector<std::string> names;
-        std::vector<std::vector<double>> losses;
-    };
     Curves train_on_all(Page& page);
-    void show_curves(Page& page, const Curves& curves);
 
     int ranks_;
     std::shared_ptr<const GptTask> task_;

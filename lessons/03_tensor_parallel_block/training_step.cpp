@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "lessons/03_tensor_parallel_block/tensor_parallel_lesson.hpp"
@@ -12,18 +9,6 @@ namespace {
 
 std::vector<double> losses(const RunReport& report) {
     return report.ranks.front().series.at("loss");
-}
-
-/// The largest difference of two curves at any step; NaN where there is
-/// one.
-double gap(const std::vector<double>& a, const std::vector<double>& b) {
-    double widest = 0;
-    for (std::size_t step = 0; step < a.size(); ++step) {
-        const double here = std::abs(a[step] - b[step]);
-        if (std::isnan(here)) return here;
-        widest = std::max(widest, here);
-    }
-    return widest;
 }
 
 }  // namespace
@@ -56,14 +41,11 @@ RunReport TensorParallelLesson::train_on(Page& page, int ranks,
     return report;
 }
 
-TensorParallelLesson::Curves TensorParallelLesson::train_on_all(
-    Page& page) {
+Curves TensorParallelLesson::train_on_all(Page& page) {
     Curves curves;
     const auto on = [&](int ranks, Regions regions, const std::string& name,
                         const std::string& variant) {
-        curves.names.push_back(name);
-        curves.losses.push_back(
-            losses(train_on(page, ranks, regions, variant)));
+        curves.add(name, losses(train_on(page, ranks, regions, variant)));
     };
     const std::string all = fmt::format("gpt_{}", ranks_);
     on(1, Regions::replicated, "1 device", "gpt_1");
@@ -74,23 +56,6 @@ TensorParallelLesson::Curves TensorParallelLesson::train_on_all(
     on(ranks_, Regions::sequence_parallel,
        fmt::format("{}, sequence parallel", ranks_), all + "_sequence");
     return curves;
-}
-
-void TensorParallelLesson::show_curves(Page& page, const Curves& curves) {
-    Table table{{"step"}, {}};
-    table.head.insert(table.head.end(), curves.names.begin(),
-                      curves.names.end());
-    constexpr std::size_t kRows = 8;
-    const std::size_t last = curves.losses.front().size() - 1;
-    for (std::size_t i = 0; i <= kRows; ++i) {
-        const std::size_t step = last * i / kRows;
-        if (i > 0 && step == last * (i - 1) / kRows) continue;
-        std::vector<std::string> row{std::to_string(step + 1)};
-        for (const std::vector<double>& curve : curves.losses)
-            row.push_back(fmt::format("{:.3f}", curve[step]));
-        table.rows.push_back(std::move(row));
-    }
-    page.table(table);
 }
 
 void TensorParallelLesson::train(Page& page) {
@@ -108,16 +73,13 @@ void TensorParallelLesson::train(Page& page) {
     record_gpt_inputs(record(), *task_);
 
     const Curves curves = train_on_all(page);
-    if (has_numbers()) show_curves(page, curves);
+    if (has_numbers()) curves.show(page);
     const std::vector<double>& one = curves.losses.front();
-    double widest = 0;
-    for (const std::vector<double>& curve : curves.losses)
-        if (const double here = gap(one, curve); !(here <= widest))
-            widest = here;
     check_values(page,
                  "largest difference of a loss from one device's, at any "
                  "step",
-                 widest, options().dtype == DType::f64 ? 1e-11 : 1e-3);
+                 curves.widest_gap(),
+                 options().dtype == DType::f64 ? 1e-11 : 1e-3);
     const double entropy = unigram_entropy(task_->text);
     page.text(
         fmt::format("Drawn by frequency alone, a character of this text "

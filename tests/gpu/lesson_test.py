@@ -21,6 +21,8 @@ LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "ste
 COLUMNS = ["lesson", "column-linear", "--set", "rows=16"]
 BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidden=16",
          "--set", "batch=2", "--set", "steps=3"]
+PIPELINE = ["lesson", "pipeline-1f1b", "--set", "heads=2", "--set", "hidden=8", "--set",
+            "context=4", "--set", "steps=2"]
 LIMIT = 240
 
 
@@ -135,6 +137,21 @@ class Lessons(unittest.TestCase):
                 self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks), lesson=BLOCK)
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
+
+    def test_a_pipeline_by_every_schedule_as_in_the_simulator(self):
+        for backend, ranks, options in (
+                ("cuda", 2, []), ("cuda", 3, ["--dtype", "f64", "--set", "tied=1"]),
+                ("nccl", 2, ["--dtype", "f64", "--set", "tied=1"]), ("nccl", 4, [])):
+            if backend == "nccl" and ranks > GPUS:
+                continue
+            with self.subTest(backend=backend, ranks=ranks, options=options):
+                chosen = ["--ranks", str(ranks), "--set", f"micro_batches={ranks}", *options]
+                self.run_to("sim", *chosen, lesson=PIPELINE)
+                done = self.run_to("gpu", "--backend", backend, *chosen, lesson=PIPELINE)
+                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(done.stderr, "")
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
+                self.assert_equal_within_bound("sim", "gpu")
 
     def test_one_json_document_from_many_processes(self):
         ranks = min(2, GPUS)

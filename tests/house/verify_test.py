@@ -15,15 +15,18 @@ import unittest
 
 ROOT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else ".")
 PROGRAM = """case "$1 $*" in
-    lessons*) printf 'ring\\n    The ring\\n' ;;
+    lessons*) printf 'ring\\n    The ring\\nline\\n    The line\\n' ;;
     doctor*) echo '{doctor}' ;;
-    *--help*) printf 'Settings:\\n  steps    of the model\\n' ;;
+    *ring*--help*) printf 'Settings:\\n  steps    of the model (400)\\n' ;;
+    *line*--help*) printf 'Settings:\\n  steps    of training (40)\\n' ;;
+    *line*"--ranks 1"*) echo 'lockstep: --ranks 1: from 2' >&2; exit 2 ;;
     *--backends*) echo '{compared}' ;;
     *"$BREAK"*) echo 'lockstep: it broke' >&2; exit 1 ;;
     *"$SLOW"*) sleep 60 ;;
     *) echo 'All 7 checks passed.' ;;
 esac"""
 DOCTOR = {"cuda": "13.0", "driver": "13.1", "nccl": "2.28.9", "backends": ["sim", "cuda", "nccl"],
+          "gpus": [{"name": "Some GPU"}],
           "findings": [{"part": "srun", "there": False, "found": "no srun", "gives": "more"}]}
 COMPARED = {"comparison": {"tensors": [
     {"passed": True, "largest_relative": 2e-7, "bound": 1e-5},
@@ -100,6 +103,22 @@ class Verify(unittest.TestCase):
                 ("kernels, at least 85 % of copy bandwidth", "2 kernels, the lowest sum 0.90"),
                 ("the suite", "12 passed, 0 failed, 0 skipped")):
             self.assertIn(figure, rows[what][3])
+
+    def test_a_lesson_that_needs_two_ranks_shares_the_only_gpu_or_takes_two(self):
+        shared, alone = ("line, sim against two NCCL ranks that share the GPU",
+                         "line, sim against nccl")
+        run, rows = self.verify(BREAK="--backend nccl --ranks 2 --set nccl=shared")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertIn("--ranks 2 --json --set nccl=shared", rows[shared][1])
+        self.assertNotIn("steps", rows[shared][1])
+        self.assertNotIn(alone, rows)
+        self.doctor(DOCTOR | {"gpus": [{}, {}]})
+        run, rows = self.verify(BREAK="line --backend nccl --ranks 2")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--ranks 2 --json", rows[alone][1])
+        self.assertEqual(rows["line on 2 ranks, nccl"][2], "FAILED with status 1")
+        self.assertEqual(rows["ring on 1 rank, nccl"][2], "ok")
+        self.assertNotIn(shared, rows)
 
     def test_a_failure_stops_nothing_and_is_told(self):
         run, rows = self.verify(BREAK="--backend nccl --ranks 1")

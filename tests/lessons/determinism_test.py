@@ -51,8 +51,13 @@ class Determinism(unittest.TestCase):
         self.lesson = "column-linear"
         self.check("--ranks", "4", "--set", "rows=24", "--set", "hidden=48")
 
+    def test_a_pipeline_by_every_schedule(self):
+        self.lesson = "pipeline-1f1b"
+        self.check("--ranks", "4", "--set", "heads=2", "--set", "hidden=16", "--set", "context=8",
+                   "--set", "steps=2", "--set", "tied=1")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
-        for self.lesson in ("gradient-accumulation", "column-linear"):
+        for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b"):
             with self.subTest(lesson=self.lesson):
                 figures = []
                 for numerics in ("on", "off"):

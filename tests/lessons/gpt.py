@@ -1,9 +1,13 @@
-"""The GPT of the third lesson's README in the standard library alone: the forward of its PyTorch
-program, a backward written out, and SGD."""
+"""The GPT of the third and the fourth lesson in the standard library alone: the forward of the
+PyTorch program in the third's README, a backward written out, and SGD."""
 
 import math
 
-from records import add_scaled, dot, each, flat, gelu, gelu_slope, product, turned, zeros
+from records import (add_scaled, dot, each, flat, gelu, gelu_slope, product, rows_of, turned,
+                     zeros)
+
+INITIAL = "gpt/initial/"
+TABLE = "transformer.wte"
 
 
 def plus(a, b):
@@ -24,7 +28,8 @@ def beside(matrices):
 
 
 class Gpt:
-    """The README's model, for one sequence at a time: x is (s, h).
+    """The README's model, for one sequence at a time: x is (s, h). Without an lm_head it is tied:
+    the head reads the table of wte, which gets the gradients of both.
 
     Each layer returns y and a function that makes dx of dy and adds to self.gradients.
     """
@@ -133,23 +138,27 @@ class Gpt:
 
     def sequence(self, ids, following, factor):
         """Loss of a sequence, and its gradients; both are weighted by factor."""
-        wte, wpe = (self.values[f"transformer.{name}.weight"] for name in ("wte", "wpe"))
+        wte, wpe = (self.values[f"{name}.weight"] for name in (TABLE, "transformer.wpe"))
         x = plus([wte[i] for i in ids], wpe)
         backwards = []
         for block in (f"transformer.h.{i}" for i in range(self.layers)):
             for layer, name, norm in ((self.attention, "attn", "ln_1"), (self.mlp, "mlp", "ln_2")):
                 x, backward = self.residual(layer, f"{block}.{name}", f"{block}.{norm}", x)
                 backwards.append(backward)
-        for layer, name in ((self.norm, "transformer.ln_f"), (self.linear, "lm_head")):
+        head = "lm_head" if "lm_head.weight" in self.values else TABLE
+        for layer, name in ((self.norm, "transformer.ln_f"), (self.linear, head)):
             x, backward = layer(name, x)
             backwards.append(backward)
         loss, dx = cross_entropy(x, following, factor)
         for backward in reversed(backwards):
             dx = backward(dx)
         self.add("transformer.wpe.weight", dx)
-        for i, row in zip(ids, dx):
-            add_scaled([self.gradients["transformer.wte.weight"][i]], [row], 1)
+        self.look_up_backward(ids, dx)
         return loss
+
+    def look_up_backward(self, ids, dx):
+        for i, row in zip(ids, dx):
+            add_scaled([self.gradients[f"{TABLE}.weight"][i]], [row], 1)
 
     def batch(self, text, starts):
         """The mean loss of the sequences that start there, and its gradients."""
@@ -185,3 +194,23 @@ class Sgd:
         for name, velocity in self.velocity.items():
             self.velocity[name] = plus(scaled(velocity, self.MOMENTUM), self.gpt.gradients[name])
             add_scaled(self.gpt.values[name], self.velocity[name], -self.rate)
+
+
+def initial(inputs):
+    """What a lesson's inputs have of the parameters before the first step."""
+    return {name[len(INITIAL):]: rows_of(tensor) for name, tensor in inputs.items()
+            if name.startswith(INITIAL)}
+
+
+def recompute(run, inputs, model=Gpt, optimizer=Sgd):
+    """All that a variant records, flat values by name: losses, the first step's gradients, and
+    parameters after the last step."""
+    gpt = model(initial(inputs), int(run["settings"]["heads"]))
+    trained = optimizer(gpt, float(run["settings"]["learning_rate"]))
+    text, losses, recomputed = inputs["gpt/ids"][1], [], {}
+    for starts in rows_of(inputs["gpt/starts"]):
+        losses.append(gpt.batch(text, starts))
+        if not recomputed:
+            recomputed = {f"grad/{name}": flat(g) for name, g in gpt.gradients.items()}
+        trained.step()
+    return recomputed | {"loss": losses} | {n: flat(v) for n, v in gpt.values.items()}

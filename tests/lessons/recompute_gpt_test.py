@@ -10,11 +10,10 @@ import os
 import sys
 import unittest
 
-from gpt import Gpt, Sgd
-from records import add_scaled, assert_close, flat, rows_of, run_lesson
+from gpt import INITIAL, Gpt, Sgd, initial, recompute
+from records import add_scaled, assert_close, differing, run_lesson
 
 PROGRAM = os.path.abspath(sys.argv[1])
-INITIAL = "gpt/initial/"
 TEXT = "To be, or not to be, that is the question:\nWhether ’tis nobler in the mind\n"
 SMALL = {"layers": 2, "heads": 2, "hidden": 8, "context": 6, "batch": 2, "steps": 3}
 
@@ -29,35 +28,6 @@ def record(ranks, seed=1, **settings):
     chosen = [f"--set={key}={value}" for key, value in (SMALL | settings).items()]
     return run_lesson(PROGRAM, "tensor-parallel-block", "--step", "6", "--ranks", str(ranks),
                       "--seed", str(seed), "--text", "text", *chosen, files={"text": TEXT})
-
-
-def initial(inputs):
-    return {name[len(INITIAL):]: rows_of(tensor) for name, tensor in inputs.items()
-            if name.startswith(INITIAL)}
-
-
-def recompute(run, inputs, model=Gpt, optimizer=Sgd):
-    """All that a variant records, flat values by name."""
-    gpt = model(initial(inputs), int(run["settings"]["heads"]))
-    trained = optimizer(gpt, float(run["settings"]["learning_rate"]))
-    text, losses, recomputed = inputs["gpt/ids"][1], [], {}
-    for starts in rows_of(inputs["gpt/starts"]):
-        losses.append(gpt.batch(text, starts))
-        if not recomputed:
-            recomputed = {f"grad/{name}": flat(g) for name, g in gpt.gradients.items()}
-        trained.step()
-    return recomputed | {"loss": losses} | {n: flat(v) for n, v in gpt.values.items()}
-
-
-def differing(recomputed, outputs, variant):
-    """Names of what a variant recorded otherwise."""
-    names = set()
-    for name, ours in recomputed.items():
-        try:
-            assert_close(name, ours, outputs[f"{variant}/{name}"][1])
-        except AssertionError:
-            names.add(name)
-    return names
 
 
 class RecomputeGpt(unittest.TestCase):

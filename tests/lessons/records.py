@@ -26,14 +26,14 @@ def read_tensors(path):
     return tensors
 
 
-def run_lesson(program, slug, *options, files=None):
-    """The record that a lesson in f64 leaves: run.json, inputs and outputs. It runs where
-    `files`, text by name, are."""
+def run_lesson(program, slug, *options, files=None, dtype="f64"):
+    """The record that a lesson leaves: run.json, inputs and outputs. It runs where `files`,
+    text by name, are."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (files or {}).items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
-        subprocess.run([program, "lesson", slug, "--dtype", "f64", "--out", "out", *options],
+        subprocess.run([program, "lesson", slug, "--dtype", dtype, "--out", "out", *options],
                        check=True, capture_output=True, cwd=folder, timeout=120)
         out = os.path.join(folder, "out")
         with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
@@ -42,15 +42,26 @@ def run_lesson(program, slug, *options, files=None):
                        for name in ("inputs", "outputs"))]
 
 
-def assert_close(name, recomputed, recorded):
-    """Of flat values, none differs by more than BOUND times the largest one recorded."""
+def assert_close(name, recomputed, recorded, bound=BOUND):
+    """Of flat values, none differs by more than `bound` times the largest one recorded."""
     largest = max(map(abs, recorded))
     if largest == 0 or len(recomputed) != len(recorded):
         raise AssertionError(f"{name}: {len(recomputed)} values, and {len(recorded)} of at "
                              f"most {largest}")
     for ours, theirs in zip(recomputed, recorded):
-        if not abs(ours - theirs) <= BOUND * largest:
+        if not abs(ours - theirs) <= bound * largest:
             raise AssertionError(f"{name}: {ours} and {theirs}")
+
+
+def differing(recomputed, outputs, variant, bound=BOUND):
+    """Names of what a variant recorded otherwise."""
+    names = set()
+    for name, ours in recomputed.items():
+        try:
+            assert_close(name, ours, outputs[f"{variant}/{name}"][1], bound)
+        except AssertionError:
+            names.add(name)
+    return names
 
 
 def dot(a, b):

@@ -1,0 +1,168 @@
+#include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/comm/mesh.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/optimizer.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr double kMomentum = 0.9;
+
+GptSizes sizes_of(const LessonOptions& options, int ranks,
+                  std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context = options.integer("context", 32, 1, 1024);
+    sizes.layers = options.integer("layers", ranks, 1, 64);
+    sizes.block.heads = options.integer("heads", 4, 1, 64);
+    sizes.block.hidden =
+        options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
+    sizes.tied = options.integer("tied", 0, 0, 1) == 1;
+    require(sizes.block.hidden % sizes.block.heads == 0, [&] {
+        return fmt::format(
+            "--set hidden={}: {} heads share it out in equal "
+            "parts, so that it must be a multiple of them",
+            sizes.block.hidden, sizes.block.heads);
+    });
+    require(sizes.layer_count() >= ranks, [&] {
+        return fmt::format(
+            "--set layers={}: with embeddings, norm and head "
+            "these are {} layers, too few for {} stages",
+            sizes.layers, sizes.layer_count(), ranks);
+    });
+    return sizes;
+}
+
+/// A replica's micro-batches of a step.
+std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task,
+                                       int step, int first, int count,
+                                       int all) {
+    const std::int64_t size = task.batch / all;
+    std::vector<MicroBatch> batches;
+    for (int i = first; i < first + count; ++i) {
+        const HostTokens tokens = tokens_of(task, step, i * size, size);
+        batches.push_back({device.upload(tokens.ids),
+                           device.upload(tokens.next), 1.0 / all});
+    }
+    return batches;
+}
+
+}  // namespace
+
+std::shared_ptr<const GptTask> make_pipeline_gpt_task(
+    const LessonOptions& options, int ranks, int micro_batches) {
+    const auto task =
+        make_gpt_task(options, {.batch = micro_batches, .steps = 40},
+                      [&](std::int64_t vocabulary) {
+                          return sizes_of(options, ranks, vocabulary);
+                      });
+    require(task->batch % micro_batches == 0, [&] {
+        return fmt::format(
+            "--set batch={}: {} micro-batches share it out in equal parts, "
+            "so that it must be a multiple of them",
+            task->batch, micro_batches);
+    });
+    return task;
+}
+
+// lesson: pipeline-training
+RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
+                             const GptTraining& training,
+                             Progress* progress) {
+    const GptTask& task = training.task;
+    const Schedule& schedule = plan.schedule();
+    const int share = schedule.micro_batches;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(), {{"pp", schedule.stages},
+                                       {"dp", training.replicas}});
+        Communicator& line = mesh["pp"];
+        const GptStage stage = make_gpt_stage(
+            {device, training.dtype, training.seed, ""}, task.sizes,
+            schedule, line.rank(), cut_gpt(task.sizes, schedule));
+        Pipeline pipeline(device, line, plan, stage.modules(),
+                          gpt_boundary(task.sizes, training.dtype));
+        const auto tied = tie_gpt(pipeline, stage, schedule, line);
+        if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
+        Sgd optimizer(stage.parameters(),
+                      {task.learning_rate, kMomentum, 0});
+        keep_parameters(rank, stage.parameters(), "initial/",
+                        &Parameter::value);
+        for (int step = 0; step < task.steps; ++step) {
+            const auto batches = upload_batches(
+                device, task, step, mesh.coordinate("dp") * share, share,
+                share * training.replicas);
+            const Tensor loss = pipeline.run(cross_entropy_loss, batches);
+            if (loss) rank.keep_value("loss", device.peek(loss).at(0));
+            if (step == 0)
+                keep_parameters(rank, stage.parameters(), "grad/",
+                                &Parameter::gradient);
+            const PhaseScope phase(device, Phase::update);
+            optimizer.step();
+            if (progress && rank.index() == 0) progress->advance(step + 1);
+        }
+        keep_parameters(rank, stage.parameters(), "", &Parameter::value);
+    });
+}
+// lesson: end
+
+RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
+                          const GptTraining& training, Progress* progress) {
+    const GptTask& task = training.task;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt(
+            {device, training.dtype, training.seed, ""}, task.sizes);
+        Sgd optimizer(gpt->parameters(),
+                      {task.learning_rate, kMomentum, 0});
+        keep_parameters(rank, gpt->parameters(), "initial/",
+                        &Parameter::value);
+        for (int step = 0; step < task.steps; ++step) {
+            const auto batches = upload_batches(
+                device, task, step, 0, micro_batches, micro_batches);
+            const Tensor loss = accumulate_gradients(
+                device, *gpt, cross_entropy_loss, batches);
+            rank.keep_value("loss", device.peek(loss).at(0));
+            if (step == 0)
+                keep_parameters(rank, gpt->parameters(), "grad/",
+                                &Parameter::gradient);
+            const PhaseScope phase(device, Phase::update);
+            optimizer.step();
+            if (progress) progress->advance(step + 1);
+        }
+        keep_parameters(rank, gpt->parameters(), "", &Parameter::value);
+    });
+}
+
+std::vector<double> losses_of(const RunReport& report) {
+    std::vector<double> losses;
+    for (const RankReport& rank : report.ranks) {
+        const auto found = rank.series.find("loss");
+        if (found == rank.series.end()) continue;
+        losses.resize(std::max(losses.size(), found->second.size()), 0);
+        for (std::size_t i = 0; i < found->second.size(); ++i)
+            losses[i] += found->second[i];
+    }
+    return losses;
+}
+
+std::map<std::string, HostTensor> kept_under(const RunReport& report,
+                                             const std::string& prefix) {
+    std::map<std::string, HostTensor> all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const bool other =
+                prefix.empty() && name.find('/') != std::string::npos;
+            if (name.starts_with(prefix) && !other)
+                all.emplace(name.substr(prefix.size()), tensor);
+        }
+    return all;
+}
+
+}  // namespace lockstep::lessons

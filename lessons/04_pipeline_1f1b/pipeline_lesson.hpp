@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/04_pipeline_1f1b/stack.hpp"
+#include "lessons/runner/gpt_task.hpp"
+#include "lessons/runner/lesson.hpp"
+#include "src/pipeline/generators.hpp"
+
+namespace lockstep::lessons {
+
+/// The lesson's steps. 1 and 2 are in staircase_steps.cpp, 3 in
+/// memory_step.cpp, 4 in steady_step.cpp, 5 in bubble_step.cpp, 6 in
+/// split_steps.cpp, 7 in deadlock_step.cpp, 8 in training_step.cpp.
+class PipelineLesson final : public Lesson {
+  public:
+    /// Throws UsageError where the options ask for what cannot be.
+    PipelineLesson(const LessonOptions& options, Record& record);
+
+    std::vector<Step> steps() override;
+
+  private:
+    void staircase(Page& page);
+    void gpipe(Page& page);
+    void memory(Page& page);
+    void steady_state(Page& page);
+    void bubble(Page& page);
+    void split(Page& page);
+    void deadlock(Page& page);
+    void train(Page& page);
+
+    /// A schedule of this lesson's stages; of its micro-batches, unless
+    /// told otherwise.
+    Schedule schedule(const std::string& name, int chunks = 1,
+                      int micro_batches = 0) const;
+    /// Runs it over the stack where forward takes a second and each half of
+    /// backward another, unless that was done under this name before.
+    const RunReport& run(const Schedule& schedule, const std::string& name);
+    /// Draws it, and holds the virtual clock's time against the formula's.
+    void show(Page& page, const Schedule& schedule);
+    void check_clock(Page& page, const RunReport& report,
+                     const std::string& formula, double seconds);
+
+    void show_interleaved(Page& page);
+    void show_split_backward(Page& page);
+    void show_published(Page& page);
+    /// Trains by one schedule, and leaves it in the record.
+    std::vector<double> train_by(Page& page, const Schedule& schedule,
+                                 int replicas, const std::string& variant);
+
+    void show_costs(Page& page, const std::vector<std::string>& names);
+
+    int ranks_;
+    int micro_batches_;
+    std::shared_ptr<const GptTask> task_;
+    std::map<std::string, RunReport> runs_;  ///< of steps 1 to 6
+    RunReport alone_;                        ///< of step 8
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "lessons/runner/lesson.hpp"
+#include "src/pipeline/pipeline.hpp"
+
+namespace lockstep::lessons {
+
+/// A stack of equal layers, as a model to cut into equal stages: two layers
+/// a stage, each tanh(linear(x)), of kStackWidth columns.
+inline constexpr std::int64_t kStackWidth = 16;
+inline constexpr std::int64_t kStackRows = 4;  ///< of a micro-batch
+inline constexpr int kStackLayers = 2;         ///< of a stage
+
+struct StackOptions {
+    DType dtype = DType::f32;
+    std::uint64_t seed = 1;
+};
+
+/// The program of one stage: forward and backward of all micro-batches,
+/// once, as the plan says. Keeps the loss, where it is known, in the series
+/// "loss".
+Program stack_program(const PipelinePlan& plan,
+                      const StackOptions& options);
+
+/// What a stage keeps of one micro-batch, and sends to the next, in bytes.
+std::int64_t stack_boundary_bytes(DType dtype);
+
+}  // namespace lockstep::lessons

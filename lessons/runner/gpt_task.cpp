@@ -1,0 +1,135 @@
+#include "lessons/runner/gpt_task.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/lesson_text.hpp"
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// What a lesson trains several times over should fit and end.
+void require_trainable(const GptTask& task) {
+    constexpr std::int64_t kMostParameters = 20'000'000;
+    constexpr std::int64_t kMostTokens = 65'536;
+    const GptSizes& sizes = task.sizes;
+    const std::int64_t hidden = sizes.block.hidden;
+    const std::int64_t parameters = sizes.layers * (12 * hidden + 13) * hidden +
+                                    (2 * sizes.vocabulary + sizes.context + 2) * hidden;
+    require(sizes.vocabulary > 1, [] {
+        return std::string(
+            "the text has one character over and over; there is nothing to predict");
+    });
+    require(parameters <= kMostParameters, [&] {
+        return fmt::format(
+            "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at "
+            "most {}",
+            sizes.layers, hidden, parameters, kMostParameters);
+    });
+    require(task.tokens() <= kMostTokens, [&] {
+        return fmt::format(
+            "batch={} sequences of context={} are {} tokens a step; this lesson takes at "
+            "most {}",
+            task.batch, sizes.context, task.tokens(), kMostTokens);
+    });
+}
+
+/// Where the sequences of all steps begin.
+void draw_starts(GptTask& task, std::uint64_t seed) {
+    const std::int64_t choices =
+        static_cast<std::int64_t>(task.text.ids.size()) - task.length();
+    require(choices > 0, [&] {
+        return fmt::format("the text has {} characters; sequences of {} need at least {}",
+                           task.text.ids.size(), task.length(), task.length() + 1);
+    });
+    const RandomStream stream(seed, "gpt/starts");
+    for (std::int64_t i = 0; i < task.steps * task.batch; ++i)
+        task.starts.push_back(
+            static_cast<std::int32_t>(stream.bits(static_cast<std::uint64_t>(i)) %
+                                      static_cast<std::uint64_t>(choices)));
+}
+
+}  // namespace
+
+std::shared_ptr<const GptTask> make_gpt_task(
+    const LessonOptions& options, const GptDefaults& defaults,
+    const std::function<GptSizes(std::int64_t vocabulary)>& sizes) {
+    const auto made = std::make_shared<GptTask>();
+    GptTask& task = *made;
+    task.batch = options.integer("batch", defaults.batch, 1, 1024);
+    task.steps = static_cast<int>(options.integer("steps", defaults.steps, 1, 100'000));
+    task.learning_rate = options.number("learning_rate", defaults.learning_rate, 0, 1e6);
+    task.text = options.text ? load_text(*options.text)
+                             : read_text(lesson_text(), "the lesson's text");
+    task.sizes = sizes(static_cast<std::int64_t>(task.text.vocabulary.size()));
+    require_trainable(task);
+    draw_starts(task, options.seed);
+    return made;
+}
+
+HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
+                     std::int64_t count) {
+    HostTensor tokens({task.length() + 1, count}, DType::i32);
+    const auto values = tokens.values<std::int32_t>();
+    for (std::int64_t i = 0; i <= task.length(); ++i) {
+        for (std::int64_t j = 0; j < count; ++j) {
+            const std::int64_t start =
+                task.starts[static_cast<std::size_t>(step * task.batch + first + j)];
+            values[static_cast<std::size_t>(i * count + j)] =
+                task.text.ids[static_cast<std::size_t>(start + i)];
+        }
+    }
+    return {tokens.rows(0, task.length()), tokens.rows(1, task.length())};
+}
+
+void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
+                     const std::string& prefix, Tensor Parameter::*tensor) {
+    if (!rank.device().has_numbers()) return;
+    for (const Parameter* parameter : parameters)
+        rank.keep(prefix + parameter->name(), parameter->*tensor);
+}
+
+void record_gpt_inputs(Record& record, const GptTask& task) {
+    const auto keep = [&](const std::string& name, Shape shape, const auto& values) {
+        record.inputs.insert_or_assign(
+            "gpt/" + name, HostTensor::of(shape, std::vector<std::int32_t>(
+                                                     values.begin(), values.end())));
+    };
+    keep("ids", Shape::flat(static_cast<std::int64_t>(task.text.ids.size())),
+         task.text.ids);
+    keep("vocabulary", Shape::flat(task.sizes.vocabulary), task.text.vocabulary);
+    keep("starts", Shape{task.steps, task.batch}, task.starts);
+}
+
+double Curves::widest_gap() const {
+    double widest = 0;
+    for (const std::vector<double>& curve : losses)
+        for (std::size_t step = 0; step < curve.size(); ++step) {
+            const double here = std::abs(curve[step] - losses.front()[step]);
+            if (std::isnan(here)) return here;
+            widest = std::max(widest, here);
+        }
+    return widest;
+}
+
+void Curves::show(Page& page) const {
+    Table table{{"step"}, {}};
+    table.head.insert(table.head.end(), names.begin(), names.end());
+    constexpr std::size_t kRows = 8;
+    const std::size_t last = losses.front().size() - 1;
+    for (std::size_t i = 0; i <= kRows; ++i) {
+        const std::size_t step = last * i / kRows;
+        if (i > 0 && step == last * (i - 1) / kRows) continue;
+        std::vector<std::string> row{std::to_string(step + 1)};
+        for (const std::vector<double>& curve : losses)
+            row.push_back(fmt::format("{:.3f}", curve[step]));
+        table.rows.push_back(std::move(row));
+    }
+    page.table(table);
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/runner/lesson.hpp"
+#include "lessons/runner/load_text.hpp"
+#include "src/nn/gpt.hpp"
+
+namespace lockstep::lessons {
+
+/// A text, a GPT of its characters, and how it is trained.
+struct GptTask {
+    Text text;
+    GptSizes sizes;
+    std::int64_t batch = 0;  ///< sequences of `sizes.context` characters a step
+    int steps = 0;
+    double learning_rate = 0;
+    std::vector<std::int32_t> starts;  ///< of sequences, (steps, batch)
+
+    std::int64_t length() const { return sizes.context; }
+    std::int64_t tokens() const { return length() * batch; }
+};
+
+/// Where the options are silent.
+struct GptDefaults {
+    std::int64_t batch = 8;
+    std::int64_t steps = 100;
+    double learning_rate = 0.2;
+};
+
+/// The text of --text, or the one that lessons share; batch, steps and learning_rate of
+/// the settings; `sizes` by the number of different characters. Throws UsageError where
+/// they make what a lesson had better not train.
+std::shared_ptr<const GptTask> make_gpt_task(
+    const LessonOptions& options, const GptDefaults& defaults,
+    const std::function<GptSizes(std::int64_t vocabulary)>& sizes);
+
+/// Sequences (s, b): what is read, and the characters that come next.
+struct HostTokens {
+    HostTensor ids;
+    HostTensor next;
+};
+
+/// Sequences [first, first + count) of a step.
+HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
+                     std::int64_t count);
+
+/// Keeps one tensor of each parameter under `prefix` and its name. In a run of shapes
+/// only there are no numbers to keep.
+void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
+                     const std::string& prefix, Tensor Parameter::*tensor);
+
+/// Adds what another program needs to train the same.
+void record_gpt_inputs(Record& record, const GptTask& task);
+
+/// Loss curves of several runs, side by side.
+struct Curves {
+    std::vector<std::string> names;
+    std::vector<std::vector<double>> losses;
+
+    void add(const std::string& name, std::vector<double> curve) {
+        names.push_back(name);
+        losses.push_back(std::move(curve));
+    }
+    /// The largest difference of any curve from the first at any step; NaN where there is
+    /// one.
+    double widest_gap() const;
+    /// A few steps of each.
+    void show(Page& page) const;
+};
+
+}  // namespace lockstep::lessons
