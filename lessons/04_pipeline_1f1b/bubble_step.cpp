@@ -19,17 +19,14 @@ Timing timing_of(int stages, int micro_batches) {
 void PipelineLesson::bubble(Page& page) {
     page.text(
         "The bubble is (p - 1)(t_f + t_b), however many micro-batches "
-        "there "
-        "are: so it weighs less, the more there are. Two numbers are in "
-        "use "
-        "for it. GPipe, Chimera and Zero Bubble divide by the whole time, "
-        "and get (p - 1)/(m + p - 1): the part of the time that is lost. "
-        "Narayanan et al. 2021 (Megatron-LM, SC21) divide by the ideal "
-        "time, "
-        "and get (p - 1)/m: how much longer it takes than without a "
-        "bubble. "
-        "Of p = 8 and m = 8 one paper says 47 %, the other 88 %, and they "
-        "mean the same pipeline. Always say which.");
+        "there are: so it weighs less, the more there are. Two numbers "
+        "are in use for it. GPipe, Chimera and Zero Bubble divide by the "
+        "whole time, and get (p - 1)/(m + p - 1): the part of the time "
+        "that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide "
+        "by the ideal time, and get (p - 1)/m: how much longer it takes "
+        "than without a bubble. Of p = 8 and m = 8 one paper says 47 %, "
+        "the other 88 %, and they mean the same pipeline. Always say "
+        "which.");
     Table table{
         {"stages", "m = 1", "m = 4", "m = 8", "m = 16", "m = 64", "of the"},
         {}};
@@ -71,11 +68,10 @@ void PipelineLesson::bubble(Page& page) {
         timing_of(kStages, kEnough).bubble_over_total(), 0.1));
     page.text(
         "Micro-batches cannot be cut at will: each is a matrix product, "
-        "and a "
-        "small one keeps a GPU no busier than a large bubble does; and the "
-        "batch itself is bounded by what training bears. So the bubble is "
-        "worth attacking as such. (lockstep schedule 1f1b --stages 8 "
-        "--micro-batches 24 tries others.)");
+        "and a small one keeps a GPU no busier than a large bubble does; "
+        "and the batch itself is bounded by what training bears. So the "
+        "bubble is worth attacking as such. (lockstep schedule 1f1b "
+        "--stages 8 --micro-batches 24 tries others.)");
 }
 
 }  // namespace lockstep::lessons

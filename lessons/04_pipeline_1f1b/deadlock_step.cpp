@@ -51,11 +51,11 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
 
 void PipelineLesson::deadlock(Page& page) {
     page.text(
-        "Write 1F1B's messages down as one would at first: each send right "
-        "behind what makes its data, each receive right before what needs "
-        "it. Every stage's list looks right by itself. But a send waits "
-        "until its receive is there, and a stage's messages go one after "
-        "another.");
+        "Write 1F1B's messages down as one would at first: each send "
+        "right behind what makes its data, each receive right before what "
+        "needs it. Every stage's list looks right by itself. But a send "
+        "waits until its receive is there, and a stage's messages go one "
+        "after another.");
     const Schedule broken = with_messages_in_place(schedule("1f1b"));
     const auto problem = find_problem(broken);
     page.text("The validator, which only follows the lists, says:");
@@ -65,27 +65,22 @@ void PipelineLesson::deadlock(Page& page) {
         problem ? static_cast<double>(problem->cycle.size()) : 0, 2));
     page.text(
         "On real GPUs this job hangs until somebody kills it. (PyTorch "
-        "issue "
-        "126419 is one of many: 1F1B that hung in tests only, since small "
-        "sends were buffered everywhere else.) On virtual devices it ends "
-        "at "
-        "once, with who waits for whom:");
+        "issue 126419 is one of many: 1F1B that hung in tests only, since "
+        "small sends were buffered everywhere else.) On virtual devices "
+        "it ends at once, with who waits for whom:");
     const std::string said = diagnosis_of(
         PipelinePlan::unchecked(broken), {options().dtype, options().seed});
     page.verbatim(said);
     page.check(Check::equal("the checker's class is F14",
                             said.starts_with("F14") ? 1 : 0, 1));
     page.text(
-        "Three mends are in use. Put what neighbours send to each other at "
-        "the same time into one group, as Megatron-LM does; then the two "
-        "pass each other. Or give each direction a communicator of its "
-        "own, "
-        "and hope that the GPU has room for both. Or let all stages agree "
-        "on "
-        "one order of messages, as with_messages() does: the first message "
-        "of all that are still to come can then always go. With it the "
-        "same "
-        "schedule runs:");
+        "Three mends are in use. Put what neighbours send to each other "
+        "at the same time into one group, as Megatron-LM does; then the "
+        "two pass each other. Or give each direction a communicator of "
+        "its own, and hope that the GPU has room for both. Or let all "
+        "stages agree on one order of messages, as with_messages() does: "
+        "the first message of all that are still to come can then always "
+        "go. With it the same schedule runs:");
     const PipelinePlan mended(schedule("1f1b"));
     const std::string silence =
         diagnosis_of(mended, {options().dtype, options().seed});
@@ -96,9 +91,8 @@ void PipelineLesson::deadlock(Page& page) {
         "interleaved schedule of 2 stages, 4 micro-batches and 2 chunks, "
         "with two slips that are easily made and easily drawn: each stage "
         "runs ahead as plain 1F1B over four stages would, and backwards "
-        "take "
-        "the chunks in the same order as forwards. It is refused before "
-        "anything begins:");
+        "take the chunks in the same order as forwards. It is refused "
+        "before anything begins:");
     const auto refused = find_problem(interleaved_with_slips({2, 4, 2}));
     page.text(refused ? refused->sentence : "no problem");
     page.check(Check::equal("it is refused for a deadlock",

@@ -19,21 +19,23 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
     sizes.context = options.integer("context", 32, 1, 1024);
-    sizes.layers = options.integer("layers", ranks, 1, 64);
+    // Enough for two chunks a stage, with embeddings, norm and head.
+    sizes.layers =
+        options.integer("layers", std::max(ranks, 2 * ranks - 4), 1, 64);
     sizes.block.heads = options.integer("heads", 4, 1, 64);
     sizes.block.hidden =
         options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
     sizes.tied = options.integer("tied", 0, 0, 1) == 1;
     require(sizes.block.hidden % sizes.block.heads == 0, [&] {
         return fmt::format(
-            "--set hidden={}: {} heads share it out in equal "
-            "parts, so that it must be a multiple of them",
+            "--set hidden={}: {} heads share it out in equal parts, so "
+            "that it must be a multiple of them",
             sizes.block.hidden, sizes.block.heads);
     });
     require(sizes.layer_count() >= ranks, [&] {
         return fmt::format(
-            "--set layers={}: with embeddings, norm and head "
-            "these are {} layers, too few for {} stages",
+            "--set layers={}: with embeddings, norm and head these are {} "
+            "layers, too few for {} stages",
             sizes.layers, sizes.layer_count(), ranks);
     });
     return sizes;
@@ -64,8 +66,8 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(
                       });
     require(task->batch % micro_batches == 0, [&] {
         return fmt::format(
-            "--set batch={}: {} micro-batches share it out in equal parts, "
-            "so that it must be a multiple of them",
+            "--set batch={}: {} micro-batches share it out in equal "
+            "parts, so that it must be a multiple of them",
             task->batch, micro_batches);
     });
     return task;

@@ -82,7 +82,7 @@ const RunReport& PipelineLesson::run(const Schedule& schedule,
     RunReport report =
         make_cluster(unit, ranks_, /*trace=*/drawn)
             ->run(stack_program(plan, {options().dtype, options().seed}));
-    record().runs.emplace_back(name, report);
+    record().runs.emplace_back("stack_" + name, report);
     return runs_.emplace(name, std::move(report)).first->second;
 }
 
@@ -114,14 +114,14 @@ LessonEntry pipeline_1f1b_lesson() {
     entry.title = "A pipeline of devices, and the bubble in it";
     entry.question =
         "When a model's layers lie on several devices, in which order "
-        "should "
-        "these work, what does each have to hold, and why do some orders "
-        "hang?";
+        "should these work, what does each have to hold, and why do some "
+        "orders hang?";
     entry.default_ranks = 4;
     entry.settings = {
         {"micro_batches", "of a step; a multiple of the ranks",
          "twice the ranks"},
-        {"layers", "transformer blocks of the GPT", "as many as the ranks"},
+        {"layers", "transformer blocks of the GPT",
+         "as many as the ranks, or what two chunks a stage need"},
         {"heads", "of attention", "4"},
         {"hidden", "columns between layers; 16 a head", "64"},
         {"context", "tokens of a sequence", "32"},

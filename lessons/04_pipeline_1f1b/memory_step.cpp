@@ -26,15 +26,14 @@ void PipelineLesson::memory(Page& page) {
         "backward, and keeps what each of them saved. But the last stage "
         "could turn back at once: it needs nobody. 1F1B (one forward, one "
         "backward) does so. A stage runs ahead by one forward for each "
-        "stage "
-        "behind it, then alternates, so that it never holds more than "
-        "that.",
+        "stage behind it, then alternates, so that it never holds more "
+        "than that.",
         m));
     page.quote("1f1b-schedule");
     page.predict(
         fmt::format(
-            "How many micro-batches does stage 0 hold at most, with p "
-            "= {} and m = {}?",
+            "How many micro-batches does stage 0 hold at most, with p = "
+            "{} and m = {}?",
             p, m),
         std::min(p, m), "",
         fmt::format("min(p - s, m) = min({} - 0, {})", p, m));
@@ -45,11 +44,6 @@ void PipelineLesson::memory(Page& page) {
     const RunReport& report = run(turns, "1f1b");
     show(page, turns);
 
-    page.text(
-        "The ledger counts every byte. A stage's activations with one "
-        "micro-batch and with two differ by what each micro-batch costs; "
-        "all "
-        "else follows.");
     Table table{{"stage", "a micro-batch", "GPipe holds", "activations",
                  "1F1B holds", "activations"},
                 {}};
@@ -72,17 +66,24 @@ void PipelineLesson::memory(Page& page) {
              bytes_text(activations(gpipe, stage)), std::to_string(count),
              bytes_text(activations(report, stage))});
     }
-    page.table(table);
     if (options().has_virtual_time()) {
+        page.text(
+            "The ledger counts every byte. A stage's activations with one "
+            "micro-batch and with two differ by what each micro-batch "
+            "costs; all else follows.");
+        page.table(table);
         page.check(Check::equal(
             "bytes by which GPipe's peaks differ from the first "
             "micro-batch's and m - 1 more",
             static_cast<double>(gpipe_off), 0));
         page.check(Check::equal(
             "bytes by which 1F1B's peaks differ from those of min(p - s, "
-            "m) "
-            "micro-batches and, behind stage 0, the next one's input",
+            "m) micro-batches and, behind stage 0, the next one's input",
             static_cast<double>(off), 0));
+    } else {
+        page.text(
+            "(On GPUs memory is freed when the device gets to it, so that "
+            "peaks vary; on virtual devices they are exact.)");
     }
     page.text(fmt::format(
         "Behind stage 0, {} more are held: the next micro-batch's input "
@@ -93,8 +94,7 @@ void PipelineLesson::memory(Page& page) {
         "And the time? It is often said that 1F1B is faster. Look at the "
         "first stage: it still waits for its first backward until p - 1 "
         "forwards and p - 1 backwards are done elsewhere. The idle time "
-        "has "
-        "moved to the middle, no more.");
+        "has moved to the middle, no more.");
     check_clock(page, report, "GPipe's (m + p - 1)(t_f + t_b)",
                 (m + p - 1) * 3.0);
 }

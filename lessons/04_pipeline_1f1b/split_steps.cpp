@@ -24,13 +24,11 @@ void PipelineLesson::show_interleaved(Page& page) {
     constexpr int kChunks = 2;
     page.text(fmt::format(
         "Give each device {} smaller chunks of the model in place of one "
-        "large one. Cut into {} parts, device 0 has parts 0 and {}, device "
-        "1 "
-        "parts 1 and {}, and so on: a micro-batch goes round the devices "
-        "{} "
-        "times. The corners of the picture are as many forwards and "
-        "backwards as before, but of chunks, so that they take 1/v of the "
-        "time (Narayanan et al. 2021).",
+        "large one. Cut into {} parts, device 0 has parts 0 and {}, "
+        "device 1 parts 1 and {}, and so on: a micro-batch goes round the "
+        "devices {} times. The corners of the picture are as many "
+        "forwards and backwards as before, but of chunks, so that they "
+        "take 1/v of the time (Narayanan et al. 2021).",
         kChunks, kChunks * p, p, p + 1, kChunks));
     page.quote("interleaved-schedule");
     const Schedule rounds = schedule("interleaved", kChunks);
@@ -52,10 +50,8 @@ void PipelineLesson::show_interleaved(Page& page) {
     const int held = peak_holdings(rounds).front().in_flight;
     page.text(fmt::format(
         "The price: {} messages instead of {}, and memory. Stage 0 holds "
-        "{} "
-        "chunks, that is {:.4g} micro-batches' worth of a stage, where "
-        "1F1B "
-        "holds {}: 1 + (p - 1)/(p v) times as much where m is large. "
+        "{} chunks, that is {:.4g} micro-batches' worth of a stage, where "
+        "1F1B holds {}: 1 + (p - 1)/(p v) times as much where m is large. "
         "Interleaving saves time, not memory.",
         messages_of(report), messages_of(plain), held,
         static_cast<double>(held) / kChunks, std::min(p, m)));
@@ -66,8 +62,7 @@ void PipelineLesson::show_split_backward(Page& page) {
     const int m = micro_batches_;
     page.text(
         "The other way: of backward's two halves, the stage before waits "
-        "for "
-        "the gradient of the input only. The weights' gradient can be "
+        "for the gradient of the input only. The weights' gradient can be "
         "computed at any time until the step, for instance when there is "
         "nothing else to do. Zero Bubble (Qi et al. 2023) splits each "
         "backward (B) into I and W, and lets the Ws fill the corners. Its "
@@ -93,11 +88,10 @@ void PipelineLesson::show_split_backward(Page& page) {
         static_cast<double>(far.bubble()), 0));
     page.text(
         "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0, "
-        "and closes the bubble altogether: each stage works from its first "
-        "forward to its last W without a pause. (Its stages begin and end "
-        "in "
-        "a slant, so that the next step's corner fits into this one's; the "
-        "time counted is each stage's own.)");
+        "and closes the bubble altogether: each stage works from its "
+        "first forward to its last W without a pause. (Its stages begin "
+        "and end in a slant, so that the next step's corner fits into "
+        "this one's; the time counted is each stage's own.)");
 }
 
 void PipelineLesson::show_published(Page& page) {
@@ -110,13 +104,11 @@ void PipelineLesson::show_published(Page& page) {
     };
     page.text(
         "Published figures can be had the same way. Qi et al. give the "
-        "times "
-        "that they measured for a model of 1.5 B parameters on 8 stages "
-        "with "
-        "24 micro-batches (t_f 18.522, t_i 18.086, t_w 9.337, a message "
-        "0.601 ms), and the idle part of the time that follows for each "
-        "schedule, as their planner reckons it. Our timer knows the same "
-        "times and nothing else:");
+        "times that they measured for a model of 1.5 B parameters on 8 "
+        "stages with 24 micro-batches (t_f 18.522, t_i 18.086, t_w 9.337, "
+        "a message 0.601 ms), and the idle part of the time that follows "
+        "for each schedule, as their planner reckons it. Our timer knows "
+        "the same times and nothing else:");
     Table table{{"schedule", "theirs", "ours"}, {}};
     double widest = 0;
     for (const Row& row : {Row{"1f1b", 0.2431}, Row{"zb-h1", 0.1585},

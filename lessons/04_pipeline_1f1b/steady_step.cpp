@@ -24,7 +24,7 @@ std::string need_text(const Schedule& schedule, const WorkIndex& index,
                              text_of(schedule.at(need)));
 }
 
-/// A stage's instructions from one backward to the one after the next.
+/// A stage's instructions from its first backward to just before its third.
 std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     std::vector<Place> places;
     int backwards = 0;
@@ -32,9 +32,10 @@ std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
     for (int position = 0; position < static_cast<int>(list.size());
          ++position) {
         const Place place{stage, position};
-        if (backwards >= 1 && backwards < 3) places.push_back(place);
-        if (schedule.at(place).kind == InstructionKind::backward)
-            ++backwards;
+        const InstructionKind kind = schedule.at(place).kind;
+        if (kind == InstructionKind::backward) ++backwards;
+        if ((backwards == 1 || backwards == 2) && has_micro_batch(kind))
+            places.push_back(place);
     }
     return places;
 }
@@ -47,14 +48,12 @@ void PipelineLesson::steady_state(Page& page) {
         "A schedule becomes a program when its messages are added: behind "
         "what makes data a send (SA of an activation, SG of a gradient), "
         "and a receive (RA, RG) on the stage that needs it. They run "
-        "beside "
-        "the work: a send holds nobody up, and a receive is posted early, "
-        "so "
-        "that the message can come while the stage still computes. This is "
-        "stage {} of {}, from its first backward (B) on. A stage in the "
-        "steady state runs a forward (F) and a backward in turn; each "
-        "forward is of a micro-batch that came in later, by as many as are "
-        "in flight.",
+        "beside the work: a send holds nobody up, and a receive is posted "
+        "early, so that the message can come while the stage still "
+        "computes. This is stage {} of {}, from its first backward (B) "
+        "on. A stage in the steady state runs a forward (F) and a "
+        "backward in turn; each forward is of a micro-batch that came in "
+        "later, by as many as are in flight.",
         stage, ranks_));
     const Schedule sent = with_messages(schedule("1f1b"));
     const Timing timing = time_schedule(sent, {{}});
@@ -74,12 +73,10 @@ void PipelineLesson::steady_state(Page& page) {
     page.table(table);
     page.text(
         "In which order do messages go? All stages must agree, since a "
-        "send "
-        "waits until its receive is there (step 7). Here they go in the "
-        "order in which their data is made, over all stages; each stage's "
-        "list is its part of that one order. The executor then has little "
-        "to "
-        "decide. It is an interpreter:");
+        "send waits until its receive is there (step 7). Here they go in "
+        "the order in which their data is made, over all stages; each "
+        "stage's list is its part of that one order. The executor then "
+        "has little to decide. It is an interpreter:");
     page.quote("pipeline-executor");
     std::int64_t messages = 0;
     for (const RankReport& rank : run(schedule("1f1b"), "1f1b").ranks)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,18 @@ int different(const std::map<std::string, HostTensor>& a,
         if (found == b.end() || found->second != tensor) ++count;
     }
     return count + static_cast<int>(b.size() > a.size());
+}
+
+/// Tensors of which several ranks kept copies that are not the same.
+int differing_copies(const RunReport& report) {
+    std::map<std::string, const HostTensor*> first;
+    std::set<std::string> differing;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const auto [it, added] = first.emplace(name, &tensor);
+            if (!added && *it->second != tensor) differing.insert(name);
+        }
+    return static_cast<int>(differing.size());
 }
 
 void put(NamedTensors& tensors, const std::string& variant,
@@ -57,6 +70,12 @@ std::vector<double> PipelineLesson::train_by(Page& page,
         variant + "/loss",
         HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())),
                        curve));
+    if (replicas > 1 || (!alone && task_->sizes.tied))
+        page.check(Check::equal(
+            fmt::format("tensors of {} of which two ranks have copies that "
+                        "differ in any bit",
+                        variant),
+            differing_copies(report), 0));
     // On a GPU the library chooses how it adds up, by shape and by card.
     if (!alone && replicas == 1 && !task_->sizes.tied &&
         options().backend == "sim")
@@ -104,11 +123,11 @@ void PipelineLesson::train(Page& page) {
     page.text(fmt::format(
         "Now a model in earnest: a GPT of {} blocks, hidden size {}, {} "
         "heads, over sequences of {} of the text's {} different "
-        "characters, "
-        "{} sequences a step in {} micro-batches, {} steps of SGD with "
-        "learning rate {} and momentum 0.9. Its {} layers (embeddings, "
-        "blocks, norm, head) are cut into parts whose matrix products cost "
-        "as even as can be. One program trains it by every schedule.",
+        "characters, {} sequences a step in {} micro-batches, {} steps of "
+        "SGD with learning rate {} and momentum 0.9. Its {} layers "
+        "(embeddings, blocks, norm, head) are cut into parts whose matrix "
+        "products cost as even as can be. One program trains it by every "
+        "schedule.",
         sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
         sizes.vocabulary, task_->batch, micro_batches_, task_->steps,
         task_->learning_rate, sizes.layer_count()));
@@ -139,14 +158,12 @@ void PipelineLesson::train(Page& page) {
                  options().dtype == DType::f64 ? 1e-11 : 1e-3);
     page.text(
         "One curve. Every stage adds up its micro-batches' gradients in "
-        "the "
-        "same order, 0, 1, 2, …, whichever schedule it follows, and each "
-        "product has the same operands as on one device: so the "
-        "simulator's "
-        "bits are the same, and only the time differs. (With two replicas "
-        "gradients are added up in another order, and with --set tied=1, "
-        "where first and last stage share a table, so are those of the "
-        "table: then the last digits differ.)");
+        "the same order, 0, 1, 2, …, whichever schedule it follows, and "
+        "each product has the same operands as on one device: so the "
+        "simulator's bits are the same, and only the time differs. (With "
+        "two replicas gradients are added up in another order, and with "
+        "--set tied=1, where first and last stage share a table, so are "
+        "those of the table: then the last digits differ.)");
 }
 
 }  // namespace lockstep::lessons

@@ -50,8 +50,7 @@ Schedule make_schedule(const std::string& name,
     require(shape.chunks <= 1 || found->takes_chunks, [&] {
         return fmt::format(
             "{} has one chunk a stage; {} were asked for, which "
-            "interleaved "
-            "has",
+            "interleaved has",
             name, shape.chunks);
     });
     return found->make(shape);

@@ -44,8 +44,8 @@ void GatheredSchedule::add_stage(int line) {
     if (stages_so_far() == kMostStages)
         fail(line,
              fmt::format(
-                 "this is stage {}, counted from 0; at most {} stages "
-                 "are possible",
+                 "this is stage {}, counted from 0; at most {} stages are "
+                 "possible",
                  kMostStages, kMostStages));
     work_.emplace_back();
 }
@@ -111,8 +111,8 @@ void GatheredSchedule::take_parts(Schedule& schedule) const {
         if (parts[stage].size() != numbers)
             fail(parts_line,
                  fmt::format(
-                     "\"parts\" has {} for stage {}; one for each of {} is "
-                     "expected",
+                     "\"parts\" has {} for stage {}; one for each of {} "
+                     "is expected",
                      counted(parts[stage].size(), "number"), stage,
                      counted(numbers, "chunk")));
     schedule.parts = parts;

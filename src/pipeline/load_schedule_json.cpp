@@ -37,8 +37,8 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
         if (!keys_.contains("schedule"))
             throw UsageError(
                 file_ +
-                ": \"schedule\" is missing: a list for each stage, "
-                "of instructions such as \"F0\"");
+                ": \"schedule\" is missing: a list for each stage, of "
+                "instructions such as \"F0\"");
         return gathered_.finish();
     }
 

@@ -13,13 +13,12 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kStyle =
-    "<style>text{font:11px 'DejaVu Sans',Arial,sans-serif;fill:#111}"
-    ".h{font-size:13px;font-weight:bold}.e{text-anchor:end;fill:#444}"
-    ".m{text-anchor:middle;fill:#444}"
-    ".b{font-size:10px;text-anchor:middle;pointer-events:none}"
-    ".p{font-size:10px}.w{stroke:#fff;stroke-width:.8}"
-    ".r{fill:#f4f4f4}.g{stroke:#ddd;stroke-width:1}"
-    "</style>\n";
+    "<style>text{font:11px 'DejaVu "
+    "Sans',Arial,sans-serif;fill:#111}.h{font-size:13px;font-weight:bold}."
+    "e{text-anchor:end;fill:#444}.m{text-anchor:middle;fill:#444}.b{font-"
+    "size:10px;text-anchor:middle;pointer-events:none}.p{font-size:10px}.w{"
+    "stroke:#fff;stroke-width:.8}.r{fill:#f4f4f4}.g{stroke:#ddd;stroke-"
+    "width:1}</style>\n";
 
 constexpr int kMostStages = 64;
 /// Of more, rows are drawn by the pixel.
@@ -129,9 +128,8 @@ std::string SvgPicture::svg() {
     draw_legend();
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
-        "height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n{2}"
-        "<rect width=\"100%\" height=\"100%\" "
-        "fill=\"#fff\"/>\n{3}{4}{5}</svg>\n",
+        "height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n{2}<rect width=\"100%\" "
+        "height=\"100%\" fill=\"#fff\"/>\n{3}{4}{5}</svg>\n",
         svg_number(scale_.left + scale_.width + kRight), svg_number(y_),
         kStyle, tracks_, lines_, body_);
 }

@@ -21,8 +21,8 @@ std::string rectangle(const StageBox& box, const SvgScale& scale,
     const double x = scale.x(box.span.start);
     const double width = std::max(scale.x(box.span.end) - x, kLeastWidth);
     return fmt::format(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}>"
-        "<title>{} on stage {}, {} to {}</title></rect>\n",
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
+        "fill=\"{}\"{}><title>{} on stage {}, {} to {}</title></rect>\n",
         svg_number(x), svg_number(row.top), svg_number(width),
         svg_number(row.height), colour,
         width > kLeastEdged ? " class=\"w\"" : "", text_of(*box.work),
@@ -167,8 +167,8 @@ std::string svg_held(const HeldMemory& held, const SvgScale& scale,
     const double x = scale.x(held.peak_at);
     const double y = row.top + row.height * (1 - held.peak / most);
     return svg + fmt::format(
-                     "<circle cx=\"{}\" cy=\"{}\" r=\"2.5\"/>"
-                     "<text x=\"{}\" y=\"{}\" class=\"p\">peak {}</text>\n",
+                     "<circle cx=\"{}\" cy=\"{}\" r=\"2.5\"/><text "
+                     "x=\"{}\" y=\"{}\" class=\"p\">peak {}</text>\n",
                      svg_number(x), svg_number(y), svg_number(x + 5),
                      svg_number(y - 3), held_text(held.peak));
 }

@@ -19,14 +19,13 @@ const PipelinePlan& fitting(const PipelinePlan& plan,
     require(line.size() == schedule.stages, [&] {
         return fmt::format(
             "schedule '{}' has {} stages, but '{}' has {} ranks; one for "
-            "each "
-            "is expected",
+            "each is expected",
             schedule.name, schedule.stages, line.name(), line.size());
     });
     require(chunks == static_cast<std::size_t>(schedule.chunks), [&] {
         return fmt::format(
-            "schedule '{}' has {} chunks a stage, but stage {} "
-            "was given {} modules; one for each is expected",
+            "schedule '{}' has {} chunks a stage, but stage {} was given "
+            "{} modules; one for each is expected",
             schedule.name, schedule.chunks, line.rank(), chunks);
     });
     return plan;
@@ -82,9 +81,8 @@ void Pipeline::require_reductions() const {
     require(missing == reduced.end(), [&] {
         return fmt::format(
             "other devices contribute to the gradients of stage {}, chunk "
-            "{}, "
-            "but schedule '{}' does not reduce them (R) after its last "
-            "backward",
+            "{}, but schedule '{}' does not reduce them (R) after its "
+            "last backward",
             line_.rank(), missing - reduced.begin(), schedule.name);
     });
 }
@@ -92,8 +90,7 @@ void Pipeline::require_reductions() const {
 void Pipeline::update_by(std::vector<Optimizer*> optimizers) {
     require(optimizers.size() == chunks_.size(), [&] {
         return fmt::format(
-            "{} optimizers for {} chunks; one for each is "
-            "expected",
+            "{} optimizers for {} chunks; one for each is expected",
             optimizers.size(), chunks_.size());
     });
     optimizers_ = std::move(optimizers);
@@ -105,8 +102,7 @@ Tensor Pipeline::run(const Loss& loss,
     const auto count = static_cast<std::size_t>(schedule.micro_batches);
     require(micro_batches.size() == count, [&] {
         return fmt::format(
-            "schedule '{}' has {} micro-batches, but {} were "
-            "given",
+            "schedule '{}' has {} micro-batches, but {} were given",
             schedule.name, count, micro_batches.size());
     });
     loss_ = &loss;

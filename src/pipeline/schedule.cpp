@@ -69,8 +69,7 @@ std::optional<std::string> size_problem(const PipelineShape& shape) {
     if (forwards <= kMostForwards) return std::nullopt;
     return fmt::format(
         "a pipeline of {} stages, {} micro-batches and {} chunks a stage "
-        "has "
-        "{} forwards; at most {} are possible",
+        "has {} forwards; at most {} are possible",
         shape.stages, shape.micro_batches, shape.chunks, forwards,
         kMostForwards);
 }

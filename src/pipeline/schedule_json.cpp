@@ -194,23 +194,18 @@ std::string timing_json(const Schedule& schedule, const Timing& timing,
 std::string communication_text(const Schedule& schedule) {
     return schedule.has_messages()
                ? "A message begins when both stages' programs have come to "
-                 "it and both "
-                 "have done their earlier messages, one at a time; it "
-                 "takes comm, and "
-                 "holds up no computation but the one that needs it."
+                 "it and both have done their earlier messages, one at a "
+                 "time; it takes comm, and holds up no computation but "
+                 "the one that needs it."
                : "Data from another stage is there comm after it was made; "
-                 "messages "
-                 "never wait for one another and hold up no computation "
-                 "but the one that "
-                 "needs them.";
+                 "messages never wait for one another and hold up no "
+                 "computation but the one that needs them.";
 }
 
 std::string time_origin_text() {
     return "Time 0 is when the first stage may begin; the bubble is that "
-           "of the stage "
-           "that takes longest, each measured from its own first "
-           "instruction to its own "
-           "end.";
+           "of the stage that takes longest, each measured from its own "
+           "first instruction to its own end.";
 }
 
 }  // namespace lockstep

@@ -182,8 +182,8 @@ void require_durations(const Schedule& schedule,
     }
     require(sum < kMostTime, [&] {
         return fmt::format(
-            "{} instructions of such durations may take longer than can be "
-            "counted ({:.0e})",
+            "{} instructions of such durations may take longer than can "
+            "be counted ({:.0e})",
             schedule.instructions(), kMostTime);
     });
 }

@@ -50,8 +50,8 @@ Problem check_sizes(const Schedule& schedule) {
     return problem_of(
         schedule,
         fmt::format(
-            "a schedule of {} stages with lists of instructions for "
-            "{}, and lists of parts for {}; each stage needs both",
+            "a schedule of {} stages with lists of instructions for {}, "
+            "and lists of parts for {}; each stage needs both",
             schedule.stages, schedule.work.size(), schedule.parts.size()));
 }
 
@@ -72,9 +72,8 @@ Problem check_parts(const Schedule& schedule) {
                 return problem_of(
                     schedule,
                     fmt::format(
-                        "a stage holds part {} of the model; {} "
-                        "stages of {} chunks hold at most {} parts, "
-                        "counted from 0",
+                        "a stage holds part {} of the model; {} stages of "
+                        "{} chunks hold at most {} parts, counted from 0",
                         part, schedule.stages, schedule.chunks, most));
             held[static_cast<std::size_t>(part)] = 1;
         }
@@ -109,8 +108,8 @@ Problem check_range(const Schedule& schedule, Place place) {
         return problem_at(
             schedule, place,
             fmt::format("version {} of the weights: only a "
-                        "forward or a backward reads weights, "
-                        "of a version from 0 on",
+                        "forward or a backward reads weights, of a "
+                        "version from 0 on",
                         work.weight_version));
     return std::nullopt;
 }
@@ -147,15 +146,13 @@ Problem check_follows(const Schedule& schedule, Place later,
         return problem_at(
             schedule, later,
             fmt::format(
-                "its {}, and what that saved, is in chunk {} of stage "
-                "{}",
+                "its {}, and what that saved, is in chunk {} of stage {}",
                 name, before.chunk, earlier.stage));
     if (later.position > earlier.position) return std::nullopt;
     return problem_at(
         schedule, later,
         fmt::format("it needs the {} of this micro-batch, which "
-                    "this stage runs after it, as instruction "
-                    "{}",
+                    "this stage runs after it, as instruction {}",
                     name, earlier.position + 1));
 }
 
