@@ -14,19 +14,8 @@ Timing timing_of(int stages, int micro_batches) {
                          {{}});
 }
 
-}  // namespace
-
-void PipelineLesson::bubble(Page& page) {
-    page.text(
-        "The bubble is (p - 1)(t_f + t_b), however many micro-batches "
-        "there are: so it weighs less, the more there are. Two numbers "
-        "are in use for it. GPipe, Chimera and Zero Bubble divide by the "
-        "whole time, and get (p - 1)/(m + p - 1): the part of the time "
-        "that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide "
-        "by the ideal time, and get (p - 1)/m: how much longer it takes "
-        "than without a bubble. Of p = 8 and m = 8 one paper says 47 %, "
-        "the other 88 %, and they mean the same pipeline. Always say "
-        "which.");
+/// Of several numbers of stages and micro-batches, by both denominators.
+void show_bubbles(Page& page) {
     Table table{
         {"stages", "m = 1", "m = 4", "m = 8", "m = 16", "m = 64", "of the"},
         {}};
@@ -54,6 +43,22 @@ void PipelineLesson::bubble(Page& page) {
     page.check(Check::equal(
         "largest difference of the timer's from (p - 1)/(m + p - 1)",
         widest, 0));
+}
+
+}  // namespace
+
+void PipelineLesson::bubble(Page& page) {
+    page.text(
+        "The bubble is (p - 1)(t_f + t_b), however many micro-batches "
+        "there are: so it weighs less, the more there are. Two numbers "
+        "are in use for it. GPipe, Chimera and Zero Bubble divide by the "
+        "whole time, and get (p - 1)/(m + p - 1): the part of the time "
+        "that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide "
+        "by the ideal time, and get (p - 1)/m: how much longer it takes "
+        "than without a bubble. Of p = 8 and m = 8 one paper says 47 %, "
+        "the other 88 %, and they mean the same pipeline. Always say "
+        "which.");
+    show_bubbles(page);
     constexpr int kStages = 8;
     constexpr int kEnough = 9 * (kStages - 1);
     page.predict(

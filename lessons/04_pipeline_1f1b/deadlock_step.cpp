@@ -64,10 +64,11 @@ void PipelineLesson::deadlock(Page& page) {
         "stages that wait for one another in a circle",
         problem ? static_cast<double>(problem->cycle.size()) : 0, 2));
     page.text(
-        "On real GPUs this job hangs until somebody kills it. (PyTorch "
-        "issue 126419 is one of many: 1F1B that hung in tests only, since "
-        "small sends were buffered everywhere else.) On virtual devices "
-        "it ends at once, with who waits for whom:");
+        "On real GPUs this job hangs until somebody kills it. (PyTorch's "
+        "pull request 126419 is about one of many: a 1F1B that ran on its "
+        "author's machine and hung elsewhere, until a send and a receive "
+        "went together.) On virtual devices it ends at once, with who "
+        "waits for whom:");
     const std::string said = diagnosis_of(
         PipelinePlan::unchecked(broken), {options().dtype, options().seed});
     page.verbatim(said);

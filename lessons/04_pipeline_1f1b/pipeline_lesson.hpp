@@ -44,9 +44,13 @@ class PipelineLesson final : public Lesson {
     void check_clock(Page& page, const RunReport& report,
                      const std::string& formula, double seconds);
 
+    void show_ledger(Page& page, const Schedule& turns);
     void show_interleaved(Page& page);
     void show_split_backward(Page& page);
     void show_published(Page& page);
+    /// Of a run of step 8: what can be compared bit by bit.
+    void check_bits(Page& page, const RunReport& report, int replicas,
+                    const std::string& variant);
     /// Trains by one schedule, and leaves it in the record.
     std::vector<double> train_by(Page& page, const Schedule& schedule,
                                  int replicas, const std::string& variant);

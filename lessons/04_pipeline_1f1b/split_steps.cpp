@@ -87,11 +87,12 @@ void PipelineLesson::show_split_backward(Page& page) {
                     std::max(m, 2 * p)),
         static_cast<double>(far.bubble()), 0));
     page.text(
-        "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0, "
-        "and closes the bubble altogether: each stage works from its "
-        "first forward to its last W without a pause. (Its stages begin "
-        "and end in a slant, so that the next step's corner fits into "
-        "this one's; the time counted is each stage's own.)");
+        "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0. "
+        "Where all three take the same time it closes the bubble "
+        "altogether: each stage works from its first forward to its last "
+        "W without a pause. (Its stages begin and end in a slant, so that "
+        "the next step's corner fits into this one's; the time counted is "
+        "each stage's own.)");
 }
 
 void PipelineLesson::show_published(Page& page) {

@@ -62,9 +62,7 @@ void PipelineLesson::steady_state(Page& page) {
         {"instruction", "what it does", "waits for", "begins", "ends"}, {}};
     for (const Place place : two_rounds(sent, stage)) {
         const Instruction& work = sent.at(place);
-        const TimeSpan& span =
-            timing.spans[static_cast<std::size_t>(stage)]
-                        [static_cast<std::size_t>(place.position)];
+        const TimeSpan& span = timing.span(place);
         table.rows.push_back({text_of(work), name_of(work.kind),
                               need_text(sent, index, place),
                               fmt::format("{} s", span.start),

@@ -12,11 +12,12 @@ struct LayerRange {
     bool operator==(const LayerRange&) const = default;
 };
 
-/// Cuts layers, which cost that much each, into so many parts of neighbours
-/// that the dearest part is as cheap as can be, and then the others as
-/// even. Each part has a layer at least. Exact, by dynamic programming: n^2
-/// parts steps. Throws UsageError where there are more parts than layers,
-/// or a cost is negative.
+/// Cuts n layers, which cost that much each, into so many parts of
+/// neighbours that the dearest part is as cheap as can be, and then the
+/// others as even (by their squares, as far as a double holds them). Each
+/// part has a layer at least. By dynamic programming, in n * n * parts
+/// steps; the dearest part's cost is exact up to 2^53. Throws UsageError
+/// where there are more parts than layers, or a cost is negative.
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
                                    int parts);
 

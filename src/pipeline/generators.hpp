@@ -6,9 +6,9 @@ namespace lockstep {
 
 // Generators of schedules, each in the file of its name. All give the order
 // of work without messages, and throw UsageError where the shape cannot be.
-// Times: every forward takes t_f, backward t_b = t_i + t_w, its halves;
-// messages are free. The bubble is a stage's idle time, from its first
-// instruction to its last.
+// Times: a stage's forward of a micro-batch takes t_f, its backward t_b =
+// t_i + t_w, the halves; a chunk of v takes a v-th; messages are free. The
+// bubble is a stage's idle time, from its first instruction to its last.
 
 /// Each micro-batch goes through all stages, forward and back, before the
 /// next begins: what comes of layers on several devices and no pipeline.
@@ -23,16 +23,16 @@ Schedule naive_schedule(const PipelineShape& shape);
 Schedule gpipe_schedule(const PipelineShape& shape);
 
 /// One forward, one backward, after as many forwards as fill the pipe
-/// (Narayanan et al. 2021, 2006.09503, section 2: PipeDream-Flush). Takes
+/// (PipeDream-Flush; Narayanan et al. 2021, 2006.09503). Takes
 /// as long as GPipe, but stage s holds min(p - s, m) micro-batches.
 Schedule one_forward_one_backward_schedule(const PipelineShape& shape);
 
 /// 1F1B over v chunks a stage, which micro-batches visit round and round, p
 /// of them at a time (Narayanan et al. 2021, SC21, 2104.04473,
-/// section 2.2). Takes (m + (p - 1) / v)(t_f + t_b), for v times the
-/// messages; stage s holds min(2 (p - s - 1) + (v - 1) p + 1, m v) chunks'
-/// activations. The micro-batches must be a multiple of the stages. With
-/// one chunk it is 1F1B that runs further ahead than it must.
+/// section 2.2). Takes (m + (p - 1) / v)(t_f + t_b), for (v p - 1)/(p - 1)
+/// times the messages; stage s holds min(2 (p - s - 1) + (v - 1) p + 1, m
+/// v) chunks' activations. The micro-batches must be a multiple of the
+/// stages. With one chunk it is 1F1B that runs further ahead than it must.
 Schedule interleaved_schedule(const PipelineShape& shape);
 
 /// 1F1B with backward in two halves, the second as late as 1F1B's memory

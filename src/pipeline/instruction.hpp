@@ -35,8 +35,9 @@ struct Instruction {
     InstructionKind kind = InstructionKind::forward;
     int micro_batch = -1;  ///< from 0; -1 where the kind has none
     int chunk = 0;         ///< which of the stage's parts of the model
-    /// Which weights a forward reads, counted in optimizer steps of this
-    /// chunk before it; its backward reads the same. -1 is the newest.
+    /// Which weights it reads, counted in optimizer steps of this chunk; -1
+    /// is the newest. A backward must read what its forward read, so that
+    /// where a step lies between the two, it says which: "B1@0".
     int weight_version = -1;
     int line = 0;  ///< of the file that it was read from; 0 where none
 

@@ -7,18 +7,19 @@ namespace lockstep {
 /// The schedule with a send and a receive for all data that crosses stages,
 /// in one order that all stages agree on: that in which the data is made
 /// where instructions take `durations`. Each send stands right behind what
-/// makes its data, each receive where its stage's program is by then, so
-/// that what was planned meets without waiting; if the real durations are
-/// others, a message may wait for another, but no two stages ever wait for
-/// each other, even with one queue a device for everything. Throws
-/// UsageError where the schedule has a problem, or messages already.
+/// makes its data, each receive where its stage's program is by then: where
+/// messages take no time and durations are as planned, they meet without
+/// waiting. Else a message may wait for another, but no two stages ever
+/// wait for each other's messages, even with one queue a device for
+/// everything. Throws UsageError where the schedule has a problem, or
+/// messages already.
 Schedule with_messages(const Schedule& schedule,
                        const std::vector<StageDurations>& durations = {{}});
 
 /// With each send right behind what makes its data, and each receive right
 /// before what needs it: the first thing that one would write. Where two
-/// neighbours send to each other first, as in 1F1B, it deadlocks. Throws as
-/// with_messages() does.
+/// neighbours send to each other first, it deadlocks, as 1F1B does with two
+/// stages and micro-batches or more. Throws as with_messages() does.
 Schedule with_messages_in_place(const Schedule& schedule);
 
 }  // namespace lockstep

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -51,51 +50,6 @@ Pipeline::Pipeline(Device& device, Communicator& line,
                 false);
 }
 
-void Pipeline::reduce_over(Communicator& replicas) {
-    require_reductions();
-    replicas_ = &replicas;
-    for (Module* chunk : chunks_)
-        for (const Parameter* parameter : chunk->parameters())
-            declare_replicas(replicas, parameter->value, parameter->name());
-}
-
-void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
-    require_reductions();
-    ties_.emplace_back(&parameter, &sharers);
-    declare_replicas(sharers, parameter.value, parameter.name());
-}
-
-/// What is not reduced after the last backward would be stepped with as it
-/// is.
-void Pipeline::require_reductions() const {
-    const Schedule& schedule = plan_.schedule();
-    std::vector<char> reduced(chunks_.size(), 0);
-    for (const Instruction& work : schedule.of(line_.rank())) {
-        char& chunk = reduced[static_cast<std::size_t>(work.chunk)];
-        if (work.kind == InstructionKind::reduce_gradients) chunk = 1;
-        if (work.kind == InstructionKind::backward ||
-            work.kind == InstructionKind::backward_weight)
-            chunk = 0;
-    }
-    const auto missing = std::ranges::find(reduced, char{0});
-    require(missing == reduced.end(), [&] {
-        return fmt::format(
-            "other devices contribute to the gradients of stage {}, chunk "
-            "{}, but schedule '{}' does not reduce them (R) after its "
-            "last backward",
-            line_.rank(), missing - reduced.begin(), schedule.name);
-    });
-}
-
-void Pipeline::update_by(std::vector<Optimizer*> optimizers) {
-    require(optimizers.size() == chunks_.size(), [&] {
-        return fmt::format(
-            "{} optimizers for {} chunks; one for each is expected",
-            optimizers.size(), chunks_.size());
-    });
-    optimizers_ = std::move(optimizers);
-}
-
 Tensor Pipeline::run(const Loss& loss,
                      std::span<const MicroBatch> micro_batches) {
     const Schedule& schedule = plan_.schedule();
@@ -105,6 +59,7 @@ Tensor Pipeline::run(const Loss& loss,
             "schedule '{}' has {} micro-batches, but {} were given",
             schedule.name, count, micro_batches.size());
     });
+    require_shared_gradients();
     loss_ = &loss;
     micro_batches_ = micro_batches;
     total_loss_ = {};
@@ -232,37 +187,6 @@ SourceLine Pipeline::line_of(Place place, SourceLine otherwise) const {
     const int line = at(place).line;
     if (line == 0) return otherwise;
     return SourceLine::of(plan_.schedule().file, line);
-}
-
-void Pipeline::reduce_gradients(int chunk) {
-    std::vector<Work> works;
-    const auto parameters =
-        chunks_[static_cast<std::size_t>(chunk)]->parameters();
-    if (replicas_)
-        for (const Parameter* parameter : parameters)
-            works.push_back(replicas_->all_reduce(parameter->gradient));
-    for (Work& work : works)
-        work.wait();
-    for (const auto& [parameter, sharers] : ties_)
-        if (std::ranges::find(parameters, parameter) != parameters.end())
-            sharers->all_reduce(parameter->gradient).wait();
-}
-
-void Pipeline::update(Place place) {
-    const auto chunk = static_cast<std::size_t>(at(place).chunk);
-    if (optimizers_.empty()) return;
-    stash_.before_update(place, *chunks_[chunk]);
-    const PhaseScope phase(device_, Phase::update);
-    optimizers_[chunk]->step();
-    used_up_[chunk] = 1;
-}
-
-/// The first contribution after an update, or in a run, finds zeros. A
-/// chunk may contribute to another's, so all are looked at.
-void Pipeline::begin_gradients() {
-    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
-        if (std::exchange(used_up_[chunk], char{0}))
-            zero_gradients(*chunks_[chunk]);
 }
 
 Pipeline::Flight& Pipeline::flight(int chunk, int micro_batch) {

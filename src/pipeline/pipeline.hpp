@@ -26,28 +26,32 @@ struct PartBoundary {
 /// with its chunks of the model. Executes any valid schedule.
 ///
 /// Messages go over `line` in the schedule's order and run beside what the
-/// device computes; it waits for what it needs, when it needs it. For each
-/// micro-batch and chunk it keeps what forward saved until backward has
-/// used it, and for each step the weights of older versions that are still
-/// to be read (PipeDream's weight stashing; Harlap et al. 2018, 1806.03377,
-/// section 3.3). Each rank sends 2 tensors a micro-batch and boundary, an
-/// activation forward and its gradient back.
+/// device computes; it waits for what it needs, when it needs it. Each
+/// boundary between stages carries two tensors a micro-batch, an activation
+/// forward and its gradient back. For each micro-batch and chunk a stage
+/// keeps what forward saved until backward has used it; what it sent, until
+/// the next message that it waits for has come; and the weights of older
+/// versions that are still to be read (src/pipeline/weight_stash.hpp).
 class Pipeline {
   public:
-    /// `chunks[c]` computes part plan.schedule().part(stage, c). Everything
-    /// given must stay. Throws UsageError where line or chunks are not as
-    /// many as the schedule's stages and chunks.
+    /// `chunks[c]` computes part plan.schedule().part(stage, c); that of
+    /// part 0 is told to give no gradient of its input. Everything given
+    /// must stay. Throws UsageError where line or chunks are not as many as
+    /// the schedule's stages and chunks.
     Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
              std::vector<Module*> chunks, PartBoundary boundary);
 
     /// Gradients will be summed over `replicas`, which hold the same chunks
     /// and have micro-batches of their own: data parallelism. Every rank of
-    /// them calls it. Throws UsageError where the schedule does not reduce
-    /// each chunk's gradients after its last backward.
+    /// them calls it.
     void reduce_over(Communicator& replicas);
     /// The parameter is another stage's too, whose rank calls the same: its
-    /// gradients will be summed over `sharers`, so that all step alike.
-    /// Throws as reduce_over() does.
+    /// gradients will be summed over `sharers`, so that all step alike. For
+    /// a table at both ends, and for parts that two stages hold. The
+    /// sharers' schedules must reduce the chunk as often, and in one order
+    /// with their messages and with other chunks that they tie, as those do
+    /// that reduce at their end. Throws UsageError where no chunk has the
+    /// parameter.
     void tie(Parameter& parameter, Communicator& sharers);
     /// What optimizer steps do: optimizers[c] updates chunk c. Without it
     /// they do nothing, and gradients stay as they are.
@@ -59,7 +63,9 @@ class Pipeline {
     /// replicas). Leaves the sums of gradients since the last optimizer
     /// step in the chunks' parameters. Gives the sum of weight times loss,
     /// (1), where the last part is; elsewhere none. Throws UsageError for
-    /// another number of micro-batches.
+    /// another number of micro-batches, where shared gradients are not
+    /// reduced once and in time (src/pipeline/reductions.hpp), and where a
+    /// part that other stages hold too has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches);
 
   private:
@@ -84,7 +90,9 @@ class Pipeline {
     void receive(Place place, StageMail::Arrival& arrival,
                  SourceLine at = SourceLine::here());
     SourceLine line_of(Place place, SourceLine otherwise) const;
-    void require_reductions() const;
+    int chunk_of(const Parameter& parameter) const;
+    void require_shared_gradients() const;
+    void require_tied(int chunk) const;
     void reduce_gradients(int chunk);
     void update(Place place);
 
@@ -113,6 +121,7 @@ class Pipeline {
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
     void finish_backward(Place place, const Tensor& dx);
     void begin_gradients();
+    void clear_used_up(std::size_t chunk);
 
     Device& device_;
     Communicator& line_;

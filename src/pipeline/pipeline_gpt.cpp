@@ -75,6 +75,25 @@ void require_cut(const GptSizes& sizes, const Schedule& schedule,
     });
 }
 
+/// A table that two chunks read has one version at a time.
+void require_end_updates(const GptSizes& sizes, const Schedule& schedule,
+                         int stage) {
+    bool updated = false;
+    for (const Instruction& work : schedule.of(stage)) {
+        updated = updated || work.kind == InstructionKind::optimizer_step;
+        require(!sizes.tied || !updated || !has_micro_batch(work.kind),
+                [&] {
+                    return fmt::format(
+                        "schedule '{}' updates stage {}'s weights before "
+                        "its last "
+                        "micro-batch is done; a GPT whose head is tied to "
+                        "its table "
+                        "needs updates at the end only",
+                        schedule.name, stage);
+                });
+    }
+}
+
 /// Stages that hold the first and the last part.
 std::vector<int> ends_of(const Schedule& schedule) {
     std::vector<int> ends(2);
@@ -94,15 +113,20 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const std::vector<LayerRange>& cut) {
     require_cut(sizes, schedule, cut);
     const std::vector<int> ends = ends_of(schedule);
+    require_end_updates(sizes, schedule, stage);
     GptStage made;
+    made.chunks.resize(static_cast<std::size_t>(schedule.chunks));
+    // In order of parts, so that a head finds its table.
     Parameter* table = nullptr;
-    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-        const auto part =
-            static_cast<std::size_t>(schedule.part(stage, chunk));
-        made.chunks.push_back(make_gpt_layers(init, sizes, cut[part].first,
-                                              cut[part].last, table));
-        if (!table) table = find_parameter(*made.chunks.back(), kGptTable);
-    }
+    for (int part = 0; part < schedule.part_count(); ++part)
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+            if (schedule.part(stage, chunk) != part) continue;
+            const LayerRange& range = cut[static_cast<std::size_t>(part)];
+            auto& layers = made.chunks[static_cast<std::size_t>(chunk)];
+            layers = make_gpt_layers(init, sizes, range.first, range.last,
+                                     table);
+            if (!table) table = find_parameter(*layers, kGptTable);
+        }
     if (sizes.tied && ends[0] != ends[1]) made.tied = table;
     return made;
 }

@@ -32,7 +32,8 @@ struct GptStage {
 };
 
 /// Chunks of a stage; `cut` has the layers of each part. Throws UsageError
-/// where it has not as many as the schedule, or is not all of the GPT.
+/// where it has not as many as the schedule, or is not all of the GPT; and
+/// for a tied GPT where the schedule updates weights before its end.
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
                         const std::vector<LayerRange>& cut);
@@ -41,8 +42,9 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
 PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
 
 /// Ties the stage's table to its other copy: every rank of `line` calls it.
-/// The communicator of the two, to be kept as long as the pipeline; null on
-/// ranks without a table.
+/// Gives the communicator of the two, to be kept as long as the pipeline;
+/// null on ranks without a table. A step then has one all-reduce of the
+/// table more.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
                                       const GptStage& stage,
                                       const Schedule& schedule,

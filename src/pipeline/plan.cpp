@@ -1,5 +1,6 @@
 #include "src/pipeline/plan.hpp"
 
+#include "src/core/require.hpp"
 #include "src/pipeline/validate.hpp"
 
 namespace lockstep {
@@ -18,6 +19,12 @@ PipelinePlan::PipelinePlan(const Schedule& schedule)
     : PipelinePlan(AsItIs{}, prepared(schedule)) {}
 
 PipelinePlan PipelinePlan::unchecked(Schedule schedule) {
+    if (const auto bad = find_bad_number(schedule))
+        throw UsageError(bad->sentence);
+    require(schedule.has_messages() || schedule.stages == 1, [&] {
+        return "schedule '" + schedule.name +
+               "' has no messages; with_messages_in_place() adds some";
+    });
     return {AsItIs{}, std::move(schedule)};
 }
 

@@ -10,12 +10,13 @@ namespace lockstep {
 /// once, and shared by all stages that run in this process.
 class PipelinePlan {
   public:
-    /// Adds messages where there are none, planned for instructions that
-    /// all take the same time. Throws UsageError where the schedule has a
-    /// problem.
+    /// Adds messages where there are none, planned for forwards and halves
+    /// of backward that all take the same time. Throws UsageError where the
+    /// schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
-    /// As it is, whatever its problem: to see what becomes of it. Its
-    /// messages must be there, and its numbers in range.
+    /// As it is, though it may deadlock, or worse: to see what becomes of
+    /// it. Throws UsageError only where a number is out of range, or there
+    /// are no messages.
     static PipelinePlan unchecked(Schedule schedule);
 
     PipelinePlan(const PipelinePlan&) = delete;

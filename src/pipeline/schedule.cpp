@@ -16,6 +16,13 @@ int Schedule::part_count() const {
     return most + 1;
 }
 
+int Schedule::holders(int part) const {
+    return static_cast<int>(
+        std::ranges::count_if(parts, [&](const std::vector<int>& held) {
+            return std::ranges::find(held, part) != held.end();
+        }));
+}
+
 int Schedule::instructions() const {
     std::size_t count = 0;
     for (const std::vector<Instruction>& list : work)

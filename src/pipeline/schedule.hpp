@@ -46,6 +46,8 @@ struct Schedule {
     /// Parts of the model, one more than the largest.
     int part_count() const;
     int last_part() const { return part_count() - 1; }
+    /// Stages that hold the part.
+    int holders(int part) const;
 
     const Instruction& at(Place place) const {
         return work[static_cast<std::size_t>(place.stage)]

@@ -42,10 +42,9 @@ struct Earliest {
 
 class Timer final : public WalkVisitor {
   public:
-    Timer(const Schedule& schedule, const WorkIndex& index,
+    Timer(const Schedule& schedule,
           const std::vector<StageDurations>& durations)
         : schedule_(schedule),
-          index_(index),
           durations_(durations),
           messages_(schedule.has_messages()),
           lanes_(static_cast<std::size_t>(schedule.stages)) {
@@ -124,7 +123,6 @@ class Timer final : public WalkVisitor {
     }
 
     const Schedule& schedule_;
-    const WorkIndex& index_;
     const std::vector<StageDurations>& durations_;
     bool messages_;
     std::vector<Lane> lanes_;
@@ -210,7 +208,7 @@ Timing time_schedule(const Schedule& schedule,
     require_durations(schedule, durations);
     require_valid(schedule);
     const WorkIndex index(schedule);
-    Timer timer(schedule, index, durations);
+    Timer timer(schedule, durations);
     Walk(schedule, index, timer).run();
     return timer.finish();
 }

@@ -38,6 +38,11 @@ struct Timing {
     std::vector<StageTiming> stages;
     Picoseconds makespan = 0;  ///< until the last stage's end
 
+    const TimeSpan& span(Place place) const {
+        return spans[static_cast<std::size_t>(place.stage)]
+                    [static_cast<std::size_t>(place.position)];
+    }
+
     // The bubble, of the stage that takes longest, as papers have it: each
     // stage's time is measured from its own first instruction to its own
     // end, since with several steps one after another the next step's first

@@ -75,6 +75,11 @@ Problem check_parts(const Schedule& schedule) {
                         "a stage holds part {} of the model; {} stages of "
                         "{} chunks hold at most {} parts, counted from 0",
                         part, schedule.stages, schedule.chunks, most));
+            if (std::ranges::count(parts, part) > 1)
+                return problem_of(
+                    schedule,
+                    fmt::format("stage {} holds part {} of the model twice",
+                                &parts - schedule.parts.data(), part));
             held[static_cast<std::size_t>(part)] = 1;
         }
     }
@@ -267,13 +272,16 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
 
 }  // namespace
 
-std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
+std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
     if (Problem found = check_sizes(schedule)) return found;
     if (Problem found = check_parts(schedule)) return found;
-    const auto in_range = [&](Place place) {
+    return first_problem(schedule, [&](Place place) {
         return check_range(schedule, place);
-    };
-    if (Problem found = first_problem(schedule, in_range)) return found;
+    });
+}
+
+std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
+    if (Problem found = find_bad_number(schedule)) return found;
     const WorkIndex index(schedule);
     if (Problem found = check_twice(schedule, index)) return found;
     if (Problem found = check_all_passes(schedule, index)) return found;

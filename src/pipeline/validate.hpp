@@ -35,6 +35,10 @@ struct ScheduleProblem {
 ///   end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
 
+/// The first of the first kind alone: sizes, parts, micro-batches and
+/// chunks that are there.
+std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule);
+
 /// Throws UsageError with the problem's sentence.
 void require_valid(const Schedule& schedule);
 

@@ -21,11 +21,10 @@ void WeightStash::before_update(Place place, Module& chunk) {
     if (found == last_read_.end() || found->second < place.position) return;
     Values& values = kept_[found->first];
     const MemoryScope scope(device_, MemoryCategory::parameters);
-    for (Parameter* parameter : chunk.parameters()) {
-        values.push_back(parameter->value);
-        parameter->value =
-            device_.empty(parameter->shape(), parameter->value.dtype());
-        device_.copy(parameter->value, values.back());
+    for (const Parameter* parameter : chunk.parameters()) {
+        values.push_back(
+            device_.empty(parameter->shape(), parameter->value.dtype()));
+        device_.copy(values.back(), parameter->value);
     }
 }
 

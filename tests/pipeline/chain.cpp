@@ -1,5 +1,7 @@
 #include "tests/pipeline/chain.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "src/comm/mesh.hpp"
@@ -41,17 +43,23 @@ std::unique_ptr<Module> make_chain_part(Device& device, int part) {
     return layers;
 }
 
-std::vector<MicroBatch> chain_batches(Device& device, int count) {
+std::vector<MicroBatch> chain_batches(Device& device, int count, bool uneven) {
+    const auto rows = [&](int i) { return kChainRows + (uneven ? i % 3 : 0); };
+    std::int64_t all = 0;
+    for (int i = 0; i < count; ++i)
+        all += rows(i);
     // What is there before a step is no activation.
     const MemoryScope scope(device, MemoryCategory::workspace);
     std::vector<MicroBatch> batches;
+    std::int64_t first = 0;
     for (int i = 0; i < count; ++i) {
-        const Tensor x = device.empty({kChainRows, kChainWidth}, DType::f64);
-        const Tensor target = device.empty({kChainRows, kChainWidth}, DType::f64);
-        device.random_normal(x, RandomStream(2, "x"), 0, 1, i * x.elements());
-        device.random_normal(target, RandomStream(2, "target"), 0, 1,
-                             i * target.elements());
-        batches.push_back({x, target, 1.0 / count});
+        const Tensor x = device.empty({rows(i), kChainWidth}, DType::f64);
+        const Tensor target = device.empty({rows(i), kChainWidth}, DType::f64);
+        device.random_normal(x, RandomStream(2, "x"), 0, 1, first);
+        device.random_normal(target, RandomStream(2, "target"), 0, 1, first);
+        batches.push_back(
+            {x, target, static_cast<double>(rows(i)) / static_cast<double>(all)});
+        first += x.elements();
     }
     return batches;
 }
@@ -60,46 +68,94 @@ PartBoundary chain_boundary() {
     return {[](const MicroBatch& batch) { return batch.input.shape(); }, DType::f64};
 }
 
-ChainResult run_chain(int parts, int micro_batches) {
+ChainResult run_chain(int parts, int micro_batches, bool uneven) {
     return result_of(sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         Sequential chain;
         for (int part = 0; part < parts; ++part)
             chain.add(make_chain_part(device, part));
-        const Tensor loss = accumulate_gradients(device, chain, mean_squared_error,
-                                                 chain_batches(device, micro_batches));
+        const Tensor loss =
+            accumulate_gradients(device, chain, mean_squared_error,
+                                 chain_batches(device, micro_batches, uneven));
         rank.keep_value("loss", device.peek(loss).at(0));
         keep(rank, chain);
     }));
 }
 
+namespace {
+
+/// One stage's chunks, and what updates them.
+struct ChainStage {
+    std::vector<std::unique_ptr<Module>> parts;
+    std::vector<std::unique_ptr<Sgd>> optimizers;
+    std::vector<Module*> chunks;
+    std::vector<Optimizer*> updates;
+};
+
+ChainStage make_chain_stage(Device& device, const Schedule& schedule, int stage,
+                            double learning_rate) {
+    ChainStage made;
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+        made.parts.push_back(make_chain_part(device, schedule.part(stage, chunk)));
+        made.chunks.push_back(made.parts.back().get());
+        made.optimizers.push_back(std::make_unique<Sgd>(made.chunks.back()->parameters(),
+                                                        SgdOptions{learning_rate, 0, 0}));
+        made.updates.push_back(made.optimizers.back().get());
+    }
+    return made;
+}
+
+/// Ties the copies of parts that several stages hold; the communicators must stay.
+std::vector<std::unique_ptr<Communicator>> tie_copies(Pipeline& pipeline,
+                                                      const Schedule& schedule,
+                                                      Communicator& line,
+                                                      const ChainStage& stage) {
+    std::vector<std::unique_ptr<Communicator>> groups;
+    for (int part = 0; part < schedule.part_count(); ++part) {
+        if (schedule.holders(part) == 1) continue;
+        std::vector<int> holders;
+        for (int other = 0; other < schedule.stages; ++other)
+            if (std::ranges::count(schedule.parts[static_cast<std::size_t>(other)],
+                                   part) > 0)
+                holders.push_back(other);
+        groups.push_back(line.subgroup(holders, "copies"));
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            if (schedule.part(line.rank(), chunk) == part)
+                for (Parameter* parameter :
+                     stage.chunks[static_cast<std::size_t>(chunk)]->parameters())
+                    pipeline.tie(*parameter, *groups.back());
+    }
+    return groups;
+}
+
+}  // namespace
+
 ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
     const Schedule& schedule = plan.schedule();
+    const int count = schedule.micro_batches;
     sim::ClusterOptions cluster;
-    cluster.ranks = schedule.stages;
+    cluster.ranks = schedule.stages * options.replicas;
     cluster.check = options.check;
     return result_of(sim::make_cluster(cluster)->run([&](Rank& rank) {
         Device& device = rank.device();
-        std::vector<std::unique_ptr<Module>> parts;
-        std::vector<std::unique_ptr<Sgd>> optimizers;
-        std::vector<Module*> chunks;
-        std::vector<Optimizer*> updates;
-        for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-            parts.push_back(make_chain_part(device, schedule.part(rank.index(), chunk)));
-            chunks.push_back(parts.back().get());
-            optimizers.push_back(std::make_unique<Sgd>(
-                chunks.back()->parameters(), SgdOptions{options.learning_rate, 0, 0}));
-            updates.push_back(optimizers.back().get());
-        }
-        const Mesh mesh(rank.world(), {{"pp", schedule.stages}});
-        Pipeline pipeline(device, mesh["pp"], plan, chunks, chain_boundary());
-        if (options.learning_rate != 0) pipeline.update_by(updates);
-        const auto batches = chain_batches(device, schedule.micro_batches);
+        const Mesh mesh(rank.world(),
+                        {{"pp", schedule.stages}, {"dp", options.replicas}});
+        Communicator& line = mesh["pp"];
+        const ChainStage stage =
+            make_chain_stage(device, schedule, line.rank(), options.learning_rate);
+        Pipeline pipeline(device, line, plan, stage.chunks, chain_boundary());
+        std::vector<std::unique_ptr<Communicator>> groups;
+        if (options.tie) groups = tie_copies(pipeline, schedule, line, stage);
+        if (options.replicas > 1) pipeline.reduce_over(mesh["dp"]);
+        if (options.learning_rate != 0) pipeline.update_by(stage.updates);
+        const auto all = chain_batches(device, count * options.replicas, options.uneven);
+        const std::span<const MicroBatch> mine(all.data() + count * mesh.coordinate("dp"),
+                                               static_cast<std::size_t>(count));
         for (int run = 0; run < options.runs; ++run) {
-            const Tensor loss = pipeline.run(mean_squared_error, batches);
+            const Tensor loss = pipeline.run(mean_squared_error, mine);
             if (loss) rank.keep_value("loss", device.peek(loss).at(0));
         }
-        for (Module* chunk : chunks)
+        for (Module* chunk : stage.chunks)
             keep(rank, *chunk);
     }));
 }

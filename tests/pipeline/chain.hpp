@@ -18,7 +18,8 @@ inline constexpr std::int64_t kChainRows = 2;  ///< of a micro-batch
 std::unique_ptr<Module> make_chain_part(Device& device, int part);
 
 /// (rows, kChainWidth), each micro-batch with other values and its share of the loss.
-std::vector<MicroBatch> chain_batches(Device& device, int count);
+/// Where they are uneven, micro-batch i has i % 3 rows more.
+std::vector<MicroBatch> chain_batches(Device& device, int count, bool uneven = false);
 
 PartBoundary chain_boundary();
 
@@ -35,11 +36,14 @@ struct ChainResult {
 };
 
 /// Gradients of one step, on one device.
-ChainResult run_chain(int parts, int micro_batches);
+ChainResult run_chain(int parts, int micro_batches, bool uneven = false);
 
 struct ChainOptions {
     double learning_rate = 0;  ///< 0: optimizer steps do nothing
     int runs = 1;
+    bool uneven = false;
+    int replicas = 1;  ///< that share out twice, three times … the schedule's batches
+    bool tie = true;   ///< the copies of a part that several stages hold
     sim::CheckLevel check = sim::check_level_asked();
 };
 

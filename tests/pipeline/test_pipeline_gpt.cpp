@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/pipeline/gpt_pipeline.hpp"
+#include "tests/pipeline/written_schedule.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -80,6 +81,28 @@ TEST_CASE("a tie or a reduction that is forgotten is seen against one device",
     CHECK(largest_difference(train_pipeline(split, half, 2), whole) > 1e-3);
 }
 
+TEST_CASE("a head finds its table whatever the order of a stage's chunks",
+          "[pipeline][sim]") {
+    const GptTask task = small_gpt(/*tied=*/true);
+    Schedule schedule = make_schedule("interleaved", {1, 4, 2});
+    schedule.parts = {{1, 0}};
+    for (Instruction& work : schedule.work[0])
+        work.chunk = 1 - work.chunk;
+    CHECK(largest_difference(train_pipeline(task, schedule), train_alone(task)) < 1e-12);
+}
+
+TEST_CASE("a tied GPT is refused by a schedule that updates in between",
+          "[pipeline][errors]") {
+    GptTask task = small_gpt(/*tied=*/true);
+    task.micro_batches = 2;
+    const Schedule schedule =
+        written_schedule({2, 2, 1}, {"F0 B0 R U F1 B1 R U", "F0 B0 R U F1 B1 R U"});
+    CHECK_THROWS_WITH(train_pipeline(task, schedule),
+                      "schedule 'written' updates stage 0's weights before its last "
+                      "micro-batch is done; a GPT whose head is tied to its table needs "
+                      "updates at the end only");
+}
+
 TEST_CASE("a forgotten tie is a missing reduction to the checker", "[pipeline][sim]") {
     GptTask task = small_gpt(/*tied=*/true);
     task.forget_tie = true;
@@ -122,5 +145,6 @@ TEST_CASE("a schedule that never reduces is refused where gradients are shared",
     CHECK_THROWS_WITH(
         train_pipeline(task, schedule, 2),
         "other devices contribute to the gradients of stage 0, chunk 0, but schedule "
-        "'1f1b' does not reduce them (R) after its last backward");
+        "'1f1b' does not reduce them (R) before stage 0, instruction 9 of 9, optimizer "
+        "step (U)");
 }

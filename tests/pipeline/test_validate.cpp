@@ -221,3 +221,12 @@ TEST_CASE("a schedule whose sizes and lists do not agree is refused, not followe
     CHECK(refused([](Schedule& it) { it = Schedule{}; }) != none);
     CHECK(refused([](Schedule& it) { it.micro_batches = 2'000'000'000; }) != none);
 }
+
+TEST_CASE("a stage that holds a part twice is refused", "[pipeline][errors]") {
+    Schedule schedule = gpipe_schedule({2, 1, 1});
+    schedule.chunks = 2;
+    schedule.parts = {{0, 1}, {2, 2}};
+    const auto problem = find_problem(schedule);
+    REQUIRE(problem);
+    CHECK(problem->sentence == "stage 1 holds part 2 of the model twice");
+}
