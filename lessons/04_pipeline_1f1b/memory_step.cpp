@@ -56,7 +56,8 @@ void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
     page.text(
         "The ledger counts every byte. A stage's activations with one "
         "micro-batch and with two differ by what each micro-batch costs; "
-        "all else follows.");
+        "what the first one costs beyond that is on its way, or needed "
+        "while backward runs. All else follows.");
     page.table(table);
     page.check(Check::equal(
         "bytes by which GPipe's peaks differ from the first micro-batch's "
@@ -93,9 +94,9 @@ void PipelineLesson::memory(Page& page) {
 
     show_ledger(page, turns);
     page.text(fmt::format(
-        "Behind stage 0, {} more are held where another micro-batch is "
-        "still to come: its input arrives while the stage still computes, "
-        "which is what hides the message.",
+        "On every stage but the first, {} more are held where another "
+        "micro-batch is still to come: its input arrives while the stage "
+        "still computes, which is what hides the message.",
         bytes_text(stack_boundary_bytes(options().dtype))));
     page.text(
         "And the time? It is often said that 1F1B is faster. Look at the "

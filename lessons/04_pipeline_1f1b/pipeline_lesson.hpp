@@ -55,6 +55,7 @@ class PipelineLesson final : public Lesson {
     std::vector<double> train_by(Page& page, const Schedule& schedule,
                                  int replicas, const std::string& variant);
 
+    void show_interleaved_pace(Page& page);
     void show_costs(Page& page, const std::vector<std::string>& names);
 
     int ranks_;

@@ -94,15 +94,32 @@ std::vector<double> PipelineLesson::train_by(Page& page,
     return curve;
 }
 
+/// Whether interleaving pays with so few layers.
+void PipelineLesson::show_interleaved_pace(Page& page) {
+    const RunReport* plain = nullptr;
+    const RunReport* rounds = nullptr;
+    for (const auto& [name, report] : record().runs) {
+        if (name == "1f1b") plain = &report;
+        if (name == "interleaved") rounds = &report;
+    }
+    if (!plain || !rounds || rounds->makespan() < plain->makespan()) return;
+    page.text(
+        "Why does interleaving not win here, as it did in step 6? It has "
+        "twice as many parts, and this GPT has few layers: a part that is "
+        "no more than an embedding or a norm stands beside one that is a "
+        "whole block, and the largest sets the pace. Give it more blocks "
+        "(--set layers=12), so that parts are more alike, and it does.");
+}
+
 /// Time and memory of the runs of this step, which are the last in the
 /// record.
 void PipelineLesson::show_costs(Page& page,
                                 const std::vector<std::string>& names) {
     if (!options().has_virtual_time()) return;
     page.text(fmt::format(
-        "What differs is time and memory, on the devices of the cluster "
-        "\"{}\", where messages and launches take time and parts are not "
-        "quite even:",
+        "What differs is time and memory, here on the devices of the "
+        "cluster \"{}\", with parts that are not quite even. (1F1B and "
+        "GPipe differ a little too, where messages take time.)",
         options().cluster));
     Table table{{"schedule", "time of a step", "most memory of a device",
                  "messages a step"},
@@ -120,13 +137,11 @@ void PipelineLesson::show_costs(Page& page,
              count_text(report.messages_sent() / task_->steps)});
     }
     page.table(table);
+    show_interleaved_pace(page);
     page.text(
-        "Why does interleaving not win here, as in step 6? It has twice "
-        "as many parts, and this GPT has few layers: a part that is no "
-        "more than an embedding or a norm stands beside one that is a "
-        "whole block, and the largest sets the pace. It pays where there "
-        "are many equal layers to a stage. (Of one device and of two "
-        "replicas, memory is that of more layers on each.)");
+        "(One device holds all layers, and with two replicas each device "
+        "holds twice as many as with one: two pipelines of half as many "
+        "stages, with an all-reduce of the gradients between them.)");
 }
 
 void PipelineLesson::train(Page& page) {
@@ -167,6 +182,7 @@ void PipelineLesson::train(Page& page) {
                  "step",
                  curves.widest_gap(),
                  options().dtype == DType::f64 ? 1e-11 : 1e-3);
+    if (!has_numbers()) return;
     page.text(
         "One curve. Every stage adds up its micro-batches' gradients in "
         "the same order, 0, 1, 2, …, whichever schedule it follows, and "

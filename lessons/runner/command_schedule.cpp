@@ -172,10 +172,20 @@ void write_svg(const std::filesystem::path& path, const std::string& svg) {
     }
 }
 
+/// The picture must not take the schedule's place.
+void require_other_file(const ScheduleRequest& request) {
+    std::error_code ignored;
+    require(!std::filesystem::equivalent(*request.svg, request.name, ignored), [&] {
+        return fmt::format("--svg {}: that is the schedule's own file",
+                           printable(request.svg->string()));
+    });
+}
+
 }  // namespace
 
 int show_schedule(const ScheduleRequest& request) {
     Schedule schedule = request.is_file() ? loaded(request) : generated(request);
+    if (request.svg && request.is_file()) require_other_file(request);
     const Ticks ticks = ticks_of(request, schedule);
     if (const auto problem = find_problem(schedule))
         return explain(request, schedule, *problem);

@@ -16,6 +16,13 @@ bool is_right(double typed, double answer) {
     return std::abs(typed - answer) <= kTolerance * std::abs(answer);
 }
 
+/// "25%" and "25 %" are 25 where the unit is "%".
+std::string without_unit(const std::string& line, const std::string& unit) {
+    std::string_view text = trimmed(line);
+    if (!unit.empty() && text.ends_with(unit)) text.remove_suffix(unit.size());
+    return std::string(trimmed(text));
+}
+
 /// "6 messages"; a plain number where there is no unit.
 std::string with_unit(double value, const std::string& unit) {
     return number_text(value) + (unit.empty() ? "" : " " + unit);
@@ -49,7 +56,8 @@ std::optional<double> TextPage::ask_number(const std::string& unit) {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
         const std::optional<std::string> line = ask_(prompt);
         if (!line || trimmed(*line).empty()) return std::nullopt;
-        if (const std::optional<double> number = parse_typed_number(*line)) return number;
+        if (const auto number = parse_typed_number(without_unit(*line, unit)))
+            return number;
         prompt = fmt::format("A number such as 1,500 or 1.5e3{}: ",
                              unit.empty() ? "" : "," + in_unit);
     }

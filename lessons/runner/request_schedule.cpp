@@ -51,7 +51,17 @@ ScheduleRequest::Times times_of(const Arguments& arguments, const std::string& o
                 "expected",
                 option, printable(*text), printable(piece), kMost);
         });
-        times.push_back(std::llround(*time * ScheduleRequest::kUnit));
+        const double billionths = *time * ScheduleRequest::kUnit;
+        const double whole = std::round(billionths);
+        // What a double cannot hold to the last digit is no fault.
+        constexpr double kRounding = 1e-6;
+        require(std::abs(billionths - whole) <= kRounding * std::max(1.0, whole), [&] {
+            return fmt::format(
+                "{} {}: times count in billionths, so that {} would be rounded; choose a "
+                "smaller unit",
+                option, printable(*text), printable(piece));
+        });
+        times.push_back(std::llround(whole));
         if (comma == rest.size()) return times;
         rest.remove_prefix(comma + 1);
     }

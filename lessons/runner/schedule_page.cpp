@@ -107,7 +107,8 @@ std::string critical_path_text(const Schedule& schedule, const Timing& timing) {
             : places_text(schedule, path, 0, kShown) + "; …; " +
                   places_text(schedule, path, path.size() - kShown, path.size());
     return fmt::format(
-        "A critical path, on which each begins as the one before it ends: "
+        "A critical path, on which each begins as the one before it ends, or its data "
+        "arrives; what takes no time is left out: "
         "{}, with {} between stages: {}.",
         path_counts(schedule, path), counted(hops, "hop", "hops"), places);
 }
@@ -120,6 +121,13 @@ void show_timing(Page& page, const Schedule& schedule, const Timing& timing,
     page.table(stage_table(schedule, timing, options));
     page.text(critical_path_text(schedule, timing));
     page.text(time_origin_text() + " " + communication_text(schedule));
+    const int copies = schedule.holders(0);
+    if (copies > 1)
+        page.text(fmt::format(
+            "Parts of the model lie on several stages here, part 0 on {}, so that a "
+            "stage holds that many times its share of the model: to compare with "
+            "schedules without copies, give as many times the times and the memory.",
+            copies));
 }
 
 }  // namespace lockstep::lessons

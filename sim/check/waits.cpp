@@ -81,13 +81,29 @@ void add_waits(std::vector<Diagnosis::Wait>& waits,
 }  // namespace
 
 std::vector<Diagnosis::Wait> waits_of(const Engine& engine) {
-    std::map<Key, std::vector<Activity>> grouped;
+    std::vector<Activity> all;
+    std::vector<Diagnosis::Wait> waits;
     for (std::size_t rank = 0; rank < engine.ranks().size(); ++rank) {
         if (engine.ranks()[rank]->ended) continue;
         Activity activity = activity_of(engine, static_cast<int>(rank));
-        if (!activity.ended()) grouped[key_of(*activity.posted)].push_back(activity);
+        if (activity.ended()) continue;
+        all.push_back(activity);
+        waits.push_back(wait_of(activity));
     }
-    std::vector<Diagnosis::Wait> waits;
+    // A small circle is told rank by rank; what leads to it is not part of it.
+    std::vector<std::size_t> circle = circle_of(waits);
+    if (circle.size() > kMostAlone) circle.clear();
+    std::map<Key, std::vector<Activity>> grouped;
+    std::vector<Diagnosis::Wait> told;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const bool alone = is_point_to_point(all[i].posted->operation.verb) &&
+                           std::ranges::find(circle, i) != circle.end();
+        if (alone)
+            told.push_back(waits[i]);
+        else
+            grouped[key_of(*all[i].posted)].push_back(all[i]);
+    }
+    waits = std::move(told);
     for (const auto& [key, activities] : grouped)
         add_waits(waits, activities);
     std::erase_if(waits, [](const Diagnosis::Wait& wait) { return wait.to.empty(); });

@@ -73,6 +73,7 @@ class TextPicture {
     std::string axis_text() const;
     std::string held_lines() const;
     std::string legend_text() const;
+    std::string shared_columns_text() const;
 
     const Schedule& schedule_;
     const Timing& timing_;
@@ -118,7 +119,24 @@ std::string TextPicture::text() {
     if (schedule_.stages > stages_)
         text += fmt::format("(and {} more stages, not drawn)\n",
                             schedule_.stages - stages_);
-    return text + legend_text();
+    return text + shared_columns_text() + legend_text();
+}
+
+/// Where a column is longer than the shortest box, some are not to be seen.
+std::string TextPicture::shared_columns_text() const {
+    Picoseconds shortest = timing_.makespan;
+    for (const std::vector<StageBox>& row : rows_)
+        for (const StageBox& box : row)
+            shortest = std::min(shortest, box.span.end - box.span.start);
+    const double column =
+        static_cast<double>(timing_.makespan) / std::max(grid_.columns, 1);
+    if (column <= static_cast<double>(shortest)) return "";
+    return wrapped(
+        fmt::format(
+            "(a column is {:.3g} of these times wide, and shows what "
+            "fills most of it; --svg draws all)",
+            column / options_.ticks),
+        width_);
 }
 
 std::string TextPicture::boxes_text(const std::vector<StageBox>& boxes) {

@@ -13,19 +13,30 @@ namespace {
 
 /// The plan, where line and chunks are as many as it has.
 const PipelinePlan& fitting(const PipelinePlan& plan,
-                            const Communicator& line, std::size_t chunks) {
+                            const Communicator& line,
+                            const std::vector<Module*>& chunks,
+                            SourceLine at) {
     const Schedule& schedule = plan.schedule();
-    require(line.size() == schedule.stages, [&] {
+    require(line.size() == schedule.stages, at, [&] {
         return fmt::format(
             "schedule '{}' has {} stages, but '{}' has {} ranks; one for "
-            "each is expected",
+            "each "
+            "is expected",
             schedule.name, schedule.stages, line.name(), line.size());
     });
-    require(chunks == static_cast<std::size_t>(schedule.chunks), [&] {
+    require(chunks.size() == static_cast<std::size_t>(schedule.chunks), at,
+            [&] {
+                return fmt::format(
+                    "schedule '{}' has {} chunks a stage, but stage {} was "
+                    "given {} modules; one for each is expected",
+                    schedule.name, schedule.chunks, line.rank(),
+                    chunks.size());
+            });
+    const auto none = std::ranges::find(chunks, nullptr);
+    require(none == chunks.end(), at, [&] {
         return fmt::format(
-            "schedule '{}' has {} chunks a stage, but stage {} was given "
-            "{} modules; one for each is expected",
-            schedule.name, schedule.chunks, line.rank(), chunks);
+            "chunk {} of stage {} is null; a module is expected",
+            none - chunks.begin(), line.rank());
     });
     return plan;
 }
@@ -34,15 +45,20 @@ const PipelinePlan& fitting(const PipelinePlan& plan,
 
 Pipeline::Pipeline(Device& device, Communicator& line,
                    const PipelinePlan& plan, std::vector<Module*> chunks,
-                   PartBoundary boundary)
+                   PartBoundary boundary, SourceLine at)
     : device_(device),
       line_(line),
-      plan_(fitting(plan, line, chunks.size())),
+      plan_(fitting(plan, line, chunks, at)),
       chunks_(std::move(chunks)),
       boundary_(std::move(boundary)),
       mail_(line),
       stash_(device, plan, line.rank()),
       used_up_(chunks_.size(), 1) {
+    require(static_cast<bool>(boundary_.shape), at, [] {
+        return "a pipeline was given no function that tells the shape of "
+               "what "
+               "goes from part to part";
+    });
     const Schedule& schedule = plan.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
         if (schedule.part(line.rank(), chunk) == 0)
@@ -51,19 +67,16 @@ Pipeline::Pipeline(Device& device, Communicator& line,
 }
 
 Tensor Pipeline::run(const Loss& loss,
-                     std::span<const MicroBatch> micro_batches) {
+                     std::span<const MicroBatch> micro_batches,
+                     SourceLine at) {
     const Schedule& schedule = plan_.schedule();
-    const auto count = static_cast<std::size_t>(schedule.micro_batches);
-    require(micro_batches.size() == count, [&] {
-        return fmt::format(
-            "schedule '{}' has {} micro-batches, but {} were given",
-            schedule.name, count, micro_batches.size());
-    });
+    require_batches(micro_batches, at);
     require_shared_gradients();
     loss_ = &loss;
     micro_batches_ = micro_batches;
+    at_ = at;
     total_loss_ = {};
-    flights_ = std::vector<Flight>(count * chunks_.size());
+    flights_ = std::vector<Flight>(micro_batches.size() * chunks_.size());
     std::ranges::fill(used_up_, char{1});
 
     const int stage = line_.rank();
@@ -72,6 +85,30 @@ Tensor Pipeline::run(const Loss& loss,
         execute({stage, position});
     mail_.finish();
     return std::exchange(total_loss_, {});
+}
+
+/// As many as the schedule's, and with inputs where they are read.
+void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
+                               SourceLine at) const {
+    const Schedule& schedule = plan_.schedule();
+    const auto count = static_cast<std::size_t>(schedule.micro_batches);
+    require(micro_batches.size() == count, at, [&] {
+        return fmt::format(
+            "schedule '{}' has {} micro-batches, but {} were given",
+            schedule.name, count, micro_batches.size());
+    });
+    const auto& parts =
+        schedule.parts[static_cast<std::size_t>(line_.rank())];
+    if (std::ranges::find(parts, 0) == parts.end()) return;
+    const auto none = std::ranges::find_if_not(
+        micro_batches, [](const MicroBatch& batch) {
+            return static_cast<bool>(batch.input);
+        });
+    require(none == micro_batches.end(), at, [&] {
+        return fmt::format(
+            "stage {} reads the inputs, but that of micro-batch {} is none",
+            line_.rank(), none - micro_batches.begin());
+    });
 }
 
 // lesson: pipeline-executor
@@ -106,21 +143,13 @@ void Pipeline::forward(Place place) {
     const Tensor x =
         is_first(place) ? batch.input : arriving(it.x, it.x_arrives);
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
-    it.y = stash_.with_weights(place, chunk(place), [&] {
+    const Tensor y = stash_.with_weights(place, chunk(place), [&] {
         return chunk(place).forward(x, it.saved);
     });
-    if (is_last(place)) {
-        const LossResult result =
-            (*loss_)(device_, it.y, batch.target, batch.weight);
-        it.y = {};
-        it.dy = result.gradient;
-        if (total_loss_)
-            device_.add(total_loss_, result.loss);
-        else
-            total_loss_ = result.loss;
-    } else if (Flight* next = neighbour(place, +1)) {
-        next->x = std::exchange(it.y, {});
-    }
+    if (is_last(place))
+        add_loss(place, y);
+    else
+        finish_forward(place, y);
 }
 
 void Pipeline::backward(Place place) {
@@ -154,6 +183,40 @@ void Pipeline::backward_weight(Place place) {
         chunk(place).backward_weight(it.saved);
         return true;
     });
+}
+
+void Pipeline::add_loss(Place place, const Tensor& y) {
+    const MicroBatch& batch = micro_batch(place);
+    const LossResult result =
+        (*loss_)(device_, y, batch.target, batch.weight, at_);
+    require(result.loss && result.gradient, at_, [&] {
+        return fmt::format("the loss of micro-batch {} came without a {}",
+                           at(place).micro_batch,
+                           result.loss ? "gradient" : "value");
+    });
+    flight(place).dy = result.gradient;
+    if (total_loss_)
+        device_.add(total_loss_, result.loss);
+    else
+        total_loss_ = result.loss;
+}
+
+void Pipeline::finish_forward(Place place, const Tensor& y) {
+    const Shape expected = boundary_.shape(micro_batch(place));
+    require(y.shape() == expected && y.dtype() == boundary_.dtype, at_,
+            [&] {
+                return fmt::format(
+                    "part {} of the model, on stage {}, made {} {} of "
+                    "micro-batch {}, "
+                    "but what goes from part to part is said to be {} {}",
+                    part(place), place.stage, y.shape().text(),
+                    name_of(y.dtype()), at(place).micro_batch,
+                    expected.text(), name_of(boundary_.dtype));
+            });
+    if (Flight* next = neighbour(place, +1))
+        next->x = y;
+    else
+        flight(place).y = y;
 }
 
 /// What another part gives: from this device, or from the other that has

@@ -39,7 +39,8 @@ class Pipeline {
     /// must stay. Throws UsageError where line or chunks are not as many as
     /// the schedule's stages and chunks.
     Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
-             std::vector<Module*> chunks, PartBoundary boundary);
+             std::vector<Module*> chunks, PartBoundary boundary,
+             SourceLine at = SourceLine::here());
 
     /// Gradients will be summed over `replicas`, which hold the same chunks
     /// and have micro-batches of their own: data parallelism. Every rank of
@@ -54,8 +55,11 @@ class Pipeline {
     /// parameter.
     void tie(Parameter& parameter, Communicator& sharers);
     /// What optimizer steps do: optimizers[c] updates chunk c. Without it
-    /// they do nothing, and gradients stay as they are.
-    void update_by(std::vector<Optimizer*> optimizers);
+    /// they do nothing, and gradients stay as they are. Throws UsageError
+    /// where there is not one for each chunk, or the schedule has no step
+    /// (U) of one.
+    void update_by(std::vector<Optimizer*> optimizers,
+                   SourceLine at = SourceLine::here());
 
     /// Follows the schedule once. The stage that holds the model's first
     /// part reads the micro-batches' inputs, that of the last part their
@@ -66,7 +70,8 @@ class Pipeline {
     /// another number of micro-batches, where shared gradients are not
     /// reduced once and in time (src/pipeline/reductions.hpp), and where a
     /// part that other stages hold too has a parameter that is not tied.
-    Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches);
+    Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
+               SourceLine at = SourceLine::here());
 
   private:
     /// One micro-batch in one chunk, between its forward and its backward.
@@ -118,6 +123,10 @@ class Pipeline {
     /// Of the same micro-batch in the part before or after, where it is on
     /// this device.
     Flight* neighbour(Place place, int step);
+    void require_batches(std::span<const MicroBatch> micro_batches,
+                         SourceLine at) const;
+    void finish_forward(Place place, const Tensor& y);
+    void add_loss(Place place, const Tensor& y);
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
     void finish_backward(Place place, const Tensor& dx);
     void begin_gradients();
@@ -133,6 +142,7 @@ class Pipeline {
     std::vector<Optimizer*> optimizers_;
 
     // Of the run in progress.
+    SourceLine at_;
     const Loss* loss_ = nullptr;
     std::span<const MicroBatch> micro_batches_;
     Tensor total_loss_;

@@ -70,12 +70,35 @@ void Pipeline::require_tied(int chunk) const {
     }
 }
 
-void Pipeline::update_by(std::vector<Optimizer*> optimizers) {
-    require(optimizers.size() == chunks_.size(), [&] {
+void Pipeline::update_by(std::vector<Optimizer*> optimizers,
+                         SourceLine at) {
+    require(optimizers.size() == chunks_.size(), at, [&] {
         return fmt::format(
             "{} optimizers for {} chunks; one for each is expected",
             optimizers.size(), chunks_.size());
     });
+    const Schedule& schedule = plan_.schedule();
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+        require(
+            optimizers[static_cast<std::size_t>(chunk)] != nullptr, at,
+            [&] {
+                return fmt::format(
+                    "the optimizer of chunk {} is null; one is expected",
+                    chunk);
+            });
+        const bool steps = std::ranges::any_of(
+            schedule.of(line_.rank()), [&](const Instruction& each) {
+                return each.kind == InstructionKind::optimizer_step &&
+                       each.chunk == chunk;
+            });
+        require(steps, at, [&] {
+            return fmt::format(
+                "schedule '{}' never updates chunk {} of stage {}: add an "
+                "optimizer step (U), or step after run() instead of "
+                "update_by()",
+                schedule.name, chunk, line_.rank());
+        });
+    }
     optimizers_ = std::move(optimizers);
 }
 

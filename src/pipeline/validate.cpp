@@ -129,16 +129,62 @@ Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
             first.stage, first.position + 1, text_of(schedule.at(first))));
 }
 
-/// A stage and chunk that hold the part.
-std::string holder_of(const Schedule& schedule, int part) {
+/// The first stage and chunk that hold the part.
+std::pair<int, int> holder_of(const Schedule& schedule, int part) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (int chunk = 0; chunk < schedule.chunks; ++chunk)
-            if (schedule.part(stage, chunk) == part)
-                return schedule.chunks == 1
-                           ? fmt::format("stage {}", stage)
-                           : fmt::format("stage {}, chunk {},", stage,
-                                         chunk);
-    return "no stage";
+            if (schedule.part(stage, chunk) == part) return {stage, chunk};
+    return {-1, -1};
+}
+
+/// Where the micro-batch is named otherwise; none where it is nowhere.
+Place mention_of(const Schedule& schedule, int micro_batch) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        const auto& list = schedule.of(stage);
+        const auto found =
+            std::ranges::find(list, micro_batch, &Instruction::micro_batch);
+        if (found != list.end())
+            return {stage, static_cast<int>(found - list.begin())};
+    }
+    return {};
+}
+
+/// "stage 1's instruction 6 (B3, line 2) names".
+std::string mention_text(const Schedule& schedule, Place mention) {
+    const Instruction& work = schedule.at(mention);
+    const std::string line =
+        work.line > 0 ? fmt::format(", line {}", work.line) : "";
+    return fmt::format("stage {}'s instruction {} ({}{}) names",
+                       mention.stage, mention.position + 1, text_of(work),
+                       line);
+}
+
+/// A micro-batch that never passes through a part: where it should, and
+/// what makes one think that it is there.
+ScheduleProblem missing_pass(const Schedule& schedule, int part,
+                             int micro_batch, const char* what) {
+    const auto [stage, chunk] = holder_of(schedule, part);
+    std::string text = fmt::format("stage {}", stage);
+    if (schedule.chunks > 1) text += fmt::format(", chunk {},", chunk);
+    text +=
+        fmt::format(" never runs {} of micro-batch {}", what, micro_batch);
+    const Place mention = mention_of(schedule, micro_batch);
+    if (mention)
+        text += ", which " + mention_text(schedule, mention);
+    else if (micro_batch == 0)
+        text += "; micro-batches count from 0";
+    else if (const Place last =
+                 mention_of(schedule, schedule.micro_batches - 1))
+        text += fmt::format("; there are {}, since {} the last",
+                            schedule.micro_batches,
+                            mention_text(schedule, last));
+    const auto& list = schedule.of(stage);
+    const int line = list.empty() ? 0 : list.front().line;
+    const std::string from =
+        schedule.file.empty() ? ""
+        : line == 0           ? schedule.file + ": "
+                              : fmt::format("{}:{}: ", schedule.file, line);
+    return {from + text, {}, {}};
 }
 
 /// What `earlier` saved is where `later` needs it.
@@ -165,10 +211,7 @@ Problem check_follows(const Schedule& schedule, Place later,
 Problem check_passes(const Schedule& schedule, const WorkIndex& index,
                      int part, int micro_batch) {
     const auto missing = [&](const char* what) {
-        return problem_of(
-            schedule,
-            fmt::format("{} never runs {} of micro-batch {}",
-                        holder_of(schedule, part), what, micro_batch));
+        return missing_pass(schedule, part, micro_batch, what);
     };
     const Place there = index.find(forward, part, micro_batch);
     const Place back = index.find(backward, part, micro_batch);
@@ -265,8 +308,10 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         return problem_at(
             schedule, place,
             fmt::format("it reads weights of version {}, but its forward, "
-                        "instruction {}, has read version {}",
-                        read, there.position + 1, versions.read(there)));
+                        "instruction {}, has read version {}; \"@{}\" "
+                        "behind it would ask for those",
+                        read, there.position + 1, versions.read(there),
+                        versions.read(there)));
     });
 }
 

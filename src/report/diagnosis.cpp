@@ -145,29 +145,64 @@ std::string circle_text(const Diagnosis& diagnosis) {
 
 }  // namespace
 
-std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
-    constexpr std::size_t kNone = -1;
-    std::map<int, std::size_t> wait_of;  // by rank
-    for (std::size_t i = 0; i < waits.size(); ++i)
-        for (const int rank : waits[i].from)
-            wait_of[rank] = i;
-    std::vector<std::size_t> place(waits.size(), kNone);
-    std::vector<std::size_t> path;
-    for (std::size_t at = 0; at < waits.size();) {
-        if (place[at] != kNone) {
-            path.erase(path.begin(),
-                       path.begin() + static_cast<std::ptrdiff_t>(place[at]));
-            return path;
-        }
-        place[at] = path.size();
-        path.push_back(at);
-        const std::vector<int>& to = waits[at].to;
-        const bool open =
-            std::ranges::any_of(to, [&](int rank) { return !wait_of.contains(rank); });
-        if (to.empty() || open) break;
-        at = wait_of.at(to.front());
+namespace {
+
+/// Follows waits, each towards the first rank that it waits for.
+class Circles {
+  public:
+    explicit Circles(const std::vector<Diagnosis::Wait>& waits)
+        : waits_(waits), place_(waits.size()), walk_(waits.size(), kNone) {
+        for (std::size_t i = 0; i < waits.size(); ++i)
+            for (const int rank : waits[i].from)
+                wait_of_[rank] = i;
     }
-    return {};
+
+    /// From wait `start` on; empty where that leads to a rank that waits for none, or to
+    /// where an earlier start led.
+    std::vector<std::size_t> from(std::size_t start) {
+        std::vector<std::size_t> path;
+        for (std::size_t at = start; at != kNone; at = next(at)) {
+            if (walk_[at] == start) {
+                path.erase(path.begin(),
+                           path.begin() + static_cast<std::ptrdiff_t>(place_[at]));
+                return path;
+            }
+            if (walk_[at] != kNone) break;
+            walk_[at] = start;
+            place_[at] = path.size();
+            path.push_back(at);
+        }
+        return {};
+    }
+
+  private:
+    static constexpr std::size_t kNone = -1;
+
+    std::size_t next(std::size_t at) const {
+        const std::vector<int>& to = waits_[at].to;
+        const bool open =
+            std::ranges::any_of(to, [&](int rank) { return !wait_of_.contains(rank); });
+        return to.empty() || open ? kNone : wait_of_.at(to.front());
+    }
+
+    const std::vector<Diagnosis::Wait>& waits_;
+    std::map<int, std::size_t> wait_of_;  ///< by rank
+    std::vector<std::size_t> place_;      ///< on the path
+    std::vector<std::size_t> walk_;       ///< the start that came by
+};
+
+}  // namespace
+
+std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
+    // Ranks that are told as one may lead to a circle without being in it.
+    const auto alone = [&](std::size_t i) { return waits[i].from.size() == 1; };
+    Circles circles(waits);
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+        if (!alone(i)) continue;
+        std::vector<std::size_t> circle = circles.from(i);
+        if (!circle.empty() && std::ranges::all_of(circle, alone)) return circle;
+    }
+    return waits.empty() ? std::vector<std::size_t>{} : Circles(waits).from(0);
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

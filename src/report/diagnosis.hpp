@@ -56,8 +56,9 @@ struct Diagnosis {
 std::string ranks_text(const std::vector<int>& ranks);
 
 /// Places in `waits`, each of which waits for ranks of the next one and the last for
-/// ranks of the first; from the first wait on, towards the first rank that is waited for.
-/// Empty where that leads to a rank that waits for none.
+/// ranks of the first: the first circle of waits of one rank each, where there is one;
+/// else the one that the first wait leads to. Followed towards the first rank that is
+/// waited for. Empty where that leads to a rank that waits for none.
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
 
 /// Ends a run that made a mistake.

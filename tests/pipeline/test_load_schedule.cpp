@@ -235,7 +235,7 @@ TEST_CASE("a stage whose cells are all empty is a stage", "[pipeline]") {
     CHECK(schedule.stages == 2);
     CHECK(problem_of(schedule) ==
           "mine.csv: stage 1 never runs the forward of "
-          "micro-batch 0");
+          "micro-batch 0, which stage 0's instruction 1 (F0, line 1) names");
 }
 
 TEST_CASE("CSV that is no schedule is refused with its line", "[pipeline]") {
@@ -260,7 +260,8 @@ TEST_CASE("problems of a schedule from a file name the file and the line", "[pip
     check_sentence(problem("[\"F0\", \"B0\"], []"),
                    {"mine.json: stage 1 never runs the forward of micro-batch 0"});
     check_sentence(problem("[\"F0\",\n\"F1\", \"B0\"]"),
-                   {"mine.json: stage 0 never runs the backward of micro-batch 1"});
+                   {"mine.json:1: stage 0 never runs the backward of micro-batch 1, "
+                    "which stage 0's instruction 2 (F1, line 2) names"});
     check_sentence(problem("[\"B0\",\n\"F0\"]"), {"mine.json:1: stage 0, instruction 1"});
     check_sentence(
         problem("[\"F0\", \"B0\", \"F1\", \"B1\"], [\"F1\", \"B1\", \"F0\", \"B0\"]"),

@@ -215,9 +215,11 @@ F- forward  B= backward  f b chunk 1  0 1 2 micro-batch  . idle
 TEST_CASE("a schedule too long for its numbers is drawn with letters", "[pipeline]") {
     const std::vector<std::string> lines = lines_of(timed("1f1b", 8, 24).text());
     REQUIRE(lines[0] ==
-            " stage 0|FFFFFF...........BFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FB.B.B=B=.B.B.B=B=|");
+            " stage "
+            "0|FFFFFF...........BFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FB.B.B=B=.B.B.B=B=|");
     REQUIRE(lines[7] ==
-            " stage 7|.....FBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFB...........|");
+            " stage "
+            "7|.....FBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFB...........|");
 }
 
 TEST_CASE("short boxes between long ones are drawn too", "[pipeline]") {

@@ -240,7 +240,7 @@ TEST_CASE("gradients that are shared are reduced once and in time",
     CHECK(said("F0 B0 R U F1 B1 R U", 0)
               .find("it adds to gradients that have been reduced (R) already") !=
           std::string::npos);
-    CHECK(said("F0 B0 F1 B1", 0.1).find("before the end") != std::string::npos);
+    CHECK(said("F0 B0 F1 B1", 0).find("before the end") != std::string::npos);
 }
 
 TEST_CASE("an update without a contribution changes nothing", "[pipeline][sim]") {
@@ -354,6 +354,72 @@ TEST_CASE("what is unchecked has numbers in range and messages at least",
         "stage 1, instruction 1 of 10, receive of an activation of "
         "micro-batch 0 (RA0.7): there is no chunk 7; a stage has 1, counted "
         "from 0");
+}
+
+TEST_CASE("what a pipeline is given must be there, and fit", "[pipeline][errors]") {
+    const PipelinePlan plan(make_schedule("gpipe", {2, 2, 1}));
+    const auto said = [&](const std::function<void(Rank&, Pipeline&)>& use,
+                          const PartBoundary& boundary = chain_boundary()) {
+        return message_of([&] {
+            sim::make_cluster(2)->run([&](Rank& rank) {
+                const auto part = make_chain_part(rank.device(), rank.index());
+                Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
+                                  boundary);
+                use(rank, pipeline);
+            });
+        });
+    };
+    const auto tells = [](const std::string& text, const std::string& words) {
+        CAPTURE(text);
+        CHECK(text.find(words) != std::string::npos);
+    };
+    tells(message_of([&] {
+              sim::make_cluster(2)->run([&](Rank& rank) {
+                  Pipeline(rank.device(), rank.world(), plan, {nullptr},
+                           chain_boundary());
+              });
+          }),
+          "chunk 0 of stage 0 is null; a module is expected");
+    tells(said([](Rank&, Pipeline&) {}, {}),
+          "a pipeline was given no function that tells the shape of what goes from part "
+          "to part");
+    tells(said([](Rank&, Pipeline& pipeline) { pipeline.update_by({nullptr}); }),
+          "the optimizer of chunk 0 is null; one is expected");
+    tells(said([](Rank& rank, Pipeline& pipeline) {
+              auto batches = chain_batches(rank.device(), 2);
+              batches[1].input = {};
+              pipeline.run(mean_squared_error, batches);
+          }),
+          "stage 0 reads the inputs, but that of micro-batch 1 is none");
+    tells(said([](Rank& rank, Pipeline& pipeline) {
+              const Loss none = [](Device&, const Tensor&, const Tensor&, double) {
+                  return LossResult{};
+              };
+              pipeline.run(none, chain_batches(rank.device(), 2));
+          }),
+          "the loss of micro-batch 0 came without a value");
+    tells(said(
+              [](Rank& rank, Pipeline& pipeline) {
+                  pipeline.run(mean_squared_error, chain_batches(rank.device(), 2));
+              },
+              {[](const MicroBatch&) {
+                   return Shape{4, 2};
+               },
+               DType::f64}),
+          "part 0 of the model, on stage 0, made (2, 3) f64 of micro-batch 0, but what "
+          "goes from part to part is said to be (4, 2) f64");
+}
+
+TEST_CASE("an optimizer that the schedule never calls is refused", "[pipeline][errors]") {
+    ChainOptions options;
+    options.learning_rate = 0.1;
+    CHECK(
+        message_of([&] {
+            run_chain(PipelinePlan(written_schedule({1, 1, 1}, {"F0 B0 R"})), options);
+        })
+            .find("schedule 'written' never updates chunk 0 of stage 0: add an optimizer "
+                  "step (U), or step after run() instead of update_by()") !=
+        std::string::npos);
 }
 
 TEST_CASE("a pipeline that does not fit its schedule is refused in one sentence",

@@ -107,6 +107,18 @@ TEST_CASE("a circle of waiting is told from rank to rank", "[report][sim]") {
                    "In a circle: rank 0 → rank 1 → rank 2 → rank 3 → rank 0\n"));
 }
 
+TEST_CASE("what leads to a circle is not told as part of it", "[report][sim]") {
+    // Rank r sends to r + 1, and the last two to each other.
+    const FaultError fault = fault_of(12, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({4}, DType::f32);
+        const int last = rank.size() - 1;
+        const int to = rank.index() == last ? last - 1 : rank.index() + 1;
+        rank.world().send(x, to).wait();
+    });
+    CHECK(
+        contains(fault.diagnosis().text(), "In a circle: rank 10 → rank 11 → rank 10\n"));
+}
+
 TEST_CASE("many ranks that wait alike are one wait", "[report][sim]") {
     const FaultError fault = fault_of(256, ring);
     const std::vector<Diagnosis::Wait>& waits = fault.diagnosis().waits;
