@@ -53,9 +53,20 @@ std::vector<Link> follow(const Schedule& schedule, const WorkIndex& index,
     }
 }
 
+/// "stage 0's instruction 3, forward of micro-batch 2 (F2), line 7".
 std::string place_text(const Schedule& schedule, Place place) {
-    return fmt::format("stage {}'s instruction {}, {}", place.stage,
-                       place.position + 1, words_of(schedule.at(place)));
+    const Instruction& work = schedule.at(place);
+    const std::string text =
+        fmt::format("stage {}'s instruction {}, {}", place.stage,
+                    place.position + 1, words_of(work));
+    return work.line > 0 ? fmt::format("{}, line {}", text, work.line)
+                         : text;
+}
+
+/// What the next link says in full.
+std::string short_text(const Schedule& schedule, Place place) {
+    return fmt::format("instruction {} ({})", place.position + 1,
+                       text_of(schedule.at(place)));
 }
 
 std::string link_text(const Schedule& schedule, const Link& link) {
@@ -63,12 +74,10 @@ std::string link_text(const Schedule& schedule, const Link& link) {
         fmt::format("{} waits for {}", place_text(schedule, link.stuck),
                     place_text(schedule, link.needed));
     if (link.needed == link.in_front) return text;
-    return fmt::format(
-        "{}, before which {} must be done", text,
-        link.needed.stage == link.in_front.stage
-            ? fmt::format("instruction {}, {}", link.in_front.position + 1,
-                          words_of(schedule.at(link.in_front)))
-            : place_text(schedule, link.in_front));
+    return fmt::format("{}, before which {} must be done", text,
+                       link.needed.stage == link.in_front.stage
+                           ? short_text(schedule, link.in_front)
+                           : place_text(schedule, link.in_front));
 }
 
 }  // namespace

@@ -292,4 +292,17 @@ TEST_CASE("files that cannot be read are refused", "[pipeline]") {
     check_sentence(usage(huge), {"huge.json", "67108865 bytes", "at most 67108864"});
 }
 
+TEST_CASE("a deadlock in a file names the lines of those that wait", "[pipeline]") {
+    const Schedule schedule =
+        read_schedule_csv("# mine\nF0,B0,F1,B1\nF1,B1,F0,B0\n", "mine.csv");
+    CHECK(
+        problem_of(schedule) ==
+        "mine.csv: deadlock after 1 of 8 computations: stage 0's instruction 2, backward "
+        "of micro-batch 0 (B0), line 2 waits for stage 1's instruction 4, backward of "
+        "micro-batch 0 (B0), line 3, before which instruction 1 (F1) must be done; stage "
+        "1's instruction 1, forward of micro-batch 1 (F1), line 3 waits for stage 0's "
+        "instruction 3, forward of micro-batch 1 (F1), line 2, before which instruction "
+        "2 (B0) must be done, which closes the cycle");
+}
+
 }  // namespace lockstep::test
