@@ -6,17 +6,17 @@ namespace lockstep {
 
 /// What a stage keeps for one micro-batch of one chunk, in any unit.
 struct KeptMemory {
-    double activations =
-        1;  ///< from its forward to its backward's first half
-    double for_weights = 1;  ///< then, until its second half
+    /// From its forward to the first half of its backward.
+    double activations = 1;
+    double for_weights = 1;  ///< then, until the second half
 };
 
 /// What a stage holds after an instruction, or at most.
 struct Holdings {
     int in_flight = 0;  ///< forward is done, the first half of backward not
     int between = 0;    ///< between the halves of backward
-    int weight_versions =
-        1;  ///< of a chunk: the newest, and older ones in use
+    /// Of a chunk: the newest, and older ones in use.
+    int weight_versions = 1;
     double memory = 0;
 
     void add(const Instruction& done, const KeptMemory& kept);

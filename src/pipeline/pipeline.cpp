@@ -20,15 +20,14 @@ const PipelinePlan& fitting(const PipelinePlan& plan,
     require(line.size() == schedule.stages, at, [&] {
         return fmt::format(
             "schedule '{}' has {} stages, but '{}' has {} ranks; one for "
-            "each "
-            "is expected",
+            "each is expected",
             schedule.name, schedule.stages, line.name(), line.size());
     });
     require(chunks.size() == static_cast<std::size_t>(schedule.chunks), at,
             [&] {
                 return fmt::format(
-                    "schedule '{}' has {} chunks a stage, but stage {} was "
-                    "given {} modules; one for each is expected",
+                    "schedule '{}' has {} chunks a stage, but stage {} "
+                    "was given {} modules; one for each is expected",
                     schedule.name, schedule.chunks, line.rank(),
                     chunks.size());
             });
@@ -56,8 +55,7 @@ Pipeline::Pipeline(Device& device, Communicator& line,
       used_up_(chunks_.size(), 1) {
     require(static_cast<bool>(boundary_.shape), at, [] {
         return "a pipeline was given no function that tells the shape of "
-               "what "
-               "goes from part to part";
+               "what goes from part to part";
     });
     const Schedule& schedule = plan.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
@@ -207,8 +205,8 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
             [&] {
                 return fmt::format(
                     "part {} of the model, on stage {}, made {} {} of "
-                    "micro-batch {}, "
-                    "but what goes from part to part is said to be {} {}",
+                    "micro-batch {}, but what goes from part to part is "
+                    "said to be {} {}",
                     part(place), place.stage, y.shape().text(),
                     name_of(y.dtype()), at(place).micro_batch,
                     expected.text(), name_of(boundary_.dtype));

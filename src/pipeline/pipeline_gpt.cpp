@@ -85,10 +85,9 @@ void require_end_updates(const GptSizes& sizes, const Schedule& schedule,
                 [&] {
                     return fmt::format(
                         "schedule '{}' updates stage {}'s weights before "
-                        "its last "
-                        "micro-batch is done; a GPT whose head is tied to "
-                        "its table "
-                        "needs updates at the end only",
+                        "its last micro-batch is done; a GPT whose head "
+                        "is tied to its table needs updates at the end "
+                        "only",
                         schedule.name, stage);
                 });
     }

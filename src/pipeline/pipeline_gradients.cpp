@@ -22,8 +22,8 @@ void Pipeline::reduce_over(Communicator& replicas) {
 void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
     require(chunk_of(parameter) >= 0, [&] {
         return fmt::format(
-            "{} was tied on stage {}, which has no parameter of "
-            "that name in its chunks",
+            "{} was tied on stage {}, which has no parameter of that name "
+            "in its chunks",
             parameter.name(), line_.rank());
     });
     ties_.emplace_back(&parameter, &sharers);
@@ -51,8 +51,7 @@ void Pipeline::require_shared_gradients() const {
             require_tied(chunk);
 }
 
-/// A part that another stage holds as well has its gradients summed with
-/// it.
+/// A part that another stage holds too has its gradients summed with it.
 void Pipeline::require_tied(int chunk) const {
     const Schedule& schedule = plan_.schedule();
     for (const Parameter* parameter :
@@ -62,8 +61,8 @@ void Pipeline::require_tied(int chunk) const {
         require(tied, [&] {
             return fmt::format(
                 "schedule '{}' has part {} on several stages, so {} on "
-                "stage "
-                "{} must be tied to the other copy; see Pipeline::tie",
+                "stage {} must be tied to the other copy; see "
+                "Pipeline::tie",
                 schedule.name, schedule.part(line_.rank(), chunk),
                 parameter->name(), line_.rank());
         });

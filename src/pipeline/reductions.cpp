@@ -66,8 +66,7 @@ class ReductionCheck {
     std::string missing(int chunk, const std::string& before) const {
         return fmt::format(
             "other devices contribute to the gradients of stage {}, chunk "
-            "{}, "
-            "but schedule '{}' does not reduce them (R) before {}",
+            "{}, but schedule '{}' does not reduce them (R) before {}",
             stage_, chunk, schedule_.name, before);
     }
 

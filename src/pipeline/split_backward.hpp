@@ -7,8 +7,8 @@ namespace lockstep {
 /// How far a stage of a zero-bubble schedule runs ahead.
 struct SplitBackwardLead {
     int forwards = 0;  ///< before its first forward-backward pair
-    int inputs =
-        0;  ///< backward-inputs before the weight half of the first
+    /// Backward-inputs before the weight half of the first.
+    int inputs = 0;
 };
 
 /// One stage's work: `forwards` of warm-up, then a forward and the first

@@ -20,9 +20,8 @@ struct ScheduleProblem {
 
 /// The first of these, or none where the schedule can run:
 ///
-/// - the chunks are parts 0, 1, … of a model, none missing; every
-/// instruction
-///   names a micro-batch and a chunk that exist;
+/// - the chunks are parts 0, 1, … of a model, none missing, none twice on a
+///   stage; every instruction names a micro-batch and a chunk that exist;
 /// - every part of the model computes every micro-batch forward once and
 ///   backward once, whole or in halves, on one stage, in this order;
 /// - there are no messages at all, or one send and one receive for all data
@@ -31,8 +30,7 @@ struct ScheduleProblem {
 /// - backward reads the weights that its forward read, and no instruction
 ///   those of an optimizer step that is still to come;
 /// - followed in order by all stages (src/pipeline/walk.hpp), it comes to
-/// its
-///   end.
+///   its end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
 
 /// The first of the first kind alone: sizes, parts, micro-batches and
