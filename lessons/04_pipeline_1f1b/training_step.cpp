@@ -107,8 +107,8 @@ void PipelineLesson::show_interleaved_pace(Page& page) {
         "Why does interleaving not win here, as it did in step 6? It has "
         "twice as many parts, and this GPT has few layers: a part that is "
         "no more than an embedding or a norm stands beside one that is a "
-        "whole block, and the largest sets the pace. Give it more blocks "
-        "(--set layers=12), so that parts are more alike, and it does.");
+        "whole block, and the largest sets the pace. With more blocks "
+        "(--set layers=…) parts are more alike, and it gains.");
 }
 
 /// Time and memory of the runs of this step, which are the last in the

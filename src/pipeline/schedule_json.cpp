@@ -159,9 +159,7 @@ class TimingWriter {
 
     void add_critical_path() {
         const auto step = [&](Place place) {
-            const TimeSpan span =
-                timing_.spans[static_cast<std::size_t>(place.stage)]
-                             [static_cast<std::size_t>(place.position)];
+            const TimeSpan span = timing_.span(place);
             return "{\"stage\": " + std::to_string(place.stage) +
                    ", \"instruction\": \"" + text_of(schedule_.at(place)) +
                    "\", \"start\": " + time(span.start) +

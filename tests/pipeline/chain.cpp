@@ -160,4 +160,13 @@ ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options) {
     }));
 }
 
+std::string message_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+    return "";
+}
+
 }  // namespace lockstep::test

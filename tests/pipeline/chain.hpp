@@ -1,6 +1,7 @@
 // A chain of small layers, one a part, on one device and as a pipeline.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -49,5 +50,8 @@ struct ChainOptions {
 
 /// The same by a schedule.
 ChainResult run_chain(const PipelinePlan& plan, const ChainOptions& options = {});
+
+/// What the action throws; empty where nothing.
+std::string message_of(const std::function<void()>& action);
 
 }  // namespace lockstep::test

@@ -7,9 +7,11 @@
 #include "src/pipeline/picture.hpp"
 #include "src/report/timeline_look.hpp"
 #include "src/report/wrap.hpp"
+#include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::test;
 using Catch::Matchers::WithinAbs;
 
 namespace {
@@ -75,26 +77,6 @@ std::vector<std::string> all_after(const std::string& text, const std::string& p
 double attribute(const std::string& svg, std::size_t at, const std::string& name) {
     const std::string opening = " " + name + "=\"";
     return std::strtod(svg.c_str() + svg.find(opening, at) + opening.size(), nullptr);
-}
-
-/// Whether tags open and close in order, and text has no stray mark-up.
-bool is_balanced_xml(const std::string& svg) {
-    std::vector<std::string> open;
-    for (std::size_t at = svg.find('<'); at != std::string::npos;
-         at = svg.find('<', at + 1)) {
-        const std::size_t end = svg.find('>', at);
-        if (end == std::string::npos) return false;
-        const std::string tag = svg.substr(at + 1, end - at - 1);
-        if (contains(tag, "<") || count_of(tag, "\"") % 2 != 0) return false;
-        const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
-        if (tag.front() == '/') {
-            if (open.empty() || "/" + open.back() != name) return false;
-            open.pop_back();
-        } else if (tag.back() != '/') {
-            open.push_back(name);
-        }
-    }
-    return open.empty();
 }
 
 bool is_computation_kind(InstructionKind kind) {

@@ -1,5 +1,4 @@
-// Running a schedule: every generator's, with weights that change in between, and with
-// the mistakes that it must not pass over.
+// Running a schedule: every generator's, and with weights that change in between.
 
 #include <algorithm>
 
@@ -98,15 +97,6 @@ std::map<std::string, HostTensor> pipedream_alone(const Schedule& schedule,
                 rank.keep(parameter->name(), parameter->value);
     });
     return report.ranks[0].kept;
-}
-
-std::string message_of(const std::function<void()>& action) {
-    try {
-        action();
-    } catch (const std::exception& error) {
-        return error.what();
-    }
-    return "";
 }
 
 }  // namespace
@@ -214,35 +204,6 @@ TEST_CASE("replicas of a pipeline that updates in between stay alike",
                       name) == tensor);
 }
 
-TEST_CASE("gradients that are shared are reduced once and in time",
-          "[pipeline][errors]") {
-    const auto said = [](const std::string& work, double learning_rate) {
-        ChainOptions options;
-        options.learning_rate = learning_rate;
-        options.replicas = 2;
-        return message_of([&] {
-            run_chain(PipelinePlan(written_schedule({1, 2, 1}, {work})), options);
-        });
-    };
-    CHECK(said("F0 B0 F1 B1 R U", 0.1).empty());
-    CHECK(said("F0 B0 R U F1 B1 R U", 0.1).empty());
-    CHECK(said("F0 B0 F1 B1 U R", 0.1)
-              .find("does not reduce them (R) before stage 0, instruction 5 of 6") !=
-          std::string::npos);
-    CHECK(
-        said("F0 B0 R F1 B1 R U", 0.1)
-            .find("stage 0, instruction 5 of 7, backward of micro-batch 1 (B1): it adds "
-                  "to gradients that have been reduced (R) already") !=
-        std::string::npos);
-    CHECK(said("F0 B0 F1 B1 R R U", 0.1)
-              .find("these gradients have been reduced already") != std::string::npos);
-    // Without an optimizer gradients go on adding up.
-    CHECK(said("F0 B0 R U F1 B1 R U", 0)
-              .find("it adds to gradients that have been reduced (R) already") !=
-          std::string::npos);
-    CHECK(said("F0 B0 F1 B1", 0).find("before the end") != std::string::npos);
-}
-
 TEST_CASE("an update without a contribution changes nothing", "[pipeline][sim]") {
     ChainOptions options;
     options.learning_rate = 0.1;
@@ -327,134 +288,4 @@ TEST_CASE("what stages keep is what the schedule says", "[pipeline][sim]") {
             }
         }
     }
-}
-
-TEST_CASE("sends before receives that wait for each other are a deadlock with lines",
-          "[pipeline][sim][errors]") {
-    const Schedule broken = with_messages_in_place(make_schedule("1f1b", {3, 4, 1}));
-    REQUIRE(find_problem(broken));
-    REQUIRE_THROWS_WITH(PipelinePlan(broken), find_problem(broken)->sentence);
-    const std::string said =
-        message_of([&] { run_chain(PipelinePlan::unchecked(broken)); });
-    CAPTURE(said);
-    CHECK(said.find("F14") != std::string::npos);
-    CHECK(said.find("src/pipeline/pipeline.cpp") != std::string::npos);
-}
-
-TEST_CASE("what is unchecked has numbers in range and messages at least",
-          "[pipeline][errors]") {
-    Schedule schedule = make_schedule("gpipe", {2, 2, 1});
-    CHECK_THROWS_WITH(PipelinePlan::unchecked(schedule),
-                      "schedule 'gpipe' has no messages; with_messages_in_place() adds "
-                      "some");
-    schedule = with_messages_in_place(schedule);
-    schedule.work[1][0].chunk = 7;
-    CHECK_THROWS_WITH(
-        PipelinePlan::unchecked(schedule),
-        "stage 1, instruction 1 of 10, receive of an activation of "
-        "micro-batch 0 (RA0.7): there is no chunk 7; a stage has 1, counted "
-        "from 0");
-}
-
-TEST_CASE("what a pipeline is given must be there, and fit", "[pipeline][errors]") {
-    const PipelinePlan plan(make_schedule("gpipe", {2, 2, 1}));
-    const auto said = [&](const std::function<void(Rank&, Pipeline&)>& use,
-                          const PartBoundary& boundary = chain_boundary()) {
-        return message_of([&] {
-            sim::make_cluster(2)->run([&](Rank& rank) {
-                const auto part = make_chain_part(rank.device(), rank.index());
-                Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
-                                  boundary);
-                use(rank, pipeline);
-            });
-        });
-    };
-    const auto tells = [](const std::string& text, const std::string& words) {
-        CAPTURE(text);
-        CHECK(text.find(words) != std::string::npos);
-    };
-    tells(message_of([&] {
-              sim::make_cluster(2)->run([&](Rank& rank) {
-                  Pipeline(rank.device(), rank.world(), plan, {nullptr},
-                           chain_boundary());
-              });
-          }),
-          "chunk 0 of stage 0 is null; a module is expected");
-    tells(said([](Rank&, Pipeline&) {}, {}),
-          "a pipeline was given no function that tells the shape of what goes from part "
-          "to part");
-    tells(said([](Rank&, Pipeline& pipeline) { pipeline.update_by({nullptr}); }),
-          "the optimizer of chunk 0 is null; one is expected");
-    tells(said([](Rank& rank, Pipeline& pipeline) {
-              auto batches = chain_batches(rank.device(), 2);
-              batches[1].input = {};
-              pipeline.run(mean_squared_error, batches);
-          }),
-          "stage 0 reads the inputs, but that of micro-batch 1 is none");
-    tells(said([](Rank& rank, Pipeline& pipeline) {
-              const Loss none = [](Device&, const Tensor&, const Tensor&, double) {
-                  return LossResult{};
-              };
-              pipeline.run(none, chain_batches(rank.device(), 2));
-          }),
-          "the loss of micro-batch 0 came without a value");
-    tells(said(
-              [](Rank& rank, Pipeline& pipeline) {
-                  pipeline.run(mean_squared_error, chain_batches(rank.device(), 2));
-              },
-              {[](const MicroBatch&) {
-                   return Shape{4, 2};
-               },
-               DType::f64}),
-          "part 0 of the model, on stage 0, made (2, 3) f64 of micro-batch 0, but what "
-          "goes from part to part is said to be (4, 2) f64");
-}
-
-TEST_CASE("an optimizer that the schedule never calls is refused", "[pipeline][errors]") {
-    ChainOptions options;
-    options.learning_rate = 0.1;
-    CHECK(
-        message_of([&] {
-            run_chain(PipelinePlan(written_schedule({1, 1, 1}, {"F0 B0 R"})), options);
-        })
-            .find("schedule 'written' never updates chunk 0 of stage 0: add an optimizer "
-                  "step (U), or step after run() instead of update_by()") !=
-        std::string::npos);
-}
-
-TEST_CASE("a pipeline that does not fit its schedule is refused in one sentence",
-          "[pipeline][errors]") {
-    const PipelinePlan plan(make_schedule("gpipe", {2, 3, 1}));
-    const auto said = [&](const std::function<void(Rank&)>& program) {
-        return message_of([&] { sim::make_cluster(2)->run(program); });
-    };
-    CHECK(said([&](Rank& rank) {
-              Pipeline(rank.device(), rank.world(), plan, {}, chain_boundary());
-          })
-              .find("schedule 'gpipe' has 1 chunks a stage, but stage 0 was given 0 "
-                    "modules; one for each is expected") != std::string::npos);
-    CHECK(
-        message_of([&] {
-            sim::make_cluster(3)->run([&](Rank& rank) {
-                const auto part = make_chain_part(rank.device(), 0);
-                Pipeline(rank.device(), rank.world(), plan, {part.get()},
-                         chain_boundary());
-            });
-        })
-            .find("schedule 'gpipe' has 2 stages, but 'world' has 3 ranks; one for each "
-                  "is expected") != std::string::npos);
-    CHECK(said([&](Rank& rank) {
-              const auto part = make_chain_part(rank.device(), 0);
-              Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
-                                chain_boundary());
-              pipeline.run(mean_squared_error, chain_batches(rank.device(), 2));
-          }).find("schedule 'gpipe' has 3 micro-batches, but 2 were given") !=
-          std::string::npos);
-    CHECK(said([&](Rank& rank) {
-              const auto part = make_chain_part(rank.device(), 0);
-              Pipeline pipeline(rank.device(), rank.world(), plan, {part.get()},
-                                chain_boundary());
-              pipeline.update_by({});
-          }).find("0 optimizers for 1 chunks; one for each is expected") !=
-          std::string::npos);
 }

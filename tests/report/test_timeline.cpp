@@ -3,6 +3,7 @@
 #include "src/report/time_axis.hpp"
 #include "src/report/timeline.hpp"
 #include "src/report/wrap.hpp"
+#include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
 
@@ -53,25 +54,6 @@ RunReport many_spans(int ranks, int spans) {
         for (int i = 0; i < spans; ++i)
             add(report, rank, "compute", "matmul", "operation", i * 1000, i * 1000 + 900);
     return report;
-}
-
-/// Whether tags open and close in order, and quotes and ampersands are well formed.
-bool is_balanced_xml(const std::string& svg) {
-    std::vector<std::string> open;
-    for (std::size_t at = svg.find('<'); at != std::string::npos;
-         at = svg.find('<', at + 1)) {
-        const std::size_t end = svg.find('>', at);
-        if (end == std::string::npos) return false;
-        const std::string tag = svg.substr(at + 1, end - at - 1);
-        const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
-        if (tag.front() == '/') {
-            if (open.empty() || "/" + open.back() != name) return false;
-            open.pop_back();
-        } else if (tag.back() != '/') {
-            open.push_back(name);
-        }
-    }
-    return open.empty();
 }
 
 std::size_t count_of(const std::string& text, const std::string& part) {
