@@ -8,9 +8,10 @@ void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& 
     const Shape& shape = x.shape();
     with_real(x.dtype(), [&]<typename T>(T) {
         if (options.causal)
-            launch_causal_softmax(stream_.get(), y.data<T>(), x.data<const T>(),
-                                  shape.rows(), shape.columns(),
-                                  shape[shape.dimensions() - 2]);
+            launch_causal_softmax(
+                stream_.get(), y.data<T>(), x.data<const T>(), shape.rows(),
+                shape.columns(),
+                {shape[shape.dimensions() - 2], options.queries, options.keys});
         else
             launch_softmax(stream_.get(), y.data<T>(), x.data<const T>(), shape.rows(),
                            shape.columns());

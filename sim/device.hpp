@@ -65,6 +65,17 @@ class Device final : public lockstep::Device {
     void do_rms_norm_backward_weight(const Tensor& d_weight, const Tensor& dy,
                                      const Tensor& x, const Tensor& rstd) override;
 
+    // device_online_attention.cpp
+    void do_head_row_products(const Tensor& products, const Heads& x,
+                              const Heads& y) override;
+    void do_attend(const OnlineAttention& state, const AttentionHeads& heads,
+                   const AttentionOptions& options) override;
+    void do_finish_attention(const Tensor& log_sum_exp,
+                             const OnlineAttention& state) override;
+    void do_attend_backward(const AttentionHeads& gradients, const AttentionHeads& heads,
+                            const AttentionBackward& backward,
+                            const AttentionOptions& options) override;
+
     // device_attention.cpp
     void do_head_products(const Tensor& products, const Heads& x, const Heads& y,
                           double factor) override;

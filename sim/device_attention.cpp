@@ -1,34 +1,11 @@
 #include <algorithm>
-#include <vector>
 
 #include "sim/device.hpp"
+#include "sim/heads.hpp"
 #include "sim/matmul.hpp"
 #include "src/device/dispatch.hpp"
 
 namespace lockstep::sim {
-
-namespace {
-
-/// The rows of one head, side by side in memory.
-template <typename T>
-std::vector<T> packed(const Heads& heads, std::int64_t offset) {
-    std::vector<T> rows(static_cast<std::size_t>(heads.rows() * heads.width));
-    const T* from = heads.tensor.data<T>() + offset;
-    for (std::int64_t row = 0; row < heads.rows(); ++row)
-        std::copy_n(from + row * heads.pitch(), heads.width,
-                    rows.data() + row * heads.width);
-    return rows;
-}
-
-/// f(index, batch, head) for every head, counted through.
-template <typename F>
-void each_head(const Heads& heads, F&& f) {
-    for (std::int64_t batch = 0; batch < heads.batches(); ++batch)
-        for (std::int64_t head = 0; head < heads.heads; ++head)
-            f(batch * heads.heads + head, batch, head);
-}
-
-}  // namespace
 
 void Device::do_head_products(const Tensor& products, const Heads& x, const Heads& y,
                               double factor) {
@@ -39,7 +16,8 @@ void Device::do_head_products(const Tensor& products, const Heads& x, const Head
             std::vector<T> left = packed<T>(x, x.offset(batch, head));
             for (T& value : left)
                 value *= static_cast<T>(factor);
-            const std::vector<T> right = packed<T>(y, y.offset(batch, head));
+            const std::vector<T> right =
+                packed<T>(y, y.offset(batch, head / (x.heads / y.heads)));
             multiply_matrices<T>({products.data<T>() + index * m * n,
                                   left.data(),
                                   right.data(),
@@ -59,8 +37,11 @@ void Device::do_head_sums(const Heads& destination, const Tensor& weights, const
     with_real(weights.dtype(), [&]<typename T>(T) {
         std::vector<T> sums(static_cast<std::size_t>(m * width));
         const auto factor = static_cast<T>(options.factor);
-        each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
-            const std::vector<T> values = packed<T>(y, y.offset(batch, head));
+        const Heads& whole = destination.heads < y.heads ? y : destination;
+        if (!accumulate) do_fill(destination.tensor, 0);
+        each_head(whole, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+            const std::vector<T> values =
+                packed<T>(y, y.offset(batch, head / (whole.heads / y.heads)));
             multiply_matrices<T>({sums.data(),
                                   weights.data<T>() + index * m * n,
                                   values.data(),
@@ -68,15 +49,8 @@ void Device::do_head_sums(const Heads& destination, const Tensor& weights, const
                                   n,
                                   width,
                                   {.transpose_a = options.transpose}});
-            T* into = destination.tensor.data<T>() + destination.offset(batch, head);
-            for (std::int64_t row = 0; row < m; ++row) {
-                for (std::int64_t column = 0; column < width; ++column) {
-                    T& element = into[row * destination.pitch() + column];
-                    const T sum =
-                        factor * sums[static_cast<std::size_t>(row * width + column)];
-                    element = accumulate ? element + sum : sum;
-                }
-            }
+            const std::int64_t into = head / (whole.heads / destination.heads);
+            add_packed(destination, destination.offset(batch, into), sums, factor);
         });
     });
 }

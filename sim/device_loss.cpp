@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
@@ -28,6 +29,21 @@ void softmax_of(T* out, const T* row, std::int64_t columns) {
         exponentials);
 }
 
+/// That of the keys that query `query` sees; 0 for the others.
+template <typename T>
+void softmax_of_seen(T* out, const T* row, std::int64_t columns,
+                     const SoftmaxOptions& options, std::int64_t query) {
+    const std::int64_t last = options.queries[query];
+    std::vector<T> seen;
+    for (std::int64_t key = 0; key < columns; ++key)
+        if (options.keys[key] <= last) seen.push_back(row[key]);
+    if (!seen.empty())
+        softmax_of<T>(seen.data(), seen.data(), static_cast<std::int64_t>(seen.size()));
+    const T* next = seen.data();
+    for (std::int64_t key = 0; key < columns; ++key)
+        out[key] = options.keys[key] <= last ? *next++ : T{0};
+}
+
 /// -log softmax(row)[target].
 template <typename T>
 double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target) {
@@ -45,12 +61,12 @@ void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& 
         const std::int64_t columns = shape.columns();
         for (std::int64_t row = 0; row < shape.rows(); ++row) {
             T* out = y.data<T>() + row * columns;
-            const std::int64_t seen =
-                options.causal
-                    ? std::min(row % shape[shape.dimensions() - 2] + 1, columns)
-                    : columns;
-            softmax_of<T>(out, x.data<T>() + row * columns, seen);
-            std::fill(out + seen, out + columns, T{0});
+            const T* from = x.data<T>() + row * columns;
+            if (options.causal)
+                softmax_of_seen<T>(out, from, columns, options,
+                                   row % shape[shape.dimensions() - 2]);
+            else
+                softmax_of<T>(out, from, columns);
         }
     });
 }

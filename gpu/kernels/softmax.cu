@@ -3,6 +3,7 @@
 
 #include "gpu/kernels/rows.cuh"
 #include "gpu/kernels/softmax.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::gpu {
 
@@ -15,17 +16,15 @@ struct Exponentials {
     T largest = -std::numeric_limits<T>::infinity();
     T sum = 0;
 
-    __device__ static T taken_off(T largest) {
-        return largest == -std::numeric_limits<T>::infinity() ? T{0} : largest;
-    }
     __device__ void rescale(T larger) {
-        sum *= std::exp(largest - taken_off(larger));
+        sum *= formulas::rescaling(largest, larger);
         largest = larger;
     }
-    __device__ void add(T value) { sum += std::exp(value - taken_off(largest)); }
+    __device__ void add(T value) { sum += formulas::exponential(value, largest); }
 };
 
-// A mask says which columns a row sees.
+// A mask says which columns a row sees. A row may see none: its sum is 0, and all of its
+// results are.
 
 struct Unmasked {
     struct OfRow {
@@ -36,22 +35,41 @@ struct Unmasked {
     __device__ OfRow of_row(std::int64_t) const { return {}; }
 };
 
-struct Causal {
-    std::int64_t queries;  ///< rows of one matrix
-    struct OfRow {
-        std::int64_t last;
-        __device__ bool sees(std::int64_t column) const { return column <= last; }
-        /// Of a pack from `column` on, -infinity stands for what the row does not see.
-        template <typename T, int kWidth>
-        __device__ void hide(Pack<T, kWidth>& values, std::int64_t column) const {
+/// Columns whose token is not behind the row's.
+template <typename Tokens>
+struct Seen {
+    Tokens of_columns;
+    std::int64_t last;
+    __device__ bool sees(std::int64_t column) const { return of_columns[column] <= last; }
+    /// Of a pack from `column` on, -infinity stands for what the row does not see.
+    template <typename T, int kWidth>
+    __device__ void hide(Pack<T, kWidth>& values, std::int64_t column) const {
 #pragma unroll
-            for (int lane = 0; lane < kWidth; ++lane)
-                if (!sees(column + lane))
-                    values.value[lane] = -std::numeric_limits<T>::infinity();
-        }
-    };
+        for (int lane = 0; lane < kWidth; ++lane)
+            if (!sees(column + lane))
+                values.value[lane] = -std::numeric_limits<T>::infinity();
+    }
+};
+
+struct ColumnItself {
+    __device__ std::int64_t operator[](std::int64_t column) const { return column; }
+};
+
+/// Both in the order of tokens: columns up to the row's own, and `ahead` more.
+struct Causal {
+    std::int64_t rows;  ///< of one matrix
+    std::int64_t ahead;
+    using OfRow = Seen<ColumnItself>;
+    __device__ OfRow of_row(std::int64_t row) const { return {{}, row % rows + ahead}; }
+};
+
+/// In any order, which takes a division a column.
+struct CausalByTokens {
+    std::int64_t rows;  ///< of one matrix
+    TokenRows queries, keys;
+    using OfRow = Seen<TokenRows>;
     __device__ OfRow of_row(std::int64_t row) const {
-        return {row % queries};
+        return {keys, queries[row % rows]};
     }
 };
 
@@ -188,8 +206,17 @@ void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
 
 template <typename T>
 void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
-                           std::int64_t columns, std::int64_t queries) {
-    launch_softmax_rows(stream, y, x, rows, columns, Causal{queries}, Itself{});
+                           std::int64_t columns, const CausalRows& causal) {
+    const auto with = [&](const auto& masks) {
+        launch_softmax_rows(stream, y, x, rows, columns, masks, Itself{});
+    };
+    const auto in_order = [](const TokenRows& tokens) {
+        return tokens.order == TokenOrder::contiguous;
+    };
+    if (in_order(causal.queries) && in_order(causal.keys))
+        with(Causal{causal.rows, causal.queries.first - causal.keys.first});
+    else
+        with(CausalByTokens{causal.rows, causal.queries, causal.keys});
 }
 
 template <typename T>
@@ -226,9 +253,9 @@ template void launch_softmax(cudaStream_t, float*, const float*, std::int64_t,
 template void launch_softmax(cudaStream_t, double*, const double*, std::int64_t,
                              std::int64_t);
 template void launch_causal_softmax(cudaStream_t, float*, const float*, std::int64_t,
-                                    std::int64_t, std::int64_t);
+                                    std::int64_t, const CausalRows&);
 template void launch_causal_softmax(cudaStream_t, double*, const double*, std::int64_t,
-                                    std::int64_t, std::int64_t);
+                                    std::int64_t, const CausalRows&);
 template void launch_softmax_backward(cudaStream_t, float*, const float*, const float*,
                                       std::int64_t, std::int64_t);
 template void launch_softmax_backward(cudaStream_t, double*, const double*, const double*,

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "src/device/token_rows.hpp"
+
 namespace lockstep::gpu {
 
 // All matrices are rows x columns; targets lie in [0, columns).
@@ -11,10 +13,18 @@ namespace lockstep::gpu {
 template <typename T>
 void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
                     std::int64_t columns);
-/// Row i of each `queries` rows sees columns [0, i]; the others' results are 0.
+/// Which tokens the rows and the columns of each of some matrices are.
+struct CausalRows {
+    std::int64_t rows;  ///< of a matrix
+    TokenRows queries;  ///< its rows
+    TokenRows keys;     ///< its columns
+};
+/// A row sees the columns of tokens up to its own; the others are not looked at, and
+/// their results are 0. As fast as without a mask where both are in the order of tokens;
+/// else a column costs a division.
 template <typename T>
 void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
-                           std::int64_t columns, std::int64_t queries);
+                           std::int64_t columns, const CausalRows& causal);
 template <typename T>
 void launch_softmax_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
                              std::int64_t rows, std::int64_t columns);

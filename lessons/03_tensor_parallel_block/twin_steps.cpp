@@ -29,7 +29,7 @@ Twins attention_twins(const GptTask& task, const LessonOptions& options) {
     Twins twins = twins_of(task, options);
     const BlockSizes sizes = task.sizes.block;
     twins.alone = [sizes](const ParameterInit& init) {
-        return make_attention(init, sizes.hidden, sizes.heads, true);
+        return make_attention(init, sizes.hidden, {sizes.heads, true});
     };
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
         return make_parallel_attention(init, tp, sizes.hidden, sizes.heads,
@@ -45,8 +45,8 @@ Twins badly_cut(Twins twins, const BlockSizes& sizes) {
         attention->add<ColumnParallelLinear>(
             init.child("c_attn"), tp, sizes.hidden, 3 * sizes.hidden,
             ColumnParallelOptions{.stacked = 1});
-        attention->add<CoreAttention>(init.device, sizes.heads / tp.size(),
-                                      true);
+        attention->add<CoreAttention>(
+            init.device, AttentionSizes{sizes.heads / tp.size(), true});
         attention->add<RowParallelLinear>(init.child("c_proj"), tp,
                                           sizes.hidden, sizes.hidden);
         return attention;

@@ -85,10 +85,24 @@ class DeviceBackend {
                                              const Tensor& x, const Tensor& rstd) = 0;
     virtual void do_head_products(const Tensor& products, const Heads& x, const Heads& y,
                                   double factor) = 0;
-    /// destination (+)= factor * op(weights) y of each head.
+    /// destination (+)= factor * op(weights) y of each head. Where it does not
+    /// accumulate, the destination's heads take all of its tensor.
     virtual void do_head_sums(const Heads& destination, const Tensor& weights,
                               const Heads& y, const HeadSumOptions& options,
                               bool accumulate) = 0;
+    /// products (b, a, m) of x and y, both (m, b, a width).
+    virtual void do_head_row_products(const Tensor& products, const Heads& x,
+                                      const Heads& y) = 0;
+    /// At least one query sees a key.
+    virtual void do_attend(const OnlineAttention& state, const AttentionHeads& heads,
+                           const AttentionOptions& options) = 0;
+    virtual void do_finish_attention(const Tensor& log_sum_exp,
+                                     const OnlineAttention& state) = 0;
+    /// At least one query sees a key.
+    virtual void do_attend_backward(const AttentionHeads& gradients,
+                                    const AttentionHeads& heads,
+                                    const AttentionBackward& backward,
+                                    const AttentionOptions& options) = 0;
     virtual void do_softmax(const Tensor& y, const Tensor& x,
                             const SoftmaxOptions& options) = 0;
     virtual void do_softmax_backward(const Tensor& dx, const Tensor& y,

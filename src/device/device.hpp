@@ -146,19 +146,51 @@ class Device : protected DeviceBackend {
                                   SourceLine at = SourceLine::here());
 
     // Attention, head by head. The weights that each of m queries gives to each of n keys
-    // are (batches, heads, m, n).
+    // are (batches, heads, m, n). Of two operands one may have fewer heads, g where the
+    // other has a: see AttentionHeads.
 
     /// factor * x y^T of each head: x's (m, width) and y's (n, width) give (batches,
-    /// heads, m, n). 2 m n width flops a head.
+    /// heads, m, n), as many heads as x has. 2 m n width flops a head.
     Tensor head_products(const Heads& x, const Heads& y, double factor = 1,
                          SourceLine at = SourceLine::here());
-    /// weights (m, n) times y (n, width) of each head: (m, batches, heads width).
+    /// weights (m, n) times y (n, width) of each head: (m, batches, heads width), as many
+    /// heads as weights has.
     Tensor head_sums(const Tensor& weights, const Heads& y,
                      SourceLine at = SourceLine::here());
     /// destination += factor * op(weights) y of each head, into the destination's
-    /// columns.
+    /// columns. Where the destination has fewer heads than y, each gets the sum of its
+    /// group's.
     void add_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
                        HeadSumOptions options = {}, SourceLine at = SourceLine::here());
+
+    // The same without weights in memory, some keys at a time: begin, attend to each
+    // block of keys once, in any order, and finish (Dao et al. 2022, FlashAttention,
+    // 2205.14135, section 3.1). Charged for the pairs of a query and a key that it sees,
+    // each 4 width flops forward and 10 width backward beside the softmax; where there
+    // are none, nothing is run. Heads are up to kMostHeadWidth wide.
+
+    static constexpr std::int64_t kMostHeadWidth = 256;
+
+    /// Attention that has seen no key.
+    OnlineAttention begin_attention(const Heads& queries,
+                                    SourceLine at = SourceLine::here());
+    /// Takes the keys and their values in.
+    void attend(const OnlineAttention& state, const AttentionHeads& heads,
+                const AttentionOptions& options = {}, SourceLine at = SourceLine::here());
+    /// Makes `y` the values' mean, weighted by the softmax of the scores; 0 where a query
+    /// saw no key. Gives maximum + log(sum): (b, a, m), in the place of `maximum`.
+    Tensor finish_attention(const OnlineAttention& state,
+                            SourceLine at = SourceLine::here());
+    /// The sum over the width of x y, row by row of each head: (batches, heads, m).
+    Tensor head_row_products(const Heads& x, const Heads& y,
+                             SourceLine at = SourceLine::here());
+    /// Adds what these keys and values contribute to the three gradients. With p =
+    /// exp(factor q k - log_sum_exp) and ds = factor p (dy v - dy_y): dq += ds k, dk +=
+    /// ds^T q, dv += p^T dy.
+    void attend_backward(const AttentionHeads& gradients, const AttentionHeads& heads,
+                         const AttentionBackward& backward,
+                         const AttentionOptions& options = {},
+                         SourceLine at = SourceLine::here());
 
     // Softmax and losses.
 

@@ -1,61 +1,23 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
-#include "src/device/check.hpp"
-#include "src/device/device.hpp"
+#include "src/device/check_heads.hpp"
 
 namespace lockstep {
 
 namespace {
 
-void check_heads(const Check& check, const char* name, const Heads& heads) {
-    check.real(name, heads.tensor);
-    const Shape& shape = heads.tensor.shape();
-    check.that(shape.dimensions() == 3, [&] {
-        return fmt::format("{} has shape {}; (sequence, batches, columns) is expected",
-                           name, shape.text());
-    });
-    check.that(heads.heads > 0 && heads.width > 0 && heads.first >= 0 &&
-                   heads.first + heads.heads * heads.width <= heads.columns(),
-               [&] {
-                   return fmt::format(
-                       "{} heads of width {} from column {} of {}, which has "
-                       "{}",
-                       heads.heads, heads.width, heads.first, name, heads.columns());
-               });
-}
-
-/// As many batches, heads and columns a head, of one type.
-void check_alike(const Check& check, const char* name, const Heads& heads,
-                 const char* other_name, const Heads& other) {
-    check.dtype(name, heads.tensor, other.tensor.dtype());
-    check.that(
-        heads.batches() == other.batches() && heads.heads == other.heads &&
-            heads.width == other.width,
-        [&] {
-            return fmt::format(
-                "{} has {} batches of {} heads of width {}, but {} has {} of {} of "
-                "width {}",
-                name, heads.batches(), heads.heads, heads.width, other_name,
-                other.batches(), other.heads, other.width);
-        });
-}
-
 /// Weights (batches, heads, m, n), of which m rows and n columns belong to `rows` and
 /// `columns` elements of the sequence.
-void check_weights(const Check& check, const Tensor& weights, const Heads& heads,
-                   std::int64_t rows, std::int64_t columns) {
-    check.dtype("weights", weights, heads.tensor.dtype());
-    const Shape expected{heads.batches(), heads.heads, rows, columns};
+void check_weights(const Check& check, const Tensor& weights, const Heads& y,
+                   std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+    check.dtype("weights", weights, y.tensor.dtype());
+    const Shape expected{y.batches(), heads, rows, columns};
     check.that(weights.shape() == expected, [&] {
         return fmt::format("weights have shape {}; {} is expected",
                            weights.shape().text(), expected.text());
     });
-}
-
-/// What is read and written of a view's columns.
-std::int64_t bytes_of_view(const Heads& heads) {
-    return heads.rows() * heads.batches() * heads.heads * heads.width *
-           bytes_of(heads.tensor.dtype());
 }
 
 }  // namespace
@@ -65,7 +27,7 @@ Tensor Device::head_products(const Heads& x, const Heads& y, double factor,
     const Check check(*this, "head_products", at);
     check_heads(check, "x", x);
     check_heads(check, "y", y);
-    check_alike(check, "y", y, "x", x);
+    check_grouped(check, "y", y, "x", x);
     Tensor products =
         empty({x.batches(), x.heads, x.rows(), y.rows()}, x.tensor.dtype(), at);
     run({"head_products", at, 2 * products.elements() * x.width,
@@ -85,10 +47,11 @@ Tensor Device::head_sums(const Tensor& weights, const Heads& y, SourceLine at) {
             "expected",
             weights.shape().text());
     });
-    const std::int64_t rows = weights.shape()[2];
-    check_weights(check, weights, y, rows, y.rows());
-    Tensor sums = empty({rows, y.batches(), y.heads * y.width}, weights.dtype(), at);
-    const Heads destination{sums, y.heads, y.width, 0};
+    const std::int64_t heads = weights.shape()[1], rows = weights.shape()[2];
+    check_group(check, "y", y.heads, "weights", heads);
+    check_weights(check, weights, y, heads, rows, y.rows());
+    Tensor sums = empty({rows, y.batches(), heads * y.width}, weights.dtype(), at);
+    const Heads destination{sums, heads, y.width, 0};
     run(
         {"head_sums", at, 2 * weights.elements() * y.width,
          weights.bytes() + bytes_of_view(y) + sums.bytes(), Derivation::linear_in(0, 1)},
@@ -105,11 +68,15 @@ void Device::add_head_sums(const Heads& destination, const Tensor& weights,
     const Check check(*this, "add_head_sums", at);
     check_heads(check, "y", y);
     check_heads(check, "destination", destination);
-    check_alike(check, "destination", destination, "y", y);
-    if (options.transpose)
-        check_weights(check, weights, y, y.rows(), destination.rows());
+    if (destination.heads < y.heads)
+        check_grouped(check, "destination", destination, "y", y);
     else
-        check_weights(check, weights, y, destination.rows(), y.rows());
+        check_grouped(check, "y", y, "destination", destination);
+    const std::int64_t heads = std::max(destination.heads, y.heads);
+    if (options.transpose)
+        check_weights(check, weights, y, heads, y.rows(), destination.rows());
+    else
+        check_weights(check, weights, y, heads, destination.rows(), y.rows());
     check.apart("destination", destination.tensor, "weights", weights);
     check.apart("destination", destination.tensor, "y", y.tensor);
     run({"add_head_sums", at, 2 * weights.elements() * y.width,

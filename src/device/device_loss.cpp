@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
-#include "src/device/check.hpp"
-#include "src/device/device.hpp"
+#include "src/device/check_heads.hpp"
 #include "src/device/flops.hpp"
 
 namespace lockstep {
@@ -15,6 +14,11 @@ Tensor Device::softmax(const Tensor& x, SoftmaxOptions options, SourceLine at) {
             "causal",
             x.shape().text());
     });
+    if (options.causal) {
+        check_tokens(check, "queries", options.queries,
+                     x.shape()[x.shape().dimensions() - 2]);
+        check_tokens(check, "keys", options.keys, x.shape().columns());
+    }
     Tensor y = empty(x.shape(), x.dtype(), at);
     run({"softmax", at, flops::kSoftmax * x.elements()}, {&x}, {&y},
         [&] { do_softmax(y, x, options); });

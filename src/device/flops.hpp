@@ -39,6 +39,12 @@ inline constexpr std::int64_t kRmsNormBackwardWeight = 3;
 inline constexpr std::int64_t kCrossEntropy = kTranscendental + 3;
 inline constexpr std::int64_t kSoftmax = kCrossEntropy + 1;
 inline constexpr std::int64_t kSoftmaxBackward = 4;
+// A score on its way through the online softmax, beside the products: scale, then what
+// kCrossEntropy has. Its backward: scale, subtract, exp; subtract, multiply, scale.
+inline constexpr std::int64_t kAttend = kCrossEntropy + 1;
+inline constexpr std::int64_t kAttendBackward = kTranscendental + 5;
+// Log and add a row; divide an element.
+inline constexpr std::int64_t kLogSumExp = kTranscendental + 1;
 inline constexpr std::int64_t kCrossEntropyBackward = kSoftmax + 1;
 // Subtract, exp, sum.
 inline constexpr std::int64_t kCrossEntropyParts = kTranscendental + 2;

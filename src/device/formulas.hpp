@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "src/device/options.hpp"
 
@@ -77,6 +78,25 @@ template <typename Real>
 constexpr Real swiglu_backward_gate(const Real& gate, const Real& rest, const Real& dy) {
     const Real sigma = sigmoid<Real>(gate);
     return dy * rest * sigma * (1 + gate * (1 - sigma));
+}
+
+/// What sums that were taken relative to the maximum `old` are multiplied by, to be
+/// relative to `larger` (Milakov & Gimelshein, arXiv 1805.02867, algorithm 3). Where
+/// nothing was larger than -infinity yet, the sums are 0 or NaN, and stay so.
+template <typename N>
+constexpr N rescaling(N old, N larger) {
+    using std::exp;
+    return old == larger ? N{1} : exp(old - larger);
+}
+
+/// exp(score - maximum): what a score adds to the sum. -infinity, which is no number to
+/// take off, adds nothing.
+template <typename N>
+constexpr N exponential(N score, N maximum) {
+    using std::exp;
+    return maximum == -std::numeric_limits<N>::infinity() && score == maximum
+               ? N{0}
+               : exp(score - maximum);
 }
 
 /// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is

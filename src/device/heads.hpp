@@ -25,4 +25,30 @@ struct Heads {
     std::int64_t pitch() const { return batches() * columns(); }
 };
 
+/// The three that attention works on, or their gradients. Where there are fewer heads of
+/// keys and values, g, than of queries, a, each serves a/g of these, side by side
+/// (grouped-query attention: Ainslie et al. 2023, 2305.13245).
+struct AttentionHeads {
+    Heads queries;  ///< m rows, a heads
+    Heads keys;     ///< n rows, g heads
+    Heads values;   ///< n rows, g heads
+
+    std::int64_t group() const { return queries.heads / keys.heads; }
+};
+
+/// What attention has come to after the keys it has seen so far, by an online softmax
+/// (Milakov & Gimelshein 2018, 1805.02867, section 3).
+struct OnlineAttention {
+    Tensor y;        ///< (m, b, a width): the sum of values times exp(score - maximum)
+    Tensor maximum;  ///< (b, a, m): of the scores; -infinity before the first
+    Tensor sum;      ///< (b, a, m): of exp(score - maximum)
+};
+
+/// What attention's backward starts from, beside the heads themselves.
+struct AttentionBackward {
+    Tensor dy;           ///< (m, b, a width)
+    Tensor log_sum_exp;  ///< (b, a, m), from finish_attention
+    Tensor dy_y;         ///< (b, a, m): the product of dy and y, a number a row
+};
+
 }  // namespace lockstep

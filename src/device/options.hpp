@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "src/device/token_rows.hpp"
+
 namespace lockstep {
 
 /// How values are combined across tensors or ranks.
@@ -20,8 +22,18 @@ struct MatmulOptions {
 };
 
 struct SoftmaxOptions {
-    /// Of x (…, m, n): row i of m sees columns [0, i]; the others' results are 0.
+    /// Of x (…, m, n), m queries and n keys: a query sees the keys of tokens up to its
+    /// own; the others' results are 0.
     bool causal = false;
+    TokenRows queries{};  ///< which tokens those are, where it is causal
+    TokenRows keys{};
+};
+
+struct AttentionOptions {
+    double factor = 1;    ///< of the scores
+    bool causal = false;  ///< a query sees the keys of tokens up to its own
+    TokenRows queries{};  ///< which tokens those are, where it is causal
+    TokenRows keys{};
 };
 
 struct HeadSumOptions {

@@ -9,69 +9,97 @@
 
 namespace lockstep {
 
-CoreAttention::CoreAttention(Device& device, std::int64_t heads, bool causal)
-    : device_(device), heads_(heads), causal_(causal) {
-    require(heads > 0,
-            [&] { return fmt::format("attention with {} heads; it needs one", heads); });
+void require_heads(const std::string& layer, const AttentionSizes& sizes) {
+    require(sizes.heads > 0, [&] {
+        return fmt::format("{} with {} heads; it needs one", layer, sizes.heads);
+    });
+    require(sizes.kv_heads >= 0 && sizes.heads % sizes.key_heads() == 0, [&] {
+        return fmt::format(
+            "{} with {} heads of keys and values for {} of queries; the first must "
+            "divide "
+            "the second, or be 0 for as many",
+            layer, sizes.kv_heads, sizes.heads);
+    });
 }
 
-Heads CoreAttention::part_of(const Tensor& x, int part) const {
+void require_heads(const std::string& layer, std::int64_t hidden,
+                   const AttentionSizes& sizes) {
+    require(sizes.heads > 0 && hidden > 0 && hidden % sizes.heads == 0, [&] {
+        return fmt::format(
+            "{}: attention of {} heads over {} columns; each head "
+            "takes as many, so the "
+            "first must divide the second",
+            layer, sizes.heads, hidden);
+    });
+    require_heads(layer + ": attention", sizes);
+}
+
+AttentionHeads attention_heads(const Tensor& x, const AttentionSizes& sizes) {
+    const std::int64_t a = sizes.heads, g = sizes.key_heads();
     const std::int64_t columns = x.shape().columns();
-    require(x.shape().dimensions() == 3 && columns % (3 * heads_) == 0, [&] {
+    require(x.shape().dimensions() == 3 && columns % (a + 2 * g) == 0, [&] {
         return fmt::format(
             "attention got x of shape {}; (sequence, batch, columns) is expected, with "
-            "columns for the queries, keys and values of {} heads",
-            x.shape().text(), heads_);
+            "queries of {} heads and keys and values of {}: a multiple of {} columns",
+            x.shape().text(), a, g, a + 2 * g);
     });
-    return {x, heads_, columns / 3 / heads_, part * columns / 3};
+    const std::int64_t width = columns / (a + 2 * g);
+    return {{x, a, width, 0}, {x, g, width, a * width}, {x, g, width, (a + g) * width}};
+}
+
+double score_factor(std::int64_t width) {
+    return 1 / std::sqrt(static_cast<double>(width));
+}
+
+CoreAttention::CoreAttention(Device& device, const AttentionSizes& sizes)
+    : device_(device), sizes_(sizes) {
+    require_heads("attention", sizes);
 }
 
 // P = softmax(Q K^T / sqrt(width)), y = P V, of each head
 Tensor CoreAttention::do_forward(const Tensor& x, Saved& saved) {
-    const Heads queries = part_of(x, 0), keys = part_of(x, 1), values = part_of(x, 2);
-    const double factor = 1 / std::sqrt(static_cast<double>(queries.width));
-    const Tensor weights = device_.softmax(device_.head_products(queries, keys, factor),
-                                           {.causal = causal_});
+    const AttentionHeads own = attention_heads(x, sizes_);
+    const Tensor scores =
+        device_.head_products(own.queries, own.keys, score_factor(own.queries.width));
+    const Tensor weights = device_.softmax(scores, {.causal = sizes_.causal});
     saved.keep("x", x);
     saved.keep("weights", weights);
-    return device_.head_sums(weights, values);
+    return device_.head_sums(weights, own.values);
 }
 
 // dV = P^T dy, dP = dy V^T, dS = softmax'(dP), dQ = dS K / sqrt(width),
 // dK = dS^T Q / sqrt(width)
 Tensor CoreAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor &x = saved.at("x"), &weights = saved.at("weights");
-    const Heads queries = part_of(x, 0), keys = part_of(x, 1), values = part_of(x, 2);
-    const double factor = 1 / std::sqrt(static_cast<double>(queries.width));
-    const Heads gradient{dy, heads_, values.width, 0};
-    Tensor dx = device_.zeros(x.shape(), x.dtype());
-    device_.add_head_sums(part_of(dx, 2), weights, gradient, {.transpose = true});
-    Tensor d_scores = device_.head_products(gradient, values);
+    const AttentionHeads own = attention_heads(x, sizes_);
+    const Heads gradient{dy, sizes_.heads, own.queries.width, 0};
+    const Tensor dx = device_.zeros(x.shape(), x.dtype());
+    const AttentionHeads d = attention_heads(dx, sizes_);
+    device_.add_head_sums(d.values, weights, gradient, {.transpose = true});
+    Tensor d_scores = device_.head_products(gradient, own.values);
     d_scores = device_.softmax_backward(weights, d_scores);
-    device_.add_head_sums(part_of(dx, 0), d_scores, keys, {.factor = factor});
-    device_.add_head_sums(part_of(dx, 1), d_scores, queries,
+    const double factor = score_factor(own.queries.width);
+    device_.add_head_sums(d.queries, d_scores, own.keys, {.factor = factor});
+    device_.add_head_sums(d.keys, d_scores, own.queries,
                           {.transpose = true, .factor = factor});
     saved.drop("weights");
     saved.drop("x");
     return dx;
 }
 
-void require_heads(const std::string& layer, std::int64_t hidden, std::int64_t heads) {
-    require(heads > 0 && hidden > 0 && hidden % heads == 0, [&] {
-        return fmt::format(
-            "{}: attention of {} heads over {} columns; each head takes as many, so the "
-            "first must divide the second",
-            layer, heads, hidden);
-    });
-}
-
 std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
-                                           std::int64_t heads, bool causal) {
-    require_heads(init.name, hidden, heads);
+                                           const AttentionSizes& sizes,
+                                           const MakeAttention& core) {
+    require_heads(init.name, hidden, sizes);
+    const std::int64_t kv_columns = hidden / sizes.heads * sizes.key_heads();
     auto attention = std::make_unique<Sequential>();
-    attention->add<Linear>(init.child("c_attn"), hidden, 3 * hidden);  // (s, b, 3 h)
-    attention->add<CoreAttention>(init.device, heads, causal);         // (s, b, h)
-    attention->add<Linear>(init.child("c_proj"), hidden, hidden);      // (s, b, h)
+    attention->add<Linear>(init.child("c_attn"), hidden, hidden + 2 * kv_columns);
+    if (core)  // (s, b, h)
+        attention->add(core(init.device, sizes));
+    else
+        attention->add<CoreAttention>(init.device, sizes);
+    attention->add<Linear>(init.child("c_proj"), hidden,
+                           hidden);  // (s, b, h)
     return attention;
 }
 

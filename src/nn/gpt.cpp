@@ -31,12 +31,12 @@ std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& s
     return std::make_unique<LayerNorm>(init, sizes.hidden);
 }
 
-std::unique_ptr<Sequential> make_block(const ParameterInit& init,
-                                       const BlockSizes& sizes) {
+std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
+                                       const SequencePart& part) {
     auto attention = std::make_unique<Sequential>();
     attention->add(make_norm(init.child("ln_1"), sizes));
-    attention->add(
-        make_attention(init.child("attn"), sizes.hidden, sizes.heads, sizes.causal));
+    attention->add(make_attention(init.child("attn"), sizes.hidden, sizes.attention(),
+                                  part.attention));
 
     auto mlp = std::make_unique<Sequential>();
     mlp->add(make_norm(init.child("ln_2"), sizes));
@@ -76,7 +76,7 @@ std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& siz
 
 std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                             const GptSizes& sizes, int first, int last,
-                                            Parameter* table) {
+                                            Parameter* table, const SequencePart& part) {
     require_sizes(init, sizes);
     const int count = sizes.layer_count();
     require(0 <= first && first <= last && last <= count, [&] {
@@ -92,10 +92,11 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                           table_deviation(sizes))
                          .weight();
         else if (layer == 1)
-            layers->add<PositionEmbedding>(body.child("wpe"), sizes.context, hidden);
+            layers->add<PositionEmbedding>(body.child("wpe"), sizes.context, hidden,
+                                           part.tokens);
         else if (layer < count - 2)
-            layers->add(
-                make_block(body.child(fmt::format("h.{}", layer - 2)), sizes.block));
+            layers->add(make_block(body.child(fmt::format("h.{}", layer - 2)),
+                                   sizes.block, part));
         else if (layer == count - 2)
             layers->add(make_norm(body.child("ln_f"), sizes.block));
         else  // (s, b, V)
@@ -104,8 +105,9 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
     return layers;
 }
 
-std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes) {
-    return make_gpt_layers(init, sizes, 0, sizes.layer_count());
+std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
+                                     const SequencePart& part) {
+    return make_gpt_layers(init, sizes, 0, sizes.layer_count(), nullptr, part);
 }
 
 Parameter* find_parameter(Module& module, const std::string& name) {

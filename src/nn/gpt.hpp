@@ -1,5 +1,6 @@
 #pragma once
 
+#include "src/nn/sequence_part.hpp"
 #include "src/nn/sequential.hpp"
 
 namespace lockstep {
@@ -15,7 +16,9 @@ struct BlockSizes {
     NormKind norm = NormKind::layer_norm;
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
+    std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
 
+    AttentionSizes attention() const { return {heads, causal, kv_heads}; }
     std::int64_t inner_columns() const { return inner > 0 ? inner : 4 * hidden; }
 };
 
@@ -43,21 +46,25 @@ std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& s
 /// gives y of the same shape.
 ///
 ///     x = x + attn(ln_1(x));  y = x + mlp(ln_2(x))
-std::unique_ptr<Sequential> make_block(const ParameterInit& init,
-                                       const BlockSizes& sizes);
+std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
+                                       const SequencePart& part = {});
 
 /// A GPT: logits of the next token at every position.
 ///
 ///     ids (s, b), i32 -> wte + wpe (s, b, h) -> L blocks -> ln_f -> lm_head (s, b, V)
 ///
 /// The sequence comes first, then the batch, as Megatron has it: then a part of the
-/// sequence is contiguous. Parameters are named as in PyTorch GPTs, and laid out as
+/// sequence is contiguous. Where other devices have tokens of the same sequence, `part`
+/// says which are here: all but attention and places looks at one token at a time.
+/// Parameters are named as in PyTorch GPTs, and laid out as
 /// nn.Linear and nn.Embedding have them: "transformer.wte.weight" (V, h),
 /// "transformer.wpe.weight" (C, h), for each layer i "transformer.h.i.ln_1.weight",
-/// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h) …, "transformer.ln_f.weight",
-/// "transformer.ln_f.bias", "lm_head.weight" (V, h), which has no bias. Throws UsageError
-/// for sizes that are not positive, or heads that do not divide h.
-std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes);
+/// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h), or fewer rows with fewer heads of keys
+/// and values …, "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight" (V,
+/// h), which has no bias. Throws UsageError for sizes that are not positive, or heads
+/// that do not divide h.
+std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
+                                     const SequencePart& part = {});
 
 /// Layers [first, last) of it, for devices that share it out, counted as layer_count()
 /// does: (s, b) or (s, b, h) in, (s, b, h) or (s, b, V) out. A tied head whose wte is not
@@ -65,7 +72,8 @@ std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& 
 /// it has its own, of the same name and first values, which have to be kept alike.
 std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                             const GptSizes& sizes, int first, int last,
-                                            Parameter* table = nullptr);
+                                            Parameter* table = nullptr,
+                                            const SequencePart& part = {});
 
 inline constexpr const char* kGptTable = "transformer.wte.weight";
 

@@ -8,10 +8,10 @@
 namespace lockstep {
 
 PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t context,
-                                     std::int64_t width, std::int64_t part)
+                                     std::int64_t width, TokenDeal deal)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, context, width)),
-      part_(part) {
+      deal_(deal) {
     device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0, 1);
 }
 
@@ -22,16 +22,16 @@ const Tensor& PositionEmbedding::places_of(const Tensor& x) {
     });
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
-    const std::int64_t first = part_ * length;
-    require(first + length <= weight_.shape()[0], [&] {
-        return fmt::format("{} has {} places, but the sequence takes places {} to {}",
-                           weight_.name(), weight_.shape()[0], first, first + length - 1);
+    require(deal_.ranks * length <= weight_.shape()[0], [&] {
+        return fmt::format("{} has {} places, but the sequence takes {}", weight_.name(),
+                           weight_.shape()[0], deal_.ranks * length);
     });
+    const TokenRows tokens = deal_.own(length);
     const Shape shape{length, batch};
     if (places_ && places_.shape() == shape) return places_;
     HostTensor places(shape, DType::i32);
     for (std::int64_t i = 0; i < places.elements(); ++i)
-        places.set(i, static_cast<double>(first + i / batch));
+        places.set(i, static_cast<double>(tokens[i / batch]));
     const MemoryScope scope(device_, MemoryCategory::workspace);
     return places_ = device_.upload(places);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/nn/module.hpp"
+#include "src/nn/token_deal.hpp"
 
 namespace lockstep {
 
@@ -12,10 +13,9 @@ namespace lockstep {
 /// places, (s, b) i32, and between the halves of backward dy.
 class PositionEmbedding : public Module {
   public:
-    /// `part` where x is that part of a sequence cut into parts of equal length: places
-    /// count from part * s.
+    /// `deal` where x is what one of several ranks has of a sequence: s tokens each.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
-                      std::int64_t part = 0);
+                      TokenDeal deal = {});
 
     Parameter& weight() { return weight_; }
 
@@ -29,7 +29,7 @@ class PositionEmbedding : public Module {
 
     Device& device_;
     Parameter weight_;
-    std::int64_t part_;
+    TokenDeal deal_;
     Tensor places_;
 };
 

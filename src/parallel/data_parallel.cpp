@@ -1,5 +1,7 @@
 #include "src/parallel/data_parallel.hpp"
 
+#include "src/comm/expect.hpp"
+
 namespace lockstep {
 
 // lesson: data-parallel
@@ -12,5 +14,11 @@ Tensor data_parallel_gradients(Device& device, Communicator& replicas,
     return share;
 }
 // lesson: end
+
+void declare_replicas_of(Communicator& replicas, Module& model,
+                         SourceLine at) {
+    for (const Parameter* parameter : model.parameters())
+        declare_replicas(replicas, parameter->value, parameter->name(), at);
+}
 
 }  // namespace lockstep

@@ -23,4 +23,9 @@ Tensor data_parallel_gradients(Device& device, Communicator& replicas,
                                Module& model, const Loss& loss,
                                std::span<const MicroBatch> mine);
 
+/// Says, once, that all ranks hold replicas of the model's parameters,
+/// which must step alike. Costs nothing; see declare_replicas.
+void declare_replicas_of(Communicator& replicas, Module& model,
+                         SourceLine at = SourceLine::here());
+
 }  // namespace lockstep

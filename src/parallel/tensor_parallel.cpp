@@ -28,12 +28,6 @@ Tensor TensorParallel::leave_backward(const Tensor& dy) {
 }
 // lesson: end
 
-Tensor Arriving::wait() {
-    if (work) work->wait();
-    source = {};
-    return std::move(tensor);
-}
-
 void TensorParallel::replicate(Parameter& parameter, SourceLine at) {
     parameter.replicated = true;
     declare_replicas(group_, parameter.value, parameter.name(), at);

@@ -1,21 +1,12 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
-#include "src/comm/communicator.hpp"
 #include "src/nn/module.hpp"
+#include "src/nn/token_deal.hpp"
+#include "src/parallel/arriving.hpp"
 
 namespace lockstep {
-
-/// A tensor that a message is bringing.
-struct Arriving {
-    Tensor tensor;
-    Tensor source;  ///< what is sent; to be kept until it has arrived
-    std::optional<Work> work;
-
-    Tensor wait();
-};
 
 /// Tensor parallelism: ranks share out the weights of each layer, and all
 /// work on the same micro-batch. A region is where each has columns or
@@ -58,6 +49,10 @@ class TensorParallel {
     /// and which; part 0 where it holds all.
     virtual bool splits_sequence() const { return false; }
     int sequence_part() const { return splits_sequence() ? rank() : 0; }
+    TokenDeal token_deal() const {
+        if (!splits_sequence()) return {};
+        return {TokenOrder::contiguous, size(), rank()};
+    }
 
     /// A layer outside regions says so of its parameters: all ranks hold
     /// the same, and must step alike.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/position_embedding.hpp"
@@ -18,13 +17,14 @@ namespace lockstep {
 std::unique_ptr<Sequential> make_parallel_attention(
     const ParameterInit& init, TensorParallel& tp, std::int64_t hidden,
     std::int64_t heads, bool causal) {
-    require_heads(init.name, hidden, heads);
+    require_heads(init.name, hidden, {heads, causal});
     const std::int64_t own_heads = tp.share(init.name, "heads", heads);
     auto attention = std::make_unique<Sequential>();
     attention->add<ColumnParallelLinear>(
         init.child("c_attn"), tp, hidden, 3 * hidden,
         ColumnParallelOptions{.stacked = 3});
-    attention->add<CoreAttention>(init.device, own_heads, causal);
+    attention->add<CoreAttention>(init.device,
+                                  AttentionSizes{own_heads, causal});
     attention->add<RowParallelLinear>(init.child("c_proj"), tp, hidden,
                                       hidden);
     return attention;
@@ -74,6 +74,13 @@ std::unique_ptr<Module> replicated_norm(const ParameterInit& init,
 std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
                                                 TensorParallel& tp,
                                                 const BlockSizes& sizes) {
+    require(sizes.kv_heads == 0 || sizes.kv_heads == sizes.heads, [&] {
+        return fmt::format(
+            "{}: {} heads of keys and values for {} of queries; where "
+            "weights "
+            "are shared out, as many are expected",
+            init.name, sizes.kv_heads, sizes.heads);
+    });
     auto attention = std::make_unique<Sequential>();
     attention->add(replicated_norm(init.child("ln_1"), tp, sizes));
     attention->add(make_parallel_attention(
@@ -108,7 +115,7 @@ std::unique_ptr<Sequential> make_parallel_gpt(const ParameterInit& init,
     gpt->add<VocabularyParallelEmbedding>(body.child("wte"), tp,
                                           sizes.vocabulary, hidden);
     auto& places = gpt->add<PositionEmbedding>(
-        body.child("wpe"), sizes.context, hidden, tp.sequence_part());
+        body.child("wpe"), sizes.context, hidden, tp.token_deal());
     tp.replicate(places.weight());
     for (std::int64_t layer = 0; layer < sizes.layers; ++layer)
         gpt->add(make_parallel_block(body.child(fmt::format("h.{}", layer)),

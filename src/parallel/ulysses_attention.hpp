@@ -1,7 +1,9 @@
 #pragma once
 
-#include "src/comm/communicator.hpp"
-#include "src/nn/attention.hpp"
+#include <vector>
+
+#include "src/nn/flash_attention.hpp"
+#include "src/parallel/context_attention.hpp"
 
 namespace lockstep {
 
@@ -11,30 +13,34 @@ namespace lockstep {
 /// gives each its own tokens back, of all heads (Jacobs et al. 2023,
 /// DeepSpeed-Ulysses, 2309.14509, section 3).
 ///
-/// x (s/N, b, 3 a width) holds queries, keys and values of rank r's tokens
-/// [r s/N, (r + 1) s/N), as CoreAttention has them; y is (s/N, b, a width).
-/// Each rank sends 4 (s/N) b a width (N-1)/N elements forward, a quarter of
-/// it for y, and as many backward. Saves what CoreAttention does, of all
-/// tokens and a/N heads: (b, a/N, s, s) weights.
-class UlyssesAttention : public Module {
+/// Each rank sends (2 a + 2 g) (s/N) b width (N-1)/N elements in 2 (N-1)
+/// messages forward, and as many backward: 4 (s/N) b h (N-1)/N where a = g.
+/// Computes what FlashAttention does with all tokens and a/N heads, and
+/// saves as much.
+class UlyssesAttention : public ContextAttention {
   public:
-    /// Throws UsageError unless the ranks can share out the heads equally.
+    /// Throws UsageError unless the ranks can share out the heads equally,
+    /// of queries and of keys.
     UlyssesAttention(Device& device, Communicator& group,
-                     std::int64_t heads, bool causal);
+                     const AttentionSizes& sizes,
+                     TokenOrder order = TokenOrder::contiguous);
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
 
-    /// Of `parts` tensors side by side, own tokens of all heads (s/N, b,
-    /// parts a width) to all tokens of own heads (s, b, parts a/N width),
-    /// and back.
-    Tensor to_heads(const Tensor& own_tokens, int parts) const;
-    Tensor to_tokens(const Tensor& own_heads, int parts) const;
+    /// Tensors that lie side by side, each of that many columns of all
+    /// heads.
+    using Parts = std::vector<std::int64_t>;
+    Parts parts_of_x(std::int64_t width) const;
+    Parts parts_of_y(std::int64_t width) const;
 
-    Device& device_;
-    Communicator& group_;
-    CoreAttention attention_;
+    /// Own tokens of all heads (s/N, b, columns) to all tokens of own heads
+    /// (s, b, columns/N), and back.
+    Tensor to_heads(const Tensor& own_tokens, const Parts& parts) const;
+    Tensor to_tokens(const Tensor& own_heads, const Parts& parts) const;
+
+    FlashAttention attention_;
 };
 
 }  // namespace lockstep

@@ -2,53 +2,27 @@
 // of the bandwidth of a copy, the product of matrices over plain cuBLAS. Medians of
 // rounds in which each takes its turn, times by events. Exits 77 where there is no GPU.
 
-#include <algorithm>
 #include <benchmark/benchmark.h>
 #include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "gpu/check.hpp"
-#include "gpu/device.hpp"
 #include "gpu/survey.hpp"
+#include "tests/bench/gpu_timer.hpp"
 #include "tests/device/plain_monitor.hpp"
 
 namespace {
 
 using namespace lockstep;
+using bench::median;
+using bench::Timer;
 
 constexpr std::int64_t kElements = std::int64_t{64} << 20;
 constexpr std::int64_t kColumns = 1024;
 constexpr std::int64_t kRows = kElements / kColumns;
 constexpr std::int64_t kVocabulary = 50257;
-
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
-class Timer {
-  public:
-    explicit Timer(gpu::Device& device) : device_(device) {}
-
-    double seconds_of(const std::function<void()>& work) {
-        device_.synchronize();
-        device_.stream().record(begin_);
-        work();
-        device_.stream().record(end_);
-        device_.synchronize();
-        float milliseconds = 0;
-        GPU_CHECK(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
-        return milliseconds / 1000;
-    }
-
-  private:
-    gpu::Device& device_;
-    gpu::Event begin_{gpu::Event::Timing::on};
-    gpu::Event end_{gpu::Event::Timing::on};
-};
+constexpr std::int64_t kHeads = 16;
 
 /// What operations work on: matrices of kElements, a row of columns, indices.
 struct Operands {
@@ -62,7 +36,10 @@ struct Operands {
           other_row(device.zeros({kColumns}, DType::f32)),
           one(device.zeros({1}, DType::f32)),
           targets(device.zeros({kRows}, DType::i32)),
-          table(device.zeros({kVocabulary, kColumns}, DType::f32)) {
+          table(device.zeros({kVocabulary, kColumns}, DType::f32)),
+          head_numbers(device.zeros({1, kHeads, kRows}, DType::f32)),
+          head_sums(device.empty({1, kHeads, kRows}, DType::f32)) {
+        device.fill(head_sums, 1);
         device.random_normal(a, {1, "a"}, 0, 1);
         device.random_normal(b, {1, "b"}, 0, 1);
         device.random_normal(row, {1, "row"}, 0, 1);
@@ -75,7 +52,12 @@ struct Operands {
         maximum = device.row_maximum(a);
         parts = device.cross_entropy_parts(a, targets, maximum);
     }
+    /// A matrix as heads of a batch of one sequence.
+    static Heads heads(const Tensor& matrix) {
+        return {matrix.reshaped({kRows, 1, kColumns}), kHeads, kColumns / kHeads, 0};
+    }
     Tensor a, b, c, d, e, row, other_row, one, targets, table, ids, maximum, parts;
+    Tensor head_numbers, head_sums;
     Normalized norm;
 };
 
@@ -186,6 +168,12 @@ std::vector<NamedOperation> reductions() {
              d.softmax(o.a.reshaped({2048, 32768}));
          }},
         {"softmax_backward", [](D& d, O& o) { d.softmax_backward(o.a, o.b); }},
+        {"head_row_products",
+         [](D& d, O& o) { d.head_row_products(o.heads(o.a), o.heads(o.b)); }},
+        {"finish_attention",
+         [](D& d, O& o) {
+             d.finish_attention({o.heads(o.e).tensor, o.head_numbers, o.head_sums});
+         }},
         {"cross_entropy", [](D& d, O& o) { d.cross_entropy(o.a, o.targets); }},
         {"cross_entropy_backward",
          [](D& d, O& o) { d.cross_entropy_backward(o.a, o.targets, 1); }},
@@ -252,53 +240,6 @@ void matmul(benchmark::State& state) {
 }
 BENCHMARK(matmul)->Arg(4096)->UseManualTime()->Iterations(30)->Unit(
     benchmark::kMillisecond);
-
-/// Attention's products of 8 sequences of 1024, of 16 heads of width 64.
-struct AttentionOperands {
-    explicit AttentionOperands(Device& device)
-        : all(device.empty({kSequence, kBatches, 3 * kHeads * kWidth}, DType::f32)) {
-        device.random_normal(all, {1, "all"}, 0, 1);
-        weights = device.head_products(part(0), part(1));
-    }
-    /// The queries, the keys or the values.
-    Heads part(std::int64_t which) const {
-        return {all, kHeads, kWidth, which * kHeads * kWidth};
-    }
-    static constexpr std::int64_t kSequence = 1024, kBatches = 8;
-    static constexpr std::int64_t kHeads = 16, kWidth = 64;
-    Tensor all, weights;
-};
-
-void attention(benchmark::State& state,
-               const std::function<void(Device&, const AttentionOperands&)>& operation) {
-    test::PlainMonitor monitor;
-    gpu::Device device(0, monitor);
-    const AttentionOperands operands(device);
-    Timer timer(device);
-    const auto work = [&] { operation(device, operands); };
-    timer.seconds_of(work);
-    const auto flops = static_cast<double>(monitor.operations.back().flops);
-    std::vector<double> seconds;
-    for (auto _ : state) {
-        seconds.push_back(timer.seconds_of(work));
-        state.SetIterationTime(seconds.back());
-    }
-    state.counters["tflops"] = 1e-12 * flops / median(seconds);
-}
-BENCHMARK_CAPTURE(attention, head_products,
-                  [](Device& device, const AttentionOperands& o) {
-                      device.head_products(o.part(0), o.part(1), 0.125);
-                  })
-    ->UseManualTime()
-    ->Iterations(30)
-    ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(attention, head_sums,
-                  [](Device& device, const AttentionOperands& o) {
-                      device.head_sums(o.weights, o.part(2));
-                  })
-    ->UseManualTime()
-    ->Iterations(30)
-    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

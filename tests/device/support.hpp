@@ -80,7 +80,8 @@ class Expected {
         for (std::int64_t i = 0; i < got.elements(); ++i) {
             const double value = values_[static_cast<std::size_t>(i)];
             const double bound = bounds_[static_cast<std::size_t>(i)];
-            const double off = std::abs(got.at(i) - value);
+            // Infinities are met exactly.
+            const double off = got.at(i) == value ? 0 : std::abs(got.at(i) - value);
             if (!(off <= bound))
                 FAIL(fmt::format(
                     "element {} of {} {} is {}, not {}: off by {}, allowed {}", i,

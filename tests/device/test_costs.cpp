@@ -133,6 +133,86 @@ TEST_CASE("Heads cost their own columns, not the tensor", "[sim][device]") {
     costs(bench, "softmax", 12 * all * m * n, 2 * all * m * n * e);
 }
 
+TEST_CASE("Fewer heads cost what they read, and the products of all", "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    const std::int64_t m = 5, n = 7, batches = 2, width = 4, all = batches * 6,
+                       few = batches * 2;
+    Bench bench(numbers);
+    const Heads x{bench->zeros({m, batches, 30}, dtype), 6, width, 5};
+    const Heads y{bench->zeros({n, batches, 100}, dtype), 2, width, 1};
+    const Tensor weights = bench->head_products(x, y);
+    costs(bench, "head_products", 2 * all * m * n * width,
+          (all * m * width + few * n * width + all * m * n) * e);
+    bench->head_sums(weights, y);
+    costs(bench, "head_sums", 2 * all * m * n * width,
+          (all * m * n + few * n * width + all * m * width) * e);
+    bench->add_head_sums(x, weights, y);
+    costs(bench, "add_head_sums", 2 * all * m * n * width,
+          (all * m * n + few * n * width + 2 * all * m * width) * e);
+    bench->add_head_sums(y, weights, x, {true, 1});
+    costs(bench, "add_head_sums", 2 * all * m * n * width,
+          (all * m * n + all * m * width + 2 * few * n * width) * e);
+}
+
+TEST_CASE("Online attention costs the pairs that are seen, and its heads' columns",
+          "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    const std::int64_t m = 6, n = 12, batches = 2, width = 4, all = batches * 4,
+                       few = batches * 2;
+    Bench bench(numbers);
+    const AttentionHeads heads{{bench->zeros({m, batches, 20}, dtype), 4, width, 3},
+                               {bench->zeros({n, batches, 50}, dtype), 2, width, 1},
+                               {bench->zeros({n, batches, 8}, dtype), 2, width, 0}};
+    const OnlineAttention state = bench->begin_attention(heads.queries);
+    costs(bench, "fill", 0, all * m * e);
+    REQUIRE(bench.monitor.operations.size() == 3 + 3);
+    // Of two ranks' twelve tokens in zigzag order, either rank's six see 39.
+    const TokenRows zigzag{TokenOrder::zigzag, 2, 6, 0};
+    const AttentionOptions causal{1, true, zigzag.of_rank(1), zigzag};
+    const std::int64_t of_queries = all * m * width * e, of_rows = all * m * e;
+    const std::int64_t views = of_queries + 2 * few * n * width * e;
+    for (const auto& [options, pairs] :
+         {std::pair<AttentionOptions, std::int64_t>{{}, m * n}, {causal, 39}}) {
+        bench->attend(state, heads, options);
+        costs(bench, "attend", all * pairs * (4 * width + 12),
+              views + 2 * (of_queries + 2 * of_rows));
+        REQUIRE(last(bench).dtype == dtype);
+        REQUIRE(last(bench).writes == std::vector{state.y.storage(),
+                                                  state.maximum.storage(),
+                                                  state.sum.storage()});
+        const AttentionBackward backward{bench->zeros({m, batches, 16}, dtype),
+                                         bench->zeros({batches, 4, m}, dtype),
+                                         bench->zeros({batches, 4, m}, dtype)};
+        const AttentionHeads gradients{
+            {bench->zeros({m, batches, 40}, dtype), 4, width, 24},
+            {bench->zeros({n, batches, 9}, dtype), 2, width, 1},
+            {bench->zeros({n, batches, 8}, dtype), 2, width, 0}};
+        bench->attend_backward(gradients, heads, backward, options);
+        costs(bench, "attend_backward", all * pairs * (10 * width + 13),
+              3 * views + of_queries + 2 * of_rows);
+        REQUIRE(last(bench).writes == std::vector{gradients.queries.tensor.storage(),
+                                                  gradients.keys.tensor.storage(),
+                                                  gradients.values.tensor.storage()});
+        REQUIRE(last(bench).reads.size() == 9);
+        // Where no query sees a key, nothing is run.
+        const std::size_t operations = bench.monitor.operations.size();
+        AttentionOptions none{1, true};
+        none.keys.first = m;
+        bench->attend(state, heads, none);
+        bench->attend_backward(gradients, heads, backward, none);
+        REQUIRE(bench.monitor.operations.size() == operations);
+    }
+    bench->finish_attention(state);
+    costs(bench, "finish_attention", all * m * width + 9 * all * m,
+          2 * of_queries + 3 * of_rows);
+    bench->head_row_products(heads.queries, heads.queries);
+    costs(bench, "head_row_products", 2 * all * m * width, 2 * of_queries + of_rows);
+}
+
 TEST_CASE("A shard's cross entropy costs the shard, its padding too", "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);

@@ -65,12 +65,18 @@ TEST_CASE("Heads that do not fit are refused", "[sim][device][errors]") {
             [&] {
                 bench->head_products({x, 2, 3}, wrong);
             });
-    refuses(
-        "head_products: y has 1 batches of 3 heads of width 2, but x has 1 of 2 of width "
-        "3",
-        [&] {
-            bench->head_products({x, 2, 3}, {x, 3, 2});
-        });
+    refuses("head_products: y has 1 batches of heads of width 2, but x has 1 of width 3",
+            [&] {
+                bench->head_products({x, 2, 3}, {x, 3, 2});
+            });
+    const std::string served =
+        "; as many are expected, or fewer of which each serves as many of them";
+    refuses("head_products: y has 2 heads, but x has 3" + served, [&] {
+        bench->head_products({x, 3, 2}, {x, 2, 2});
+    });
+    refuses("head_products: y has 2 heads, but x has 1" + served, [&] {
+        bench->head_products({x, 1, 3}, {x, 2, 3});
+    });
     refuses("head_products: y is f64; f32 is expected", [&] {
         bench->head_products({x, 2, 3}, {bench->zeros({4, 1, 6}, f64), 2, 3});
     });
@@ -90,9 +96,24 @@ TEST_CASE("Weights that do not fit their heads are refused", "[sim][device][erro
         [&] {
             bench->head_sums(x, {x, 2, 3});
         });
-    refuses("head_sums: weights have shape (1, 2, 5, 4); (1, 3, 5, 4) is expected", [&] {
+    refuses("head_sums: weights have shape (1, 2, 5, 4); (1, 2, 5, 3) is expected", [&] {
+        bench->head_sums(weights, {x.rows(0, 3), 2, 3});
+    });
+    const std::string served =
+        "; as many are expected, or fewer of which each serves as many of them";
+    refuses("head_sums: y has 3 heads, but weights has 2" + served, [&] {
         bench->head_sums(weights, {x, 3, 2});
     });
+    refuses("add_head_sums: destination has 2 heads, but y has 3" + served, [&] {
+        bench->add_head_sums({sums, 2, 2}, weights, {x, 3, 2});
+    });
+    refuses("add_head_sums: y has 2 heads, but destination has 3" + served, [&] {
+        bench->add_head_sums({sums, 3, 2}, weights, {x, 2, 2});
+    });
+    refuses("add_head_sums: weights have shape (1, 2, 5, 4); (1, 3, 5, 4) is expected",
+            [&] {
+                bench->add_head_sums({sums, 1, 2}, weights, {x, 3, 2});
+            });
     refuses("head_sums: weights is f64; f32 is expected", [&] {
         bench->head_sums(bench->zeros({1, 2, 5, 4}, f64), {x, 2, 3});
     });
@@ -105,9 +126,8 @@ TEST_CASE("Weights that do not fit their heads are refused", "[sim][device][erro
                 bench->add_head_sums({x, 2, 3}, weights, {sums, 2, 3});
             });
     refuses(
-        "add_head_sums: destination has 1 batches of 3 heads of width 2, but y has 1 of "
-        "2 "
-        "of width 3",
+        "add_head_sums: y has 1 batches of heads of width 3, but destination has 1 of "
+        "width 2",
         [&] {
             bench->add_head_sums({sums, 3, 2}, weights, {x, 2, 3});
         });
@@ -132,7 +152,8 @@ TEST_CASE("Shards of a vocabulary that do not fit are refused", "[sim][device][e
     for (const VocabularyShard& wrong :
          {VocabularyShard{3, 0}, VocabularyShard{-1, 5}, VocabularyShard{0, -5}}) {
         const std::string sentence = fmt::format(
-            ": shard.first is {} and shard.whole {}; neither may be negative, and a shard "
+            ": shard.first is {} and shard.whole {}; neither may be negative, and a "
+            "shard "
             "that does not begin at 0 says how large the whole is",
             wrong.first, wrong.whole);
         refuses("row_maximum" + sentence, [&] { bench->row_maximum(logits, wrong); });

@@ -62,6 +62,13 @@ inline std::vector<NamedOperation> operations_to_repeat() {
          result_of([](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); })},
         {"causal_softmax",
          result_of([](B& x, T& a, T&, T&) { return x->softmax(a, {true}); })},
+        {"causal_softmax_by_tokens", result_of([](B& x, T& a, T&, T&) {
+             const auto all_of = [](std::int64_t tokens) {
+                 return TokenRows{TokenOrder::striped, 1, tokens, 0};
+             };
+             return x->softmax(
+                 a, {true, all_of(a.shape().rows()), all_of(a.shape().columns())});
+         })},
         {"swiglu", result_of([](B& x, T& a, T&, T&) { return x->swiglu(gated(a)); })},
         {"swiglu_backward", result_of([](B& x, T& a, T& b, T&) {
              return x->swiglu_backward(gated(a), like_gates(b));

@@ -32,6 +32,8 @@ COMPARED = {"comparison": {"tensors": [
     {"passed": True, "largest_relative": 2e-7, "bound": 1e-5},
     {"passed": True, "largest_relative": 0.0, "bound": 1e-5}]}}
 SPEED = {"benchmarks": [{"name": "matmul/4096", "time_over_cublas": 1.01, "tflops": 50.0},
+                        {"name": "attention/forward/4096/iterations:10",
+                         "time_over_products": 0.6, "tflops": 20.0},
                         {"name": "add/x", "of_copy": 0.97}, {"name": "sum/x", "of_copy": 0.9}]}
 
 
@@ -100,6 +102,8 @@ class Verify(unittest.TestCase):
                 ("memcheck of the communicator's contract", "ERROR SUMMARY: 0 errors"),
                 ("the device's contract on the GPU", "9 assertions in 3 test cases"),
                 ("the communicator's contract on the GPUs", "9 assertions in 3 test cases"),
+                ("attention, of the time of cuBLAS, softmax and cuBLAS",
+                 "attention/forward/4096 0.60, 20.0 TFLOP/s"),
                 ("kernels, at least 85 % of copy bandwidth", "2 kernels, the lowest sum 0.90"),
                 ("the suite", "12 passed, 0 failed, 0 skipped")):
             self.assertIn(figure, rows[what][3])

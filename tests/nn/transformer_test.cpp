@@ -67,9 +67,9 @@ TEST_CASE("Attention's gradients are those of finite differences", "[nn][sim]") 
     OneDevice one;
     for (const bool causal : {false, true}) {
         CAPTURE(causal);
-        CoreAttention core(one.device, 2, causal);
+        CoreAttention core(one.device, {2, causal});
         require_true_gradients(one.device, core, random_values({4, 2, 18}, "x"));
-        const auto attention = make_attention(one.init("attn"), 6, 2, causal);
+        const auto attention = make_attention(one.init("attn"), 6, {2, causal});
         require_true_gradients(one.device, *attention, random_values({4, 2, 6}, "x"));
     }
 }
@@ -78,7 +78,7 @@ TEST_CASE("Attention is softmax(Q K^T / sqrt(width)) V of each head and batch",
           "[nn][sim]") {
     constexpr std::int64_t kLength = 3, kBatch = 2, kHeads = 2, kWidth = 2;
     OneDevice one;
-    CoreAttention core(one.device, kHeads, /*causal=*/true);
+    CoreAttention core(one.device, {kHeads, /*causal=*/true});
     const HostTensor x = random_values({kLength, kBatch, 3 * kHeads * kWidth}, "x");
     Saved saved;
     const HostTensor y = one.device.download(core.forward(one.device.upload(x), saved));
@@ -128,7 +128,8 @@ TEST_CASE("PositionEmbedding adds to each token the vector of its place", "[nn][
     PositionEmbedding places(one.init("wpe"), 6, 2);
     require_true_gradients(one.device, places, random_values({4, 3, 2}, "x"));
 
-    PositionEmbedding second_half(one.init("wpe"), 6, 2, /*part=*/1);
+    PositionEmbedding second_half(one.init("wpe"), 6, 2,
+                                  {TokenOrder::contiguous, 2, 1});
     Saved saved;
     const HostTensor table = one.device.download(second_half.weight().value);
     const HostTensor y = one.device.download(
@@ -144,7 +145,7 @@ TEST_CASE("A sequence longer than the context is refused", "[nn][errors]") {
     CHECK_THAT(refusal([&] {
                    places.forward(one.device.zeros({7, 1, 2}, DType::f64), saved);
                }),
-               says("wpe.weight has 6 places, but the sequence takes places 0 to 6"));
+               says("wpe.weight has 6 places, but the sequence takes 7"));
 }
 
 TEST_CASE("Residual adds what goes in to what the branch gives", "[nn][sim]") {
@@ -220,11 +221,11 @@ TEST_CASE("A causal GPT's logits do not depend on later tokens", "[nn][sim]") {
 
 TEST_CASE("Heads that do not divide the columns are refused", "[nn][errors]") {
     OneDevice one;
-    CHECK_THAT(refusal([&] { make_attention(one.init("attn"), 10, 3, true); }),
+    CHECK_THAT(refusal([&] { make_attention(one.init("attn"), 10, {3, true}); }),
                says("attn: attention of 3 heads over 10 columns"));
-    CHECK_THAT(refusal([&] { CoreAttention(one.device, 0, true); }),
+    CHECK_THAT(refusal([&] { CoreAttention(one.device, {0, true}); }),
                says("attention with 0 heads"));
-    CoreAttention core(one.device, 2, true);
+    CoreAttention core(one.device, {2, true});
     Saved saved;
     CHECK_THAT(refusal([&] {
                    core.forward(one.device.zeros({4, 10}, DType::f64), saved);

@@ -82,7 +82,7 @@ Twin mlp(MlpKind kind) {
 Twin attention(bool causal) {
     return {causal ? "causal attention" : "attention",
             [causal](const ParameterInit& init) {
-                return make_attention(init, kHidden, kHeads, causal);
+                return make_attention(init, kHidden, {kHeads, causal});
             },
             [causal](const ParameterInit& init, TensorParallel& tp) {
                 return make_parallel_attention(init, tp, kHidden, kHeads, causal);

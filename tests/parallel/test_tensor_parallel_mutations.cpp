@@ -153,12 +153,13 @@ TEST_CASE("Heads that are cut without regard to what is stacked are far from one
         attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, kHidden,
                                              3 * kHidden,
                                              ColumnParallelOptions{.stacked = 1});
-        attention->add<CoreAttention>(init.device, kHeads / tp.size(), true);
+        attention->add<CoreAttention>(init.device,
+                                      AttentionSizes{kHeads / tp.size(), true});
         attention->add<RowParallelLinear>(init.child("c_proj"), tp, kHidden, kHidden);
         return attention;
     };
     CHECK(distance(made_as<TensorParallel>(), shared, [](const ParameterInit& init) {
-              return make_attention(init, kHidden, kHeads, true);
+              return make_attention(init, kHidden, {kHeads, true});
           }) > 1e-3);
 }
 

@@ -1,0 +1,170 @@
+#include <cmath>
+#include <limits>
+
+#include "gpu/kernels/attention_block.cuh"
+#include "gpu/kernels/team.cuh"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+template <typename T>
+struct Forward {
+    HeadsOfOperand<const T> queries, keys, values;
+    HeadsOfOperand<T> y;
+    T* maximum;
+    T* sum;
+    std::int64_t heads, group;
+    SightOf sight;
+    T factor;
+};
+
+/// op of the 16 threads that share rows of a tile; each gets the same bits.
+template <typename T, typename Op>
+__device__ T across(T value, const Op& op) {
+#pragma unroll
+    for (int step = kTileSide / 2; step > 0; step /= 2)
+        value = op(value, __shfl_xor_sync(kAllLanes, value, step));
+    return value;
+}
+
+/// The online softmax of a thread's rows (Milakov & Gimelshein, 1805.02867, algorithm 3).
+template <typename T, int kColumns>
+struct OnlineSoftmax {
+    T maximum[kPatch<T>];
+    /// Of the thread's own columns; the first thread's has the state's, too.
+    T sum[kPatch<T>];
+    Results<T, kColumns> y;
+
+    /// The state of rows from `first` on, of one head: its numbers are at `maxima` and
+    /// `sums`.
+    __device__ OnlineSoftmax(const HeadMatrix<T>& from, const T* maxima, const T* sums,
+                             std::int64_t first) {
+        read<T, kColumns>(y, from, first);
+        const Spot spot;
+#pragma unroll
+        for (int i = 0; i < kPatch<T>; ++i) {
+            const std::int64_t row = first + spot.row<T>(i);
+            const bool there = row < from.rows;
+            maximum[i] = there ? maxima[row] : -std::numeric_limits<T>::infinity();
+            sum[i] = there && spot.across == 0 ? sums[row] : T{0};
+        }
+    }
+
+    __device__ void write_to(const HeadMatrix<T>& to, T* maxima, T* sums,
+                             std::int64_t first) {
+        write<false, T, kColumns>(to, y, first);
+        const Spot spot;
+#pragma unroll
+        for (int i = 0; i < kPatch<T>; ++i) {
+            const std::int64_t row = first + spot.row<T>(i);
+            const T whole = across(sum[i], Plus{});
+            if (spot.across != 0 || row >= to.rows) continue;
+            maxima[row] = maximum[i];
+            sums[row] = whole;
+        }
+    }
+
+    /// Scores become exp(score - maximum) with the maximum of all so far.
+    __device__ void take_in(Patch<T>& scores, T factor) {
+#pragma unroll
+        for (int i = 0; i < kPatch<T>; ++i) {
+            T larger = maximum[i];
+#pragma unroll
+            for (int j = 0; j < kPatch<T>; ++j) {
+                scores[i][j] *= factor;
+                larger = Larger{}(larger, scores[i][j]);
+            }
+            larger = across(larger, Larger{});
+            const T by = formulas::rescaling(maximum[i], larger);
+            maximum[i] = larger;
+            sum[i] *= by;
+#pragma unroll
+            for (int j = 0; j < kPatch<T>; ++j) {
+                scores[i][j] = formulas::exponential(scores[i][j], larger);
+                sum[i] += scores[i][j];
+            }
+#pragma unroll
+            for (int c = 0; c < kColumns; ++c)
+                y[i][c] *= by;
+        }
+    }
+};
+
+template <typename T, int kColumns>
+__global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
+    attend_tile(Forward<T> of) {
+    __shared__ TileMemory<T, kColumns> memory;
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own = Owned(of.heads, m, kTile<T>).last_first(m, kTile<T>);
+    const auto q = of.queries.head(own.batch, own.head);
+    const auto k = of.keys.head(own.batch, own.head / of.group);
+    const auto v = of.values.head(own.batch, own.head / of.group);
+    const auto y = of.y.head(own.batch, own.head);
+    const std::int64_t numbers = (own.batch * of.heads + own.head) * m;
+    OnlineSoftmax<T, kColumns> online(y, of.maximum + numbers, of.sum + numbers,
+                                      own.first);
+    if (threadIdx.x < kTile<T>)
+        memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of(tile_span(own.first, kTile<T>, m), tile_span(first, kTile<T>, n),
+                        first + kTile<T> <= n);
+    };
+    each_seen_tile<kTile<T>>(
+        memory.sights, n, seen, [&](std::int64_t first, bool masked) {
+            if (masked && threadIdx.x < kTile<T>)
+                memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
+            Patch<T> scores;
+            multiply(scores, memory, q, own.first, k, first);
+            if (masked)
+                hide(scores, memory,
+                     [](std::int64_t query, std::int64_t key) { return key > query; });
+            online.take_in(scores, of.factor);
+            share(memory, scores);
+            add_weighted(online.y, memory, v, first);
+        });
+    online.write_to(y, of.maximum + numbers, of.sum + numbers, own.first);
+}
+
+template <typename T>
+void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
+    with_columns(
+        of.queries.width, [&]<int kColumns>(std::integral_constant<int, kColumns>) {
+            launch(stream, attend_tile<T, kColumns>, blocks, kAttentionThreads, of);
+        });
+}
+
+}  // namespace
+
+template <typename T>
+void launch_attend(cudaStream_t stream, const OnlineRows<T>& state,
+                   const AttentionOperands<T>& of) {
+    const AttentionShape& shape = of.shape;
+    const AttentionOptions& options = of.options;
+    const auto operand = [&](const HeadRows<const T>& rows) {
+        return HeadsOfOperand<const T>(rows, shape.width);
+    };
+    const Forward<T> forward{
+        operand(of.queries),
+        operand(of.keys),
+        operand(of.values),
+        HeadsOfOperand<T>(state.y, shape.width),
+        state.maximum,
+        state.sum,
+        shape.heads,
+        shape.group,
+        {options.causal, options.queries, options.keys, of.queries.rows, of.keys.rows},
+        static_cast<T>(options.factor)};
+    const std::int64_t tiles = divided_up(of.queries.rows, kTile<T>);
+    launch_tiles(stream, static_cast<int>(tiles * shape.heads * shape.batches), forward);
+}
+
+template void launch_attend(cudaStream_t, const OnlineRows<float>&,
+                            const AttentionOperands<float>&);
+template void launch_attend(cudaStream_t, const OnlineRows<double>&,
+                            const AttentionOperands<double>&);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "src/device/options.hpp"
+
+namespace lockstep::gpu {
+
+// Attention in tiles of queries by tiles of keys: 64 of each in f32, 32 in f64 (Dao et
+// al. 2022, FlashAttention, 2205.14135, algorithm 1; its loops the other way round, as in
+// Dao 2023, FlashAttention-2, 2307.08691, section 3.1). A block of 256 threads owns a
+// tile of one side and goes through those of the other, in their order; scores are in
+// registers and shared memory only, 37 KB of which a block takes. Tiles in which no query
+// sees a key are skipped, and only those in which one does not see all are masked.
+//
+// No atomics: a result is the work of one block, and the order of its sums follows from
+// shapes, widths and tokens alone, not from where operands lie.
+
+/// Heads of one operand. A head's rows are `pitch` elements apart, heads `width`.
+template <typename T>
+struct HeadRows {
+    T* data;  ///< head 0 of batch 0
+    std::int64_t rows;
+    std::int64_t pitch;
+    std::int64_t batch;  ///< from a batch to the next
+};
+
+/// Columns of a head that a block has registers for.
+inline constexpr int kMostAttentionWidth = 256;
+
+struct AttentionShape {
+    std::int64_t batches;
+    std::int64_t heads;  ///< of queries
+    std::int64_t group;  ///< of them for each head of keys and values
+    int width;           ///< up to kMostAttentionWidth
+};
+
+template <typename T>
+struct AttentionOperands {
+    AttentionShape shape;
+    HeadRows<const T> queries, keys, values;
+    AttentionOptions options;
+};
+
+/// A tensor's numbers of rows are (batches, heads, rows).
+template <typename T>
+struct OnlineRows {
+    HeadRows<T> y;
+    T* maximum;
+    T* sum;
+};
+
+template <typename T>
+struct AttentionGradients {
+    HeadRows<T> queries, keys, values;
+};
+
+template <typename T>
+struct BackwardRows {
+    HeadRows<const T> dy;
+    const T* log_sum_exp;
+    const T* dy_y;
+};
+
+/// Takes the keys into the state, which is read once and written once. 4 width flops a
+/// pair; in the half of them that sums values, a width counts as the next of 16, 32, 64,
+/// 128 and 256.
+template <typename T>
+void launch_attend(cudaStream_t stream, const OnlineRows<T>& state,
+                   const AttentionOperands<T>& of);
+
+/// Adds to the gradients, each read once and written once. Two kernels: one owns keys and
+/// adds to their gradients and their values', the other owns queries.
+/// Differs: 14 width flops a pair, not 10, as either kernel computes the scores and dy v.
+/// A single one would add to the queries' gradients from every block of keys, by atomics,
+/// whose order no rerun repeats.
+template <typename T>
+void launch_attend_backward(cudaStream_t stream, const AttentionGradients<T>& gradients,
+                            const AttentionOperands<T>& of, const BackwardRows<T>& rows);
+
+/// products (batches, heads, rows): the sum over the width of x y; any width.
+template <typename T>
+void launch_head_row_products(cudaStream_t stream, T* products,
+                              const HeadRows<const T>& x, const HeadRows<const T>& y,
+                              const AttentionShape& shape);
+
+/// y / sum, 0 where the sum is 0; maximum becomes maximum + log(sum). Any width.
+template <typename T>
+void launch_finish_attention(cudaStream_t stream, const OnlineRows<T>& state,
+                             const AttentionShape& shape);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,204 @@
+#include <cmath>
+
+#include "gpu/kernels/attention_block.cuh"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+template <typename T>
+struct Backward {
+    HeadsOfOperand<const T> queries, keys, values, dy;
+    HeadsOfOperand<T> d_queries, d_keys, d_values;
+    const T* log_sum_exp;
+    const T* dy_y;
+    std::int64_t heads, group;
+    SightOf sight;
+    T factor;
+};
+
+/// What a query has of its own.
+template <typename T>
+struct QueryNumbers {
+    T log_sum_exp;
+    T dy_y;
+
+    /// p = exp(factor score - log_sum_exp) of a score.
+    __device__ T weight(T score, T factor) const {
+        return formulas::exponential(factor * score, log_sum_exp);
+    }
+    /// ds = factor p (dy v - dy_y), given dy v.
+    __device__ T d_score(T p, T dy_v, T factor) const {
+        return factor * p * (dy_v - dy_y);
+    }
+};
+
+template <typename T>
+__device__ QueryNumbers<T> numbers_of(const Backward<T>& of, std::int64_t batch,
+                                      std::int64_t head, std::int64_t row) {
+    const std::int64_t rows = of.sight.query_rows;
+    if (row >= rows) return {};
+    const std::int64_t at = (batch * of.heads + head) * rows + row;
+    return {of.log_sum_exp[at], of.dy_y[at]};
+}
+
+/// p = the weights of the scores that it holds, ds = what follows for these of the
+/// products of dy and v that it holds. The patch's columns are queries from `first` on.
+template <typename T>
+__device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
+                      std::int64_t batch, std::int64_t head, std::int64_t first) {
+    const Spot spot;
+#pragma unroll
+    for (int j = 0; j < kPatch<T>; ++j) {
+        const auto query = numbers_of(of, batch, head, first + spot.column(j));
+#pragma unroll
+        for (int i = 0; i < kPatch<T>; ++i) {
+            p[i][j] = query.weight(p[i][j], of.factor);
+            ds[i][j] = query.d_score(p[i][j], ds[i][j], of.factor);
+        }
+    }
+}
+
+/// Of the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
+/// are keys, its columns the queries of every head that the keys serve.
+template <typename T, int kColumns>
+__global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2))
+    backward_of_keys(Backward<T> of) {
+    __shared__ TileMemory<T, kColumns> memory;
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own(of.heads / of.group, n, kTile<T>);
+    const auto k = of.keys.head(own.batch, own.head);
+    const auto v = of.values.head(own.batch, own.head);
+    Results<T, kColumns> dk = {}, dv = {};
+    if (threadIdx.x < kTile<T>)
+        memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of(tile_span(first, kTile<T>, m), tile_span(own.first, kTile<T>, n),
+                        first + kTile<T> <= m);
+    };
+    for (std::int64_t i = 0; i < of.group; ++i) {
+        const std::int64_t head = own.head * of.group + i;
+        const auto q = of.queries.head(own.batch, head);
+        const auto dy = of.dy.head(own.batch, head);
+        const auto take_in = [&](std::int64_t first, bool masked) {
+            if (masked && threadIdx.x < kTile<T>)
+                memory.column_tokens[threadIdx.x] =
+                    sight.query_token(first + threadIdx.x);
+            Patch<T> p, ds;
+            multiply(p, memory, k, own.first, q, first);
+            if (masked)
+                hide(p, memory,
+                     [](std::int64_t key, std::int64_t query) { return key > query; });
+            multiply(ds, memory, v, own.first, dy, first);
+            weigh(p, ds, of, own.batch, head, first);
+            share(memory, p);
+            add_weighted(dv, memory, dy, first);
+            share(memory, ds);
+            add_weighted(dk, memory, q, first);
+        };
+        each_seen_tile<kTile<T>>(memory.sights, m, seen, take_in);
+    }
+    write<true, T, kColumns>(of.d_keys.head(own.batch, own.head), dk, own.first);
+    write<true, T, kColumns>(of.d_values.head(own.batch, own.head), dv, own.first);
+}
+
+/// Of the queries of a tile: dq += ds k.
+template <typename T, int kColumns>
+__global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
+    backward_of_queries(Backward<T> of) {
+    __shared__ TileMemory<T, kColumns> memory;
+    const Spot spot;
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own = Owned(of.heads, m, kTile<T>).last_first(m, kTile<T>);
+    const auto q = of.queries.head(own.batch, own.head);
+    const auto dy = of.dy.head(own.batch, own.head);
+    const auto k = of.keys.head(own.batch, own.head / of.group);
+    const auto v = of.values.head(own.batch, own.head / of.group);
+    Results<T, kColumns> dq = {};
+    QueryNumbers<T> queries[kPatch<T>];
+#pragma unroll
+    for (int i = 0; i < kPatch<T>; ++i)
+        queries[i] = numbers_of(of, own.batch, own.head, own.first + spot.row<T>(i));
+    if (threadIdx.x < kTile<T>)
+        memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of(tile_span(own.first, kTile<T>, m), tile_span(first, kTile<T>, n),
+                        first + kTile<T> <= n);
+    };
+    each_seen_tile<kTile<T>>(
+        memory.sights, n, seen, [&](std::int64_t first, bool masked) {
+            if (masked && threadIdx.x < kTile<T>)
+                memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
+            Patch<T> p, ds;
+            multiply(p, memory, q, own.first, k, first);
+            if (masked)
+                hide(p, memory,
+                     [](std::int64_t query, std::int64_t key) { return key > query; });
+            multiply(ds, memory, dy, own.first, v, first);
+#pragma unroll
+            for (int i = 0; i < kPatch<T>; ++i)
+#pragma unroll
+                for (int j = 0; j < kPatch<T>; ++j)
+                    ds[i][j] = queries[i].d_score(queries[i].weight(p[i][j], of.factor),
+                                                  ds[i][j], of.factor);
+            share(memory, ds);
+            add_weighted(dq, memory, k, first);
+        });
+    write<true, T, kColumns>(of.d_queries.head(own.batch, own.head), dq, own.first);
+}
+
+template <typename T>
+void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& of) {
+    const auto blocks = [&](std::int64_t rows, std::int64_t heads) {
+        return static_cast<int>(divided_up(rows, kTile<T>) * heads * batches);
+    };
+    const int of_keys = blocks(of.sight.key_rows, of.heads / of.group);
+    const int of_queries = blocks(of.sight.query_rows, of.heads);
+    with_columns(
+        of.queries.width, [&]<int kColumns>(std::integral_constant<int, kColumns>) {
+            launch(stream, backward_of_keys<T, kColumns>, of_keys, kAttentionThreads, of);
+            launch(stream, backward_of_queries<T, kColumns>, of_queries,
+                   kAttentionThreads, of);
+        });
+}
+
+}  // namespace
+
+template <typename T>
+void launch_attend_backward(cudaStream_t stream, const AttentionGradients<T>& gradients,
+                            const AttentionOperands<T>& of, const BackwardRows<T>& rows) {
+    const AttentionShape& shape = of.shape;
+    const AttentionOptions& options = of.options;
+    const auto operand = [&]<typename U>(const HeadRows<U>& heads) {
+        return HeadsOfOperand<U>(heads, shape.width);
+    };
+    const Backward<T> backward{
+        operand(of.queries),
+        operand(of.keys),
+        operand(of.values),
+        operand(rows.dy),
+        operand(gradients.queries),
+        operand(gradients.keys),
+        operand(gradients.values),
+        rows.log_sum_exp,
+        rows.dy_y,
+        shape.heads,
+        shape.group,
+        {options.causal, options.queries, options.keys, of.queries.rows, of.keys.rows},
+        static_cast<T>(options.factor)};
+    launch_tiles(stream, shape.batches, backward);
+}
+
+template void launch_attend_backward(cudaStream_t, const AttentionGradients<float>&,
+                                     const AttentionOperands<float>&,
+                                     const BackwardRows<float>&);
+template void launch_attend_backward(cudaStream_t, const AttentionGradients<double>&,
+                                     const AttentionOperands<double>&,
+                                     const BackwardRows<double>&);
+
+}  // namespace lockstep::gpu

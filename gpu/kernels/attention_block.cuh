@@ -1,0 +1,144 @@
+#pragma once
+
+#include <type_traits>
+
+#include "gpu/kernels/attention_tiles.cuh"
+#include "gpu/kernels/launch.cuh"
+
+namespace lockstep::gpu {
+
+// A block's way through its tiles.
+
+/// What a block owns: a tile of rows of one head of one batch.
+struct Owned {
+    std::int64_t batch, head, first;
+
+    /// Blocks of one head come one after the other, so that they find what they share
+    /// in the cache.
+    __device__ Owned(std::int64_t heads, std::int64_t rows, std::int64_t tile) {
+        const std::int64_t tiles = divided_up(rows, tile);
+        const std::int64_t index = blockIdx.x / tiles;
+        batch = index / heads;
+        head = index - batch * heads;
+        first = (blockIdx.x - index * tiles) * tile;
+    }
+    /// The same from behind: what is later sees more, and begins earlier.
+    __device__ Owned last_first(std::int64_t rows, std::int64_t tile) const {
+        Owned owned = *this;
+        owned.first = (divided_up(rows, tile) - 1) * tile - first;
+        return owned;
+    }
+};
+
+/// f(first, masked) for each tile of `rows` columns that is seen, in their order.
+/// sight(first) says what is seen of the tile that begins there; a thread each asks for
+/// the tiles to come. All threads of the block have to arrive.
+template <int kRows, typename Of, typename F>
+__device__ void each_seen_tile(Sight (&sights)[kAttentionThreads], std::int64_t rows,
+                               const Of& sight, const F& f) {
+    constexpr std::int64_t kStep = std::int64_t{kAttentionThreads} * kRows;
+    for (std::int64_t base = 0; base < rows; base += kStep) {
+        __syncthreads();
+        const std::int64_t mine = base + std::int64_t{threadIdx.x} * kRows;
+        if (mine < rows) sights[threadIdx.x] = sight(mine);
+        __syncthreads();
+        for (int i = 0; i < kAttentionThreads && base + i * kRows < rows; ++i)
+            if (sights[i] != Sight::none) f(base + i * kRows, sights[i] == Sight::some);
+    }
+}
+
+/// -infinity where unseen(the row's token, the column's).
+template <typename T, int kColumns, typename Unseen>
+__device__ void hide(Patch<T>& scores, const TileMemory<T, kColumns>& memory,
+                     const Unseen& unseen) {
+    const Spot spot;
+#pragma unroll
+    for (int i = 0; i < kPatch<T>; ++i) {
+        const std::int64_t row = memory.row_tokens[spot.row<T>(i)];
+#pragma unroll
+        for (int j = 0; j < kPatch<T>; ++j)
+            if (unseen(row, memory.column_tokens[spot.column(j)]))
+                scores[i][j] = -std::numeric_limits<T>::infinity();
+    }
+}
+
+/// The weights of a thread's patch, for add_weighted().
+template <typename T, int kColumns>
+__device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) {
+    const Spot spot;
+    // The threads beside this one may still read the former ones.
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kPatch<T>; ++i)
+#pragma unroll
+        for (int j = 0; j < kPatch<T>; ++j)
+            memory.weights[spot.row<T>(i)][spot.column(j)] = weights[i][j];
+}
+
+/// f(at, part, count) for what a thread's results belong to in the head's rows from
+/// `first` on: `part` of the results, kBeside of them, `count` of which are there.
+template <typename T, int kColumns, typename To, typename F>
+__device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& of,
+                          std::int64_t first, const F& f) {
+    constexpr int kPart = kBeside<T, kColumns>;
+    const Spot spot;
+#pragma unroll
+    for (int i = 0; i < kPatch<T>; ++i) {
+        const std::int64_t row = first + spot.row<T>(i);
+#pragma unroll
+        for (int c = 0; c < kColumns; c += kPart) {
+            const int column = c * kTileSide + spot.across * kPart;
+            const int left = of.width - column;
+            if (row < of.rows && left > 0)
+                f(of.at(row, column), &results[i][c], left < kPart ? left : kPart);
+        }
+    }
+}
+
+/// results = the head's; 0 beyond.
+template <typename T, int kColumns>
+__device__ void read(Results<T, kColumns>& results, const HeadMatrix<T>& from,
+                     std::int64_t first) {
+    for (auto& of_row : results)
+        for (T& result : of_row)
+            result = 0;
+    each_part<T, kColumns>(results, from, first, [&](const T* at, T* part, int count) {
+        constexpr int kPart = kBeside<T, kColumns>;
+        const auto pack = load_some<kPart>(at, count, from.vectors);
+#pragma unroll
+        for (int k = 0; k < kPart; ++k)
+            part[k] = pack.value[k];
+    });
+}
+
+/// The head's = the results, on top of what is there where kAdds.
+template <bool kAdds, typename T, int kColumns>
+__device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
+                      std::int64_t first) {
+    each_part<T, kColumns>(results, to, first, [&](T* at, const T* part, int count) {
+        constexpr int kPart = kBeside<T, kColumns>;
+        Pack<T, kPart> pack = {};
+        if constexpr (kAdds) pack = load_some<kPart>(at, count, to.vectors);
+#pragma unroll
+        for (int k = 0; k < kPart; ++k)
+            pack.value[k] += part[k];
+        store_some(at, pack, count, to.vectors);
+    });
+}
+
+/// with(columns), a constant: the least power of two whose 16-fold is the width or more.
+template <typename With>
+void with_columns(int width, const With& with) {
+    if (width <= 16)
+        with(std::integral_constant<int, 1>());
+    else if (width <= 32)
+        with(std::integral_constant<int, 2>());
+    else if (width <= 64)
+        with(std::integral_constant<int, 4>());
+    else if (width <= 128)
+        with(std::integral_constant<int, 8>());
+    else
+        with(std::integral_constant<int, 16>());
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,126 @@
+#include <cmath>
+
+#include "gpu/kernels/attention_tiles.cuh"
+#include "gpu/kernels/launch.cuh"
+#include "gpu/kernels/team.cuh"
+
+// Numbers of a row of each head. A team of kTeam threads has a head's row; the teams
+// beside it have the next heads of the same row, which lie next in memory.
+
+namespace lockstep::gpu {
+
+namespace {
+
+constexpr int kTeam = 8;
+constexpr int kTeamThreads = 256;
+
+/// A team's row, and the thread's part in it.
+template <typename T>
+class HeadRow {
+  public:
+    __device__ HeadRow(std::int64_t batches, std::int64_t heads) {
+        const std::int64_t index =
+            std::int64_t{blockIdx.x} * (kTeamThreads / kTeam) + threadIdx.x / kTeam;
+        const std::int64_t of_row = index / heads;
+        head = index - of_row * heads;
+        row = of_row / batches;
+        batch = of_row - row * batches;
+    }
+    /// f(column, count) for the packs of this thread, count elements up to a pack's.
+    template <typename F>
+    __device__ void each(int width, const F& f) const {
+        constexpr int kWidth = kFullWidth<T>;
+        for (int column = static_cast<int>(threadIdx.x) % kTeam * kWidth; column < width;
+             column += kTeam * kWidth)
+            f(column, width - column < kWidth ? width - column : kWidth);
+    }
+    __device__ bool first_thread() const { return threadIdx.x % kTeam == 0; }
+    /// Among (batches, heads, rows).
+    __device__ std::int64_t number(std::int64_t heads, std::int64_t rows) const {
+        return (batch * heads + head) * rows + row;
+    }
+
+    std::int64_t row, batch, head;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kTeamThreads)
+    head_row_products(T* products, HeadsOfOperand<const T> x, HeadsOfOperand<const T> y,
+                      std::int64_t batches, std::int64_t heads) {
+    const HeadRow<T> mine(batches, heads);
+    const auto left = x.head(mine.batch, mine.head);
+    const auto right = y.head(mine.batch, mine.head);
+    T sum = 0;
+    if (mine.row < left.rows)
+        mine.each(left.width, [&](int column, int count) {
+            const auto a = pack_of(left, mine.row, column);
+            const auto b = pack_of(right, mine.row, column);
+#pragma unroll
+            for (int lane = 0; lane < kFullWidth<T>; ++lane)
+                if (lane < count) sum += a.value[lane] * b.value[lane];
+        });
+#pragma unroll
+    for (int step = kTeam / 2; step > 0; step /= 2)
+        sum += __shfl_xor_sync(kAllLanes, sum, step);
+    if (mine.row < left.rows && mine.first_thread())
+        products[mine.number(heads, left.rows)] = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kTeamThreads)
+    finish_rows(HeadsOfOperand<T> of, T* maximum, const T* sums, std::int64_t batches,
+                std::int64_t heads) {
+    const HeadRow<T> mine(batches, heads);
+    const auto y = of.head(mine.batch, mine.head);
+    if (mine.row >= y.rows) return;
+    const std::int64_t number = mine.number(heads, y.rows);
+    const T sum = sums[number];
+    const T inverse = sum == 0 ? T{0} : 1 / sum;
+    mine.each(y.width, [&](int column, int count) {
+        T* const at = y.at(mine.row, column);
+        auto pack = load_some<kFullWidth<T>>(at, count, y.vectors);
+#pragma unroll
+        for (T& value : pack.value)
+            value *= inverse;
+        store_some(at, pack, count, y.vectors);
+    });
+    if (mine.first_thread()) maximum[number] += std::log(sum);
+}
+
+int blocks_of(const AttentionShape& shape, std::int64_t rows) {
+    return static_cast<int>(
+        divided_up(rows * shape.batches * shape.heads, kTeamThreads / kTeam));
+}
+
+}  // namespace
+
+template <typename T>
+void launch_head_row_products(cudaStream_t stream, T* products,
+                              const HeadRows<const T>& x, const HeadRows<const T>& y,
+                              const AttentionShape& shape) {
+    launch(stream, head_row_products<T>, blocks_of(shape, x.rows), kTeamThreads, products,
+           HeadsOfOperand<const T>(x, shape.width),
+           HeadsOfOperand<const T>(y, shape.width), shape.batches, shape.heads);
+}
+
+template <typename T>
+void launch_finish_attention(cudaStream_t stream, const OnlineRows<T>& state,
+                             const AttentionShape& shape) {
+    launch(stream, finish_rows<T>, blocks_of(shape, state.y.rows), kTeamThreads,
+           HeadsOfOperand<T>(state.y, shape.width), state.maximum, state.sum,
+           shape.batches, shape.heads);
+}
+
+template void launch_head_row_products(cudaStream_t, float*, const HeadRows<const float>&,
+                                       const HeadRows<const float>&,
+                                       const AttentionShape&);
+template void launch_head_row_products(cudaStream_t, double*,
+                                       const HeadRows<const double>&,
+                                       const HeadRows<const double>&,
+                                       const AttentionShape&);
+template void launch_finish_attention(cudaStream_t, const OnlineRows<float>&,
+                                      const AttentionShape&);
+template void launch_finish_attention(cudaStream_t, const OnlineRows<double>&,
+                                      const AttentionShape&);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "src/device/options.hpp"
+
+namespace lockstep::gpu {
+
+// Who sees whom: a query the keys of tokens up to its own. Rows beyond a tensor's, which
+// fill up a tile, have tokens too: such a query sees nothing, such a key is seen by none.
+
+/// Of a tile, by whether its queries see its keys.
+enum class Sight : std::uint8_t { none, some, all };
+
+/// Rows [begin, end).
+struct RowSpan {
+    std::int64_t begin, end;
+};
+
+/// The least and the largest token of some rows.
+struct TokenSpan {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int64_t most = 0;
+
+    /// Within a rank's rows tokens rise, so the first and the last of each will do.
+    __device__ TokenSpan(const TokenRows& tokens, RowSpan rows) {
+        const bool dealt = tokens.order != TokenOrder::contiguous;
+        while (rows.begin < rows.end) {
+            std::int64_t count = rows.end - rows.begin;
+            if (dealt) {
+                const std::int64_t left =
+                    tokens.share - (tokens.first + rows.begin) % tokens.share;
+                count = left < count ? left : count;
+            }
+            const std::int64_t first = tokens[rows.begin];
+            rows.begin += count;
+            const std::int64_t last = tokens[rows.begin - 1];
+            least = first < least ? first : least;
+            most = most < last ? last : most;
+        }
+    }
+};
+
+struct SightOf {
+    bool causal;
+    TokenRows queries, keys;
+    std::int64_t query_rows, key_rows;
+
+    __device__ std::int64_t query_token(std::int64_t row) const {
+        if (row >= query_rows) return -1;
+        return causal ? queries[row] : 0;
+    }
+    __device__ std::int64_t key_token(std::int64_t row) const {
+        if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
+        return causal ? keys[row] : 0;
+    }
+    /// `whole`: whether there are no rows beyond the tensor's that matter.
+    __device__ Sight of(const RowSpan& query_span, const RowSpan& key_span,
+                        bool whole) const {
+        const Sight at_most = whole ? Sight::all : Sight::some;
+        if (!causal) return at_most;
+        const TokenSpan of_queries(queries, query_span), of_keys(keys, key_span);
+        if (of_keys.least > of_queries.most) return Sight::none;
+        return of_keys.most <= of_queries.least ? at_most : Sight::some;
+    }
+};
+
+/// Rows of a tile that begins at `first`.
+__device__ inline RowSpan tile_span(std::int64_t first, std::int64_t tile,
+                                    std::int64_t rows) {
+    return {first, first + tile < rows ? first + tile : rows};
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,234 @@
+#pragma once
+
+#include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/attention_sight.cuh"
+#include "gpu/kernels/pack.cuh"
+
+namespace lockstep::gpu {
+
+// What attention's kernels are made of. A tile has `rows`, those of the side that the
+// block owns, and `columns`, those of the side that it goes through; both are heads'
+// rows, `width` elements each. The block is 16 x 16 threads. A thread has a patch of the
+// tile's scores: kPatch rows side by side, and every 16th column.
+
+inline constexpr int kTileSide = 16;
+inline constexpr int kAttentionThreads = kTileSide * kTileSide;
+
+/// Rows and columns of a patch: as many as a pack has elements, so that four numbers of
+/// f32, two of f64, are read at once from either side.
+template <typename T>
+inline constexpr int kPatch = kFullWidth<T>;
+template <typename T>
+inline constexpr int kTile = kPatch<T>* kTileSide;
+/// Columns of the width that are in shared memory at a time, for scores.
+inline constexpr int kSlab = 32;
+/// From a row in shared memory to the next: a pack more, for other banks.
+template <typename T>
+inline constexpr int kSlabPitch = kSlab + kFullWidth<T>;
+/// Values are there in full width, as many rows of them as 16 KB hold.
+template <typename T, int kColumns>
+constexpr int value_rows() {
+    constexpr int kFit = 16384 / (kTileSide * kColumns * int{sizeof(T)});
+    return kFit < kTile<T> ? kFit : kTile<T>;
+}
+
+template <typename T>
+using Patch = T[kPatch<T>][kPatch<T>];
+/// A thread's rows of results: kColumns of the width for each.
+template <typename T, int kColumns>
+using Results = T[kPatch<T>][kColumns];
+
+/// Blocks that a multiprocessor shall hold at once, where results of `arrays` kinds leave
+/// the registers for two: the one computes while the other waits for memory.
+template <int kColumns>
+constexpr int blocks_at_once(int arrays) {
+    return arrays * kColumns <= 8 ? 2 : 1;
+}
+
+/// Where in the tile a thread's patch lies.
+struct Spot {
+    int across = static_cast<int>(threadIdx.x) % kTileSide;
+    int down = static_cast<int>(threadIdx.x) / kTileSide;
+    template <typename T>
+    __device__ int row(int i) const {
+        return down * kPatch<T> + i;
+    }
+    __device__ int column(int j) const { return across + kTileSide * j; }
+};
+
+/// One head of one operand.
+template <typename T>
+struct HeadMatrix {
+    T* data;
+    std::int64_t rows;
+    std::int64_t pitch;
+    int width;
+    bool vectors;  ///< whether rows begin at full packs, and end there
+
+    __device__ T* at(std::int64_t row, int column) const {
+        return data + row * pitch + column;
+    }
+};
+
+template <typename T>
+struct HeadsOfOperand {
+    HeadRows<T> of;
+    int width;
+    bool vectors;
+
+    HeadsOfOperand(const HeadRows<T>& rows, int head_width)
+        : of(rows),
+          width(head_width),
+          vectors(aligned(rows.data) && rows.pitch % kFullWidth<T> == 0 &&
+                  rows.batch % kFullWidth<T> == 0 && width % kFullWidth<T> == 0) {}
+    __device__ HeadMatrix<T> head(std::int64_t batch, std::int64_t index) const {
+        return {of.data + batch * of.batch + index * width, of.rows, of.pitch, width,
+                vectors};
+    }
+};
+
+/// Shared memory of a block.
+template <typename T, int kColumns>
+struct TileMemory {
+    struct Slabs {
+        T rows[kTile<T>][kSlabPitch<T>];
+        T columns[kTile<T>][kSlabPitch<T>];
+    };
+    /// By row and column of the tile.
+    alignas(16) T weights[kTile<T>][kTile<T> + kFullWidth<T>];
+    union {
+        alignas(16) Slabs slabs;
+        alignas(16) T values[value_rows<T, kColumns>()][kTileSide * kColumns];
+    };
+    std::int64_t row_tokens[kTile<T>];
+    std::int64_t column_tokens[kTile<T>];
+    Sight sights[kAttentionThreads];
+};
+
+/// The first `count` elements of a pack, and zeros.
+template <int kWidth, typename T>
+__device__ Pack<T, kWidth> load_some(const T* from, int count, bool vectors) {
+    return count == kWidth ? load<kWidth>(from, vectors)
+                           : load_rest<kWidth>(from, 0, count);
+}
+template <int kWidth, typename T>
+__device__ void store_some(T* to, const Pack<T, kWidth>& pack, int count, bool vectors) {
+    if (count == kWidth) {
+        store(to, pack, vectors);
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        if (lane < count) to[lane] = pack.value[lane];
+}
+
+/// A pack of a head's row; zeros where there is none.
+template <typename T>
+__device__ Pack<T, kFullWidth<T>> pack_of(const HeadMatrix<const T>& from,
+                                          std::int64_t row, int column) {
+    constexpr int kWidth = kFullWidth<T>;
+    const int left = from.width - column;
+    if (row >= from.rows || left <= 0) return {};
+    return load_some<kWidth>(from.at(row, column), left < kWidth ? left : kWidth,
+                             from.vectors);
+}
+
+/// kRows rows of kPacks packs into shared memory, zeros where there are none.
+template <int kRows, int kPacks, int kPitch, typename T>
+__device__ void fill(T* to, const HeadMatrix<const T>& from, std::int64_t row,
+                     int column) {
+    constexpr int kWidth = kFullWidth<T>;
+    constexpr int kSteps = kRows * kPacks / kAttentionThreads;
+    static_assert(kSteps * kAttentionThreads == kRows * kPacks);
+    Pack<T, kWidth> held[kSteps];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+        const int at = step * kAttentionThreads + static_cast<int>(threadIdx.x);
+        held[step] = pack_of(from, row + at / kPacks, column + at % kPacks * kWidth);
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+        const int at = step * kAttentionThreads + static_cast<int>(threadIdx.x);
+        store(to + at / kPacks * kPitch + at % kPacks * kWidth, held[step], true);
+    }
+}
+
+/// patch = the products of rows from `row` on with columns from `column` on.
+template <typename T, int kColumns>
+__device__ void multiply(Patch<T>& patch, TileMemory<T, kColumns>& memory,
+                         const HeadMatrix<const T>& rows, std::int64_t row,
+                         const HeadMatrix<const T>& columns, std::int64_t column) {
+    constexpr int kWidth = kFullWidth<T>;
+    const Spot spot;
+    auto& slabs = memory.slabs;
+    for (auto& of_row : patch)
+        for (T& product : of_row)
+            product = 0;
+    for (int from = 0; from < rows.width; from += kSlab) {
+        __syncthreads();
+        fill<kTile<T>, kSlab / kWidth, kSlabPitch<T>>(slabs.rows[0], rows, row, from);
+        fill<kTile<T>, kSlab / kWidth, kSlabPitch<T>>(slabs.columns[0], columns, column,
+                                                      from);
+        __syncthreads();
+        const int left = rows.width - from < kSlab ? rows.width - from : kSlab;
+        for (int at = 0; at < left; at += kWidth) {
+            Pack<T, kWidth> a[kPatch<T>];
+#pragma unroll
+            for (int i = 0; i < kPatch<T>; ++i)
+                a[i] = load<kWidth>(&slabs.rows[spot.row<T>(i)][at], true);
+#pragma unroll
+            for (int j = 0; j < kPatch<T>; ++j) {
+                const auto b = load<kWidth>(&slabs.columns[spot.column(j)][at], true);
+#pragma unroll
+                for (int i = 0; i < kPatch<T>; ++i)
+#pragma unroll
+                    for (int lane = 0; lane < kWidth; ++lane)
+                        patch[i][j] += a[i].value[lane] * b.value[lane];
+            }
+        }
+    }
+}
+
+/// Columns of the width that a thread has side by side, in its results.
+template <typename T, int kColumns>
+inline constexpr int kBeside = kColumns < kFullWidth<T> ? kColumns : kFullWidth<T>;
+
+/// results += the tile's weights times values from `first` on. The weights of a thread's
+/// rows come from the 16 threads beside it, in its warp.
+template <typename T, int kColumns>
+__device__ void add_weighted(Results<T, kColumns>& results,
+                             TileMemory<T, kColumns>& memory,
+                             const HeadMatrix<const T>& values, std::int64_t first) {
+    constexpr int kWidth = kFullWidth<T>, kPart = kBeside<T, kColumns>;
+    constexpr int kRows = value_rows<T, kColumns>(), kAll = kTileSide * kColumns;
+    const Spot spot;
+    const std::int64_t left = values.rows - first;
+    for (int from = 0; from < kTile<T> && from < left; from += kRows) {
+        __syncthreads();
+        fill<kRows, kAll / kWidth, kAll>(memory.values[0], values, first + from, 0);
+        __syncthreads();
+#pragma unroll 2
+        for (int at = 0; at < kRows; at += kWidth) {
+            Pack<T, kWidth> weights[kPatch<T>];
+#pragma unroll
+            for (int i = 0; i < kPatch<T>; ++i)
+                weights[i] =
+                    load<kWidth>(&memory.weights[spot.row<T>(i)][from + at], true);
+#pragma unroll
+            for (int lane = 0; lane < kWidth; ++lane)
+#pragma unroll
+                for (int c = 0; c < kColumns; c += kPart) {
+                    const auto value = load<kPart>(
+                        &memory.values[at + lane][c * kTileSide + spot.across * kPart],
+                        true);
+#pragma unroll
+                    for (int i = 0; i < kPatch<T>; ++i)
+#pragma unroll
+                        for (int k = 0; k < kPart; ++k)
+                            results[i][c + k] += weights[i].value[lane] * value.value[k];
+                }
+        }
+    }
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,74 @@
+#include "src/device/token_rows.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep {
+
+namespace {
+
+/// Tokens first, first + step, …
+struct Run {
+    std::int64_t first, step, count;
+};
+
+/// Rows [0, rows) as runs, two a rank at most.
+std::vector<Run> runs_of(const TokenRows& tokens, std::int64_t rows) {
+    if (tokens.order == TokenOrder::contiguous) return {{tokens[0], 1, rows}};
+    const bool striped = tokens.order == TokenOrder::striped;
+    const std::int64_t longest = striped ? tokens.share : tokens.share / 2;
+    std::vector<Run> runs;
+    for (std::int64_t row = 0; row < rows;) {
+        const std::int64_t into = (tokens.first + row) % longest;
+        const std::int64_t count = std::min(longest - into, rows - row);
+        runs.push_back({tokens[row], striped ? tokens.ranks : 1, count});
+        row += count;
+    }
+    return runs;
+}
+
+/// 0 + 1 + … + (count - 1).
+std::int64_t triangle(std::int64_t count) {
+    return count * (count - 1) / 2;
+}
+
+/// The sum over i < count of i + from, where that is held within [0, most].
+std::int64_t clamped_sum(std::int64_t from, std::int64_t count, std::int64_t most) {
+    const std::int64_t begin = std::clamp<std::int64_t>(-from, 0, count);
+    const std::int64_t full = std::clamp<std::int64_t>(most - from, begin, count);
+    return (full - begin) * from + triangle(full) - triangle(begin) +
+           (count - full) * most;
+}
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+    return a / b - (a % b < 0 ? 1 : 0);
+}
+
+/// Query i sees floor((its token - keys.first) / keys.step) + 1 keys of the run, where
+/// there are as many.
+std::int64_t pairs_of(const Run& queries, const Run& keys) {
+    if (queries.step == keys.step)
+        return clamped_sum(floor_divide(queries.first - keys.first, keys.step) + 1,
+                           queries.count, keys.count);
+    std::int64_t pairs = 0;
+    for (std::int64_t i = 0; i < queries.count; ++i) {
+        const std::int64_t token = queries.first + i * queries.step;
+        pairs += std::clamp<std::int64_t>(floor_divide(token - keys.first, keys.step) + 1,
+                                          0, keys.count);
+    }
+    return pairs;
+}
+
+}  // namespace
+
+std::int64_t causal_pairs(const TokenRows& queries, std::int64_t query_rows,
+                          const TokenRows& keys, std::int64_t key_rows) {
+    const std::vector<Run> of_keys = runs_of(keys, key_rows);
+    std::int64_t pairs = 0;
+    for (const Run& query_run : runs_of(queries, query_rows))
+        for (const Run& key_run : of_keys)
+            pairs += pairs_of(query_run, key_run);
+    return pairs;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/core/host_tensor.hpp"
+#include "src/device/token_rows.hpp"
+
+namespace lockstep {
+
+/// How sequences are dealt to ranks, and which of these this is. By itself: one rank, and
+/// all tokens.
+struct TokenDeal {
+    TokenOrder order = TokenOrder::contiguous;
+    int ranks = 1;
+    int rank = 0;
+
+    /// Tokens that each rank gets of a sequence. Throws UsageError, which begins with
+    /// `what`, unless they can be dealt equally: in zigzag order by two stretches a rank.
+    std::int64_t share_of(std::int64_t tokens, const std::string& what) const;
+
+    /// Which tokens the rows of this rank are, `share` of them; and those of all ranks,
+    /// one rank's behind the other's. Throws UsageError where the order is zigzag and the
+    /// share odd, or the deal has no such rank.
+    TokenRows own(std::int64_t share) const;
+    TokenRows all(std::int64_t share) const;
+};
+
+/// "contiguous", "striped" or "zigzag". Throws UsageError for another.
+TokenOrder token_order(const std::string& name);
+
+/// This rank's rows of a whole sequence (s, …), and back: all ranks' rows, in the order
+/// of ranks, as the whole sequence. Throw UsageError where it cannot be dealt so.
+HostTensor dealt_rows(const HostTensor& sequence, const TokenDeal& deal);
+HostTensor whole_sequence(const std::vector<HostTensor>& of_ranks, TokenOrder order);
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "src/comm/communicator.hpp"
+
+namespace lockstep {
+
+/// A tensor that a message is bringing.
+struct Arriving {
+    Tensor tensor{};
+    Tensor source{};  ///< what is sent; to be kept until it has arrived
+    std::optional<Work> work{};
+
+    Tensor wait() {
+        if (work) work->wait();
+        source = {};
+        return std::move(tensor);
+    }
+};
+
+}  // namespace lockstep

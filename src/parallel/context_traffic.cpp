@@ -1,0 +1,61 @@
+#include "src/parallel/context_traffic.hpp"
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// Elements of what a rank has of keys, or of values.
+std::int64_t own_keys(const ContextShape& of) {
+    return of.tokens / of.ranks * of.batch * of.key_heads * of.width;
+}
+
+/// Two all-to-alls, of x and of y.
+Sent ulysses(const ContextShape& of) {
+    const std::int64_t columns = 2 * (of.heads + of.key_heads) * of.width;
+    return {of.tokens / of.ranks * of.batch * columns / of.ranks *
+                (of.ranks - 1),
+            2 * (of.ranks - 1)};
+}
+
+}  // namespace
+
+Sent sent_forward(ContextMethod method, const ContextShape& shape) {
+    const std::int64_t hops = shape.ranks - 1;
+    const std::int64_t both = 2 * own_keys(shape);
+    switch (method) {
+        case ContextMethod::ring_self_attention:
+            return {hops * both, 2 * hops};
+        case ContextMethod::ring_attention:
+        case ContextMethod::gather:
+            return {hops * both, hops};
+        case ContextMethod::ulysses:
+            return ulysses(shape);
+    }
+    throw UsageError("no such way of context parallelism");
+}
+
+Sent sent_backward(ContextMethod method, const ContextShape& shape) {
+    const std::int64_t hops = shape.ranks - 1;
+    const std::int64_t both = 2 * own_keys(shape);
+    const std::int64_t home = hops > 0 ? hops + 1 : 0;
+    switch (method) {
+        case ContextMethod::ring_self_attention:
+            return {3 * hops * both, 6 * hops};
+        case ContextMethod::ring_attention:
+            return {(hops + home) * both, hops + home};
+        case ContextMethod::gather:
+            return {2 * hops * both, 2 * hops};
+        case ContextMethod::ulysses:
+            return ulysses(shape);
+    }
+    throw UsageError("no such way of context parallelism");
+}
+
+std::int64_t tensor_parallel_elements(const ContextShape& of) {
+    return 8 * of.batch * of.tokens * of.heads * of.width / of.ranks *
+           (of.ranks - 1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+// Attention on a GPU: its products by cuBLAS; and the kernels that keep scores out of
+// memory, over the same by cuBLAS, softmax and cuBLAS. f32, 8192 tokens, 16 heads.
+
+#include <benchmark/benchmark.h>
+
+#include "tests/bench/gpu_timer.hpp"
+#include "tests/device/plain_monitor.hpp"
+
+namespace {
+
+using namespace lockstep;
+using bench::median;
+using bench::Timer;
+
+constexpr std::int64_t kTokens = 8192, kHeads = 16;
+
+/// Queries, keys and values side by side, and their gradients.
+struct Operands {
+    Operands(Device& device, std::int64_t length, std::int64_t head_width)
+        : width(head_width),
+          all(device.empty({length, kTokens / length, 3 * kHeads * width}, DType::f32)),
+          gradients(device.zeros(all.shape(), DType::f32)) {
+        device.random_normal(all, {1, "all"}, 0, 1);
+    }
+    Heads part(const Tensor& of, std::int64_t which) const {
+        return {of, kHeads, width, which * kHeads * width};
+    }
+    AttentionHeads heads(const Tensor& of) const {
+        return {part(of, 0), part(of, 1), part(of, 2)};
+    }
+    std::int64_t width;
+    Tensor all, gradients;
+};
+
+void products(benchmark::State& state,
+              const std::function<void(Device&, const Operands&, const Tensor&)>& run) {
+    test::PlainMonitor monitor;
+    gpu::Device device(0, monitor);
+    const Operands operands(device, 1024, 64);
+    const Tensor weights = device.head_products(operands.part(operands.all, 0),
+                                                operands.part(operands.all, 1));
+    Timer timer(device);
+    const auto work = [&] { run(device, operands, weights); };
+    timer.seconds_of(work);
+    const auto flops = static_cast<double>(monitor.operations.back().flops);
+    std::vector<double> seconds;
+    for (auto _ : state) {
+        seconds.push_back(timer.seconds_of(work));
+        state.SetIterationTime(seconds.back());
+    }
+    state.counters["tflops"] = 1e-12 * flops / median(seconds);
+}
+BENCHMARK_CAPTURE(products, head_products,
+                  [](Device& device, const Operands& o, const Tensor&) {
+                      device.head_products(o.part(o.all, 0), o.part(o.all, 1), 0.125);
+                  })
+    ->UseManualTime()
+    ->Iterations(30)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(products, head_sums,
+                  [](Device& device, const Operands& o, const Tensor& weights) {
+                      device.head_sums(weights, o.part(o.all, 2));
+                  })
+    ->UseManualTime()
+    ->Iterations(30)
+    ->Unit(benchmark::kMillisecond);
+
+/// Attention both ways: what one leaves for its backward, and that.
+struct BothWays {
+    BothWays(Device& on, const Operands& operands, const AttentionOptions& of)
+        : device(on), o(operands), options(of) {}
+
+    void attend() {
+        const AttentionHeads heads = o.heads(o.all);
+        const OnlineAttention state = device.begin_attention(heads.queries);
+        device.attend(state, heads, options);
+        log_sum_exp = device.finish_attention(state);
+        y = state.y;
+    }
+    void multiply() {
+        weights = device.softmax(
+            device.head_products(o.part(o.all, 0), o.part(o.all, 1), options.factor),
+            {options.causal});
+        y = device.head_sums(weights, o.part(o.all, 2));
+    }
+    void attend_backward(const Tensor& dy) const {
+        const Heads of_y{y, kHeads, o.width, 0}, of_dy{dy, kHeads, o.width, 0};
+        device.attend_backward(o.heads(o.gradients), o.heads(o.all),
+                               {dy, log_sum_exp, device.head_row_products(of_dy, of_y)},
+                               options);
+    }
+    void multiply_backward(const Tensor& dy) const {
+        const Heads of_dy{dy, kHeads, o.width, 0};
+        const AttentionHeads heads = o.heads(o.all), gradients = o.heads(o.gradients);
+        const Tensor d_scores =
+            device.softmax_backward(weights, device.head_products(of_dy, heads.values));
+        const HeadSumOptions transposed{true, options.factor};
+        device.add_head_sums(gradients.queries, d_scores, heads.keys,
+                             {false, options.factor});
+        device.add_head_sums(gradients.keys, d_scores, heads.queries, transposed);
+        device.add_head_sums(gradients.values, weights, of_dy, {true, 1});
+    }
+
+    Device& device;
+    const Operands& o;
+    AttentionOptions options;
+    Tensor y, log_sum_exp, weights;
+};
+
+/// Arguments: tokens a sequence, width of a head, whether it is causal.
+void attention(benchmark::State& state, bool backward) {
+    const std::int64_t length = state.range(0), width = state.range(1);
+    const bool causal = state.range(2) != 0;
+    test::PlainMonitor monitor;
+    gpu::Device device(0, monitor);
+    const Operands operands(device, length, width);
+    BothWays ways(device, operands, {0.125, causal});
+    const Tensor dy =
+        device.empty({length, kTokens / length, kHeads * width}, DType::f32);
+    device.random_normal(dy, {1, "dy"}, 0, 1);
+    ways.attend();
+    ways.multiply();
+    const auto ours = [&] { backward ? ways.attend_backward(dy) : ways.attend(); };
+    const auto theirs = [&] { backward ? ways.multiply_backward(dy) : ways.multiply(); };
+    Timer timer(device);
+    timer.seconds_of(ours);
+    timer.seconds_of(theirs);
+    std::vector<double> our_seconds, their_seconds;
+    for (auto _ : state) {
+        their_seconds.push_back(timer.seconds_of(theirs));
+        our_seconds.push_back(timer.seconds_of(ours));
+        state.SetIterationTime(our_seconds.back());
+    }
+    const std::int64_t pairs = causal ? length * (length + 1) / 2 : length * length;
+    const auto flops = static_cast<double>((backward ? 10 : 4) * pairs * width * kHeads *
+                                           (kTokens / length));
+    state.counters["time_over_products"] = median(our_seconds) / median(their_seconds);
+    state.counters["tflops"] = 1e-12 * flops / median(our_seconds);
+}
+
+void shapes(benchmark::internal::Benchmark* of) {
+    of->ArgNames({"tokens", "width", "causal"});
+    for (const std::int64_t tokens : {512, 1024, 4096})
+        of->Args({tokens, 64, 1});
+    of->Args({4096, 64, 0});
+    of->Args({4096, 128, 1});
+    of->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+}
+BENCHMARK_CAPTURE(attention, forward, false)->Apply(shapes);
+BENCHMARK_CAPTURE(attention, backward, true)->Apply(shapes);
+
+}  // namespace

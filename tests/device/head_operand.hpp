@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+
+#include "tests/device/support.hpp"
+
+namespace lockstep::test {
+
+/// How much attention there is: m queries and n keys, heads of the one operand and
+/// perhaps fewer of the other, and columns before and behind the heads' own.
+struct HeadCase {
+    std::int64_t m, n, batches, heads, few, width;
+    std::int64_t before = 0, behind = 0;
+
+    /// Which of the few heads serves head `head` of the many.
+    std::int64_t serving(std::int64_t head) const { return head / (heads / few); }
+};
+
+inline std::string text_of(const HeadCase& of) {
+    return fmt::format("m {}, n {}, {} batches, {} and {} heads of width {}, {} + {}",
+                       of.m, of.n, of.batches, of.heads, of.few, of.width, of.before,
+                       of.behind);
+}
+
+/// Values (rows, batches, columns) on the host and on the device, and their heads.
+struct HeadOperand {
+    HeadOperand(Bench& bench, const HeadCase& of, std::int64_t heads, std::int64_t rows,
+                DType dtype, const std::string& name)
+        : values(random_values(
+              {rows, of.batches, of.before + heads * of.width + of.behind}, dtype, name)),
+          view{bench->upload(values), heads, of.width, of.before} {}
+
+    std::int64_t place(std::int64_t batch, std::int64_t head, std::int64_t row,
+                       std::int64_t column) const {
+        return view.offset(batch, head) + row * view.pitch() + column;
+    }
+    double at(std::int64_t batch, std::int64_t head, std::int64_t row,
+              std::int64_t column) const {
+        return values.at(place(batch, head, row, column));
+    }
+    /// `f(batch, head, row, column)` of each element in the order of memory; head -1 is
+    /// of the columns before and behind, counted through from the tensor's first.
+    template <typename F>
+    void each_element(F&& f) const {
+        for (std::int64_t row = 0; row < view.rows(); ++row)
+            for (std::int64_t batch = 0; batch < view.batches(); ++batch)
+                for (std::int64_t column = 0; column < view.columns(); ++column) {
+                    const std::int64_t own = column - view.first;
+                    if (own < 0 || own >= view.heads * view.width)
+                        f(batch, -1, row, column);
+                    else
+                        f(batch, own / view.width, row, own % view.width);
+                }
+    }
+    /// What a column outside the heads holds.
+    double outside(std::int64_t batch, std::int64_t row, std::int64_t column) const {
+        return values.at((row * view.batches() + batch) * view.columns() + column);
+    }
+
+    HostTensor values;
+    Heads view;
+};
+
+/// Rows [first, first + count) of a view.
+inline Heads rows_of(const Heads& heads, std::int64_t first, std::int64_t count) {
+    return {heads.tensor.rows(first, count), heads.heads, heads.width, heads.first};
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,172 @@
+#pragma once
+
+#include "tests/device/attention_backward_definition.hpp"
+
+namespace lockstep::test {
+
+/// Runs the backward in those blocks of keys, each time from the same gradients.
+inline void check_backward(Bench& bench, const AttentionOperands& operands,
+                           const AttentionOptions& options,
+                           const std::vector<std::vector<KeyBlock>>& ways) {
+    const AttentionDefinition definition(operands, options);
+    const BackwardOperands backward(bench, operands, definition);
+    const BackwardDefinition expected(operands, backward, definition, options.factor);
+    for (const std::vector<KeyBlock>& blocks : ways) {
+        CAPTURE(blocks.size());
+        backward.restore(bench);
+        backward.run(bench, operands, options, blocks);
+        expected.check(bench);
+    }
+}
+
+TEST_CASE("Attention's backward adds its definition to what is there, block by block",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const bool causal = GENERATE(false, true);
+    Bench bench;
+    for (const HeadCase& of : attention_cases()) {
+        CAPTURE(text_of(of), causal);
+        const AttentionOperands operands(bench, of, dtype);
+        AttentionOptions options{0.7, causal};
+        options.queries.first = 3;
+        check_backward(
+            bench, operands, options,
+            {blocks_of(of.n, of.n), blocks_of(of.n, 24, BlockOrder::inside_out)});
+    }
+}
+
+TEST_CASE("Causal attention's backward goes by tokens, in whatever order they were dealt",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const TokenOrder order =
+        GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
+    Bench bench;
+    for (const DealtCase& dealt : dealt_cases(order)) {
+        CAPTURE(name_of(order), dealt.queries.first, dealt.m, dealt.keys.first, dealt.n);
+        const AttentionOperands operands(bench, {dealt.m, dealt.n, 1, 2, 1, 5}, dtype);
+        check_backward(
+            bench, operands, {0.5, true, dealt.queries, dealt.keys},
+            {blocks_of(dealt.n, 22, BlockOrder::falling), blocks_of(dealt.n, dealt.n)});
+    }
+}
+
+TEST_CASE("Attention's backward is as good where scores are large", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const double reach = GENERATE(60.0, 1000.0);
+    Bench bench;
+    const AttentionOperands operands(bench, {7, 65, 1, 2, 1, 33}, dtype);
+    check_backward(bench, operands, {factor_to_reach(operands, reach)},
+                   {blocks_of(65, 65), blocks_of(65, 7)});
+}
+
+TEST_CASE("A query that sees no key has no gradient, nor has a key that none sees",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const AttentionOperands operands(bench, {70, 40, 1, 2, 1, 5}, dtype);
+    // Query i sees keys [0, i - 66]: the first 66 queries none, and keys 4 and up are
+    // seen by none.
+    AttentionOptions options{1, true};
+    options.keys.first = 66;
+    const AttentionDefinition definition(operands, options);
+    const BackwardOperands backward(bench, operands, definition);
+    REQUIRE(backward.log_sum_exp.at(65) == -INFINITY);
+    backward.run(bench, operands, options, {{0, 40}});
+    const auto unchanged = [&](const HeadOperand& of, std::int64_t from,
+                               std::int64_t to) {
+        const HostTensor now = bench->download(of.view.tensor);
+        REQUIRE(now.rows(from, to - from) == of.values.rows(from, to - from));
+        REQUIRE(!(now == of.values));
+    };
+    unchanged(backward.dq, 0, 66);
+    unchanged(backward.dk, 4, 40);
+    unchanged(backward.dv, 4, 40);
+
+    // Where none sees any, nothing is run.
+    const std::size_t operations = bench.monitor.operations.size();
+    backward.restore(bench);
+    options.keys.first = 70;
+    backward.run(bench, operands, options, {{0, 40}, {0, 0}});
+    REQUIRE(bench->download(backward.dq.view.tensor) == backward.dq.values);
+    REQUIRE(bench.monitor.operations.size() == operations);
+}
+
+TEST_CASE("Gradients of queries, keys and values may be columns of one tensor", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const HeadCase of{9, 9, 2, 4, 2, 3};
+    Bench bench;
+    const AttentionOperands operands(bench, of, dtype);
+    const AttentionOptions options{1, true};
+    const AttentionDefinition definition(operands, options);
+    const BackwardOperands backward(bench, operands, definition);
+    const Tensor all = bench->zeros({of.m, of.batches, 24}, dtype);
+    const AttentionHeads gradients{{all, 4, 3, 0}, {all, 2, 3, 12}, {all, 2, 3, 18}};
+    bench->attend_backward(gradients, operands.heads(), backward.backward, options);
+    for (const Tensor* alone :
+         {&backward.dq.view.tensor, &backward.dk.view.tensor, &backward.dv.view.tensor})
+        bench->fill(*alone, 0);
+    backward.run(bench, operands, options, {{0, of.n}});
+    const auto same = [&](const Heads& part, const HeadOperand& alone) {
+        const Tensor own = bench->empty(alone.values.shape(), dtype);
+        bench->copy_columns(own, 0, all, part.first, own.shape().columns());
+        REQUIRE(bench->download(own) == bench->download(alone.view.tensor));
+    };
+    same(gradients.queries, backward.dq);
+    same(gradients.keys, backward.dk);
+    same(gradients.values, backward.dv);
+}
+
+/// The sum of dy y, attention from beginning to end.
+inline double attention_loss(Bench& bench, const AttentionOperands& operands,
+                             const AttentionOptions& options, const HeadOperand& dy) {
+    const Attended attended(bench, operands.heads(), options,
+                            blocks_of(operands.of.n, 3));
+    const HostTensor y = bench->download(attended.state.y);
+    double loss = 0;
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+        loss += y.at(i) * dy.values.at(i);
+    return loss;
+}
+
+TEST_CASE("Attention's gradients are its finite differences", kTags) {
+    Bench bench;
+    const AttentionOperands operands(bench, {4, 6, 1, 2, 1, 3}, DType::f64);
+    const AttentionOptions options{
+        0.9, true, {TokenOrder::zigzag, 2, 4, 2}, {TokenOrder::zigzag, 2, 4, 0}};
+    const BackwardOperands backward(bench, operands,
+                                    AttentionDefinition(operands, options));
+    const Attended attended(bench, operands.heads(), options, blocks_of(6, 3));
+    const Tensor dy_y = bench->head_row_products(
+        backward.dy.view, {attended.state.y, operands.of.heads, operands.of.width});
+    for (const HeadOperand* gradient : {&backward.dq, &backward.dk, &backward.dv})
+        bench->fill(gradient->view.tensor, 0);
+    bench->attend_backward(backward.gradients(), operands.heads(),
+                           {backward.dy.view.tensor, attended.log_sum_exp, dy_y},
+                           options);
+    const auto check = [&](const HeadOperand& of, const HeadOperand& gradient) {
+        const HostTensor got = bench->download(gradient.view.tensor);
+        HostTensor moved = of.values;
+        for (std::int64_t i = 0; i < moved.elements(); ++i) {
+            const auto loss_at = [&](double by) {
+                moved.set(i, of.values.at(i) + by);
+                bench->upload_into(of.view.tensor, moved);
+                return attention_loss(bench, operands, options, backward.dy);
+            };
+            // Off by step^4 / 30 times the fifth derivative, which is some 100 at most
+            // where scores are below 3, and by roundings of 1e-15 / step: 1e-11.
+            const double step = 1e-3;
+            const double slope = (8 * (loss_at(step) - loss_at(-step)) -
+                                  (loss_at(2 * step) - loss_at(-2 * step))) /
+                                 (12 * step);
+            moved.set(i, of.values.at(i));
+            CAPTURE(i, got.at(i), slope);
+            REQUIRE(std::abs(got.at(i) - slope) < 1e-10);
+        }
+        bench->upload_into(of.view.tensor, of.values);
+    };
+    check(operands.q, backward.dq);
+    check(operands.k, backward.dk);
+    check(operands.v, backward.dv);
+}
+
+}  // namespace lockstep::test

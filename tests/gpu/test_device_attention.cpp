@@ -1,0 +1,155 @@
+#include "tests/device/attention_definition.hpp"
+#include "tests/gpu/device_support.hpp"
+
+// What the GPU's attention promises beyond the contract: the same bits on every rerun,
+// for operands anywhere in memory; and more tiles than a block asks about at once.
+
+namespace lockstep::test {
+
+namespace {
+
+/// Heads of one tensor that begins `shift` elements into its storage.
+struct ShiftedHeads {
+    ShiftedHeads(Bench& bench, const HeadCase& of, DType dtype, std::int64_t shift)
+        : heads(of.heads), width(of.width) {
+        const auto tensor = [&](std::int64_t rows, std::int64_t columns,
+                                const char* name) {
+            return uploaded(
+                bench, random_values({rows, of.batches, columns}, dtype, name), shift);
+        };
+        q = tensor(of.m, of.heads * width, "q");
+        dq = tensor(of.m, of.heads * width, "dq");
+        dy = tensor(of.m, of.heads * width, "dy");
+        kv = tensor(of.n, 2 * of.few * width, "kv");
+        dkv = tensor(of.n, 2 * of.few * width, "dkv");
+        few = of.few;
+    }
+    AttentionHeads of(const Tensor& of_queries, const Tensor& of_keys) const {
+        return {{of_queries, heads, width, 0},
+                {of_keys, few, width, 0},
+                {of_keys, few, width, few * width}};
+    }
+    std::int64_t heads, width, few = 0;
+    Tensor q, dq, dy, kv, dkv;
+};
+
+/// All that comes of attention and its backward.
+std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& of) {
+    const AttentionOptions options{0.6, true, {}, {}};
+    const AttentionHeads heads = of.of(of.q, of.kv);
+    const OnlineAttention state = bench->begin_attention(heads.queries);
+    bench->attend(state, heads, options);
+    const Tensor log_sum_exp = bench->finish_attention(state);
+    const Heads of_y{state.y, of.heads, of.width, 0}, of_dy{of.dy, of.heads, of.width, 0};
+    const Tensor dy_y = bench->head_row_products(of_dy, of_y);
+    bench->attend_backward(of.of(of.dq, of.dkv), heads, {of.dy, log_sum_exp, dy_y},
+                           options);
+    return {bench->download(state.y), bench->download(log_sum_exp), bench->download(dy_y),
+            bench->download(of.dq), bench->download(of.dkv)};
+}
+
+/// Each value i % 5, which sums of a few thousand hold exactly.
+HostTensor counted(Shape shape, DType dtype) {
+    HostTensor values(shape, dtype);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        values.set(i, static_cast<double>(i % 5));
+    return values;
+}
+
+constexpr std::int64_t kMany = 16504;  ///< more than 256 tiles of 64
+
+/// All rows of a sequence that was dealt to four ranks.
+TokenRows dealt(TokenOrder order) {
+    return {order, 4, kMany / 4, 0};
+}
+
+}  // namespace
+
+TEST_CASE("Attention gives the same bits again, and so it does for operands elsewhere",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    // Vectors throughout, and at none but a few rows' beginnings; several tiles.
+    const HeadCase of =
+        GENERATE(HeadCase{70, 70, 2, 2, 1, 8}, HeadCase{70, 70, 1, 2, 2, 7},
+                 HeadCase{5, 130, 1, 1, 1, 40});
+    CAPTURE(name_of(dtype), text_of(of));
+    Bench bench;
+    const auto first = results(bench, ShiftedHeads(bench, of, dtype, 0));
+    for (const std::int64_t shift : {0, 1, 2, 3})
+        REQUIRE(results(bench, ShiftedHeads(bench, of, dtype, shift)) == first);
+}
+
+TEST_CASE("A query attends to as many keys as there are", "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const TokenOrder order =
+        GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
+    const std::int64_t token = GENERATE(8300, kMany - 3);
+    CAPTURE(name_of(dtype), name_of(order), token);
+    Bench bench;
+    const HostTensor values = counted({kMany, 1, 1}, dtype);
+    const Heads query{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
+    const Heads keys{bench->upload(values), 1, 1, 0};
+    const TokenRows tokens = dealt(order);
+    double sum = 0;
+    for (std::int64_t i = 0; i < kMany; ++i)
+        if (tokens[i] <= token) sum += values.at(i);
+    TokenRows own;
+    own.first = token;
+    const OnlineAttention state = bench->begin_attention(query);
+    bench->attend(state, {query, keys, keys}, {1, true, own, tokens});
+    REQUIRE(bench->download(state.sum).at(0) == static_cast<double>(token + 1));
+    REQUIRE(bench->download(state.y).at(0) == sum);
+}
+
+TEST_CASE("A key's gradients come from as many queries as there are", "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const TokenOrder order =
+        GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
+    const std::int64_t token = GENERATE(8300, kMany - 3);
+    CAPTURE(name_of(dtype), name_of(order), token);
+    Bench bench;
+    const HostTensor values = counted({kMany, 1, 1}, dtype);
+    const Tensor ones = bench->empty({kMany, 1, 1}, dtype);
+    bench->fill(ones, 1);
+    const Heads queries{ones, 1, 1, 0}, key{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
+    const Heads value{bench->upload(counted({2, 1, 1}, dtype)).rows(1, 1), 1, 1, 0};
+    const TokenRows tokens = dealt(order);
+    double sum = 0;
+    for (std::int64_t i = 0; i < kMany; ++i)
+        if (tokens[i] >= token) sum += values.at(i);
+    TokenRows own;
+    own.first = token;
+    // Scores of 0 and a log-sum-exp of 0 make all weights 1; the value is 1.
+    const Tensor none = bench->zeros({1, 1, kMany}, dtype);
+    const Heads dq{bench->zeros({kMany, 1, 1}, dtype), 1, 1, 0};
+    const Heads dk{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
+    const Heads dv{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
+    bench->attend_backward({dq, dk, dv}, {queries, key, value},
+                           {bench->upload(values), none, none}, {1, true, tokens, own});
+    REQUIRE(bench->download(dk.tensor).at(0) == sum);
+    REQUIRE(bench->download(dv.tensor).at(0) == sum);
+}
+
+TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold",
+          "[gpu][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const auto heads = [&](std::vector<double> values) {
+        HostTensor of({static_cast<std::int64_t>(values.size()), 1, 1}, dtype);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            of.set(static_cast<std::int64_t>(i), values[i]);
+        return Heads{bench->upload(of), 1, 1, 0};
+    };
+    // Scores of -infinity, by three queries of 1; rows of 0 would make them NaN.
+    const Heads ones = heads({1, 1, 1}), keys = heads({-INFINITY, 0});
+    const Heads dq = heads({0, 0, 0}), dk = heads({5, 6}), dv = heads({7, 8});
+    const Tensor none = bench->zeros({1, 1, 3}, dtype);
+    bench->attend_backward({dq, dk, dv}, {ones, keys, heads({1, 1})},
+                           {ones.tensor, none, none});
+    REQUIRE(bench->download(dk.tensor).at(0) == 5);
+    REQUIRE(bench->download(dv.tensor).at(0) == 7);
+    REQUIRE(bench->download(dk.tensor).at(1) == 9);
+    REQUIRE(bench->download(dv.tensor).at(1) == 11);
+}
+
+}  // namespace lockstep::test

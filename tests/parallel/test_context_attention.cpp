@@ -1,0 +1,97 @@
+// Attention whose tokens ranks share out, by every method, against one device.
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/context_twin.hpp"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kBatch = 2;
+constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
+                                  TokenOrder::zigzag};
+
+/// Tokens and heads that all of 1, 2, 3, 4 and 8 ranks can share out.
+Problem problem(bool causal, std::int64_t kv_heads = 0, DType dtype = DType::f64) {
+    return {48, kBatch, {24, causal, kv_heads}, kWidth, dtype};
+}
+
+}  // namespace
+
+TEST_CASE("Attention over shared-out tokens is attention on one device, by every method",
+          "[parallel][sim]") {
+    const ContextMethod method = GENERATE(from_range(all_context_methods()));
+    const bool causal = GENERATE(false, true);
+    for (const DType dtype : {DType::f64, DType::f32}) {
+        const Problem given = problem(causal, 0, dtype);
+        const Attended alone = attend_alone(given);
+        for (const int ranks : {1, 2, 3, 4, 8})
+            for (const TokenOrder order : kOrders) {
+                CAPTURE(name_of(method), causal, ranks, name_of(order), name_of(dtype));
+                CHECK(distance(attend_shared(given, ranks, method, order), alone) <=
+                      (dtype == DType::f64 ? 1e-12 : 1e-5));
+            }
+    }
+}
+
+TEST_CASE("Grouped queries, over shared-out tokens too", "[parallel][sim]") {
+    const ContextMethod method = GENERATE(from_range(all_context_methods()));
+    for (const std::int64_t kv_heads : {12, 8}) {
+        const Problem given = problem(true, kv_heads);
+        const Attended alone = attend_alone(given);
+        for (const int ranks : {2, 4}) {
+            CAPTURE(name_of(method), kv_heads, ranks);
+            CHECK(distance(attend_shared(given, ranks, method, TokenOrder::zigzag),
+                           alone) <= 1e-12);
+        }
+    }
+}
+
+TEST_CASE("One head of keys serves all queries' where heads are not shared out",
+          "[parallel][sim]") {
+    const Problem given = problem(true, 1);
+    const Attended alone = attend_alone(given);
+    for (const ContextMethod method :
+         {ContextMethod::ring_self_attention, ContextMethod::ring_attention,
+          ContextMethod::gather}) {
+        CAPTURE(name_of(method));
+        CHECK(distance(attend_shared(given, 3, method, TokenOrder::striped), alone) <=
+              1e-12);
+    }
+}
+
+TEST_CASE("Scores up to 60 come through every method", "[parallel][sim]") {
+    const ContextMethod method = GENERATE(from_range(all_context_methods()));
+    Problem given = problem(true);
+    given.scale = 5;
+    const HostTensor x = given.x();
+    double largest = 0;
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        largest = std::max(largest, std::abs(x.at(i)));
+    REQUIRE(largest * largest * kWidth / std::sqrt(kWidth) > 60);
+    const Attended alone = attend_alone(given);
+    CHECK(distance(attend_shared(given, 4, method, TokenOrder::zigzag), alone) <= 1e-12);
+    given.dtype = DType::f32;
+    const Attended single = attend_shared(given, 4, method, TokenOrder::zigzag);
+    // A score of 60 is off by 60 epsilon, and so is its exponential, relatively.
+    CHECK(distance(single, attend_alone(given)) <= 4 * 60 * 1.2e-7);
+}
+
+TEST_CASE("Every bit is the same under full checks and on any method's rerun",
+          "[parallel][sim]") {
+    for (const ContextMethod method : all_context_methods()) {
+        CAPTURE(name_of(method));
+        const auto run = [&](sim::CheckLevel level) {
+            return attend_shared(problem(true), 4, method, TokenOrder::zigzag, level);
+        };
+        const Attended cheap = run(sim::CheckLevel::cheap);
+        const Attended full = run(sim::CheckLevel::full);
+        CHECK(cheap.y == full.y);
+        CHECK(cheap.dx == full.dx);
+    }
+}
