@@ -2,6 +2,7 @@
 #include "lessons/02_column_linear/lesson.hpp"
 #include "lessons/03_tensor_parallel_block/lesson.hpp"
 #include "lessons/04_pipeline_1f1b/lesson.hpp"
+#include "lessons/05_ring_self_attention/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
@@ -9,7 +10,8 @@ namespace lockstep::lessons {
 const std::vector<LessonEntry>& catalogue() {
     static const std::vector<LessonEntry> lessons{
         gradient_accumulation_lesson(), column_linear_lesson(),
-        tensor_parallel_block_lesson(), pipeline_1f1b_lesson()};
+        tensor_parallel_block_lesson(), pipeline_1f1b_lesson(),
+        ring_self_attention_lesson()};
     return lessons;
 }
 

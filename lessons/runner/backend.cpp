@@ -181,10 +181,17 @@ std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
 }
 
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks) {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = 0;
+    return make_shapes_only_cluster(ranks, spec);
+}
+
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
+                                                  bool trace) {
     sim::ClusterOptions cluster;
     cluster.ranks = ranks;
-    cluster.spec = load_cluster("classroom");
-    cluster.spec.memory_bytes = 0;
+    cluster.spec = spec;
+    cluster.trace = trace;
     cluster.numbers = false;
     cluster.check = sim::CheckLevel::cheap;
     return sim::make_cluster(std::move(cluster));

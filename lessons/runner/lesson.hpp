@@ -12,6 +12,7 @@
 #include "lessons/runner/page.hpp"
 #include "sim/cluster.hpp"
 #include "src/comm/rank.hpp"
+#include "src/cost/cluster_spec.hpp"
 #include "src/report/record.hpp"
 
 namespace lockstep::gpu {
@@ -74,6 +75,9 @@ std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
 /// Virtual devices that compute shapes only, with memory without limit, in every process
 /// and whatever the backend: for sizing what nobody here could run.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
+/// The same with other times and memory than the classroom's.
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
+                                                  bool trace = false);
 
 /// One step: its title, and what it does and shows. Later steps may use what earlier ones
 /// left in the lesson; where a step is asked for alone, those before it run unseen.

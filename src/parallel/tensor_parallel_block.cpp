@@ -59,6 +59,18 @@ std::unique_ptr<Sequential> make_parallel_swiglu_mlp(
 
 namespace {
 
+/// c_attn is cut as three layers of equal size.
+void require_equal_heads(const ParameterInit& init,
+                         const BlockSizes& sizes) {
+    const std::int64_t keys = sizes.attention().key_heads();
+    require(keys == sizes.heads, [&] {
+        return fmt::format(
+            "{}: {} heads of keys and values for {} of queries; where "
+            "weights are shared out, as many are expected",
+            init.name, keys, sizes.heads);
+    });
+}
+
 /// A norm stands outside regions.
 std::unique_ptr<Module> replicated_norm(const ParameterInit& init,
                                         TensorParallel& tp,
@@ -74,13 +86,7 @@ std::unique_ptr<Module> replicated_norm(const ParameterInit& init,
 std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
                                                 TensorParallel& tp,
                                                 const BlockSizes& sizes) {
-    require(sizes.kv_heads == 0 || sizes.kv_heads == sizes.heads, [&] {
-        return fmt::format(
-            "{}: {} heads of keys and values for {} of queries; where "
-            "weights "
-            "are shared out, as many are expected",
-            init.name, sizes.kv_heads, sizes.heads);
-    });
+    require_equal_heads(init, sizes);
     auto attention = std::make_unique<Sequential>();
     attention->add(replicated_norm(init.child("ln_1"), tp, sizes));
     attention->add(make_parallel_attention(

@@ -56,8 +56,15 @@ class Determinism(unittest.TestCase):
         self.check("--ranks", "4", "--set", "heads=2", "--set", "hidden=16", "--set", "context=8",
                    "--set", "steps=2", "--set", "tied=1")
 
+    def test_rings_and_a_context_that_ranks_share(self):
+        self.lesson = "ring-self-attention"
+        self.check("--ranks", "4", "--set", "kv_heads=2", "--set", "steps=2")
+        self.check("--ranks", "2", "--set", "method=ulysses", "--set", "order=striped", "--set",
+                   "steps=2", "--dtype", "f64")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
-        for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b"):
+        for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b",
+                            "ring-self-attention"):
             with self.subTest(lesson=self.lesson):
                 figures = []
                 for numerics in ("on", "off"):

@@ -1,8 +1,9 @@
-"""The GPT of the third and the fourth lesson in the standard library alone: the forward of the
+"""The GPT of the third to the fifth lesson in the standard library alone: the forward of the
 PyTorch program in the third's README, a backward written out, and SGD."""
 
 import math
 
+from attention import attention, causal, places_of
 from records import (add_scaled, dot, each, flat, gelu, gelu_slope, product, rows_of, turned,
                      zeros)
 
@@ -18,27 +19,21 @@ def scaled(matrix, factor):
     return [[factor * value for value in row] for row in matrix]
 
 
-def columns(matrix, begin, end):
-    return [row[begin:end] for row in matrix]
-
-
-def beside(matrices):
-    """The matrices' columns, one matrix after the other."""
-    return [flat(rows) for rows in zip(*matrices)]
-
-
 class Gpt:
     """The README's model, for one sequence at a time: x is (s, h). Without an lm_head it is tied:
-    the head reads the table of wte, which gets the gradients of both.
+    the head reads the table of wte, which gets the gradients of both. With fewer heads of keys and
+    values, as many heads of queries in a row share each.
 
     Each layer returns y and a function that makes dx of dy and adds to self.gradients.
     """
 
     EPSILON = 1e-5
     gelu = staticmethod(gelu)
+    core = staticmethod(attention)
+    sees = staticmethod(causal)
 
-    def __init__(self, initial, heads):
-        self.heads = heads
+    def __init__(self, initial, heads, kv_heads):
+        self.heads, self.kv_heads = heads, kv_heads
         self.values = {name: scaled(value, 1) for name, value in initial.items()}
         self.layers = sum(name.endswith("c_fc.bias") for name in self.values)
         self.zero_gradients()
@@ -83,47 +78,16 @@ class Gpt:
             return dx
         return y, backward
 
-    def head(self, q, k, v):
-        """softmax(q k^T / sqrt(width)) v, where row i sees the first i + 1 tokens."""
-        scale = 1 / math.sqrt(len(q[0]))
-        seen = []
-        for i, row in enumerate(scaled(product(q, turned(k)), scale)):
-            powers = [math.exp(score - max(row[:i + 1])) for score in row[:i + 1]]
-            total = sum(powers)
-            seen.append([p / total for p in powers] + [0.0] * (len(row) - i - 1))
-
-        def backward(dy):
-            d_seen = product(dy, turned(v))
-            d_scores = [[scale * p * (d - dot(weights, slopes))
-                         for p, d in zip(weights, slopes)]
-                        for weights, slopes in zip(seen, d_seen)]
-            return product(d_scores, k), product(turned(d_scores), q), product(turned(seen), dy)
-        return product(seen, v), backward
-
     def places(self, hidden):
         """Of c_attn's columns: the first of each head's queries, keys and values."""
-        width = hidden // self.heads
-        return [[part * hidden + head * width for part in range(3)]
-                for head in range(self.heads)]
+        return places_of(self.heads, self.kv_heads, hidden // self.heads)
 
     def attention(self, name, x):
         hidden = len(x[0])
-        width = hidden // self.heads
         qkv, c_attn = self.linear(name + ".c_attn", x)
-        places = self.places(hidden)
-        heads = [self.head(*(columns(qkv, place, place + width) for place in of_head))
-                 for of_head in places]
-        y, c_proj = self.linear(name + ".c_proj", beside([y for y, _ in heads]))
-
-        def backward(dy):
-            dy, d_qkv = c_proj(dy), zeros(qkv)
-            for head, (of_head, (_, head_backward)) in enumerate(zip(places, heads)):
-                d_head = head_backward(columns(dy, head * width, (head + 1) * width))
-                for place, part in zip(of_head, d_head):
-                    for to, row in zip(d_qkv, part):
-                        to[place:place + width] = row
-            return c_attn(d_qkv)
-        return y, backward
+        y, core = self.core(qkv, self.places(hidden), hidden // self.heads, self.sees)
+        y, c_proj = self.linear(name + ".c_proj", y)
+        return y, lambda dy: c_attn(core(c_proj(dy)))
 
     def mlp(self, name, x):
         u, c_fc = self.linear(name + ".c_fc", x)
@@ -205,7 +169,9 @@ def initial(inputs):
 def recompute(run, inputs, model=Gpt, optimizer=Sgd):
     """All that a variant records, flat values by name: losses, the first step's gradients, and
     parameters after the last step."""
-    gpt = model(initial(inputs), int(run["settings"]["heads"]))
+    heads = run["settings"]["heads"]
+    kv_heads = run["settings"].get("kv_heads", heads)
+    gpt = model(initial(inputs), int(heads), int(kv_heads))
     trained = optimizer(gpt, float(run["settings"]["learning_rate"]))
     text, losses, recomputed = inputs["gpt/ids"][1], [], {}
     for starts in rows_of(inputs["gpt/starts"]):

@@ -93,8 +93,8 @@ class OtherEpsilon(Gpt):
 
 
 class OneHead(Gpt):
-    def __init__(self, initial, heads):
-        super().__init__(initial, heads // 2)
+    def __init__(self, initial, heads, kv_heads):
+        super().__init__(initial, heads // 2, kv_heads // 2)
 
 
 class MomentumForgotten(Sgd):

@@ -17,6 +17,7 @@ PROGRAM = os.path.abspath(sys.argv[1])
 LESSON = ("lesson", "gradient-accumulation")
 COLUMNS = ("lesson", "column-linear")
 PIPELINE = ("lesson", "pipeline-1f1b")
+RINGS = ("lesson", "ring-self-attention")
 
 # Files in the folder where each case runs.
 FILES = {
@@ -102,6 +103,24 @@ CASES = [
     ([*PIPELINE, "--text", "short.txt"], 2, ["2 characters", "33"]),
     ([*PIPELINE, "--text", "same.txt"], 2, ["one character"]),
     ([*PIPELINE, "--data", "nan.csv"], 2, ["--data", "takes none"]),
+    ([*RINGS, "--ranks", "1"], 2, ["--ranks 1", "2 to 16"]),
+    ([*RINGS, "--ranks", "17"], 2, ["--ranks 17", "2 to 16"]),
+    ([*RINGS, "--ranks", "3", "--set", "context=64"], 2, ["--set context=64", "multiple of 6"]),
+    ([*RINGS, "--set", "context=4"], 2, ["--set context=4", "4 ranks", "multiple of 8"]),
+    ([*RINGS, "--set", "context=8192"], 2, ["--set context=8192", "1 to 4096"]),
+    ([*RINGS, "--set", "context=4096", "--set", "batch=32"], 2, ["context=4096", "at most 65536"]),
+    ([*RINGS, "--set", "kv_heads=3"], 2, ["--set kv_heads=3", "4"]),
+    ([*RINGS, "--set", "heads=2", "--set", "kv_heads=4"], 2, ["--set kv_heads=4", "2"]),
+    ([*RINGS, "--set", "kv_heads=0"], 2, ["--set kv_heads=0", "1 to 64"]),
+    ([*RINGS, "--set", "order=diagonal"], 2, ["--set order=diagonal", "striped or zigzag"]),
+    ([*RINGS, "--set", "method=magic"], 2, ["--set method=magic", "gather or ulysses"]),
+    ([*RINGS, "--set", "method=ulysses", "--set", "kv_heads=2"], 2,
+     ["--set method=ulysses", "4 ranks", "2 of keys and values"]),
+    ([*RINGS, "--set", "batch=3"], 2, ["--set batch=3", "even"]),
+    ([*RINGS, "--set", "heads=3", "--set", "hidden=64"], 2, ["--set hidden=64", "multiple of 3"]),
+    ([*RINGS, "--text", "short.txt"], 2, ["2 characters", "257"]),
+    ([*RINGS, "--text", "same.txt", "--set", "context=8"], 2, ["one character"]),
+    ([*RINGS, "--data", "nan.csv"], 2, ["--data", "takes none"]),
     (["compare", "taken"], 2, ["DIR_B"]),
     (["compare", "taken", "nowhere"], 2, ["taken"]),
     (["compare", "nowhere", "taken"], 2, ["nowhere"]),

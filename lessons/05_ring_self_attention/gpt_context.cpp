@@ -1,0 +1,138 @@
+#include "lessons/05_ring_self_attention/gpt_context.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "src/comm/mesh.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/data_parallel.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr double kMomentum = 0.9;
+
+/// The smallest multiple of `part` that is at least `least`.
+std::int64_t multiple(std::int64_t part, std::int64_t least) {
+    return (least + part - 1) / part * part;
+}
+
+GptSizes sizes_of(const LessonOptions& options, int ranks,
+                  bool shares_heads, std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context =
+        options.integer("context", multiple(2 * ranks, 256), 1, 4096);
+    sizes.layers = options.integer("layers", 2, 1, 64);
+    BlockSizes& block = sizes.block;
+    block.heads = options.integer(
+        "heads", multiple(shares_heads ? ranks : 1, 4), 1, 64);
+    block.kv_heads = options.integer("kv_heads", block.heads, 1, 64);
+    block.hidden = options.integer("hidden", 16 * block.heads, 1, 1024);
+    const auto divides = [&](const char* key, std::int64_t value,
+                             std::int64_t by, const std::string& what) {
+        require(value % by == 0, [&] {
+            return fmt::format(
+                "--set {}={}: {} share it out in equal parts, so that it "
+                "must be a multiple of {}",
+                key, value, what, by);
+        });
+    };
+    divides("context", sizes.context, 2 * ranks,
+            fmt::format("two stretches of each of {} ranks", ranks));
+    divides("hidden", block.hidden, block.heads, "the heads");
+    divides("heads", block.heads, block.kv_heads,
+            "the heads of keys and values");
+    return sizes;
+}
+
+/// This rank's tokens of its replica's sequences; of shapes only, memory
+/// for them.
+MicroBatch own_tokens(Device& device, const GptTask& task, int step,
+                      const TokenDeal& deal, std::int64_t first,
+                      std::int64_t count, double weight) {
+    if (!device.has_numbers()) {
+        const Shape shape{deal.share_of(task.length(), "the GPT"), count};
+        return {device.empty(shape, DType::i32),
+                device.empty(shape, DType::i32), weight};
+    }
+    const HostTokens tokens = tokens_of(task, step, first, count);
+    return {device.upload(dealt_rows(tokens.ids, deal)),
+            device.upload(dealt_rows(tokens.next, deal)), weight};
+}
+
+}  // namespace
+
+std::shared_ptr<const GptTask> make_context_gpt_task(
+    const LessonOptions& options, int ranks, ContextMethod method) {
+    const bool shares_heads = method == ContextMethod::ulysses;
+    const auto task = make_gpt_task(
+        options, {.batch = 4, .steps = 40}, [&](std::int64_t vocabulary) {
+            return sizes_of(options, ranks, shares_heads, vocabulary);
+        });
+    require(task->batch % 2 == 0, [&] {
+        return fmt::format(
+            "--set batch={}: two replicas share it out, so that it must "
+            "be even",
+            task->batch);
+    });
+    return task;
+}
+
+// lesson: context-training
+RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
+                            const ContextRun& run, DType dtype,
+                            std::uint64_t seed, Progress* progress) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(),
+                        {{"dp", run.replicas}, {"cp", run.parts}});
+        const SequencePart part =
+            run.core ? SequencePart{}
+                     : context_part(mesh["cp"], run.method, run.order);
+        const auto gpt =
+            make_gpt({device, dtype, seed, ""}, task.sizes, part);
+        declare_replicas_of(rank.world(), *gpt);
+        const std::vector<Parameter*> parameters = gpt->parameters();
+        Sgd optimizer(parameters, {task.learning_rate, kMomentum, 0});
+        keep_parameters(rank, parameters, "initial/", &Parameter::value);
+        const std::int64_t sequences = task.batch / run.replicas;
+        for (int step = 0; step < task.steps; ++step) {
+            // To the weights, a rank's tokens are a share of the batch.
+            const MicroBatch mine =
+                own_tokens(device, task, step, part.tokens,
+                           mesh.coordinate("dp") * sequences, sequences,
+                           1.0 / rank.size());
+            const Tensor loss = data_parallel_gradients(
+                device, rank.world(), *gpt, cross_entropy_loss, {&mine, 1});
+            rank.keep_value("loss", device.peek(loss).at(0));
+            if (step == 0)
+                keep_parameters(rank, parameters, "grad/",
+                                &Parameter::gradient);
+            const PhaseScope phase(device, Phase::update);
+            optimizer.step();
+            if (progress && rank.index() == 0) progress->advance(step + 1);
+        }
+        keep_parameters(rank, parameters, "", &Parameter::value);
+    });
+}
+// lesson: end
+
+std::int64_t training_peak(const GptTask& task, const ContextRun& run,
+                           std::int64_t context, DType dtype) {
+    GptTask one = task;
+    one.sizes.context = context;
+    one.steps = 1;
+    const RunReport report = train_gpt_context(
+        *make_shapes_only_cluster(run.ranks()), one, run, dtype, 0);
+    std::int64_t peak = 0;
+    for (const RankReport& rank : report.ranks)
+        peak = std::max(peak, rank.memory.peak);
+    return peak;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+
+#include "lessons/runner/gpt_task.hpp"
+#include "src/parallel/context_parallel.hpp"
+
+namespace lockstep::lessons {
+
+/// A GPT whose sequences `ranks` devices can share out in any order, and
+/// whose heads where the method asks for that.
+std::shared_ptr<const GptTask> make_context_gpt_task(
+    const LessonOptions& options, int ranks, ContextMethod method);
+
+/// How devices share out a step's tokens: replicas take different
+/// sequences, parts different tokens of the same.
+struct ContextRun {
+    int replicas = 1;
+    int parts = 1;
+    ContextMethod method = ContextMethod::ring_attention;
+    TokenOrder order = TokenOrder::contiguous;
+    /// One device, and CoreAttention, which holds all weights.
+    bool core = false;
+
+    int ranks() const { return replicas * parts; }
+};
+
+/// Trains on `cluster`, of run.ranks() devices. Each rank keeps its
+/// parameters after the last step under their names, before the first under
+/// "initial/NAME", the first step's gradients under "grad/NAME", and its
+/// share of each step's loss in the series "loss".
+RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
+                            const ContextRun& run, DType dtype,
+                            std::uint64_t seed,
+                            Progress* progress = nullptr);
+
+/// The most that a device holds while it trains with that context, by the
+/// ledger, with shapes only.
+std::int64_t training_peak(const GptTask& task, const ContextRun& run,
+                           std::int64_t context, DType dtype);
+
+}  // namespace lockstep::lessons
