@@ -23,8 +23,8 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
     require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks, [&] {
         return fmt::format(
-            "--ranks {}: this lesson's pipelines have {} to {} stages",
-            ranks_, kLeastRanks, kMostRanks);
+            "--ranks {}: this lesson's pipelines have {} to {} stages{}",
+            ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
     });
     micro_batches_ = static_cast<int>(
         options.integer("micro_batches", 2 * ranks_, 1, kMostMicroBatches));

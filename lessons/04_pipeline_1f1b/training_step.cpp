@@ -5,6 +5,7 @@
 
 #include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
 #include "lessons/04_pipeline_1f1b/pipeline_lesson.hpp"
+#include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 
 namespace lockstep::lessons {
@@ -128,12 +129,9 @@ void PipelineLesson::show_costs(Page& page,
     for (std::size_t i = 0; i < names.size(); ++i) {
         const RunReport& report =
             runs[runs.size() - names.size() + i].second;
-        std::int64_t peak = 0;
-        for (const RankReport& rank : report.ranks)
-            peak = std::max(peak, rank.memory.peak);
         table.rows.push_back(
             {names[i], time_text(report.makespan() / task_->steps),
-             bytes_text(peak),
+             bytes_text(most_held(report)),
              count_text(report.messages_sent() / task_->steps)});
     }
     page.table(table);

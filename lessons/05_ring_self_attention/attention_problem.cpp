@@ -20,15 +20,17 @@ HostTensor normal(Shape shape, const AttentionProblem& problem,
     return values;
 }
 
-/// This rank's rows, or where there are no numbers memory for them.
+/// This rank's rows.
 Tensor dealt(Device& device, const TokenDeal& deal,
              const AttentionProblem& problem,
              HostTensor (AttentionProblem::*whole)() const,
              std::int64_t columns) {
-    if (device.has_numbers())
-        return device.upload(dealt_rows((problem.*whole)(), deal));
     const std::int64_t share = deal.share_of(problem.tokens, "attention");
-    return device.empty({share, problem.batch, columns}, problem.dtype);
+    const Shape shape{share, problem.batch, columns};
+    if (problem.shapes_alone) return device.empty(shape, problem.dtype);
+    return device.upload(device.has_numbers()
+                             ? dealt_rows((problem.*whole)(), deal)
+                             : HostTensor(shape, problem.dtype));
 }
 
 /// In a run of shapes only there is nothing to keep.

@@ -17,6 +17,9 @@ struct AttentionProblem {
     std::int64_t width = 0;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
+    /// There are no values, and none are uploaded: for sizes that no host
+    /// could hold.
+    bool shapes_alone = false;
 
     /// Of x: queries, keys and values side by side.
     std::int64_t columns() const {

@@ -26,6 +26,16 @@ Counted count(const AttentionProblem& problem, ContextMethod method,
     return {sent(Passes::forward), sent(Passes::both)};
 }
 
+/// B Z (s/N) A.
+std::int64_t block_of(const ContextShape& of) {
+    return of.batch * of.heads * (of.tokens / of.ranks) * of.width;
+}
+
+std::string blocks_text(std::int64_t elements, const ContextShape& shape) {
+    return fmt::format("{:.4g}", static_cast<double>(elements) /
+                                     static_cast<double>(block_of(shape)));
+}
+
 Sent sum(const Sent& a, const Sent& b) {
     return {a.elements + b.elements, a.messages + b.messages};
 }
@@ -52,13 +62,45 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem,
     return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
 }
 
+/// What each method sends, and the checks of it.
+void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
+    const ContextShape shape = problem.shared_out_to(ranks);
+    const auto in_blocks = [&](std::int64_t elements) {
+        return blocks_text(elements, shape);
+    };
+    Table table{{"a device sends, in B Z (s/N) A", "forward", "both passes",
+                 "messages"},
+                {}};
+    std::vector<Check> checks;
+    const auto hold = [&](const std::string& what, std::int64_t counted,
+                          std::int64_t formula) {
+        checks.push_back(Check::equal(what + ", against its formula",
+                                      static_cast<double>(counted),
+                                      static_cast<double>(formula)));
+    };
+    for (const ContextMethod method : all_context_methods()) {
+        const Counted counted = count(problem, method, ranks);
+        const Sent forward = sent_forward(method, shape);
+        const Sent both = sum(forward, sent_backward(method, shape));
+        const std::string name = name_of(method);
+        table.rows.push_back({name, in_blocks(counted.forward.elements),
+                              in_blocks(counted.both.elements),
+                              count_text(counted.both.messages)});
+        hold("numbers that " + name + " sends forward",
+             counted.forward.elements, forward.elements);
+        hold("in both passes", counted.both.elements, both.elements);
+        hold("its messages", counted.both.messages, both.messages);
+    }
+    page.table(table);
+    for (const Check& check : checks)
+        page.check(check);
+}
+
 }  // namespace
 
 void RingLesson::bytes(Page& page) {
     const AttentionProblem problem = large();
     const ContextShape shape = problem.shared_out_to(ranks_);
-    const std::int64_t block =
-        problem.tokens / ranks_ * problem.batch * shape.heads * shape.width;
     page.text(fmt::format(
         "Take a size that is trained in earnest: s = {} tokens, batch B = "
         "{}, Z = {} heads of A = {} columns, on N = {} devices. Shapes "
@@ -68,7 +110,7 @@ void RingLesson::bytes(Page& page) {
     page.predict(
         "Forward, keys make N - 1 hops and values as many. How many "
         "numbers does each device send?",
-        static_cast<double>(2 * (ranks_ - 1) * block), "",
+        static_cast<double>(2 * (ranks_ - 1) * block_of(shape)), "",
         fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}",
                     ranks_ - 1, problem.batch, shape.heads,
                     count_text(problem.tokens / ranks_), shape.width));
@@ -77,54 +119,36 @@ void RingLesson::bytes(Page& page) {
         "and two all-reduces over the gradients of all keys and all "
         "values, each 2 (N-1)/N of N blocks: 6 (N-1) B Z (s/N) A; 8 (N-1) "
         "B Z (s/N) A in all (Li et al. 2021, section 3.2.2). Counted, "
-        "beside the methods of the steps to come:");
-    Table table{{"a device sends, in B Z (s/N) A", "forward", "both passes",
-                 "messages"},
-                {}};
-    std::vector<Check> checks;
-    for (const ContextMethod method : all_context_methods()) {
-        const Counted counted = count(problem, method, ranks_);
-        const Sent forward = sent_forward(method, shape);
-        const Sent both = sum(forward, sent_backward(method, shape));
-        const auto in_blocks = [&](std::int64_t elements) {
-            return fmt::format("{:.4g}", static_cast<double>(elements) /
-                                             static_cast<double>(block));
-        };
-        table.rows.push_back({name_of(method),
-                              in_blocks(counted.forward.elements),
-                              in_blocks(counted.both.elements),
-                              count_text(counted.both.messages)});
-        checks.push_back(Check::equal(
-            fmt::format("numbers that {} sends, against its formula",
-                        name_of(method)),
-            static_cast<double>(counted.both.elements),
-            static_cast<double>(both.elements)));
-        checks.push_back(Check::equal(
-            fmt::format("its messages, and that forward sends its part"),
-            static_cast<double>(counted.both.messages),
-            counted.forward == forward ? static_cast<double>(both.messages)
-                                       : -1));
-    }
-    const std::int64_t tensor_parallel =
-        count_tensor_parallel(problem, ranks_);
-    page.table(table);
-    for (const Check& check : checks)
-        page.check(check);
+        "beside Ring Attention of the next step, and two others that "
+        "people weigh it against: gathered keys and values (Llama 3), and "
+        "Ulysses (Jacobs et al. 2023), which shares out heads instead of "
+        "tokens for as long as it attends:");
+    page.quote("gather-attention");
+    page.quote("ulysses-attention");
+    show_methods(page, problem, ranks_);
+    show_shared_weights(page);
+}
+
+void RingLesson::show_shared_weights(Page& page) {
+    const AttentionProblem problem = large();
+    const ContextShape shape = problem.shared_out_to(ranks_);
+    const std::int64_t counted = count_tensor_parallel(problem, ranks_);
     page.check(Check::equal(
         "numbers that a block sends whose weights are shared out, against "
         "8 b s h (N-1)/N",
-        static_cast<double>(tensor_parallel),
+        static_cast<double>(counted),
         static_cast<double>(tensor_parallel_elements(shape))));
     page.text(fmt::format(
         "Those are {} of the same units: as many as Ring "
-        "Self-Attention's, for a layer of attention and MLP. But to share "
-        "out weights a device still needs all tokens outside its regions, "
-        "and here it needs all weights. Ulysses (Jacobs et al. 2023), "
-        "which shares out heads while it attends, sends 2/N of a ring "
-        "forward, but N must divide the heads. With g heads of keys and "
-        "values for a of queries, all but Ulysses send g/a of this.",
-        fmt::format("{:.4g}", static_cast<double>(tensor_parallel) /
-                                  static_cast<double>(block))));
+        "Self-Attention's, for attention and MLP. Where weights are "
+        "shared out, every device works on all tokens. Where tokens are, "
+        "every device has all weights, and once a step their gradients "
+        "are added up, 2 (N-1)/N of them, as in data parallelism: that is "
+        "not counted here. Ulysses sends 2/N of what a ring does forward, "
+        "but N must divide the heads. With g heads of keys and values for "
+        "a of queries, rings and all-gather send g/a of this, Ulysses (a "
+        "+ g)/(2a).",
+        blocks_text(counted, shape)));
 }
 
 }  // namespace lockstep::lessons

@@ -20,14 +20,29 @@ ClusterSpec arithmetic_alone() {
     return spec;
 }
 
-/// Pairs of tokens in what a rank computed of Ring Attention's forward.
-std::int64_t pairs_of(const RankReport& rank, const AttentionProblem& of,
-                      int ranks) {
+/// Pairs of tokens in what each rank computed of Ring Attention's forward.
+std::vector<std::int64_t> pairs_of(const RunReport& report,
+                                   const AttentionProblem& of) {
+    const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
     const std::int64_t finish = rows * of.width + rows * flops::kLogSumExp;
     const std::int64_t a_pair =
         (4 * of.width + flops::kAttend) * of.batch * of.sizes.heads;
-    return (rank.flops - finish) / a_pair;
+    std::vector<std::int64_t> pairs;
+    for (const RankReport& rank : report.ranks)
+        pairs.push_back((rank.flops - finish) / a_pair);
+    return pairs;
+}
+
+/// Of contiguous tokens: all blocks before its own, and half of that.
+double pairs_of_last(const AttentionProblem& of, int ranks) {
+    const auto c = static_cast<double>(of.tokens / ranks);
+    return (ranks - 1) * c * c + c * (c + 1) / 2;
+}
+
+std::int64_t spread(const std::vector<std::int64_t>& of) {
+    return *std::max_element(of.begin(), of.end()) -
+           *std::min_element(of.begin(), of.end());
 }
 
 }  // namespace
@@ -47,54 +62,20 @@ void RingLesson::causal(Page& page) {
     page.text(fmt::format(
         "A GPT's attention is causal: a token sees those up to itself. "
         "Deal tokens out in stretches, and the first device's queries see "
-        "no block but its own, the last one's all {}: they work N to 1, "
-        "counted in hops at which there is anything to do. By pairs of "
-        "tokens, of which its own block has half:",
+        "no block but its own, the last one's those of all N = {}: they "
+        "work N to 1, counted in hops at which there is anything to do. "
+        "By pairs of tokens, of which its own block has half:",
         ranks_));
-    const auto last = static_cast<double>((ranks_ - 1) * c * c) +
-                      static_cast<double>(c * (c + 1)) / 2;
     page.predict(
         fmt::format("Of s = {} tokens each of {} devices has c = {}. How "
                     "many pairs of a query and a key that it sees has the "
                     "last device?",
                     count_text(problem.tokens), ranks_, count_text(c)),
-        last, "",
+        pairs_of_last(problem, ranks_), "pairs",
         fmt::format("(N - 1) c² + c (c + 1)/2 = {} * {}² + {} * {}/2",
-                    ranks_ - 1, c, c, c + 1));
-    Table table{{"device"}, {}};
-    for (int rank = 0; rank < ranks_; ++rank)
-        table.rows.push_back({std::to_string(rank)});
-    std::vector<RunReport> reports;
-    std::vector<std::vector<std::int64_t>> pairs;
-    for (const TokenOrder order :
-         {TokenOrder::contiguous, TokenOrder::striped,
-          TokenOrder::zigzag}) {
-        reports.push_back(run_causal(order));
-        record().runs.emplace_back(std::string("causal_") + name_of(order),
-                                   reports.back());
-        table.head.push_back(name_of(order));
-        pairs.emplace_back();
-        for (int rank = 0; rank < ranks_; ++rank) {
-            const auto place = static_cast<std::size_t>(rank);
-            pairs.back().push_back(
-                pairs_of(reports.back().ranks[place], problem, ranks_));
-            table.rows[place].push_back(count_text(pairs.back().back()));
-        }
-    }
-    page.text("Pairs that each device computes, by order of tokens:");
-    page.table(table);
-    const auto spread = [](const std::vector<std::int64_t>& of) {
-        return *std::max_element(of.begin(), of.end()) -
-               *std::min_element(of.begin(), of.end());
-    };
-    page.check(Check::equal("pairs of the last device, contiguous",
-                            static_cast<double>(pairs[0].back()), last));
-    page.check(Check::at_most(
-        "difference between devices, striped, in blocks of c² pairs",
-        static_cast<double>(spread(pairs[1])) / static_cast<double>(c * c),
-        1));
-    page.check(Check::equal("difference between devices, zigzag",
-                            static_cast<double>(spread(pairs[2])), 0));
+                    ranks_ - 1, count_text(c), count_text(c),
+                    count_text(c + 1)));
+    show_pairs(page);
     page.text(
         "Striped (Brandon et al. 2023) gives device r tokens r, r + N, r "
         "+ 2N, …; zigzag (as Llama 3 has it) cuts the sequence into 2N "
@@ -102,12 +83,14 @@ void RingLesson::causal(Page& page) {
         "one and a late one. On the clock, where arithmetic alone takes "
         "time, the first picture waits for its last device and the second "
         "for none:");
-    page.timeline("contiguous", reports[0]);
-    page.timeline("zigzag", reports[2]);
+    const RunReport contiguous = run_causal(TokenOrder::contiguous);
+    const RunReport zigzag = run_causal(TokenOrder::zigzag);
+    page.timeline("contiguous", contiguous);
+    page.timeline("zigzag", zigzag);
     page.check(Check::at_most(
         "time of contiguous over zigzag, against 2 - 1/N, off by",
-        std::abs(static_cast<double>(reports[0].makespan()) /
-                     static_cast<double>(reports[2].makespan()) -
+        std::abs(static_cast<double>(contiguous.makespan()) /
+                     static_cast<double>(zigzag.makespan()) -
                  (2 - 1.0 / ranks_)),
         0.01));
     page.text(
@@ -116,6 +99,36 @@ void RingLesson::causal(Page& page) {
         "the row's number instead is a mistake that trains without a "
         "word.)");
     page.quote("token-rows");
+}
+
+void RingLesson::show_pairs(Page& page) {
+    const AttentionProblem problem = large();
+    Table table{{"device"}, {}};
+    for (int rank = 0; rank < ranks_; ++rank)
+        table.rows.push_back({std::to_string(rank)});
+    std::vector<std::vector<std::int64_t>> pairs;
+    for (const TokenOrder order :
+         {TokenOrder::contiguous, TokenOrder::striped,
+          TokenOrder::zigzag}) {
+        const RunReport report = run_causal(order);
+        record().runs.emplace_back(std::string("causal_") + name_of(order),
+                                   report);
+        table.head.push_back(name_of(order));
+        pairs.push_back(pairs_of(report, problem));
+        for (std::size_t rank = 0; rank < pairs.back().size(); ++rank)
+            table.rows[rank].push_back(count_text(pairs.back()[rank]));
+    }
+    page.text("Pairs that each device computes, by order of tokens:");
+    page.table(table);
+    const auto c = static_cast<double>(problem.tokens / ranks_);
+    page.check(Check::equal("pairs of the last device, contiguous",
+                            static_cast<double>(pairs[0].back()),
+                            pairs_of_last(problem, ranks_)));
+    page.check(Check::at_most(
+        "difference between devices, striped, in blocks of c² pairs",
+        static_cast<double>(spread(pairs[1])) / (c * c), 1));
+    page.check(Check::equal("difference between devices, zigzag",
+                            static_cast<double>(spread(pairs[2])), 0));
 }
 
 }  // namespace lockstep::lessons

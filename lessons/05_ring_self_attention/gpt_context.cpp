@@ -1,11 +1,11 @@
 #include "lessons/05_ring_self_attention/gpt_context.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
+#include "lessons/runner/most_held.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
+#include "src/nn/flash_attention.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/data_parallel.hpp"
@@ -45,27 +45,55 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     divides("context", sizes.context, 2 * ranks,
             fmt::format("two stretches of each of {} ranks", ranks));
     divides("hidden", block.hidden, block.heads, "the heads");
-    divides("heads", block.heads, block.kv_heads,
-            "the heads of keys and values");
+    require(block.heads % block.kv_heads == 0, [&] {
+        return fmt::format(
+            "--set kv_heads={}: each head of keys and values serves as "
+            "many of the {} heads, so that it must divide {}",
+            block.kv_heads, block.heads, block.heads);
+    });
     return sizes;
 }
 
-/// This rank's tokens of its replica's sequences; of shapes only, memory
-/// for them.
+/// This rank's tokens of its replica's sequences; zeros where there are
+/// shapes only.
 MicroBatch own_tokens(Device& device, const GptTask& task, int step,
                       const TokenDeal& deal, std::int64_t first,
                       std::int64_t count, double weight) {
     if (!device.has_numbers()) {
-        const Shape shape{deal.share_of(task.length(), "the GPT"), count};
-        return {device.empty(shape, DType::i32),
-                device.empty(shape, DType::i32), weight};
+        const HostTensor none(
+            {deal.share_of(task.length(), "the GPT"), count}, DType::i32);
+        return {device.upload(none), device.upload(none), weight};
     }
     const HostTokens tokens = tokens_of(task, step, first, count);
     return {device.upload(dealt_rows(tokens.ids, deal)),
             device.upload(dealt_rows(tokens.next, deal)), weight};
 }
 
+/// Which tokens a rank has, and how it attends.
+SequencePart part_of(const ContextRun& run, Communicator& cp) {
+    switch (run.attention) {
+        case AttentionKind::core:
+            return {};
+        case AttentionKind::flash:
+            return {{}, [](Device& device, const AttentionSizes& sizes) {
+                        return std::make_unique<FlashAttention>(device,
+                                                                sizes);
+                    }};
+        case AttentionKind::shared:
+            break;
+    }
+    return context_part(cp, run.method, run.order);
+}
+
 }  // namespace
+
+std::optional<ContextRun> ContextRun::mesh_of(int ranks) {
+    if (ranks % 2 != 0 || ranks == 2) return std::nullopt;
+    ContextRun mesh;
+    mesh.replicas = 2;
+    mesh.parts = ranks / 2;
+    return mesh;
+}
 
 std::shared_ptr<const GptTask> make_context_gpt_task(
     const LessonOptions& options, int ranks, ContextMethod method) {
@@ -74,7 +102,7 @@ std::shared_ptr<const GptTask> make_context_gpt_task(
         options, {.batch = 4, .steps = 40}, [&](std::int64_t vocabulary) {
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
-    require(task->batch % 2 == 0, [&] {
+    require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0, [&] {
         return fmt::format(
             "--set batch={}: two replicas share it out, so that it must "
             "be even",
@@ -91,9 +119,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
         Device& device = rank.device();
         const Mesh mesh(rank.world(),
                         {{"dp", run.replicas}, {"cp", run.parts}});
-        const SequencePart part =
-            run.core ? SequencePart{}
-                     : context_part(mesh["cp"], run.method, run.order);
+        const SequencePart part = part_of(run, mesh["cp"]);
         const auto gpt =
             make_gpt({device, dtype, seed, ""}, task.sizes, part);
         declare_replicas_of(rank.world(), *gpt);
@@ -129,10 +155,7 @@ std::int64_t training_peak(const GptTask& task, const ContextRun& run,
     one.steps = 1;
     const RunReport report = train_gpt_context(
         *make_shapes_only_cluster(run.ranks()), one, run, dtype, 0);
-    std::int64_t peak = 0;
-    for (const RankReport& rank : report.ranks)
-        peak = std::max(peak, rank.memory.peak);
-    return peak;
+    return most_held(report);
 }
 
 }  // namespace lockstep::lessons

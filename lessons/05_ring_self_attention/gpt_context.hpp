@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "lessons/runner/gpt_task.hpp"
 #include "src/parallel/context_parallel.hpp"
@@ -12,6 +13,10 @@ namespace lockstep::lessons {
 std::shared_ptr<const GptTask> make_context_gpt_task(
     const LessonOptions& options, int ranks, ContextMethod method);
 
+/// Of one device that has all tokens: CoreAttention, which holds all
+/// weights, or FlashAttention; or the one that devices share.
+enum class AttentionKind { core, flash, shared };
+
 /// How devices share out a step's tokens: replicas take different
 /// sequences, parts different tokens of the same.
 struct ContextRun {
@@ -19,8 +24,15 @@ struct ContextRun {
     int parts = 1;
     ContextMethod method = ContextMethod::ring_attention;
     TokenOrder order = TokenOrder::contiguous;
-    /// One device, and CoreAttention, which holds all weights.
-    bool core = false;
+    AttentionKind attention = AttentionKind::shared;
+
+    static ContextRun alone(AttentionKind attention) {
+        ContextRun run;
+        run.attention = attention;
+        return run;
+    }
+    /// Two replicas of half as many parts each, where there are as many.
+    static std::optional<ContextRun> mesh_of(int ranks);
 
     int ranks() const { return replicas * parts; }
 };

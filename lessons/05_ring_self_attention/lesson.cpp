@@ -21,8 +21,8 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
       order_(TokenOrder::zigzag) {
     require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks, [&] {
         return fmt::format(
-            "--ranks {}: this lesson's rings have {} to {} devices", ranks_,
-            kLeastRanks, kMostRanks);
+            "--ranks {}: this lesson's rings have {} to {} devices{}",
+            ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
     });
     std::vector<std::string> methods;
     for (const ContextMethod method : all_context_methods())
@@ -37,10 +37,9 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
         method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
         [&] {
             return fmt::format(
-                "--set method=ulysses: {} ranks share out the heads, {} "
-                "of keys and values here, so that these must be a "
-                "multiple of them",
-                ranks_, block.kv_heads);
+                "--set method=ulysses: {} ranks share out the heads of "
+                "keys and values, {} here; a multiple of {} is expected",
+                ranks_, block.kv_heads, ranks_);
         });
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);
@@ -66,27 +65,31 @@ std::vector<Step> RingLesson::steps() {
             {"How long a sequence fits", step(&RingLesson::memory)},
             {"Causal attention: who works when", step(&RingLesson::causal)},
             {"When a hop hides", step(&RingLesson::overlap)},
-            {"A GPT with a context that fits no device",
+            {"A GPT with a longer context than one device holds",
              step(&RingLesson::train)}};
 }
 
 AttentionProblem RingLesson::small(bool causal) const {
     constexpr std::int64_t kTokensPerRank = 4;
-    constexpr std::int64_t kBatch = 1, kHeads = 2, kWidth = 4;
-    return {kTokensPerRank * ranks_, kBatch,
-            {kHeads, causal},        kWidth,
-            options().dtype,         options().seed};
+    AttentionProblem problem;
+    problem.tokens = kTokensPerRank * ranks_;
+    problem.sizes = {/*heads=*/2, causal};
+    problem.width = 4;
+    problem.dtype = options().dtype;
+    problem.seed = options().seed;
+    return problem;
 }
 
 AttentionProblem RingLesson::large() const {
-    constexpr std::int64_t kTokensPerRank = 8192, kWidth = 128;
-    const std::int64_t heads = (32 + ranks_ - 1) / ranks_ * ranks_;
-    return {kTokensPerRank * ranks_,
-            1,
-            {heads, /*causal=*/false},
-            kWidth,
-            DType::bf16,
-            0};
+    constexpr std::int64_t kTokensPerRank = 8192;
+    AttentionProblem problem;
+    problem.tokens = kTokensPerRank * ranks_;
+    problem.sizes.heads = (32 + ranks_ - 1) / ranks_ * ranks_;
+    problem.sizes.causal = false;
+    problem.width = 128;
+    problem.dtype = DType::bf16;
+    problem.shapes_alone = true;
+    return problem;
 }
 
 void RingLesson::record_small() {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lessons/05_ring_self_attention/ring_lesson.hpp"
+#include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 #include "src/device/ledger.hpp"
 
@@ -38,12 +39,8 @@ std::vector<Way> ways(int ranks) {
 std::int64_t peak_of(const Way& way, AttentionProblem problem,
                      std::int64_t tokens) {
     problem.tokens = tokens;
-    const RunReport report =
-        way.run(*make_shapes_only_cluster(way.ranks), problem);
-    std::int64_t peak = 0;
-    for (const RankReport& rank : report.ranks)
-        peak = std::max(peak, rank.memory.peak);
-    return peak;
+    return most_held(
+        way.run(*make_shapes_only_cluster(way.ranks), problem));
 }
 
 /// The largest multiple of `step` tokens whose peak a device of `capacity`
@@ -77,10 +74,10 @@ void RingLesson::memory(Page& page) {
     const std::int64_t s = problem.tokens;
     const auto square = static_cast<double>(2 * a * s * s);
     page.text(fmt::format(
-        "What do the scores of that size weigh, s = {} tokens, {} heads, "
-        "2 bytes each? a s² on one device, a s²/N on each that runs Ring "
-        "Self-Attention; Ring Attention never has more than a tile of a "
-        "block, in the kernel's shared memory.",
+        "What do the scores of step 4's problem weigh, s = {} tokens, {} "
+        "heads, 2 bytes each? a s² on one device, a s²/N on each that "
+        "runs Ring Self-Attention; Ring Attention never has more than a "
+        "tile of a block, in the kernel's shared memory.",
         count_text(s), a));
     page.predict(
         fmt::format("How many bytes of scores does each of {} devices hold "
@@ -89,10 +86,25 @@ void RingLesson::memory(Page& page) {
         square / ranks_, "bytes",
         fmt::format("2 a s²/N = 2 * {} * {}²/{}", a, count_text(s),
                     ranks_));
+    show_square(page);
+    page.text(
+        "On one device backward holds three matrices of scores at its "
+        "peak: the weights, their gradient, the scores' gradient. Ring "
+        "Self-Attention has an N-th of each. (An all-gather holds keys "
+        "and values of the whole sequence, and their gradients, for a "
+        "moment: with s, not s².)");
+    show_longest(page);
+}
+
+void RingLesson::show_square(Page& page) {
+    const AttentionProblem problem = large();
+    const std::int64_t s = problem.tokens;
+    const auto square =
+        static_cast<double>(2 * problem.sizes.heads * s * s);
     page.text(
         "What a device holds at most, forward and backward, by the "
-        "ledger; and by how much more than twice that with twice the "
-        "tokens, which leaves the term with s² alone:");
+        "ledger. Twice the tokens take more than twice as much: half the "
+        "excess is the term with s²:");
     Table table{{"", "most held", "term with s²", "in a s² numbers"}, {}};
     std::vector<Check> checks;
     for (const Way& way : ways(ranks_)) {
@@ -112,13 +124,6 @@ void RingLesson::memory(Page& page) {
     page.table(table);
     for (const Check& check : checks)
         page.check(check);
-    page.text(
-        "On one device backward holds three matrices of scores at its "
-        "peak: the weights, their gradient, the scores' gradient. Ring "
-        "Self-Attention has an N-th of each. (An all-gather holds keys "
-        "and values of the whole sequence, and their gradients, for a "
-        "moment: with s, not s².)");
-    show_longest(page);
 }
 
 void RingLesson::show_longest(Page& page) {
@@ -152,8 +157,12 @@ void RingLesson::show_longest(Page& page) {
         page.check(check);
     page.text(
         "Ring Self-Attention's sequence grows as the square root of N, "
-        "since its scores are s²/N; the others' grows with N: as many "
-        "devices as you like, as many tokens as you like.");
+        "since its scores are s²/N. Ring Attention's grows with N, "
+        "without end, and Ulysses' as long as there are heads to share "
+        "out. An all-gather's soon stops growing: each device holds the "
+        "keys and values of the whole sequence. What a ring has under "
+        "way, up to five blocks, is why two devices hold little more than "
+        "one.");
 }
 
 }  // namespace lockstep::lessons

@@ -55,13 +55,15 @@ BlockTimes times_of(const AttentionProblem& of, int ranks,
         time(rows * of.width + rows * flops::kLogSumExp)};
 }
 
+/// F/B.
+double least_tokens(const AttentionProblem& problem) {
+    return with_link(kLink).flops(problem.dtype) / kLink;
+}
+
 }  // namespace
 
 void RingLesson::overlap(Page& page) {
     AttentionProblem problem = large();
-    const ClusterSpec spec = with_link(kLink);
-    const double flops = spec.flops(problem.dtype);
-    const double least = flops / kLink;
     page.text(fmt::format(
         "A hop costs nothing as long as it hides behind the block that is "
         "attended to meanwhile. With c tokens a device and h = {} "
@@ -69,17 +71,42 @@ void RingLesson::overlap(Page& page) {
         "and c values, 4 c h bytes in 16 bits. At F operations and B "
         "bytes a second the hop hides where 4 c h/B <= 4 c² h/F: c >= "
         "F/B, and neither h nor N matters.",
-        problem.sizes.heads * problem.width));
+        count_text(problem.sizes.heads * problem.width)));
     page.predict(
         "A device of 2 TFLOP/s and links of 10 GB/s: how many tokens does "
         "a device need?",
-        least, "tokens", "F/B = 2e12/10e9");
+        least_tokens(problem), "tokens", "F/B = 2e12/10e9");
+    show_blocks(page);
+    page.text(
+        "(The softmax between the products counts too, so that it hides a "
+        "little earlier than F/B.) Change the link instead: the same 400 "
+        "tokens a device, at 10 GB/s and at a quarter of it.");
+    problem.tokens = 400 * ranks_;
+    for (const auto& [bandwidth, name] :
+         {std::pair{kLink, "10 GB/s"}, std::pair{kLink / 4, "2.5 GB/s"}}) {
+        const RunReport report = run_ring(problem, ranks_, bandwidth);
+        record().runs.emplace_back(
+            bandwidth == kLink ? "link" : "slow_link", report);
+        page.timeline(name, report);
+    }
+    page.text(
+        "Causal attention in zigzag order computes half of it, so that it "
+        "needs twice as many tokens; grouped queries send g/a of it, and "
+        "need fewer. Backward works two and a half times as much a pair "
+        "and sends twice as much a hop; and the gradients make one hop "
+        "more, home, which hides behind nothing.");
+}
+
+void RingLesson::show_blocks(Page& page) {
+    AttentionProblem problem = large();
+    const ClusterSpec spec = with_link(kLink);
     Table table{{"tokens a device", "a block", "a hop", "forward takes",
                  "of it, arithmetic"},
                 {}};
     std::vector<Check> checks;
     for (const double part : {0.25, 0.5, 1.0, 2.0, 4.0}) {
-        const auto c = static_cast<std::int64_t>(part * least);
+        const auto c =
+            static_cast<std::int64_t>(part * least_tokens(problem));
         problem.tokens = c * ranks_;
         const BlockTimes times = times_of(problem, ranks_, spec);
         const Picoseconds took =
@@ -100,23 +127,6 @@ void RingLesson::overlap(Page& page) {
     page.table(table);
     for (const Check& check : checks)
         page.check(check);
-    page.text(
-        "(The softmax between the products counts too, so that it hides a "
-        "little earlier than F/B.) Change the link instead: the same 400 "
-        "tokens a device, at 10 GB/s and at a quarter of it.");
-    problem.tokens = 400 * ranks_;
-    for (const auto& [bandwidth, name] :
-         {std::pair{kLink, "10 GB/s"}, std::pair{kLink / 4, "2.5 GB/s"}}) {
-        const RunReport report = run_ring(problem, ranks_, bandwidth);
-        record().runs.emplace_back(
-            bandwidth == kLink ? "link" : "slow_link", report);
-        page.timeline(name, report);
-    }
-    page.text(
-        "Causal attention in zigzag order computes half of it, so that it "
-        "needs twice as many tokens; grouped queries send g/a of it, and "
-        "need fewer. Backward works two and a half times as much a pair, "
-        "and sends twice as much.");
 }
 
 }  // namespace lockstep::lessons

@@ -48,8 +48,14 @@ class RingLesson final : public Lesson {
     void check_core(Page& page, const std::string& variant,
                     const RunReport& shared, bool causal);
 
+    void show_reach(Page& page);
+    void show_hops(Page& page, const AttentionProblem& problem);
+    void show_shared_weights(Page& page);
     void show_pencil(Page& page);
+    void show_square(Page& page);
     void show_longest(Page& page);
+    void show_pairs(Page& page);
+    void show_blocks(Page& page);
     /// Forward of Ring Attention on the large problem, by an order, on
     /// devices whose arithmetic alone takes time.
     RunReport run_causal(TokenOrder order) const;
@@ -57,6 +63,8 @@ class RingLesson final : public Lesson {
     std::vector<double> train_on(Page& page, const ContextRun& run,
                                  const std::string& variant);
     void show_contexts(Page& page, std::int64_t capacity);
+    void train_all(Page& page, std::int64_t capacity);
+    ContextRun shared_run() const;
 
     int ranks_;
     std::shared_ptr<const GptTask> task_;

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "lessons/05_ring_self_attention/ring_lesson.hpp"
@@ -40,14 +38,14 @@ std::string trimmed(std::string line) {
 }
 
 /// What each rank has of its row block of scores, hop by hop.
-std::string picture_of(const RunReport& report) {
+std::string hop_by_hop(const RunReport& report) {
     const int n = static_cast<int>(report.ranks.size());
-    const int width = std::max(n, 8) + 3;
+    constexpr int kWidth = 11;
     std::string head = "        ";
     for (int hops = 0; hops < n; ++hops)
         head += fmt::format(
             "{:<{}}", hops == 0 ? "own keys" : fmt::format("hop {}", hops),
-            width);
+            kWidth);
     std::string text = trimmed(head);
     for (int rank = 0; rank < n; ++rank) {
         std::string line = fmt::format("rank {:<2} ", rank);
@@ -58,12 +56,38 @@ std::string picture_of(const RunReport& report) {
             std::string now = block;
             now[column] = '@';
             block[column] = '#';
-            line += fmt::format("{:<{}}", "|" + now + "|", width);
+            line += fmt::format("{:<{}}", "|" + now + "|", kWidth);
         }
         text += trimmed(line);
     }
     return text +
            "@ the block of scores made now   # made before   . not yet";
+}
+
+/// At which hop each rank makes each block, for more ranks than fit beside
+/// one another.
+std::string by_block(const RunReport& report) {
+    const std::size_t n = report.ranks.size();
+    std::string text = "keys of";
+    for (std::size_t origin = 0; origin < n; ++origin)
+        text += fmt::format("{:>4}", origin);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+        std::vector<int> hop(n);
+        for (std::size_t hops = 0; hops < n; ++hops)
+            hop[static_cast<std::size_t>(from(
+                report, static_cast<int>(rank), static_cast<int>(hops)))] =
+                static_cast<int>(hops);
+        text += fmt::format("\nrank {:<2}", rank);
+        for (const int at : hop)
+            text += fmt::format("{:>4}", at);
+    }
+    return text + "\nthe hop after which a block of scores is made";
+}
+
+std::string picture_of(const RunReport& report) {
+    constexpr std::size_t kMostBeside = 6;
+    return report.ranks.size() <= kMostBeside ? hop_by_hop(report)
+                                              : by_block(report);
 }
 
 /// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
@@ -101,15 +125,21 @@ void RingLesson::scores(Page& page) {
         problem.tokens, ranks_, problem.tokens / ranks_));
     page.quote("ring");
     page.quote("ring-products");
-    const RunReport report =
-        has_numbers()
-            ? run_scores(*make_cluster(options(), ranks_), problem)
-            : RunReport{};
     if (!has_numbers()) {
         page.text(
             "(This run computes shapes only: there is nothing to show.)");
         return;
     }
+    show_hops(page, problem);
+    page.text(
+        "While a block is being multiplied the next is already on its "
+        "way: ring.travel starts the hop before it visits the block, and "
+        "waits after.");
+}
+
+void RingLesson::show_hops(Page& page, const AttentionProblem& problem) {
+    const RunReport report =
+        run_scores(*make_cluster(options(), ranks_), problem);
     page.text("Which block of its scores each device makes, hop by hop:");
     page.verbatim(picture_of(report));
     const RunReport alone =
@@ -123,10 +153,6 @@ void RingLesson::scores(Page& page) {
         relative_difference(together,
                             alone.ranks.front().kept.at("scores")),
         bound()));
-    page.text(
-        "While a block is being multiplied the next is already on its "
-        "way: ring.travel starts the hop before it visits the block, and "
-        "waits after.");
 }
 
 void RingLesson::output(Page& page) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lessons/05_ring_self_attention/ring_lesson.hpp"
+#include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 #include "src/report/compare.hpp"
 
@@ -49,13 +50,6 @@ double gradient_difference(const NamedTensors& outputs,
     return worst;
 }
 
-std::int64_t peak_of(const RunReport& report) {
-    std::int64_t peak = 0;
-    for (const RankReport& rank : report.ranks)
-        peak = std::max(peak, rank.memory.peak);
-    return peak;
-}
-
 }  // namespace
 
 std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
@@ -65,7 +59,8 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
         options().seed, page.progress(variant, task_->steps).get());
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return {};
-    if (run.core) put(record().inputs, "gpt", report, "initial/");
+    const bool alone = run.attention != AttentionKind::shared;
+    if (alone) put(record().inputs, "gpt", report, "initial/");
     put(record().outputs, variant, report, "grad/");
     put(record().outputs, variant, report, "");
     std::vector<double> curve = losses_of(report);
@@ -73,7 +68,7 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
         variant + "/loss",
         HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())),
                        curve));
-    if (!run.core)
+    if (!alone)
         check_values(
             page,
             fmt::format("{}: first gradients against one device's, "
@@ -91,60 +86,81 @@ void RingLesson::show_contexts(Page& page, std::int64_t capacity) {
                                         options().dtype) <= capacity;
                });
     };
-    const ContextRun flash{1, 1, ContextMethod::ring_attention,
-                           TokenOrder::contiguous, false};
     const std::int64_t core =
-        longest({1, 1, method_, order_, /*core=*/true}, 1);
+        longest(ContextRun::alone(AttentionKind::core), 1);
+    const std::int64_t flash =
+        longest(ContextRun::alone(AttentionKind::flash), 1);
     Table table{{"", "longest context"}, {}};
     table.rows.push_back(
         {"one such device, all weights held", count_text(core)});
     table.rows.push_back(
-        {"one such device, online softmax", count_text(longest(flash, 1))});
+        {"one such device, online softmax", count_text(flash)});
     table.rows.push_back(
         {fmt::format("{} of them, {}", ranks_, name_of(method_)),
-         count_text(
-             longest({1, ranks_, method_, order_, false}, 2 * ranks_))});
+         count_text(longest(shared_run(), 2 * ranks_))});
     page.table(table);
+    const auto times = [&](std::int64_t alone) {
+        return static_cast<double>(task_->sizes.context) /
+               static_cast<double>(std::max<std::int64_t>(alone, 1));
+    };
     page.text(fmt::format(
-        "That is {:.3g} times what one such device holds.",
-        static_cast<double>(task_->sizes.context) /
-            static_cast<double>(std::max<std::int64_t>(core, 1))));
+        "The context of {} is {:.3g} times what one such device holds "
+        "that keeps all weights of attention, and {:.3g} times what it "
+        "holds with online softmax.",
+        task_->sizes.context, times(core), times(flash)));
+    if (times(flash) < 1)
+        page.text(
+            "The scores that Ring Self-Attention keeps weigh more than "
+            "sharing out the rest saves.");
+}
+
+ContextRun RingLesson::shared_run() const {
+    return {1, ranks_, method_, order_, AttentionKind::shared};
 }
 
 void RingLesson::train(Page& page) {
     const GptSizes& sizes = task_->sizes;
-    const ContextRun core{1, 1, method_, order_, true};
-    const ContextRun shared{1, ranks_, method_, order_, false};
     const std::int64_t capacity =
-        training_peak(*task_, shared, sizes.context, options().dtype);
+        training_peak(*task_, shared_run(), sizes.context, options().dtype);
     page.text(fmt::format(
-        "Now a GPT on a text: {} layers, hidden size {}, {} heads, {} "
-        "sequences a step, a context of {}. Let a device have {}: just "
-        "what "
-        "each of {} needs to train it together, by the ledger, and not a "
-        "byte more. How long a context do such devices hold?",
+        "Now a GPT on a text (layers: {}, hidden size: {}, heads: {}, "
+        "sequences a step: {}) with a context of {}. Let a device have "
+        "{}: just what each of {} needs to train it together, by the "
+        "ledger, and not a byte more. How long a context do such devices "
+        "hold?",
         sizes.layers, sizes.block.hidden, sizes.block.heads, task_->batch,
         sizes.context, bytes_text(capacity), ranks_));
     show_contexts(page, capacity);
     page.quote("context-part");
     page.quote("context-training");
     record_gpt_inputs(record(), *task_);
+    train_all(page, capacity);
+    page.text(
+        "To all but attention and the places, tokens of one sequence and "
+        "tokens of another are alike: the gradients are added up over all "
+        "devices, whether they share out sequences (dp) or the tokens of "
+        "each (cp). On a mesh they do both.");
+}
 
+void RingLesson::train_all(Page& page, std::int64_t capacity) {
     Curves curves;
-    curves.add("1 large device", train_on(page, core, "gpt_1"));
+    curves.add(
+        "1 large device",
+        train_on(page, ContextRun::alone(AttentionKind::core), "gpt_1"));
     const std::string all = fmt::format("gpt_{}", ranks_);
     curves.add(fmt::format("{} devices", ranks_),
-               train_on(page, shared, all));
+               train_on(page, shared_run(), all));
     page.check(Check::at_most(
         fmt::format("bytes that each of {} devices held at most, against "
                     "what such a device has",
                     ranks_),
-        static_cast<double>(peak_of(record().runs.back().second)),
+        static_cast<double>(most_held(record().runs.back().second)),
         static_cast<double>(capacity)));
-    if (ranks_ % 2 == 0 && ranks_ > 2) {
-        const ContextRun mesh{2, ranks_ / 2, method_, order_, false};
-        curves.add(fmt::format("2 x {}", ranks_ / 2),
-                   train_on(page, mesh, all + "_mesh"));
+    if (auto mesh = ContextRun::mesh_of(ranks_)) {
+        mesh->method = method_;
+        mesh->order = order_;
+        curves.add(fmt::format("2 x {}", mesh->parts),
+                   train_on(page, *mesh, all + "_mesh"));
     }
     if (has_numbers()) curves.show(page);
     check_values(page,
@@ -152,11 +168,6 @@ void RingLesson::train(Page& page) {
                  "step",
                  has_numbers() ? curves.widest_gap() : 0,
                  options().dtype == DType::f64 ? 1e-11 : 1e-3);
-    page.text(
-        "To all but attention and the places, tokens of one sequence and "
-        "tokens of another are alike: the gradients are added up over all "
-        "devices, whether they share out sequences (dp) or the tokens of "
-        "each (cp). On a mesh they do both.");
 }
 
 }  // namespace lockstep::lessons

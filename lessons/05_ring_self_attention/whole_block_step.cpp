@@ -71,6 +71,20 @@ void RingLesson::whole_block(Page& page) {
             "(This run computes shapes only: there is nothing to show.)");
         return;
     }
+    show_reach(page);
+    page.text(
+        "All else looks at one token at a time: to it, sharing out a "
+        "sequence is no more than sharing out a batch, which is data "
+        "parallelism. Attention alone needs keys and values of tokens "
+        "that lie elsewhere, and how it gets them is all that this lesson "
+        "is about. (\"Sequence parallelism\" is said of three things. In "
+        "the lesson before last, Megatron's: tokens are shared out "
+        "between tensor-parallel regions, and gathered for attention. "
+        "Here Ring Self-Attention, and what came after it, by now mostly "
+        "called context parallelism.)");
+}
+
+void RingLesson::show_reach(Page& page) {
     Table table{{"layer", "tokens that change"}, {}};
     std::vector<Check> checks;
     const auto look = [&](const char* name, std::int64_t columns,
@@ -98,16 +112,6 @@ void RingLesson::whole_block(Page& page) {
     page.table(table);
     for (const Check& check : checks)
         page.check(check);
-    page.text(
-        "All else looks at one token at a time: to it, sharing out a "
-        "sequence is no more than sharing out a batch, which is data "
-        "parallelism. Attention alone needs keys and values of tokens "
-        "that lie elsewhere, and how it gets them is all that this lesson "
-        "is about. (\"Sequence parallelism\" is said of three things. In "
-        "the lesson before last, Megatron's: tokens are shared out "
-        "between tensor-parallel regions, and gathered for attention. "
-        "Here Ring Self-Attention, and what came after it, by now mostly "
-        "called context parallelism.)");
 }
 
 }  // namespace lockstep::lessons

@@ -42,6 +42,15 @@ struct LessonOptions {
     /// Times come from the virtual clock, and equal formulas; else they are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
 
+    /// For a sentence that refuses one rank: where it comes from, unless it was asked
+    /// for.
+    std::string gpus_hint() const {
+        return backend == "nccl" && ranks == 1
+                   ? "; with --backend nccl there are as many as this machine has GPUs, "
+                     "unless --ranks says otherwise; --backend cuda has virtual ones"
+                   : "";
+    }
+
     /// The same, for a run that makes a mistake on purpose, which --check full would
     /// stop.
     LessonOptions without_full_check() const {

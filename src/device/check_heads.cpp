@@ -24,9 +24,8 @@ void check_group(const Check& check, const char* name, std::int64_t heads,
                  const char* whole_name, std::int64_t whole) {
     check.that(heads <= whole && whole % heads == 0, [&] {
         return fmt::format(
-            "{} has {} heads, but {} has {}; as many are expected, or fewer of which "
-            "each serves as many of them",
-            name, heads, whole_name, whole);
+            "{} has {} heads, but {} has {}; a number that divides {} is expected", name,
+            heads, whole_name, whole, whole);
     });
 }
 
@@ -49,14 +48,15 @@ void check_tokens(const Check& check, const char* name, const TokenRows& tokens,
                                tokens.first + rows <= tokens.ranks * tokens.share)),
                [&] {
                    return fmt::format(
-                       "{} has {} rows, from row {} of a sequence dealt to {} ranks, {} "
-                       "tokens each",
-                       name, rows, tokens.first, tokens.ranks, tokens.share);
+                       "{} has {} rows, from row {} of a sequence dealt to {} ranks, "
+                       "{} tokens each: {} rows in all",
+                       name, rows, tokens.first, tokens.ranks, tokens.share,
+                       tokens.ranks * tokens.share);
                });
     check.that(tokens.order != TokenOrder::zigzag || tokens.share % 2 == 0, [&] {
         return fmt::format(
-            "{} tokens a rank of {} in zigzag order, which deals two stretches of equal "
-            "length to each; an even number is expected",
+            "{} tokens a rank of {} in zigzag order, which deals two stretches of "
+            "equal length to each; an even number is expected",
             tokens.share, name);
     });
 }

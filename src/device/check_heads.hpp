@@ -7,7 +7,7 @@ namespace lockstep {
 /// (sequence, batches, columns), with the columns that the heads take.
 void check_heads(const Check& check, const char* name, const Heads& heads);
 
-/// As many heads as `whole`, or fewer of which each serves as many of them.
+/// A number of heads that divides `whole`.
 void check_group(const Check& check, const char* name, std::int64_t heads,
                  const char* whole_name, std::int64_t whole);
 

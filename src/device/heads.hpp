@@ -48,7 +48,7 @@ struct OnlineAttention {
 struct AttentionBackward {
     Tensor dy;           ///< (m, b, a width)
     Tensor log_sum_exp;  ///< (b, a, m), from finish_attention
-    Tensor dy_y;         ///< (b, a, m): the product of dy and y, a number a row
+    Tensor dy_y;         ///< (b, a, m): the product of dy and y, row by row; the papers' D
 };
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@ namespace lockstep {
 
 /// In which order a sequence's tokens are dealt to N ranks, which get as many each.
 enum class TokenOrder : std::uint8_t {
-    contiguous,  ///< rank r: the r-th stretch
+    contiguous,  ///< rank r: stretch r, from 0
     striped,     ///< rank r: tokens r, r + N, r + 2 N, … (Brandon et al., 2311.09431)
     /// Of 2 N stretches, rank r: number r and number 2 N - 1 - r, an early and a late one
     /// (Grattafiori et al. 2024, Llama 3, 2407.21783, section 3.3.2).
@@ -49,7 +49,7 @@ struct TokenRows {
 };
 
 /// The queries in `query_rows` rows and the keys in `key_rows` rows that causal attention
-/// brings together: pairs whose key's token is not behind the query's.
+/// brings together: pairs whose key's token is not after the query's.
 std::int64_t causal_pairs(const TokenRows& queries, std::int64_t query_rows,
                           const TokenRows& keys, std::int64_t key_rows);
 

@@ -16,8 +16,7 @@ void require_heads(const std::string& layer, const AttentionSizes& sizes) {
     require(sizes.kv_heads >= 0 && sizes.heads % sizes.key_heads() == 0, [&] {
         return fmt::format(
             "{} with {} heads of keys and values for {} of queries; the first must "
-            "divide "
-            "the second, or be 0 for as many",
+            "divide the second, or be 0 for as many",
             layer, sizes.kv_heads, sizes.heads);
     });
 }
@@ -26,9 +25,8 @@ void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes) {
     require(sizes.heads > 0 && hidden > 0 && hidden % sizes.heads == 0, [&] {
         return fmt::format(
-            "{}: attention of {} heads over {} columns; each head "
-            "takes as many, so the "
-            "first must divide the second",
+            "{}: attention of {} heads over {} columns; each head takes as many, so "
+            "the first must divide the second",
             layer, sizes.heads, hidden);
     });
     require_heads(layer + ": attention", sizes);

@@ -35,7 +35,8 @@ double score_factor(std::int64_t width);
 /// x (s, b, (a + 2 g) width) holds queries, keys and values; y is (s, b, a width). Where
 /// it is causal, the products are made, and charged, in full. Costs 4 b s^2 a width flops
 /// forward, twice as many backward. Saves x and the softmax's (b, a, s, s) results, which
-/// is what makes long sequences dear; backward holds two more of that size for a moment.
+/// is what makes long sequences dear; forward holds one more of that size for a moment,
+/// the scores, and backward two.
 class CoreAttention : public Module {
   public:
     /// Throws UsageError for heads that do not fit each other.

@@ -12,9 +12,7 @@ FlashAttention::FlashAttention(Device& device, const AttentionSizes& sizes,
     require_heads("attention", sizes);
     require(ranks > 0, [&] {
         return fmt::format(
-            "attention over the tokens of {} ranks; one is expected at "
-            "least",
-            ranks);
+            "attention over the tokens of {} ranks; one is expected at least", ranks);
     });
 }
 

@@ -10,8 +10,9 @@ namespace lockstep {
 /// head, log_sum_exp (b, a, s), from which backward makes the weights again, block by
 /// block.
 ///
-/// Costs 4 width flops for each pair of a query and a key that it sees, 10 width
-/// backward; causal attention sees half of them.
+/// Costs, a head and sequence, 4 width flops for each pair of a query and a key that it
+/// sees, 10 width backward, beside the softmax; causal attention sees half of them. Heads
+/// are up to Device::kMostHeadWidth wide.
 class FlashAttention : public Module {
   public:
     /// Tokens are in the order in which they are dealt to `ranks` ranks, one rank's

@@ -19,8 +19,8 @@ namespace lockstep {
 void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
     require(sizes.layers >= 0 && sizes.block.inner >= 0, [&] {
         return fmt::format(
-            "{}: a GPT of {} layers and {} columns within its MLPs; "
-            "neither may be negative",
+            "{}: a GPT of {} layers and {} columns within its MLPs; neither may be "
+            "negative",
             init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
     });
 }
@@ -33,6 +33,12 @@ std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& s
 
 std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
                                        const SequencePart& part) {
+    require(part.tokens.ranks == 1 || part.attention, [&] {
+        return fmt::format(
+            "{}: tokens of {} ranks, but no attention that sees the others'; "
+            "context_part() makes one",
+            init.name, part.tokens.ranks);
+    });
     auto attention = std::make_unique<Sequential>();
     attention->add(make_norm(init.child("ln_1"), sizes));
     attention->add(make_attention(init.child("attn"), sizes.hidden, sizes.attention(),

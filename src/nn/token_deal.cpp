@@ -34,9 +34,8 @@ std::int64_t TokenDeal::share_of(std::int64_t tokens, const std::string& what) c
     const int parts = order == TokenOrder::zigzag ? 2 * ranks : ranks;
     require(tokens > 0 && tokens % parts == 0, [&] {
         return fmt::format(
-            "{}: a sequence of {} tokens over {} rank{} in {} order; a "
-            "positive multiple "
-            "of {} is expected",
+            "{}: a sequence of {} tokens over {} rank{} in {} order; a positive "
+            "multiple of {} is expected",
             what, tokens, ranks, ranks == 1 ? "" : "s", name_of(order), parts);
     });
     return tokens / ranks;
@@ -45,9 +44,8 @@ std::int64_t TokenDeal::share_of(std::int64_t tokens, const std::string& what) c
 TokenRows TokenDeal::all(std::int64_t share) const {
     require(order != TokenOrder::zigzag || share % 2 == 0, [&] {
         return fmt::format(
-            "{} tokens on each of {} ranks in zigzag order, which deals "
-            "two stretches of "
-            "equal length to each; an even number is expected",
+            "{} tokens on each of {} ranks in zigzag order, which deals two stretches "
+            "of equal length to each; an even number is expected",
             share, ranks);
     });
     return {order, ranks, share, 0};

@@ -13,6 +13,7 @@ struct Arriving {
     Tensor source{};  ///< what is sent; to be kept until it has arrived
     std::optional<Work> work{};
 
+    /// Once: gives the tensor away.
     Tensor wait() {
         if (work) work->wait();
         source = {};

@@ -12,7 +12,8 @@ namespace lockstep {
 ///
 /// x (s/N, b, (a + 2 g) width) holds queries, keys and values of this
 /// rank's tokens; y is (s/N, b, a width). All ranks of the group call it
-/// with as many tokens. Device and group must stay.
+/// with as many tokens. Heads are up to Device::kMostHeadWidth wide, but
+/// for Ring Self-Attention. Device and group must stay.
 class ContextAttention : public Module {
   protected:
     /// Throws UsageError for heads that do not fit each other.

@@ -25,6 +25,9 @@ const std::vector<ContextMethod>& all_context_methods();
 /// The method of that name. Throws UsageError for another.
 ContextMethod context_method(const std::string& name);
 
+/// The module of that method; x and y as ContextAttention has them. Device
+/// and group must stay. Throws UsageError for heads that do not fit each
+/// other, or that Ulysses' ranks cannot share out.
 std::unique_ptr<Module> make_context_attention(
     ContextMethod method, Device& device, Communicator& group,
     const AttentionSizes& sizes, TokenOrder order = TokenOrder::contiguous);
@@ -32,7 +35,8 @@ std::unique_ptr<Module> make_context_attention(
 /// Context parallelism: a model whose ranks share out the tokens of each
 /// sequence. To all but attention and places a token is a token, so to the
 /// rest it is data parallelism: every rank has all weights, and their
-/// gradients are added up over the group.
+/// gradients are added up over the group, which once a step sends 2(N-1)/N
+/// of the parameters beside attention's messages.
 ///
 ///     Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 4}});
 ///     const SequencePart part =
@@ -41,6 +45,8 @@ std::unique_ptr<Module> make_context_attention(
 ///     declare_replicas_of(rank.world(), *gpt);
 ///     upload(dealt_rows(tokens, part.tokens)) …
 ///     data_parallel_gradients(device, rank.world(), *gpt, loss, mine);
+///
+/// `mine` has the weight 1/ranks, its share of the batch's tokens.
 ///
 /// The group must stay. "Sequence parallelism" is also a name of what
 /// SequenceParallel does between tensor-parallel regions, which needs no

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// What attention is about, whose s tokens N ranks share out.
+/// What attention is about, whose s tokens N ranks share out: N divides the
+/// tokens and, for Ulysses, the heads.
 struct ContextShape {
     int ranks = 1;               ///< N
     std::int64_t tokens = 0;     ///< s

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// Ranks in a circle: each hands what it has to the next, and gets what the
-/// previous one had. The group must stay.
+/// previous one had. Device and group must stay.
 class Ring {
   public:
     Ring(Device& device, Communicator& group)
@@ -18,7 +18,7 @@ class Ring {
     int origin(int hops) const;
 
     /// Starts one hop: all ranks do, with blocks of one shape. Where there
-    /// is one rank alone, it hands to itself.
+    /// is one rank alone, what arrives is `block`.
     Arriving hand_on(const Tensor& block,
                      SourceLine at = SourceLine::here()) const;
 

@@ -45,10 +45,9 @@ class TensorParallel {
     virtual Tensor leave(const Tensor& partial);
     virtual Tensor leave_backward(const Tensor& dy);
 
-    /// Whether a rank holds a part of the sequence only outside regions,
-    /// and which; part 0 where it holds all.
+    /// Whether a rank holds a part of the sequence only outside regions;
+    /// which tokens it holds there: all, or its stretch.
     virtual bool splits_sequence() const { return false; }
-    int sequence_part() const { return splits_sequence() ? rank() : 0; }
     TokenDeal token_deal() const {
         if (!splits_sequence()) return {};
         return {TokenOrder::contiguous, size(), rank()};

@@ -29,7 +29,7 @@ std::unique_ptr<Sequential> make_parallel_swiglu_mlp(
     const ParameterInit& init, TensorParallel& tp, std::int64_t hidden,
     std::int64_t inner);
 
-/// make_block.
+/// make_block. Throws UsageError for fewer heads of keys than of queries.
 std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
                                                 TensorParallel& tp,
                                                 const BlockSizes& sizes);

@@ -15,8 +15,7 @@ AttentionSizes share_of_heads(const Communicator& group,
         require(heads % n == 0, [&] {
             return fmt::format(
                 "Ulysses attention of {} heads{} over {} ranks, which "
-                "share "
-                "the heads out: a multiple of {} is expected",
+                "share the heads out: a multiple of {} is expected",
                 heads, of, n, n);
         });
         return heads / n;

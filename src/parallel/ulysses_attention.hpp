@@ -17,6 +17,9 @@ namespace lockstep {
 /// messages forward, and as many backward: 4 (s/N) b h (N-1)/N where a = g.
 /// Computes what FlashAttention does with all tokens and a/N heads, and
 /// saves as much.
+///
+/// Differs: queries, keys and values go in one all-to-all where the paper
+/// has three, the same bytes in fewer messages.
 class UlyssesAttention : public ContextAttention {
   public:
     /// Throws UsageError unless the ranks can share out the heads equally,

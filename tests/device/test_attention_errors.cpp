@@ -73,12 +73,12 @@ TEST_CASE("Queries, keys and values that do not belong together are refused",
                 [](Fitting& f) { f.heads.keys = f.zeros(7, 2, 4); });
     both_refuse("keys has 3 batches of heads of width 3, but queries has 2 of width 3",
                 [](Fitting& f) { f.heads.keys = f.zeros(7, 2, 3, f32, 3); });
-    const std::string served =
-        "; as many are expected, or fewer of which each serves as many of them";
-    both_refuse("keys has 3 heads, but queries has 4" + served,
-                [](Fitting& f) { f.heads.keys = f.heads.values = f.zeros(7, 3); });
-    both_refuse("keys has 8 heads, but queries has 4" + served,
-                [](Fitting& f) { f.heads.keys = f.heads.values = f.zeros(7, 8); });
+    both_refuse(
+        "keys has 3 heads, but queries has 4; a number that divides 4 is expected",
+        [](Fitting& f) { f.heads.keys = f.heads.values = f.zeros(7, 3); });
+    both_refuse(
+        "keys has 8 heads, but queries has 4; a number that divides 4 is expected",
+        [](Fitting& f) { f.heads.keys = f.heads.values = f.zeros(7, 8); });
     both_refuse("values have 7 rows of 1 heads, but keys have 7 of 2",
                 [](Fitting& f) { f.heads.values = f.zeros(7, 1); });
     both_refuse("values have 6 rows of 2 heads, but keys have 7 of 2",

@@ -69,14 +69,16 @@ TEST_CASE("Heads that do not fit are refused", "[sim][device][errors]") {
             [&] {
                 bench->head_products({x, 2, 3}, {x, 3, 2});
             });
-    const std::string served =
-        "; as many are expected, or fewer of which each serves as many of them";
-    refuses("head_products: y has 2 heads, but x has 3" + served, [&] {
-        bench->head_products({x, 3, 2}, {x, 2, 2});
-    });
-    refuses("head_products: y has 2 heads, but x has 1" + served, [&] {
-        bench->head_products({x, 1, 3}, {x, 2, 3});
-    });
+    refuses(
+        "head_products: y has 2 heads, but x has 3; a number that divides 3 is expected",
+        [&] {
+            bench->head_products({x, 3, 2}, {x, 2, 2});
+        });
+    refuses(
+        "head_products: y has 2 heads, but x has 1; a number that divides 1 is expected",
+        [&] {
+            bench->head_products({x, 1, 3}, {x, 2, 3});
+        });
     refuses("head_products: y is f64; f32 is expected", [&] {
         bench->head_products({x, 2, 3}, {bench->zeros({4, 1, 6}, f64), 2, 3});
     });
@@ -99,17 +101,24 @@ TEST_CASE("Weights that do not fit their heads are refused", "[sim][device][erro
     refuses("head_sums: weights have shape (1, 2, 5, 4); (1, 2, 5, 3) is expected", [&] {
         bench->head_sums(weights, {x.rows(0, 3), 2, 3});
     });
-    const std::string served =
-        "; as many are expected, or fewer of which each serves as many of them";
-    refuses("head_sums: y has 3 heads, but weights has 2" + served, [&] {
-        bench->head_sums(weights, {x, 3, 2});
-    });
-    refuses("add_head_sums: destination has 2 heads, but y has 3" + served, [&] {
-        bench->add_head_sums({sums, 2, 2}, weights, {x, 3, 2});
-    });
-    refuses("add_head_sums: y has 2 heads, but destination has 3" + served, [&] {
-        bench->add_head_sums({sums, 3, 2}, weights, {x, 2, 2});
-    });
+    refuses(
+        "head_sums: y has 3 heads, but weights has 2; a number that divides 2 is "
+        "expected",
+        [&] {
+            bench->head_sums(weights, {x, 3, 2});
+        });
+    refuses(
+        "add_head_sums: destination has 2 heads, but y has 3; a number that divides 3 is "
+        "expected",
+        [&] {
+            bench->add_head_sums({sums, 2, 2}, weights, {x, 3, 2});
+        });
+    refuses(
+        "add_head_sums: y has 2 heads, but destination has 3; a number that divides 3 is "
+        "expected",
+        [&] {
+            bench->add_head_sums({sums, 3, 2}, weights, {x, 2, 2});
+        });
     refuses("add_head_sums: weights have shape (1, 2, 5, 4); (1, 3, 5, 4) is expected",
             [&] {
                 bench->add_head_sums({sums, 1, 2}, weights, {x, 3, 2});

@@ -195,7 +195,7 @@ TEST_CASE("correct: dropout within regions, between them, and of parts of the se
                     parameter->zero_gradient();
                 const std::int64_t first = 4 * (2 * i + mesh.coordinate("dp"));
                 const Tensor x =
-                    random_rows(device, "x", first + tp->sequence_part() * rows, rows, 6);
+                    random_rows(device, "x", first + tp->token_deal().rank * rows, rows, 6);
                 // Columns of one mask within, and its rows, or all of it, outside.
                 const Tensor within = device.empty({4, 4}, DType::f64);
                 const Tensor outside = device.empty({rows, 6}, DType::f64);
@@ -206,7 +206,7 @@ TEST_CASE("correct: dropout within regions, between them, and of parts of the se
                     device.random_uniform(within, RandomStream(replica, "within"), 0, 2,
                                           {32 * i + 4 * tp->rank(), 8});
                     device.random_uniform(outside, RandomStream(replica, "outside"), 0, 2,
-                                          24 * i + tp->sequence_part() * rows * 6);
+                                          24 * i + tp->token_deal().rank * rows * 6);
                     const Tensor h = up.forward(x, of_up);
                     device.multiply(h, within);
                     const Tensor y = down.forward(h, of_down);

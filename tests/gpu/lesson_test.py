@@ -23,6 +23,8 @@ BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidde
          "--set", "batch=2", "--set", "steps=3"]
 PIPELINE = ["lesson", "pipeline-1f1b", "--set", "heads=2", "--set", "hidden=8", "--set",
             "context=4", "--set", "steps=2"]
+RINGS = ["lesson", "ring-self-attention", "--set", "hidden=16", "--set", "context=24", "--set",
+         "batch=2", "--set", "steps=2"]
 LIMIT = 240
 
 
@@ -148,6 +150,22 @@ class Lessons(unittest.TestCase):
                 chosen = ["--ranks", str(ranks), "--set", f"micro_batches={ranks}", *options]
                 self.run_to("sim", *chosen, lesson=PIPELINE)
                 done = self.run_to("gpu", "--backend", backend, *chosen, lesson=PIPELINE)
+                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(done.stderr, "")
+                self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
+                self.assert_equal_within_bound("sim", "gpu")
+
+    def test_a_shared_context_as_in_the_simulator(self):
+        for backend, ranks, options in (
+                ("cuda", 4, []), ("cuda", 4, ["--dtype", "f64", "--set", "kv_heads=2"]),
+                ("nccl", 2, ["--set", "method=ulysses", "--set", "order=striped"]),
+                ("nccl", 3, ["--dtype", "f64", "--set", "method=gather"]), ("nccl", 4, [])):
+            if backend == "nccl" and ranks > GPUS:
+                continue
+            with self.subTest(backend=backend, ranks=ranks, options=options):
+                chosen = ["--ranks", str(ranks), *options]
+                self.run_to("sim", *chosen, lesson=RINGS)
+                done = self.run_to("gpu", "--backend", backend, *chosen, lesson=RINGS)
                 self.assertEqual(done.stdout.count("checks passed"), 1)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))

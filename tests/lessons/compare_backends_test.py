@@ -112,6 +112,19 @@ class CompareBackends(unittest.TestCase):
             self.assertEqual(document["runs"][1]["backend"], takes)
 
     @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
+    def test_a_ring_has_as_many_ranks_as_there_are_gpus(self):
+        for gpus in (2, 3):
+            status, output, _ = self.run_program(
+                "compare", "ring-self-attention", "--backends", "sim,nccl", "--step", "5", "--json",
+                EMULATED_GPUS=str(gpus))
+            document = json.loads(output)
+            self.assertEqual((status, document["ranks"]), (0, gpus))
+            shapes = {tensor["name"]: tensor["shape"]
+                      for tensor in document["comparison"]["tensors"]}
+            self.assertEqual(shapes["scores"][2:], [4 * gpus, 4 * gpus])
+            self.assertIn("ring-attention_causal/dx", shapes)
+
+    @unittest.skipUnless("EMULATED_GPUS" in os.environ, "needs GPUs that are emulated")
     def test_what_is_wrong_with_a_setting_is_said_once(self):
         for backend in ("sim", "cuda", "nccl", "gpu"):
             done = subprocess.run([PROGRAM, "lesson", "gradient-accumulation", "--backend",

@@ -116,11 +116,12 @@ class RecomputeGpt(unittest.TestCase):
                  "method": "ring-attention", "order": "zigzag"}
         self.assertEqual({key: run["settings"][key] for key in sizes}, sizes)
 
-    def test_sizes_that_were_not_set_are_recorded(self):
-        run, *_ = run_lesson(PROGRAM, "ring-self-attention", "--ranks", "3", "--set", "steps=1",
-                             "--set", "batch=2")
-        sizes = {"heads": "6", "kv_heads": "6", "hidden": "96", "context": "96"}
-        self.assertEqual({key: run["settings"][key] for key in sizes}, sizes)
+    def test_sizes_that_were_not_set_are_recorded_and_suit_the_ranks(self):
+        for method, sizes in (("ring-attention", ("4", "4", "64")), ("ulysses", ("6", "6", "96"))):
+            settings = run_lesson(PROGRAM, "ring-self-attention", "--ranks", "3", "--set",
+                                  "steps=1", "--set", f"method={method}")[0]["settings"]
+            self.assertEqual((settings["heads"], settings["kv_heads"], settings["hidden"]), sizes)
+            self.assertEqual(settings["context"], "258")
 
 
 def block_of(token):

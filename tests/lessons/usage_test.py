@@ -115,7 +115,7 @@ CASES = [
     ([*RINGS, "--set", "order=diagonal"], 2, ["--set order=diagonal", "striped or zigzag"]),
     ([*RINGS, "--set", "method=magic"], 2, ["--set method=magic", "gather or ulysses"]),
     ([*RINGS, "--set", "method=ulysses", "--set", "kv_heads=2"], 2,
-     ["--set method=ulysses", "4 ranks", "2 of keys and values"]),
+     ["--set method=ulysses", "keys and values, 2 here", "multiple of 4"]),
     ([*RINGS, "--set", "batch=3"], 2, ["--set batch=3", "even"]),
     ([*RINGS, "--set", "heads=3", "--set", "hidden=64"], 2, ["--set hidden=64", "multiple of 3"]),
     ([*RINGS, "--text", "short.txt"], 2, ["2 characters", "257"]),

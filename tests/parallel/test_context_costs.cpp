@@ -194,7 +194,10 @@ TEST_CASE("Contiguous order gives rank r the causal work of r + 1/2 blocks",
     }
 }
 
-TEST_CASE("Of a contiguous causal ring's hops rank r works in r + 1", "[parallel][sim]") {
+TEST_CASE(
+    "Of a causal ring's hops rank r works in r + 1 where tokens are contiguous, else "
+    "in all",
+    "[parallel][sim]") {
     const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));
     const int ranks = GENERATE(2, 3, 4, 8);
     const Problem problem{48, 1, {2, true}, 3, DType::f32};
@@ -213,13 +216,15 @@ TEST_CASE("Of a contiguous causal ring's hops rank r works in r + 1", "[parallel
         }
 }
 
-TEST_CASE("Methods that make all scores work as much on every rank, causal or not",
-          "[parallel][sim]") {
+TEST_CASE(
+    "Ring Self-Attention and Ulysses work as much on every rank, whatever the order",
+    "[parallel][sim]") {
     const ContextMethod method =
         GENERATE(ContextMethod::ring_self_attention, ContextMethod::ulysses);
+    const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));
     const Problem problem{48, 2, {8, true}, 3, DType::f32};
-    const RunReport report = attend_zeros(problem, method, TokenOrder::contiguous,
-                                          Passes::both, shapes_only(4));
+    const RunReport report =
+        attend_zeros(problem, method, order, Passes::both, shapes_only(4));
     for (const RankReport& rank : report.ranks) {
         CHECK(rank.flops == report.ranks.front().flops);
         CHECK(rank.time.end == report.ranks.front().time.end);

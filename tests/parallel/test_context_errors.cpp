@@ -250,4 +250,18 @@ TEST_CASE("A GPT of shared-out tokens is refused what it cannot do",
                     "4 of queries"));
 }
 
+TEST_CASE("Tokens of several ranks without an attention that sees them are refused",
+          "[parallel][sim][errors]") {
+    const BlockSizes sizes{8, 2};
+    CHECK_THAT(refusal([&] {
+                   classroom(2)->run([&](Rank& rank) {
+                       SequencePart part;
+                       part.tokens = {TokenOrder::striped, 2, rank.index()};
+                       make_block({rank.device(), DType::f32, 5, "h.0"}, sizes, part);
+                   });
+               }),
+               says("h.0: tokens of 2 ranks, but no attention that sees the others'; "
+                    "context_part() makes one"));
+}
+
 }  // namespace lockstep::test
