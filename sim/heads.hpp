@@ -8,15 +8,18 @@
 
 namespace lockstep::sim {
 
-/// Rows [first, first + count) of one head, side by side in memory.
+/// Factor times rows [first, first + count) of one head, side by side in memory.
 template <typename T>
 std::vector<T> packed(const Heads& heads, std::int64_t offset, std::int64_t first,
-                      std::int64_t count) {
-    std::vector<T> rows(static_cast<std::size_t>(count * heads.width));
-    const T* from = heads.tensor.data<T>() + offset + first * heads.pitch();
-    for (std::int64_t row = 0; row < count; ++row)
-        std::copy_n(from + row * heads.pitch(), heads.width,
-                    rows.data() + row * heads.width);
+                      std::int64_t count, T factor = 1) {
+    const std::int64_t width = heads.width, pitch = heads.pitch();
+    std::vector<T> rows(static_cast<std::size_t>(count * width));
+    const T* from = heads.tensor.data<T>() + offset + first * pitch;
+    for (T* row = rows.data(); row != rows.data() + count * width; row += width) {
+        for (std::int64_t column = 0; column < width; ++column)
+            row[column] = factor * from[column];
+        from += pitch;
+    }
     return rows;
 }
 
@@ -26,16 +29,29 @@ std::vector<T> packed(const Heads& heads, std::int64_t offset) {
     return packed<T>(heads, offset, 0, heads.rows());
 }
 
+/// Puts packed rows back into one head's rows, from row `first` on.
+template <typename T>
+void unpack(const Heads& heads, std::int64_t offset, const std::vector<T>& rows,
+            std::int64_t first) {
+    const std::int64_t width = heads.width, pitch = heads.pitch();
+    T* into = heads.tensor.data<T>() + offset + first * pitch;
+    for (auto row = rows.begin(); row != rows.end(); row += width) {
+        std::copy_n(row, width, into);
+        into += pitch;
+    }
+}
+
 /// Adds factor times packed rows to one head's rows, from row `first` on.
 template <typename T>
 void add_packed(const Heads& heads, std::int64_t offset, const std::vector<T>& rows,
                 T factor = 1, std::int64_t first = 0) {
-    T* into = heads.tensor.data<T>() + offset + first * heads.pitch();
-    const auto count = static_cast<std::int64_t>(rows.size()) / heads.width;
-    for (std::int64_t row = 0; row < count; ++row)
-        for (std::int64_t column = 0; column < heads.width; ++column)
-            into[row * heads.pitch() + column] +=
-                factor * rows[static_cast<std::size_t>(row * heads.width + column)];
+    const std::int64_t width = heads.width, pitch = heads.pitch();
+    T* into = heads.tensor.data<T>() + offset + first * pitch;
+    for (auto row = rows.begin(); row != rows.end(); row += width) {
+        for (std::int64_t column = 0; column < width; ++column)
+            into[column] += factor * row[column];
+        into += pitch;
+    }
 }
 
 /// f(index, batch, head) for every head, counted through.

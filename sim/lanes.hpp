@@ -80,16 +80,16 @@ T largest(const T* values, std::int64_t n) {
     return most.maxCoeff();
 }
 
-/// exp(x), and 0 where that is less than kLeast: Eigen's exp(-inf) of a vector is not 0.
+/// exp(x), and 0 where x is kBelow or less: Eigen's exp(-inf) of a vector is not 0. A NaN
+/// comes through, since Eigen's max and min give their left side then.
 template <typename T>
 Lane<T> exp_lane(const Lane<T>& x) {
     constexpr bool kSingle = sizeof(T) == sizeof(float);
-    constexpr T kBelow = kSingle ? T(-87) : T(-708);
-    constexpr T kLeast =
-        kSingle ? T(1.7e-38) : T(3.4e-308);  // a little above exp(kBelow)
-    // Differs: a greater value loses kLeast, which is nothing beside the largest of a
-    // row. A NaN comes through, since Eigen's max gives its left side then.
-    return (x.max(kBelow).exp() - kLeast).max(T(0));
+    constexpr T kBelow = kSingle ? T(-87) : T(-708);  // no result is subnormal: slow
+    // Makes the least step above kBelow more than 1.
+    constexpr T kSteep = kSingle ? T(1e6) : T(1e14);
+    const Lane<T> above = ((x - kBelow) * kSteep).max(T(0)).min(T(1));  // 0 or 1
+    return x.max(kBelow).exp() * above;
 }
 
 }  // namespace lockstep::sim

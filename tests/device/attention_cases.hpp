@@ -76,7 +76,8 @@ inline std::vector<HeadCase> attention_cases() {
             {65, 64, 1, 2, 2, 16, 0, 4},  {7, 65, 1, 2, 1, 33, 1, 0},
             {64, 130, 1, 1, 1, 5, 3, 0},  {130, 7, 1, 1, 1, 100},
             {7, 65, 1, 3, 1, 64, 16, 16}, {2, 130, 1, 2, 2, 256},
-            {1, 65, 3, 6, 2, 8},          {5, 300, 1, 2, 1, 9}};
+            {1, 65, 3, 6, 2, 8},          {5, 300, 1, 2, 1, 9},
+            {130, 300, 1, 1, 1, 3}};
 }
 
 /// Queries and keys of a sequence that was dealt to three ranks.
@@ -98,7 +99,8 @@ inline std::vector<DealtCase> dealt_cases(TokenOrder order) {
     return {{all.of_rank(0), 22, all, 66},         {all.of_rank(1), 22, all, 66},
             {all.of_rank(2), 22, all, 66},         {from(all, 13), 30, all, 66},
             {from(all, 13), 7, from(all, 13), 30}, {from(all, 13), 30, from({}, 9), 25},
-            {from({}, 21), 25, from(all, 13), 30}, {from(more, 90), 20, more, 300}};
+            {from({}, 21), 25, from(all, 13), 30}, {from(more, 90), 20, more, 300},
+            {from(more, 60), 200, more, 300}};
 }
 
 }  // namespace lockstep::test
