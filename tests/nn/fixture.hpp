@@ -12,6 +12,7 @@
 #include "src/core/require.hpp"
 #include "src/nn/module.hpp"
 #include "tests/catch.hpp"
+#include "tests/refusal.hpp"
 #include "tests/device/plain_monitor.hpp"
 
 namespace lockstep::nn_test {
@@ -83,24 +84,7 @@ inline double relative_difference(const HostTensor& a, const HostTensor& b) {
     return scale > 0 ? difference / scale : difference;
 }
 
-/// Matches a sentence that contains `part`; a matcher that Catch2 v2 and v3 both have.
-inline auto says(const std::string& part) {
-    return Catch::Matchers::Predicate<std::string>(
-        [part](const std::string& sentence) {
-            return sentence.find(part) != std::string::npos;
-        },
-        "contains \"" + part + "\"");
-}
-
-/// What `call` throws, which is a UsageError; its sentence.
-template <typename Call>
-std::string refusal(Call&& call) {
-    try {
-        call();
-    } catch (const UsageError& error) {
-        return error.what();
-    }
-    return "nothing was refused";
-}
+using test::refusal;
+using test::says;
 
 }  // namespace lockstep::nn_test

@@ -5,30 +5,13 @@
 #include "src/report/diagnosis.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/context_twin.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
 namespace {
 
 constexpr std::int64_t kWidth = 3;
-
-auto says(const std::string& part) {
-    return Catch::Matchers::Predicate<std::string>(
-        [part](const std::string& sentence) {
-            return sentence.find(part) != std::string::npos;
-        },
-        "contains \"" + part + "\"");
-}
-
-template <typename Call>
-std::string refusal(Call&& call) {
-    try {
-        call();
-    } catch (const UsageError& error) {
-        return error.what();
-    }
-    return "nothing was refused";
-}
 
 /// What a rank brings to attention.
 struct Brought {
