@@ -88,8 +88,10 @@ void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
                               count_text(counted.both.messages)});
         hold("numbers that " + name + " sends forward",
              counted.forward.elements, forward.elements);
-        hold("in both passes", counted.both.elements, both.elements);
-        hold("its messages", counted.both.messages, both.messages);
+        hold("numbers that " + name + " sends in both passes",
+             counted.both.elements, both.elements);
+        hold("messages that " + name + " sends", counted.both.messages,
+             both.messages);
     }
     page.table(table);
     for (const Check& check : checks)
