@@ -29,19 +29,49 @@ void softmax_of(T* out, const T* row, std::int64_t columns) {
         exponentials);
 }
 
-/// That of the keys that query `query` sees; 0 for the others.
+/// That of the first `seen` columns; 0 for the others.
 template <typename T>
-void softmax_of_seen(T* out, const T* row, std::int64_t columns,
-                     const SoftmaxOptions& options, std::int64_t query) {
-    const std::int64_t last = options.queries[query];
-    std::vector<T> seen;
-    for (std::int64_t key = 0; key < columns; ++key)
-        if (options.keys[key] <= last) seen.push_back(row[key]);
-    if (!seen.empty())
-        softmax_of<T>(seen.data(), seen.data(), static_cast<std::int64_t>(seen.size()));
-    const T* next = seen.data();
-    for (std::int64_t key = 0; key < columns; ++key)
-        out[key] = options.keys[key] <= last ? *next++ : T{0};
+void softmax_of_first(T* out, const T* row, std::int64_t columns, std::int64_t seen) {
+    if (seen > 0) softmax_of<T>(out, row, seen);
+    std::fill(out + seen, out + columns, T{0});
+}
+
+/// That of the columns whose keys' tokens are not after `last`; 0 for the others. `held`
+/// has room for a row.
+template <typename T>
+void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& tokens,
+                     std::int64_t last, std::vector<T>& held) {
+    std::int64_t seen = 0;
+    for (std::size_t key = 0; key < tokens.size(); ++key)
+        if (tokens[key] <= last) held[static_cast<std::size_t>(seen++)] = row[key];
+    if (seen > 0) softmax_of<T>(held.data(), held.data(), seen);
+    const T* next = held.data();
+    for (std::size_t key = 0; key < tokens.size(); ++key)
+        out[key] = tokens[key] <= last ? *next++ : T{0};
+}
+
+/// Of rows (…, queries, keys).
+template <typename T>
+void causal_softmax(T* out, const T* row, const Shape& shape,
+                    const SoftmaxOptions& options) {
+    const std::int64_t columns = shape.columns();
+    const std::int64_t queries = shape[shape.dimensions() - 2];
+    const bool plain = options.keys.order == TokenOrder::contiguous;
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(plain ? 0 : columns));
+    for (std::size_t key = 0; key < tokens.size(); ++key)
+        tokens[key] = options.keys[static_cast<std::int64_t>(key)];
+    std::vector<T> held(tokens.size());
+    for (std::int64_t i = 0; i < shape.rows(); ++i) {
+        const std::int64_t last = options.queries[i % queries];
+        if (plain)
+            softmax_of_first(
+                out, row, columns,
+                std::clamp<std::int64_t>(last - options.keys.first + 1, 0, columns));
+        else
+            softmax_of_seen(out, row, tokens, last, held);
+        out += columns;
+        row += columns;
+    }
 }
 
 /// -log softmax(row)[target].
@@ -58,16 +88,10 @@ double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target)
 void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& options) {
     with_real(x.dtype(), [&]<typename T>(T) {
         const Shape& shape = x.shape();
-        const std::int64_t columns = shape.columns();
-        for (std::int64_t row = 0; row < shape.rows(); ++row) {
-            T* out = y.data<T>() + row * columns;
-            const T* from = x.data<T>() + row * columns;
-            if (options.causal)
-                softmax_of_seen<T>(out, from, columns, options,
-                                   row % shape[shape.dimensions() - 2]);
-            else
-                softmax_of<T>(out, from, columns);
-        }
+        if (options.causal)
+            return causal_softmax(y.data<T>(), x.data<const T>(), shape, options);
+        for (std::int64_t at = 0; at < x.elements(); at += shape.columns())
+            softmax_of<T>(y.data<T>() + at, x.data<T>() + at, shape.columns());
     });
 }
 
