@@ -45,84 +45,123 @@ struct PaddedLogits {
     Tensor targets, maximum, parts;
 };
 
+/// What the operation gives, on the host.
+template <typename Operation>
+NamedOperation named(const char* name, Operation operation) {
+    return {name, [operation](Bench& bench, const Tensor& a, const Tensor& b,
+                              const Tensor& row) {
+                return bench->download(operation(bench, a, b, row));
+            }};
+}
+
+/// Softmax and activations.
+inline std::vector<NamedOperation> repeated_by_row() {
+    using B = Bench;
+    using T = const Tensor;
+    return {
+        named("gelu", [](B& x, T& a, T&, T&) { return x->gelu(a); }),
+        named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
+        named("softmax_backward",
+              [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),
+        named("causal_softmax", [](B& x, T& a, T&, T&) { return x->softmax(a, {true}); }),
+        named("causal_softmax_by_tokens",
+              [](B& x, T& a, T&, T&) {
+                  const auto all_of = [](std::int64_t tokens) {
+                      return TokenRows{TokenOrder::striped, 1, tokens, 0};
+                  };
+                  return x->softmax(
+                      a, {true, all_of(a.shape().rows()), all_of(a.shape().columns())});
+              }),
+        named("swiglu", [](B& x, T& a, T&, T&) { return x->swiglu(gated(a)); }),
+        named("swiglu_backward",
+              [](B& x, T& a, T& b, T&) {
+                  return x->swiglu_backward(gated(a), like_gates(b));
+              }),
+    };
+}
+
+/// Losses, sums and what adds.
+inline std::vector<NamedOperation> repeated_sums() {
+    using B = Bench;
+    using T = const Tensor;
+    return {
+        named("cross_entropy_of_parts",
+              [](B& x, T& a, T&, T&) {
+                  const PaddedLogits of(x, a);
+                  return x->cross_entropy_of_parts(of.maximum, of.parts);
+              }),
+        named("cross_entropy_backward_of_parts",
+              [](B& x, T& a, T&, T&) {
+                  const PaddedLogits of(x, a);
+                  return x->cross_entropy_backward_of_parts(a, of.targets, of.maximum,
+                                                            of.parts, 0.3, of.shard);
+              }),
+        named("squared_error",
+              [](B& x, T& a, T& b, T&) { return x->squared_error(a, b); }),
+        named("sum",
+              [](B& x, T& a, T&, T&) {
+                  const Tensor sum = x->empty({1}, a.dtype());
+                  x->sum(sum, a);
+                  return sum;
+              }),
+        named("add",
+              [](B& x, T& a, T& b, T&) {
+                  x->add(a, b, 0.3);
+                  return a;
+              }),
+        named("add_bias",
+              [](B& x, T& a, T&, T& row) {
+                  x->add_bias(a, row);
+                  return a;
+              }),
+        named("accumulate_rows",
+              [](B& x, T& a, T&, T& row) {
+                  x->accumulate_rows(row, a);
+                  return row;
+              }),
+    };
+}
+
+/// Norms.
+inline std::vector<NamedOperation> repeated_norms() {
+    using B = Bench;
+    using T = const Tensor;
+    return {
+        named("layer_norm",
+              [](B& x, T& a, T&, T& row) { return x->layer_norm(a, row, row).y; }),
+        named("layer_norm_backward_input",
+              [](B& x, T& a, T& b, T& row) {
+                  return x->layer_norm_backward_input(b, a, row,
+                                                      x->layer_norm(a, row, row));
+              }),
+        named("layer_norm_backward_weight",
+              [](B& x, T& a, T& b, T& row) {
+                  const Tensor d_bias = x->zeros(row.shape(), row.dtype());
+                  const Device::Normalized saved = x->layer_norm(a, row, row);
+                  x->layer_norm_backward_weight(row, d_bias, b, a, saved);
+                  x->add(row, d_bias);
+                  return row;
+              }),
+        named("rms_norm", [](B& x, T& a, T&, T& row) { return x->rms_norm(a, row).y; }),
+        named("rms_norm_backward_input",
+              [](B& x, T& a, T& b, T& row) {
+                  return x->rms_norm_backward_input(b, a, row, x->rms_norm(a, row).rstd);
+              }),
+        named("rms_norm_backward_weight",
+              [](B& x, T& a, T& b, T& row) {
+                  x->rms_norm_backward_weight(row, b, a, x->rms_norm(a, row).rstd);
+                  return row;
+              }),
+    };
+}
+
 /// Every operation whose sums could be taken in one order or another, and whose operands
 /// could be loaded in one way or another.
 inline std::vector<NamedOperation> operations_to_repeat() {
-    using B = Bench;
-    using T = const Tensor;
-    const auto result_of = [](auto&& operation) {
-        return [operation](B& bench, T& a, T& b, T& row) {
-            return bench->download(operation(bench, a, b, row));
-        };
-    };
-    return {
-        {"gelu", result_of([](B& x, T& a, T&, T&) { return x->gelu(a); })},
-        {"softmax", result_of([](B& x, T& a, T&, T&) { return x->softmax(a); })},
-        {"softmax_backward",
-         result_of([](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); })},
-        {"causal_softmax",
-         result_of([](B& x, T& a, T&, T&) { return x->softmax(a, {true}); })},
-        {"causal_softmax_by_tokens", result_of([](B& x, T& a, T&, T&) {
-             const auto all_of = [](std::int64_t tokens) {
-                 return TokenRows{TokenOrder::striped, 1, tokens, 0};
-             };
-             return x->softmax(
-                 a, {true, all_of(a.shape().rows()), all_of(a.shape().columns())});
-         })},
-        {"swiglu", result_of([](B& x, T& a, T&, T&) { return x->swiglu(gated(a)); })},
-        {"swiglu_backward", result_of([](B& x, T& a, T& b, T&) {
-             return x->swiglu_backward(gated(a), like_gates(b));
-         })},
-        {"cross_entropy_of_parts", result_of([](B& x, T& a, T&, T&) {
-             const PaddedLogits of(x, a);
-             return x->cross_entropy_of_parts(of.maximum, of.parts);
-         })},
-        {"cross_entropy_backward_of_parts", result_of([](B& x, T& a, T&, T&) {
-             const PaddedLogits of(x, a);
-             return x->cross_entropy_backward_of_parts(a, of.targets, of.maximum,
-                                                       of.parts, 0.3, of.shard);
-         })},
-        {"squared_error",
-         result_of([](B& x, T& a, T& b, T&) { return x->squared_error(a, b); })},
-        {"sum", result_of([](B& x, T& a, T&, T&) {
-             const Tensor sum = x->empty({1}, a.dtype());
-             x->sum(sum, a);
-             return sum;
-         })},
-        {"add", result_of([](B& x, T& a, T& b, T&) {
-             x->add(a, b, 0.3);
-             return a;
-         })},
-        {"add_bias", result_of([](B& x, T& a, T&, T& row) {
-             x->add_bias(a, row);
-             return a;
-         })},
-        {"accumulate_rows", result_of([](B& x, T& a, T&, T& row) {
-             x->accumulate_rows(row, a);
-             return row;
-         })},
-        {"layer_norm",
-         result_of([](B& x, T& a, T&, T& row) { return x->layer_norm(a, row, row).y; })},
-        {"layer_norm_backward_input", result_of([](B& x, T& a, T& b, T& row) {
-             return x->layer_norm_backward_input(b, a, row, x->layer_norm(a, row, row));
-         })},
-        {"layer_norm_backward_weight", result_of([](B& x, T& a, T& b, T& row) {
-             const Tensor d_bias = x->zeros(row.shape(), row.dtype());
-             const Device::Normalized saved = x->layer_norm(a, row, row);
-             x->layer_norm_backward_weight(row, d_bias, b, a, saved);
-             x->add(row, d_bias);
-             return row;
-         })},
-        {"rms_norm",
-         result_of([](B& x, T& a, T&, T& row) { return x->rms_norm(a, row).y; })},
-        {"rms_norm_backward_input", result_of([](B& x, T& a, T& b, T& row) {
-             return x->rms_norm_backward_input(b, a, row, x->rms_norm(a, row).rstd);
-         })},
-        {"rms_norm_backward_weight", result_of([](B& x, T& a, T& b, T& row) {
-             x->rms_norm_backward_weight(row, b, a, x->rms_norm(a, row).rstd);
-             return row;
-         })},
-    };
+    std::vector<NamedOperation> all = repeated_by_row();
+    for (const auto& more : {repeated_sums(), repeated_norms()})
+        all.insert(all.end(), more.begin(), more.end());
+    return all;
 }
 
 }  // namespace lockstep::test
