@@ -6,6 +6,28 @@
 
 namespace lockstep {
 
+Tensor keep_online_attention(Device& device, const OnlineAttention& state,
+                             const Tensor& x, Saved& saved) {
+    saved.keep("log_sum_exp", device.finish_attention(state));
+    saved.keep("x", x);
+    saved.keep("y", state.y);
+    return state.y;
+}
+
+AttentionBackward begin_backward(Device& device, const Tensor& dy,
+                                 const AttentionSizes& sizes, const Saved& saved) {
+    const auto heads_of = [&](const Tensor& y) {
+        return Heads{y, sizes.heads, y.shape().columns() / sizes.heads, 0};
+    };
+    return {dy, saved.at("log_sum_exp"),
+            device.head_row_products(heads_of(dy), heads_of(saved.at("y")))};
+}
+
+void drop_online_attention(Saved& saved) {
+    for (const char* name : {"log_sum_exp", "x", "y"})
+        saved.drop(name);
+}
+
 FlashAttention::FlashAttention(Device& device, const AttentionSizes& sizes,
                                TokenOrder order, int ranks)
     : device_(device), sizes_(sizes), deal_{order, ranks, 0} {
@@ -26,24 +48,16 @@ Tensor FlashAttention::do_forward(const Tensor& x, Saved& saved) {
     const AttentionHeads own = attention_heads(x, sizes_);
     const OnlineAttention state = device_.begin_attention(own.queries);
     device_.attend(state, own, options(own));
-    saved.keep("log_sum_exp", device_.finish_attention(state));
-    saved.keep("x", x);
-    saved.keep("y", state.y);
-    return state.y;
+    return keep_online_attention(device_, state, x, saved);
 }
 
 Tensor FlashAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor& x = saved.at("x");
     const AttentionHeads own = attention_heads(x, sizes_);
-    const std::int64_t width = own.queries.width;
     const Tensor dx = device_.zeros(x.shape(), x.dtype());
-    const Tensor dy_y = device_.head_row_products({dy, sizes_.heads, width},
-                                                  {saved.at("y"), sizes_.heads, width});
     device_.attend_backward(attention_heads(dx, sizes_), own,
-                            {dy, saved.at("log_sum_exp"), dy_y}, options(own));
-    saved.drop("log_sum_exp");
-    saved.drop("y");
-    saved.drop("x");
+                            begin_backward(device_, dy, sizes_, saved), options(own));
+    drop_online_attention(saved);
     return dx;
 }
 

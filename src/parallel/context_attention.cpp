@@ -57,25 +57,4 @@ Heads ContextAttention::heads_of_result(const Tensor& y) const {
     return {y, sizes_.heads, y.shape().columns() / sizes_.heads, 0};
 }
 
-Tensor ContextAttention::keep_online(const Tensor& x,
-                                     const OnlineAttention& state,
-                                     Saved& saved) const {
-    saved.keep("log_sum_exp", device_.finish_attention(state));
-    saved.keep("x", x);
-    saved.keep("y", state.y);
-    return state.y;
-}
-
-AttentionBackward ContextAttention::backward_of(const Tensor& dy,
-                                                const Saved& saved) const {
-    return {dy, saved.at("log_sum_exp"),
-            device_.head_row_products(heads_of_result(dy),
-                                      heads_of_result(saved.at("y")))};
-}
-
-void ContextAttention::drop_online(Saved& saved) {
-    for (const char* name : {"log_sum_exp", "x", "y"})
-        saved.drop(name);
-}
-
 }  // namespace lockstep

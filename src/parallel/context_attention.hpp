@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/nn/attention.hpp"
+#include "src/nn/flash_attention.hpp"
 #include "src/nn/token_deal.hpp"
 #include "src/parallel/ring.hpp"
 
@@ -43,15 +43,6 @@ class ContextAttention : public Module {
 
     /// All of what attention gives, (s/N, b, a width), or its gradient.
     Heads heads_of_result(const Tensor& y) const;
-
-    /// Ends attention without weights in memory: keeps what backward needs,
-    /// x, y and a number a row and head, and gives y.
-    Tensor keep_online(const Tensor& x, const OnlineAttention& state,
-                       Saved& saved) const;
-    /// And begins its backward from that.
-    AttentionBackward backward_of(const Tensor& dy,
-                                  const Saved& saved) const;
-    static void drop_online(Saved& saved);
 
   private:
     Device& device_;

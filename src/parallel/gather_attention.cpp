@@ -18,7 +18,7 @@ Tensor GatherAttention::do_forward(const Tensor& x, Saved& saved) {
     const OnlineAttention state = device().begin_attention(queries);
     device().attend(state, with_block(queries, gathered(x)),
                     seeing_all(queries));
-    return keep_online(x, state, saved);
+    return keep_online_attention(device(), state, x, saved);
 }
 
 Tensor GatherAttention::do_backward_input(const Tensor& dy, Saved& saved) {
@@ -28,13 +28,13 @@ Tensor GatherAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Heads d_queries = attention_heads(dx, sizes()).queries;
     const Tensor all = gathered(x);
     const Tensor d_all = zero_block(all);
-    device().attend_backward(with_block(d_queries, d_all),
-                             with_block(queries, all),
-                             backward_of(dy, saved), seeing_all(queries));
+    device().attend_backward(
+        with_block(d_queries, d_all), with_block(queries, all),
+        begin_backward(device(), dy, sizes(), saved), seeing_all(queries));
     const Tensor d_own = zero_block(all.rows(0, x.shape()[0]));
     group().reduce_scatter(d_own, d_all, Reduction::sum).wait();
     put_keys_and_values(dx, d_own);
-    drop_online(saved);
+    drop_online_attention(saved);
     return dx;
 }
 // lesson: end

@@ -10,7 +10,7 @@ Tensor RingAttention::do_forward(const Tensor& x, Saved& saved) {
         device().attend(state, with_block(queries, block),
                         seeing_rank(queries, rank));
     });
-    return keep_online(x, state, saved);
+    return keep_online_attention(device(), state, x, saved);
 }
 // lesson: end
 
@@ -20,7 +20,8 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Heads queries = attention_heads(x, sizes()).queries;
     const Tensor dx = device().zeros(x.shape(), x.dtype());
     const Heads d_queries = attention_heads(dx, sizes()).queries;
-    const AttentionBackward back = backward_of(dy, saved);
+    const AttentionBackward back =
+        begin_backward(device(), dy, sizes(), saved);
 
     // The gradients of the block that is here come a hop behind it.
     Arriving behind;
@@ -33,7 +34,7 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
         behind = ring().hand_on(d_block);
     });
     put_keys_and_values(dx, behind.wait());  // home
-    drop_online(saved);
+    drop_online_attention(saved);
     return dx;
 }
 // lesson: end

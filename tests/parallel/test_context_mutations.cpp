@@ -42,7 +42,7 @@ class ErringRing : public ContextAttention {
             else
                 device().attend(state, with_block(queries, block), seeing(queries, rank));
         });
-        return keep_online(x, state, saved);
+        return keep_online_attention(device(), state, x, saved);
     }
 
     void travel(Tensor block, FunctionRef<void(const Tensor&, int)> visit) const {
@@ -86,7 +86,7 @@ class ErringRing : public ContextAttention {
         const Heads queries = attention_heads(x, sizes()).queries;
         const Tensor dx = device().zeros(x.shape(), x.dtype());
         const Heads d_queries = attention_heads(dx, sizes()).queries;
-        const AttentionBackward back = backward_of(dy, saved);
+        const AttentionBackward back = begin_backward(device(), dy, sizes(), saved);
         Arriving behind;
         ring().travel(keys_and_values(x), [&](const Tensor& block, int rank) {
             const Tensor d_block = zero_block(block);
@@ -105,7 +105,7 @@ class ErringRing : public ContextAttention {
             }
         });
         if (behind.tensor) put_keys_and_values(dx, behind.wait());
-        drop_online(saved);
+        drop_online_attention(saved);
         return dx;
     }
 
