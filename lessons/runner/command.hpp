@@ -24,6 +24,12 @@ int compare_runs(const CompareRequest& request);
 int compare_backends(const BackendsRequest& request);
 /// Status kFailed where the schedule deadlocks.
 int show_schedule(const ScheduleRequest& request);
+int list_assignments();
+int new_assignment(const NewAssignmentRequest& request);
+int show_targets(const TargetsRequest& request);
+int pack_gradescope(const GradescopeRequest& request);
+/// Status kFailed where points are missing.
+int grade_folder(const GradeRequest& request);
 int run_doctor(const DoctorRequest& request);
 
 /// The lesson with this name; UsageError names those there are.
@@ -40,14 +46,14 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
 bool all_passed(const Record& record);
 
 /// How the program ends, and what it says on standard error: whole lines.
-struct Ending {
+struct CommandEnding {
     int status = kSuccess;
     std::string text;
 };
 
 /// In a handler: what the exception was, in one line or, for a fault in a distributed
 /// program, in the lines of its diagnosis, and the exit status it asks for.
-Ending ending_of_exception();
+CommandEnding ending_of_exception();
 /// The same, said; returns the status.
 int report_exception();
 

@@ -23,6 +23,15 @@ struct Dispatch {
     int operator()(const ScheduleRequest& request) const {
         return show_schedule(request);
     }
+    int operator()(const AssignmentsRequest&) const { return list_assignments(); }
+    int operator()(const NewAssignmentRequest& request) const {
+        return new_assignment(request);
+    }
+    int operator()(const TargetsRequest& request) const { return show_targets(request); }
+    int operator()(const GradescopeRequest& request) const {
+        return pack_gradescope(request);
+    }
+    int operator()(const GradeRequest& request) const { return grade_folder(request); }
     int operator()(const DoctorRequest& request) const { return run_doctor(request); }
 
     const std::vector<std::string>& arguments;

@@ -72,7 +72,7 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, gpu::Control& c
 }  // namespace
 
 gpu::Failure tell_failure(gpu::Control& control) {
-    Ending mine = ending_of_exception();
+    CommandEnding mine = ending_of_exception();
     constexpr std::string_view kProgram = "lockstep: ";
     if (control.rank() != 0 && mine.text.starts_with(kProgram) &&
         !mine.text.starts_with("lockstep: rank "))

@@ -25,7 +25,7 @@ void complain(const std::string& text) {
     }
 }
 
-Ending sentence(const std::string& text, int status) {
+CommandEnding sentence(const std::string& text, int status) {
     return {status, "lockstep: " + printable(text) + "\n"};
 }
 
@@ -49,7 +49,7 @@ int status_of(const std::error_code& code) {
 
 }  // namespace
 
-Ending ending_of_exception() {
+CommandEnding ending_of_exception() {
     try {
         throw;
     } catch (const FaultError& fault) {
@@ -81,7 +81,7 @@ Ending ending_of_exception() {
 }
 
 int report_exception() {
-    const Ending ending = ending_of_exception();
+    const CommandEnding ending = ending_of_exception();
     complain(ending.text);
     return ending.status;
 }

@@ -5,6 +5,7 @@
 #include "lessons/runner/arguments.hpp"
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/lesson_options.hpp"
+#include "lessons/runner/request_assignment.hpp"
 #include "lessons/runner/request_compare.hpp"
 #include "lessons/runner/request_schedule.hpp"
 #include "lessons/runner/request_text.hpp"
@@ -42,6 +43,8 @@ Request read_request(const std::vector<std::string>& arguments) {
     if (first == "lesson") return lesson_request(rest);
     if (first == "compare") return compare_request(rest);
     if (first == "schedule") return schedule_request(rest);
+    if (first == "assignment") return assignment_request(rest);
+    if (first == "grade") return grade_request(rest);
     if (first == "doctor") return doctor_request(rest);
     if (first == "lessons") {
         if (take_apart(lessons_command_text(), rest).help)
@@ -57,10 +60,10 @@ Request read_request(const std::vector<std::string>& arguments) {
         return TextRequest{help ? program_text(help_columns()) : version_text()};
     }
     const std::string kind = first.starts_with("-") ? "option" : "command";
-    throw UsageError(fmt::format(
-        "unknown {} '{}'; there are lessons, lesson, compare, schedule, doctor, "
-        "--help and --version",
-        kind, printable(first)));
+    throw UsageError(
+        fmt::format("unknown {} '{}'; there are lessons, lesson, compare, schedule, "
+                    "assignment, grade, doctor, --help and --version",
+                    kind, printable(first)));
 }
 
 }  // namespace lockstep::lessons

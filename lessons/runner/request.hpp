@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "lessons/grader/write_grade.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/pipeline/holdings.hpp"
 
@@ -66,12 +67,43 @@ struct ScheduleRequest {
     bool is_file() const;
 };
 
+struct AssignmentsRequest {};
+
+/// A student's folder for an assignment.
+struct NewAssignmentRequest {
+    std::string slug;
+    std::filesystem::path folder;
+};
+
+/// What the reference solution in a folder measures.
+struct TargetsRequest {
+    std::string slug;
+    std::filesystem::path folder;
+    std::uint64_t seed = 1;
+    std::optional<std::filesystem::path> out;
+};
+
+/// An autograder for Gradescope.
+struct GradescopeRequest {
+    std::string slug;
+    std::filesystem::path file;
+};
+
+struct GradeRequest {
+    std::string slug;
+    std::filesystem::path folder;
+    GradeFormat format = GradeFormat::text;
+    std::optional<std::filesystem::path> out;
+};
+
 struct DoctorRequest {
     bool json = false;
 };
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, ScheduleRequest, DoctorRequest>;
+                             BackendsRequest, ScheduleRequest, AssignmentsRequest,
+                             NewAssignmentRequest, TargetsRequest, GradescopeRequest,
+                             GradeRequest, DoctorRequest>;
 
 /// What a command line asks for. Throws UsageError with one sentence that names the
 /// option and the value. Whether a lesson or a setting exists is asked later.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/grader/write_grade.hpp"
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/settings.hpp"
@@ -36,6 +37,9 @@ std::string program_text(int width) {
              {"compare SLUG --backends A,B",
               "runs a lesson on two backends and compares"},
              {"schedule NAME", "times and draws a pipeline schedule"},
+             {"assignment list", "the assignments there are"},
+             {"assignment new SLUG DIR", "hands one out: a folder to work in"},
+             {"grade SLUG DIR", "builds what is in a folder, and grades it"},
              {"doctor", "what this machine can do, and what is missing for the rest"},
              {"COMMAND --help", "what a command takes"},
              {"--version", "the version"}})
@@ -142,6 +146,57 @@ CommandText schedule_command_text() {
          {"--memory-weight", "K", "and then until its backward-weight; default 1"},
          {"--svg", "FILE", "draw it there as well"},
          kJson}};
+}
+
+std::string assignment_text(int width) {
+    std::string text = "Usage: lockstep assignment list | new | targets | gradescope\n\n";
+    for (const CommandText& command :
+         {assignment_list_command_text(), assignment_new_command_text(),
+          assignment_targets_command_text(), assignment_gradescope_command_text()})
+        text += help_text(command, width) + "\n";
+    return text;
+}
+
+CommandText assignment_list_command_text() {
+    return {"lockstep assignment list",
+            "Lists the assignments, in the order of the course.",
+            {},
+            {}};
+}
+
+CommandText assignment_new_command_text() {
+    return {"lockstep assignment new",
+            "Makes a folder to work on an assignment in. Begin with its README.md.",
+            {{"SLUG", "which assignment"}, {"DIR", "a folder that is not there yet"}},
+            {}};
+}
+
+CommandText assignment_targets_command_text() {
+    return {"lockstep assignment targets",
+            "For instructors: measures a reference solution, and prints what others are "
+            "graded against.",
+            {{"SLUG", "which assignment"}, {"DIR", "the reference solution"}},
+            {{"--seed", "S", "draws other numbers of ranks, sizes and values; default 1"},
+             {"--out", "FILE", "write it there instead"}}};
+}
+
+CommandText assignment_gradescope_command_text() {
+    return {"lockstep assignment gradescope",
+            "For instructors: packs an autograder for Gradescope.",
+            {{"SLUG", "which assignment"}, {"FILE", "the .zip to write"}},
+            {}};
+}
+
+CommandText grade_command_text() {
+    return {
+        "lockstep grade",
+        "Builds what is in a folder, runs it, and grades how it was done. Exit status "
+        "1 where points are missing.",
+        {{"SLUG", "which assignment"}, {"DIR", "the student's folder"}},
+        {{"--format", "NAME", either(grade_format_names()) + "; default text"},
+         {"--out", "FILE",
+          "write the report there; a report without points comes first, and is "
+          "replaced after each criterion"}}};
 }
 
 CommandText doctor_command_text() {

@@ -19,6 +19,13 @@ CommandText lesson_command_text();
 CommandText compare_command_text();
 CommandText compare_backends_command_text();
 CommandText schedule_command_text();
+/// Of `lockstep assignment`: what it can do, and each of that.
+std::string assignment_text(int width);
+CommandText assignment_list_command_text();
+CommandText assignment_new_command_text();
+CommandText assignment_targets_command_text();
+CommandText assignment_gradescope_command_text();
+CommandText grade_command_text();
 CommandText doctor_command_text();
 
 /// What there is for --set: the settings that every lesson understands, and those of the

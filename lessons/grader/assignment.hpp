@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::lessons {
+
+class Judge;
+
+/// One thing that is graded, all or nothing.
+struct Criterion {
+    std::string id;     ///< "a1.3-bytes"; begins with the part of the handout
+    std::string title;  ///< "all_reduce sends what a ring must, and no more"
+    int points = 0;
+    std::string lesson;  ///< where it is taught: "gradient-accumulation, step 5"
+    /// Runs the student's tasks and asks the judge; returns where nothing is wrong.
+    std::function<void(Judge&)> judge;
+};
+
+/// An assignment, as the grader knows it. What students are given lies in the kit.
+struct Assignment {
+    std::string slug;   ///< "ring-all-reduce"
+    std::string title;  ///< "A ring all-reduce"
+    std::string about;  ///< one line for the list
+    /// The student's files, sources and headers; all others are the grader's.
+    std::vector<std::string> files;
+    std::vector<Criterion> criteria;
+};
+
+}  // namespace lockstep::lessons

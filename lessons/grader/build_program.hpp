@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/grade_report.hpp"
+
+namespace lockstep::lessons {
+
+/// What to compile, and how.
+struct BuildPlan {
+    std::vector<std::string> compiler{
+        "c++"};  ///< the driver, and words before all others
+    /// Has the sources; nothing else is written to. Where this process is root, it is the
+    /// unprivileged user's meanwhile (hand_over(), take_back()).
+    std::filesystem::path folder = {};
+    std::vector<std::string> sources = {};     ///< "ring.cpp": relative to the folder
+    std::vector<std::string> flags = {};       ///< for each source; paths are absolute
+    std::vector<std::string> link = {};        ///< after the objects: libraries, flags
+    std::string program = "program";           ///< to make, in the folder
+    double wall_seconds = 120;                 ///< for all of it
+    std::int64_t memory_bytes = 1536LL << 20;  ///< of each process
+    int at_once = 2;                           ///< sources that are compiled at a time
+};
+
+/// Compiles each source by itself in the folder, then links; confined all the while,
+/// since what the compiler does is up to the source. Nothing where that succeeds, with
+/// warnings or without; else the first mistake of the first source that has one, at the
+/// student's own line where a library's template failed. Throws std::system_error where
+/// the compiler cannot be started.
+std::optional<BuildFailure> build_program(const BuildPlan& plan);
+
+}  // namespace lockstep::lessons

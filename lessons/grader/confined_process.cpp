@@ -1,0 +1,255 @@
+#include "lessons/grader/confined_process.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/keeper.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+using gpu::Clock;
+using gpu::Descriptor;
+
+/// How long the keeper may take to end all, and report.
+constexpr double kPatienceSeconds = 4;
+
+[[noreturn]] void fail(int error, const std::string& what) {
+    throw std::system_error(error, std::generic_category(), what);
+}
+
+Descriptor opened(int descriptor, const char* what) {
+    if (descriptor < 0) fail(errno, what);
+    return Descriptor(descriptor);
+}
+
+struct Ends {
+    Descriptor ours;
+    Descriptor theirs;
+};
+
+Ends make_pipe() {
+    std::array<int, 2> ends{-1, -1};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot make a pipe");
+    return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+Ends make_channel() {
+    std::array<int, 2> ends{-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+        fail(errno, "cannot make a pair of sockets");
+    return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+std::string search_path() {
+    const char* path = std::getenv("PATH");
+    return path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+}
+
+/// The file that a program's name stands for. One in the folder is named from there: its
+/// user need not be able to enter the folders above.
+std::string program_file(const std::string& name, const std::filesystem::path& folder) {
+    if (name.find('/') != std::string::npos) {
+        const auto inside = std::filesystem::path(name).lexically_relative(folder);
+        const bool named =
+            name.front() == '/' && !inside.empty() && *inside.begin() != "..";
+        return named ? "./" + inside.string() : name;
+    }
+    std::string rest = search_path();
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find(':'), rest.size());
+        std::string file = rest.substr(0, end) + "/" + name;
+        if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
+        rest.erase(0, end + 1);
+    }
+    fail(ENOENT, "cannot start " + name);
+}
+
+std::vector<std::string> environment(const ConfinedPlan& plan) {
+    std::vector<std::string> all{"PATH=" + search_path(), "HOME=/nonexistent",
+                                 "LANG=C.UTF-8", "TMPDIR=" + plan.folder.string()};
+    all.insert(all.end(), plan.variables.begin(), plan.variables.end());
+    return all;
+}
+
+/// As exec wants it.
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    all.reserve(texts.size() + 1);
+    for (const std::string& text : texts)
+        all.push_back(const_cast<char*>(text.c_str()));
+    all.push_back(nullptr);
+    return all;
+}
+
+std::string step_text(StartStep step, const ConfinedPlan& plan) {
+    const std::string& program = plan.words.front();
+    switch (step) {
+        case StartStep::fork:
+            return "cannot make a process for " + program;
+        case StartStep::folder:
+            return "cannot work in " + plan.folder.string();
+        case StartStep::descriptors:
+            return "cannot pass descriptors to " + program;
+        case StartStep::user:
+            return fmt::format("cannot run {} as user {}", program, kNobody);
+        case StartStep::limits:
+            return "cannot set limits for " + program;
+        case StartStep::program:
+            break;
+    }
+    return "cannot start " + program;
+}
+
+void wait_for(pid_t process) {
+    while (::waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/// The report's meaning, as far as it goes without the output.
+Ending ending_of(const KeeperReport& report, const Confinement& confinement) {
+    Ending ending;
+    ending.cpu_seconds = report.cpu_seconds;
+    if (WIFSIGNALED(report.status))
+        ending.signal = WTERMSIG(report.status);
+    else
+        ending.exit_status = WEXITSTATUS(report.status);
+    // The limit goes by ticks, which may be far from the time that is reported.
+    const bool used_up =
+        ending.signal == SIGXCPU ||
+        (ending.signal == SIGKILL && report.cpu_seconds > confinement.cpu_seconds / 2);
+    if (report.over_wall)
+        ending.by = EndedBy::wall_limit;
+    else if (report.requested)
+        ending.by = EndedBy::request;
+    else if (used_up)
+        ending.by = EndedBy::cpu_limit;
+    else if (ending.signal != 0)
+        ending.by = EndedBy::signal;
+    return ending;
+}
+
+}  // namespace
+
+ConfinedProcess::ConfinedProcess(const ConfinedPlan& plan)
+    : confinement_(plan.confinement), started_(Clock::now()) {
+    output_ =
+        opened(::memfd_create("output", MFD_CLOEXEC), "cannot make a file in memory");
+    start(plan);
+}
+
+ConfinedProcess::~ConfinedProcess() {
+    kill();
+    try {
+        wait(gpu::after(Clock::now(), kPatienceSeconds));
+    } catch (const std::system_error&) {
+    }
+    if (keeper_ < 0) return;
+    ::kill(keeper_, SIGKILL);
+    wait_for(keeper_);
+}
+
+void ConfinedProcess::start(const ConfinedPlan& plan) {
+    const std::string file = program_file(plan.words.front(), plan.folder);
+    const std::vector<std::string> variables = environment(plan);
+    const std::vector<char*> arguments = pointers(plan.words);
+    const std::vector<char*> variable_pointers = pointers(variables);
+    const Descriptor nothing =
+        opened(::open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
+    Ends failure = make_pipe();
+    Ends channel = make_channel();
+    const Fence fence(confinement_.only_computes ? "" : plan.folder);
+    SystemCallFilter filter(file.c_str(), arguments.data());
+    const bool drops_user = ::geteuid() == 0;
+    const KeeperPlan keeper_plan{
+        .file = file.c_str(),
+        .arguments = arguments.data(),
+        .environment = variable_pointers.data(),
+        .folder = plan.folder.c_str(),
+        .nothing = nothing.number(),
+        .output = output_.number(),
+        .given = plan.given,
+        .failure = failure.theirs.number(),
+        .channel = channel.theirs.number(),
+        .deadline = gpu::after(started_, confinement_.wall_seconds),
+        .limits = limits_of(confinement_, drops_user),
+        .drops_user = drops_user,
+        .fence = &fence,
+        .filter = confinement_.only_computes ? &filter : nullptr};
+
+    keeper_ = ::fork();
+    if (keeper_ < 0) fail(errno, step_text(StartStep::fork, plan));
+    if (keeper_ == 0) keep(keeper_plan);
+    channel_ = std::move(channel.ours);
+    channel.theirs.close();
+    failure.theirs.close();
+    StartFailure failed;
+    ssize_t got = 0;
+    while ((got = ::read(failure.ours.number(), &failed, sizeof failed)) < 0 &&
+           errno == EINTR) {
+    }
+    if (got != sizeof failed) return;
+    channel_.close();
+    wait_for(keeper_);
+    fail(failed.error, step_text(failed.step, plan));
+}
+
+void ConfinedProcess::kill() noexcept {
+    if (keeper_ >= 0) ::shutdown(channel_.number(), SHUT_WR);
+}
+
+std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
+    if (ending_) return ending_;
+    pollfd watched{channel_.number(), POLLIN, 0};
+    while (::poll(&watched, 1, gpu::milliseconds_until(deadline)) <= 0)
+        if (Clock::now() >= deadline) return std::nullopt;
+    KeeperReport report;
+    const ssize_t got = ::recv(channel_.number(), &report, sizeof report, 0);
+    if (got < 0 && errno == EINTR) return wait(deadline);
+    // Without a report, the keeper was killed, and the program with it.
+    if (got != sizeof report) report = {.status = SIGKILL};
+    finish(ending_of(report, confinement_));
+    return ending_;
+}
+
+void ConfinedProcess::finish(const Ending& ending) {
+    ending_ = ending;
+    ending_->wall_seconds =
+        std::chrono::duration<double>(Clock::now() - started_).count();
+    if (ending.signal == SIGABRT && ending.by == EndedBy::signal &&
+        output_end().find("std::bad_alloc") != std::string::npos)
+        ending_->by = EndedBy::memory_limit;
+    wait_for(std::exchange(keeper_, -1));
+}
+
+std::string ConfinedProcess::output(std::size_t most_bytes) const {
+    std::string text(most_bytes, '\0');
+    const ssize_t got = ::pread(output_.number(), text.data(), text.size(), 0);
+    text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return text;
+}
+
+std::string ConfinedProcess::output_end() const {
+    std::array<char, 1024> text;
+    struct stat file = {};
+    ::fstat(output_.number(), &file);
+    const off_t start = std::max<off_t>(0, file.st_size - off_t{text.size()});
+    const ssize_t got = ::pread(output_.number(), text.data(), text.size(), start);
+    return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+}  // namespace lockstep::lessons

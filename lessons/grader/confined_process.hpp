@@ -1,0 +1,76 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "gpu/launcher/descriptor.hpp"
+#include "lessons/grader/confinement.hpp"
+#include "lessons/grader/ending.hpp"
+
+namespace lockstep::lessons {
+
+struct ConfinedPlan {
+    /// The program, then its arguments. A name without '/' is looked for on the PATH; a
+    /// relative one starts at the folder.
+    std::vector<std::string> words;
+    std::filesystem::path folder = {};  ///< where it works
+    Confinement confinement = {};
+    /// What it finds as descriptor 3, such as one end of a socketpair; -1: nothing. It
+    /// stays the caller's, who closes it once the program has started.
+    int given = -1;
+    /// "NAME=value", beside PATH, HOME, LANG and TMPDIR (the folder): all that it has.
+    std::vector<std::string> variables = {};
+};
+
+/// A program that is not trusted, such as a student's, while it runs: within its limits,
+/// in a session of its own, with nothing to read, and nothing open but 0 to 2, and 3
+/// where one is given. No process that it made outlives it, nor the process that made
+/// this object. What it prints goes to a file in memory. Not for several threads at once.
+class ConfinedProcess {
+  public:
+    /// Starts it; returns once it runs. Throws std::system_error that says what failed.
+    explicit ConfinedProcess(const ConfinedPlan& plan);
+    /// Ends it.
+    ~ConfinedProcess();
+    ConfinedProcess(const ConfinedProcess&) = delete;
+    ConfinedProcess& operator=(const ConfinedProcess&) = delete;
+
+    /// Asks for its end, which wait() finds a little later.
+    void kill() noexcept;
+
+    /// How it ended, once it has; nothing if it still runs at the deadline. Its own
+    /// limits hold whether or not anybody waits.
+    std::optional<Ending> wait(gpu::Clock::time_point deadline = gpu::kNever);
+
+    /// poll() finds this readable once wait() would return at once.
+    int descriptor() const { return channel_.number(); }
+
+    /// The first bytes of what it printed so far, on stdout and stderr in the order of
+    /// writing: any bytes, which need not be text.
+    std::string output(std::size_t most_bytes = 16384) const;
+
+  private:
+    void start(const ConfinedPlan& plan);
+    void finish(const Ending& ending);
+    std::string output_end() const;
+
+    Confinement confinement_;
+    gpu::Clock::time_point started_;
+    gpu::Descriptor output_;
+    gpu::Descriptor channel_;
+    pid_t keeper_ = -1;
+    std::optional<Ending> ending_;
+};
+
+/// Lets confined programs write in a folder, and read what is in it: gives it to their
+/// user, where this process is root. Links are not followed. Throws std::system_error.
+void hand_over(const std::filesystem::path& folder);
+
+/// Takes a folder back, and what is in it: all can be read, nothing written, by confined
+/// programs. As hand_over().
+void take_back(const std::filesystem::path& folder);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,79 @@
+#include "lessons/grader/examiner.hpp"
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/report/diagnosis.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
+
+/// In a handler: what of a student's program ended the run. What is the grader's own
+/// trouble is thrown on.
+Trouble trouble_of_exception() {
+    try {
+        throw;
+    } catch (const TaskEnded& ended) {
+        const bool missing = ended.cause() == TaskEnded::Cause::not_written;
+        return {missing ? Mark::not_written : Mark::failed, ended.what()};
+    } catch (const FaultError& fault) {
+        return {Mark::failed, fault.diagnosis().text()};
+    } catch (const UsageError& error) {
+        return {Mark::failed, error.what()};
+    }
+}
+
+}  // namespace
+
+ClusterSpec examination_cluster() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = kDeviceMemory;
+    spec.host_copy = {};
+    return spec;
+}
+
+const TaskResult& Examiner::run(const TaskRun& run) {
+    const std::string key = run.ranks.at(0).task + ": " + run.name;
+    const auto made = made_.find(key);
+    if (made != made_.end()) return made->second;
+    return made_.emplace(key, make(run)).first->second;
+}
+
+std::string Examiner::file(const std::string& name) const {
+    constexpr std::uint64_t kLargest = 1 << 20;
+    return read_text_file(folder_ / name, kLargest);
+}
+
+TaskResult Examiner::make(const TaskRun& run) const {
+    const auto deadline = Frames::Clock::now() + longest_;
+    sim::ClusterOptions options;
+    options.ranks = static_cast<int>(run.ranks.size());
+    options.spec = run.spec;
+    options.check = sim::CheckLevel::full;
+    options.trace = true;
+    const auto cluster = sim::make_cluster(options);
+
+    std::vector<std::unique_ptr<StudentProcess>> processes;
+    for (int rank = 0; rank < options.ranks; ++rank)
+        processes.push_back(
+            std::make_unique<StudentProcess>(folder_, program_, confinement_));
+
+    TaskResult result;
+    result.ranks.resize(run.ranks.size());
+    try {
+        result.report = cluster->run([&](Rank& rank) {
+            const auto index = static_cast<std::size_t>(rank.index());
+            RankSession session(rank, *processes[index], deadline);
+            result.ranks[index] = session.run(run.ranks[index]);
+        });
+    } catch (...) {
+        result.trouble = trouble_of_exception();
+    }
+    return result;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/remote/rank_session.hpp"
+#include "lessons/grader/student_process.hpp"
+#include "sim/cluster.hpp"
+#include "src/report/run_report.hpp"
+
+namespace lockstep::lessons {
+
+/// The devices on which tasks are run: the preset `classroom` with little memory, whose
+/// copies from the host, which bring a task what it is given, are free.
+ClusterSpec examination_cluster();
+
+/// One run of a task on virtual devices, with what each rank is given.
+struct TaskRun {
+    std::string name;  ///< "5 ranks, 37 elements": for sentences; one of its task
+    std::vector<RankTask> ranks;
+    ClusterSpec spec = examination_cluster();
+};
+
+/// Why a run did not come to its end.
+struct Trouble {
+    Mark mark = Mark::failed;
+    std::string text;
+};
+
+struct TaskResult {
+    std::optional<Trouble> trouble;
+    // Where there is none:
+    RunReport report;
+    std::vector<RankResult> ranks;
+};
+
+/// Runs a student's program: each rank in a confined process of its own, which asks this
+/// one for all that devices and communicators do, under every check that there is.
+class Examiner {
+  public:
+    /// The program stands in the folder. Each rank has its own limits, a run `longest`.
+    Examiner(std::filesystem::path folder, std::string program,
+             const Confinement& confinement = StudentProcess::usual_confinement(),
+             std::chrono::seconds longest = std::chrono::seconds{20})
+        : folder_(std::move(folder)),
+          program_(std::move(program)),
+          confinement_(confinement),
+          longest_(longest) {}
+
+    /// A run that was made already is not made again: its task and its name are what it
+    /// is known by.
+    const TaskResult& run(const TaskRun& run);
+
+    /// A file of the student's, as text: any bytes.
+    std::string file(const std::string& name) const;
+
+  private:
+    TaskResult make(const TaskRun& run) const;
+
+    std::filesystem::path folder_;
+    std::string program_;
+    Confinement confinement_;
+    std::chrono::seconds longest_;
+    std::map<std::string, TaskResult> made_;
+};
+
+}  // namespace lockstep::lessons

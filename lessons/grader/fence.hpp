@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+
+#include "gpu/launcher/descriptor.hpp"
+
+namespace lockstep::lessons {
+
+/// A fence (Landlock) around what a program can do to others, even to those of the same
+/// user: it changes no files but in its folder, signals no process but those that it
+/// made, reads no other process's memory, and uses no TCP; as far as the system's version
+/// goes. Reading files and running programs is free.
+class Fence {
+  public:
+    /// No file can be changed where `folder` is empty.
+    explicit Fence(const std::filesystem::path& folder);
+
+    /// Puts the fence around the calling process, which must have set no_new_privs. May
+    /// be called between fork and exec. False where the system has none.
+    bool enter() const noexcept;
+
+    /// Whether the system has fences.
+    static bool works();
+
+  private:
+    gpu::Descriptor rules_;
+};
+
+}  // namespace lockstep::lessons

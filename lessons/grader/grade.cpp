@@ -1,0 +1,133 @@
+#include "lessons/grader/grade.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/fence.hpp"
+#include "lessons/grader/judge.hpp"
+#include "lessons/grader/system_calls.hpp"
+#include "lessons/grader/workspace.hpp"
+#include "src/core/require.hpp"
+#include "src/report/files.hpp"
+#include "src/report/version.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kLargestTargets = 1 << 20;
+
+GradeReport empty_report(const Assignment& assignment) {
+    GradeReport report;
+    report.slug = assignment.slug;
+    report.title = assignment.title;
+    report.version = kVersion;
+    for (const Criterion& criterion : assignment.criteria) {
+        CriterionReport& entry = report.criteria.emplace_back();
+        entry.id = criterion.id;
+        entry.title = criterion.title;
+        entry.lesson = criterion.lesson;
+        entry.points = criterion.points;
+    }
+    return report;
+}
+
+Targets targets_of(const Assignment& assignment, const Kit& kit) {
+    const std::filesystem::path file = kit.grading(assignment.slug) / "targets.json";
+    return Targets::read(read_text_file(file, kLargestTargets), file.string());
+}
+
+void judge(const Criterion& criterion, CriterionReport& entry, Judge judge) {
+    try {
+        criterion.judge(judge);
+        entry.mark = Mark::passed;
+        entry.asked = judge.asked();
+        entry.measured = judge.measured();
+    } catch (const Judge::No& no) {
+        entry.mark = no.mark;
+        entry.asked = no.asked;
+        entry.measured = no.measured;
+        entry.said = no.said;
+    }
+}
+
+/// What this machine does not keep students' programs from.
+std::vector<std::string> remarks_on_confinement() {
+    std::vector<std::string> remarks;
+    if (!SystemCallFilter::works())
+        remarks.emplace_back("this machine filters no system calls: the student's program "
+                             "was confined by limits alone");
+    if (!Fence::works())
+        remarks.emplace_back("this machine has no Landlock: the student's program was kept "
+                             "from files by permissions alone");
+    return remarks;
+}
+
+/// What did not pass first, in the order of the handout.
+std::string first_to_do(const GradeReport& report) {
+    if (report.build_failure) return "mend what the compiler names";
+    for (const CriterionReport& entry : report.criteria) {
+        if (entry.mark == Mark::passed) continue;
+        if (entry.mark == Mark::not_written) return "write " + entry.said;
+        return fmt::format("{} ({})", entry.title, entry.id);
+    }
+    return "";
+}
+
+}  // namespace
+
+GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
+    const auto begun = Clock::now();
+    const auto seconds = [&] {
+        return std::chrono::duration<double>(Clock::now() - begun).count();
+    };
+    GradeReport report = empty_report(*plan.assignment);
+    report.remarks = remarks_on_confinement();
+    changed(report);
+
+    Targets targets = targets_of(*plan.assignment, kit);
+    Workspace workspace;
+    report.build_failure =
+        workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
+    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {
+        if (seconds() > plan.longest_seconds) {
+            report.criteria[i].said = "the time for grading was over";
+            continue;
+        }
+        judge(plan.assignment->criteria[i], report.criteria[i],
+              Judge(examiner, targets, false));
+        report.seconds = seconds();
+        changed(report);
+    }
+    report.first = first_to_do(report);
+    report.seconds = seconds();
+    report.finished = true;
+    changed(report);
+    return report;
+}
+
+Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed) {
+    Workspace workspace;
+    if (const auto failure =
+            workspace.build(*plan.assignment, kit, plan.folder, plan.compiler))
+        throw UsageError(
+            fmt::format("{}:{}: {}", failure->file, failure->line, failure->message));
+    Targets targets{plan.assignment->slug, seed, {}};
+    Examiner examiner(workspace.folder(), Workspace::kProgram);
+    for (const Criterion& criterion : plan.assignment->criteria) {
+        CriterionReport entry;
+        judge(criterion, entry, Judge(examiner, targets, true));
+        require(entry.mark == Mark::passed, [&] {
+            return fmt::format("{}: {}; asked: {}; measured: {} {}", criterion.id,
+                               criterion.title, entry.asked, entry.measured, entry.said);
+        });
+    }
+    return targets;
+}
+
+}  // namespace lockstep::lessons

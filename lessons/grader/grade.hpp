@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/assignment.hpp"
+#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/kit.hpp"
+#include "lessons/grader/targets.hpp"
+
+namespace lockstep::lessons {
+
+struct GradePlan {
+    const Assignment* assignment = nullptr;
+    std::filesystem::path folder;  ///< the student's
+    std::vector<std::string> compiler{"c++"};
+    double longest_seconds = 400;  ///< what is not judged by then is not
+};
+
+/// Told of the report whenever it has changed: first with nothing judged.
+using GradeSink = std::function<void(const GradeReport& report)>;
+
+/// Builds what is in the student's folder and judges it. What the student did wrong is in
+/// the report; what the grader lacks is thrown.
+GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
+
+/// What the program in the folder, the reference solution, measures. UsageError where it
+/// is not right by itself.
+Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,47 @@
+// The formats, each in a file of its own. All take a report from shown_report().
+#pragma once
+
+#include <string>
+
+#include "lessons/grader/grade_report.hpp"
+
+namespace lockstep::lessons {
+
+/// For people: no line is longer than `width` columns, which is at least 20.
+std::string grade_as_text(const GradeReport& report, int width, bool colour);
+
+/// Everything that the report holds. What there is none of is null or an empty list.
+///
+///     assignment       "ring-all-reduce"
+///     title            "A ring all-reduce"
+///     lockstep         the version that graded
+///     finished         whether grading came to its end
+///     built            whether the program could be built
+///     build_failure    null, or {file, line, message, lines}
+///     earned, points   whole numbers: the sums over the criteria
+///     seconds          that grading took, to the millisecond
+///     criteria         [{id, title, mark, earned, points, asked, measured, said,
+///                      lesson, lesson_step}]; mark is "passed", "failed",
+///                      "not_written" or "not_judged"
+///     first            what the student does first
+///     remarks          sentences about the machine
+std::string grade_as_json(const GradeReport& report);
+
+/// Gradescope's results.json:
+/// https://gradescope-autograders.readthedocs.io/en/latest/specs/
+/// The total stands beside the tests, so that a report without any is valid too; what has
+/// not been judged is a failed test of no points.
+std::string grade_as_gradescope(const GradeReport& report);
+
+/// PrairieLearn's results.json: https://docs.prairielearn.com/externalGrading/
+/// A program that could not be built is "invalid, not gradable" there: no points, and the
+/// student keeps the attempt.
+std::string grade_as_prairielearn(const GradeReport& report);
+
+/// JUnit XML as Jenkins' schema has it, which GitLab and pytest share:
+/// https://github.com/jenkinsci/xunit-plugin (types/model/xsd/junit-10.xsd)
+/// What has not been judged is skipped; a failed build and a grading that has not
+/// finished are a test with an error, so that neither is taken for success.
+std::string grade_as_junit(const GradeReport& report);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::lessons {
+
+/// What became of a criterion.
+enum class Mark : std::uint8_t {
+    not_judged,   ///< nobody has come to it yet
+    not_written,  ///< the function still throws NotWritten
+    failed,
+    passed
+};
+
+/// One thing that is graded: what was asked for, what was measured, and its points.
+struct CriterionReport {
+    std::string id{};      ///< "a1.2-bytes": letters, digits, dots and dashes
+    std::string title{};   ///< "all_gather sends what it must, and no more"
+    std::string lesson{};  ///< where it is taught: "gradient-accumulation, step 6"
+    int points = 0;      ///< that can be had
+    Mark mark = Mark::not_judged;
+    std::string asked{};     ///< "672 to 672 bytes a rank"
+    std::string measured{};  ///< "1344 bytes on rank 2"; empty where nothing could be
+    /// Why not: a sentence, or the lines of a diagnosis. Empty where it passed.
+    std::string said{};
+
+    int earned() const { return mark == Mark::passed ? points : 0; }
+};
+
+/// Why the program could not be built: what the compiler said first.
+struct BuildFailure {
+    std::string file{};  ///< the student's: "ring.cpp"; empty where no file is named
+    int line = 0;      ///< 0 where none is
+    std::string message{};
+    std::string lines{};  ///< what the compiler showed below it
+};
+
+/// What grading came to, or has come to so far: criteria not judged yet have no points,
+/// so that a report written at any time is a valid one.
+struct GradeReport {
+    std::string slug{};   ///< "ring-all-reduce"
+    std::string title{};  ///< "A ring all-reduce"
+    std::string version{};
+    std::vector<CriterionReport> criteria;
+    std::optional<BuildFailure> build_failure;
+    /// What the student does first: "write reduce_scatter in ring.cpp (a1.1) …"; empty
+    /// where all is done.
+    std::string first{};
+    std::vector<std::string> remarks;  ///< about the machine, not the student's work
+    double seconds = 0;
+    bool finished = false;
+
+    int points() const;
+    int earned() const;
+};
+
+}  // namespace lockstep::lessons

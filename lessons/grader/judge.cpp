@@ -1,0 +1,117 @@
+#include "lessons/grader/judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+std::string range_text(std::int64_t low, std::int64_t high, const std::string& unit) {
+    return low == high ? fmt::format("{} {}", low, unit)
+                       : fmt::format("{} to {} {}", low, high, unit);
+}
+
+std::string list_text(const std::vector<std::string>& items) {
+    constexpr std::size_t kShown = 4;
+    const auto end =
+        items.begin() + static_cast<std::ptrdiff_t>(std::min(items.size(), kShown));
+    std::string text = fmt::format("{}", fmt::join(items.begin(), end, "; "));
+    if (items.size() > kShown) text += fmt::format("; {} more", items.size() - kShown);
+    return text;
+}
+
+}  // namespace
+
+const TaskResult& Judge::run(const TaskRun& run) {
+    const TaskResult& result = examiner_.run(run);
+    if (result.trouble)
+        throw No{result.trouble->mark, fmt::format("{} runs to its end", run.name), "",
+                 result.trouble->text};
+    return result;
+}
+
+const HostTensor& Judge::left(const RankResult& rank, const std::string& name) {
+    const auto tensor = rank.tensors.find(name);
+    if (tensor == rank.tensors.end())
+        throw No{Mark::failed, fmt::format("a tensor '{}'", name), "none",
+                 "what was returned is no tensor"};
+    return tensor->second;
+}
+
+void Judge::close(const std::string& what, const HostTensor& got,
+                  const HostTensor& expected, double bound) {
+    if (got.shape() != expected.shape() || got.dtype() != expected.dtype())
+        throw No{Mark::failed,
+                 fmt::format("{}: {} x {}", what, expected.shape().text(),
+                             name_of(expected.dtype())),
+                 fmt::format("{} x {}", got.shape().text(), name_of(got.dtype())), ""};
+    double largest = 1;
+    for (std::int64_t i = 0; i < expected.elements(); ++i)
+        largest = std::max(largest, std::abs(expected.at(i)));
+    for (std::int64_t i = 0; i < expected.elements(); ++i)
+        if (!(std::abs(got.at(i) - expected.at(i)) <= bound * largest))
+            throw No{Mark::failed,
+                     fmt::format("{}: {:.12g} as element {}, to {:.0e}", what,
+                                 expected.at(i), i, bound * largest),
+                     fmt::format("{:.12g}", got.at(i)), ""};
+}
+
+void Judge::as_reference(const std::string& name, const std::string& unit,
+                         std::int64_t measured, Allowed allowed) {
+    if (measures_) {
+        targets_.values.insert_or_assign(name, measured);
+        return;
+    }
+    const auto target = targets_.values.find(name);
+    require(target != targets_.values.end(), [&] {
+        return fmt::format(
+            "the targets of {} have no '{}'; run lockstep assignment "
+            "targets {}",
+            targets_.slug, name, targets_.slug);
+    });
+    const std::int64_t value = target->second;
+    const std::int64_t low = value - (value * allowed.percent_less + 99) / 100;
+    const std::int64_t high = value + (value * allowed.percent_more + 99) / 100;
+    ask(measured >= low && measured <= high,
+        fmt::format("{}: {}", name, range_text(low, high, unit)),
+        fmt::format("{} {}", measured, unit));
+}
+
+void Judge::ask(bool answer, const std::string& asked, const std::string& measured,
+                const std::string& said) {
+    if (!answer) throw No{Mark::failed, asked, measured, said};
+    asked_.push_back(asked);
+    measured_.push_back(measured);
+}
+
+std::int64_t Judge::draw(const std::string& name, std::int64_t low,
+                         std::int64_t high) const {
+    const RandomStream stream(targets_.seed, "draw/" + name);
+    return low + static_cast<std::int64_t>(stream.bits(0) %
+                                           static_cast<std::uint64_t>(high - low + 1));
+}
+
+HostTensor Judge::normal(const std::string& name, const Shape& shape) const {
+    const RandomStream stream(targets_.seed, "values/" + name);
+    HostTensor values(shape, DType::f64);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        values.set(i, stream.normal(static_cast<std::uint64_t>(i)));
+    return values;
+}
+
+std::string Judge::asked() const {
+    return list_text(asked_);
+}
+
+std::string Judge::measured() const {
+    return list_text(measured_);
+}
+
+}  // namespace lockstep::lessons

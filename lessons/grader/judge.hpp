@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lessons/grader/examiner.hpp"
+#include "lessons/grader/targets.hpp"
+
+namespace lockstep::lessons {
+
+/// How far from what the reference measures a student's figure may be, in hundredths of
+/// it; rounded outwards.
+struct Allowed {
+    int percent_less = 0;
+    int percent_more = 0;
+};
+
+/// What a criterion asks with: runs the student's tasks, compares, and keeps what was
+/// asked and measured. Each question that is answered with no ends the criterion.
+class Judge {
+  public:
+    /// With `measures`, figures are not compared with targets but become them.
+    Judge(Examiner& examiner, Targets& targets, bool measures)
+        : examiner_(examiner), targets_(targets), measures_(measures) {}
+
+    /// Not for criteria: how a question was answered with no.
+    struct No {
+        Mark mark = Mark::failed;
+        std::string asked;
+        std::string measured;
+        std::string said;
+    };
+
+    const TaskResult& run(const TaskRun& run);
+    /// One of the assignment's files, as the student has it: any bytes.
+    std::string file(const std::string& name) const { return examiner_.file(name); }
+
+    /// `got` is `expected` in other words: the same shape, and nowhere further away than
+    /// `bound` times the largest value expected (or times 1). NaN is no number's
+    /// neighbour.
+    void close(const std::string& what, const HostTensor& got, const HostTensor& expected,
+               double bound = 1e-10);
+    /// What the task left under that name on a rank.
+    const HostTensor& left(const RankResult& rank, const std::string& name);
+
+    /// `measured` is what the reference measures, or within what is allowed beside it.
+    /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes".
+    void as_reference(const std::string& name, const std::string& unit,
+                      std::int64_t measured, Allowed allowed = {});
+
+    void ask(bool answer, const std::string& asked, const std::string& measured,
+             const std::string& said = "");
+
+    // Drawn with the targets' seed; the same for the same name.
+
+    /// In [low, high].
+    std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
+    /// Normal, f64.
+    HostTensor normal(const std::string& name, const Shape& shape) const;
+
+    /// What was asked and measured so far.
+    std::string asked() const;
+    std::string measured() const;
+
+  private:
+    Examiner& examiner_;
+    Targets& targets_;
+    bool measures_;
+    std::vector<std::string> asked_;
+    std::vector<std::string> measured_;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gpu/launcher/descriptor.hpp"
+#include "lessons/grader/fence.hpp"
+#include "lessons/grader/limits.hpp"
+#include "lessons/grader/system_calls.hpp"
+
+namespace lockstep::lessons {
+
+/// All that is needed from fork to exec, where nothing can be allocated.
+struct KeeperPlan {
+    const char* file;
+    char* const* arguments;
+    char* const* environment;
+    const char* folder;
+    int nothing;  ///< /dev/null
+    int output;
+    int given = -1;  ///< becomes descriptor 3; -1: none
+    int failure;     ///< takes a StartFailure; closed by a successful exec
+    int channel;     ///< takes a KeeperReport; its end is the wish that all end
+    gpu::Clock::time_point deadline;
+    std::array<Limit, 8> limits;
+    bool drops_user;
+    const Fence* fence;
+    SystemCallFilter* filter;  ///< nullptr: none
+};
+
+/// The steps that can fail before the program runs.
+enum class StartStep : std::uint8_t { fork, folder, descriptors, user, limits, program };
+
+struct StartFailure {
+    StartStep step;
+    int error;  ///< errno
+};
+
+struct KeeperReport {
+    int status = 0;  ///< as wait() has it
+    bool over_wall = false;
+    bool requested = false;  ///< somebody closed the channel before the end
+    double cpu_seconds = 0;
+};
+
+/// What the child of a fork does: the keeper of the program, not the program itself. It
+/// starts that as its own child, in a new session; waits for its end, the deadline or
+/// the end of the channel; kills every process that came of it, wherever it fled, since
+/// orphans become the keeper's; reports, and ends. If the keeper is killed, so is the
+/// program. Only makes calls that are allowed between fork and exec.
+[[noreturn]] void keep(const KeeperPlan& plan);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,58 @@
+#include "lessons/grader/kit.hpp"
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
+
+Kit Kit::find() {
+    const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
+    for (const char* place : {"kit", "../share/lockstep/kit"}) {
+        const fs::path folder = (program / place).lexically_normal();
+        if (fs::is_directory(folder / "lib")) return Kit(folder);
+    }
+    throw MissingError(
+        fmt::format("what students' programs are built with is neither in {0}/kit nor in "
+                    "{0}/../share/lockstep/kit; build or install Lockstep anew",
+                    program.string()));
+}
+
+fs::path Kit::handout(const std::string& slug) const {
+    return folder_ / "assignments" / slug / "handout";
+}
+
+fs::path Kit::grading(const std::string& slug) const {
+    return folder_ / "assignments" / slug / "grading";
+}
+
+fs::path Kit::sources() const {
+    constexpr std::uint64_t kLongestPath = 4096;
+    const fs::path note = folder_ / "sources";
+    if (fs::exists(note)) {
+        const fs::path root = read_text_file(note, kLongestPath);
+        if (fs::exists(root / "lessons")) return root;
+    }
+    throw MissingError("this needs Lockstep's sources: run it as ./lockstep in a clone");
+}
+
+Kit Kit::copied_to(const fs::path& folder) const {
+    fs::create_directories(folder);
+    for (const char* part : {"include", "lib"})
+        fs::copy(folder_ / part, folder / part, fs::copy_options::recursive);
+    return Kit(folder);
+}
+
+std::vector<std::string> Kit::compile_flags() const {
+    return {"-std=c++20", "-O1", "-g1", "-w", "-I" + (folder_ / "include").string()};
+}
+
+std::vector<std::string> Kit::link_flags() const {
+    return {"-L" + (folder_ / "lib").string(), "-llockstep_rank", "-lfmt",
+            "-lboost_context", "-pthread"};
+}
+
+}  // namespace lockstep::lessons

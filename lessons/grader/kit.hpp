@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::lessons {
+
+/// What students' programs are built with, as lessons/grader/make_kit.py puts it
+/// together.
+class Kit {
+  public:
+    /// That of this program: beside it in a build folder, or where it is installed.
+    /// MissingError where there is none.
+    static Kit find();
+    explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+    /// What a student is given, and what the grader adds to it.
+    std::filesystem::path handout(const std::string& slug) const;
+    std::filesystem::path grading(const std::string& slug) const;
+    /// Lockstep's own sources, from which the kit was built. MissingError where they
+    /// have gone, or are not here.
+    std::filesystem::path sources() const;
+    /// For --pkg-config-path.
+    std::filesystem::path pkgconfig() const { return folder_ / "pkgconfig"; }
+
+    /// Another one, of what programs are built with alone.
+    Kit copied_to(const std::filesystem::path& folder) const;
+
+    /// For the compiler, and for linking a rank's program.
+    std::vector<std::string> compile_flags() const;
+    std::vector<std::string> link_flags() const;
+
+  private:
+    std::filesystem::path folder_;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::lessons {
+
+/// One end of the line between the grader and the process of a rank: messages of bytes
+/// over a socket, each behind its length. The descriptor stays its owner's.
+class Frames {
+  public:
+    using Clock = std::chrono::steady_clock;
+
+    explicit Frames(int descriptor) : descriptor_(descriptor) {}
+
+    /// False where the other side has gone, or takes nothing until `deadline`.
+    [[nodiscard]] bool send(std::string_view message,
+                            Clock::time_point deadline = Clock::time_point::max());
+
+    enum class End { none, gone, late, too_long };
+    /// The next message; none where the other side has gone, it is late, or it announces
+    /// more than a message may hold: end() says which.
+    std::optional<std::string> receive(
+        Clock::time_point deadline = Clock::time_point::max());
+    End end() const { return end_; }
+
+    static constexpr std::size_t kMostBytes = std::size_t{1} << 26;
+
+  private:
+    bool ready(short events, Clock::time_point deadline);
+    bool take(char* data, std::size_t bytes, Clock::time_point deadline);
+
+    int descriptor_;
+    End end_ = End::none;
+    std::string buffer_;  ///< read, and not taken yet
+};
+
+}  // namespace lockstep::lessons

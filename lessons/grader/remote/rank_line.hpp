@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "lessons/grader/remote/frames.hpp"
+#include "lessons/grader/remote/request.hpp"
+#include "lessons/grader/remote/wire.hpp"
+
+namespace lockstep::lessons {
+
+/// The rank's end of the line: asks the grader for what a Device and a Communicator do.
+/// Where the grader has gone, the process ends.
+class RankLine final : public TensorNames {
+  public:
+    explicit RankLine(int descriptor) : frames_(descriptor) {}
+
+    /// Whose tensors come over the line.
+    void set_device(Device& device) { device_ = &device; }
+
+    template <typename... T>
+    void tell(RankRequest request, const T&... values) {
+        WireWriter out(*this);
+        out(request, values...);
+        send(out.bytes());
+    }
+    template <typename Result, typename... T>
+    Result ask(RankRequest request, const T&... values) {
+        tell(request, values...);
+        const std::string answer = receive();
+        WireReader in(*this, answer);
+        if constexpr (!std::is_void_v<Result>) return in.get<Result>();
+    }
+    std::string receive();
+
+    TensorOnWire named(const Tensor& tensor) override;
+    Tensor found(const TensorOnWire& tensor) override;
+    /// Of a tensor of this line; the grader is told that it has gone.
+    void forget(const Storage& storage) noexcept;
+
+  private:
+    void send(std::string& message);
+
+    Frames frames_;
+    Device* device_ = nullptr;
+    std::map<std::int64_t, Storage*> storages_;  ///< by handle
+};
+
+/// A storage's handle. It stands where the data's address would: what is on a device
+/// cannot be read from the host.
+std::int64_t handle_of(const Storage& storage);
+
+}  // namespace lockstep::lessons

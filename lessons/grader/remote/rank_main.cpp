@@ -1,0 +1,82 @@
+// The program that a student's code is linked into for grading: one process a rank. Its
+// line to the grader is descriptor 3.
+
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/remote/remote_comm.hpp"
+#include "lessons/grader/remote/task_start.hpp"
+#include "src/core/require.hpp"
+#include "src/course/not_written.hpp"
+#include "src/course/task.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kLineDescriptor = 3;
+
+TaskOutputs run(RemoteDevice& device, const TaskStart& start) {
+    RankReport report;
+    RemoteComm world(device, kWorldNumber, "world", start.rank, start.size);
+    Rank rank(device, world, report);
+    const Tasks known = tasks();
+    const auto task = known.find(start.task);
+    require(task != known.end(),
+            [&] { return fmt::format("there is no task '{}'", start.task); });
+    TaskOutputs out;
+    task->second(rank, {start.tensors, start.numbers}, out);
+    world.require_groups_started();
+    return out;
+}
+
+/// In a handler.
+void tell_exception(RankLine& line) {
+    const auto tell = [&line](ThrownKind kind, const std::string& text) {
+        line.tell(RankRequest::threw, kind, text);
+    };
+    try {
+        throw;
+    } catch (const NotWritten& thrown) {
+        tell(ThrownKind::not_written, thrown.what());
+    } catch (const UsageError& thrown) {
+        tell(ThrownKind::usage, thrown.what());
+    } catch (const FaultError& thrown) {
+        tell(ThrownKind::fault, thrown.diagnosis().text());
+    } catch (const std::bad_alloc&) {
+        tell(ThrownKind::memory, "");
+    } catch (const std::exception& thrown) {
+        tell(ThrownKind::other, thrown.what());
+    } catch (...) {
+        tell(ThrownKind::other, "");
+    }
+}
+
+void serve() {
+    RankLine line(kLineDescriptor);
+    const std::string first = line.receive();
+    // The device's number is in the message, whose tensors are the device's.
+    WireReader head(line, first);
+    RemoteDevice device(head.get<int>(), line);
+    TaskStart start = head.get<TaskStart>();
+    try {
+        const TaskOutputs out = run(device, start);
+        line.tell(RankRequest::returned, out.tensors, out.values, out.texts);
+    } catch (...) {
+        tell_exception(line);
+    }
+    // What still lives is let go of with the process.
+    std::_Exit(EXIT_SUCCESS);
+}
+
+}  // namespace
+
+}  // namespace lockstep::lessons
+
+int main() {
+    lockstep::lessons::serve();
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,208 @@
+#include "lessons/grader/remote/rank_session.hpp"
+
+#include <fmt/format.h>
+
+#include "lessons/grader/remote/task_start.hpp"
+#include "src/comm/expect.hpp"
+
+namespace lockstep::lessons {
+
+RankSession::RankSession(Rank& rank, RankProcess& process,
+                         Frames::Clock::time_point deadline)
+    : rank_(rank), process_(process), deadline_(deadline) {}
+
+RankSession::~RankSession() {
+    for (; open_phases_ > 0; --open_phases_)
+        rank_.device().monitor().phase_ended();
+}
+
+RankResult RankSession::run(const RankTask& task) {
+    try {
+        may_download_ = task.may_download;
+        start(task);
+        for (std::int64_t requests = 0; requests < kMostRequests; ++requests) {
+            const std::string message = receive();
+            WireReader in(*this, message);
+            if (!serve(in)) return std::move(result_);
+        }
+    } catch (const WireError& error) {
+        throw TaskEnded(TaskEnded::Cause::line, rank_.index(),
+                        fmt::format("the process of rank {} wrote to the grader's line "
+                                    "what no program writes: {}",
+                                    rank_.index(), error.what()));
+    }
+    throw TaskEnded(TaskEnded::Cause::late, rank_.index(),
+                    fmt::format("rank {} had not ended after {} operations",
+                                rank_.index(), static_cast<int>(kMostRequests)));
+}
+
+void RankSession::start(const RankTask& task) {
+    Device& device = rank_.device();
+    TaskStart start{task.task, rank_.index(), rank_.size(), {}, task.numbers};
+    for (const auto& [name, given] : task.tensors) {
+        const MemoryScope scope(device, given.category);
+        const Tensor tensor = device.upload(given.values);
+        tensor.set_label(name);
+        start.tensors.emplace(name, tensor);
+    }
+    WireWriter out(*this);
+    out(rank_.index(), start);
+    answer(out);
+}
+
+std::string RankSession::receive() {
+    std::optional<std::string> message = process_.frames().receive(deadline_);
+    if (!message) end_of_line();
+    return std::move(*message);
+}
+
+void RankSession::answer(WireWriter& out) {
+    if (!process_.frames().send(out.bytes(), deadline_)) end_of_line();
+}
+
+void RankSession::end_of_line() {
+    const Frames::End end = process_.frames().end();
+    if (end == Frames::End::too_long) throw WireError("a message is too long");
+    throw TaskEnded(
+        end == Frames::End::late ? TaskEnded::Cause::late : TaskEnded::Cause::process,
+        rank_.index(), fmt::format("rank {}: {}", rank_.index(), process_.ending()));
+}
+
+bool RankSession::serve(WireReader& in) {
+    const auto request = in.get<RankRequest>();
+    switch (request) {
+        case RankRequest::returned:
+            finish(in);
+            return false;
+        case RankRequest::threw:
+            rethrow(in);
+        default:
+            break;
+    }
+    if (serve_told(request, in)) return true;
+    WireWriter out(*this);
+    serve_asked(request, in, out);
+    answer(out);
+    return true;
+}
+
+bool RankSession::serve_told(RankRequest request, WireReader& in) {
+    DeviceMonitor& monitor = rank_.device().monitor();
+    switch (request) {
+        case RankRequest::freed: {
+            const auto tensor = tensors_.find(in.get<std::int64_t>());
+            if (tensor == tensors_.end()) throw WireError("a tensor is freed twice");
+            handles_.erase(tensor->second.storage());
+            tensors_.erase(tensor);
+            return true;
+        }
+        case RankRequest::phase_began: {
+            const auto phase = in.get<Phase>();
+            const int micro_batch = in.get<int>();
+            monitor.phase_began(phase, micro_batch, in.get<SourceLine>());
+            ++open_phases_;
+            return true;
+        }
+        case RankRequest::phase_ended:
+            if (open_phases_ == 0) throw WireError("a phase ends that never began");
+            --open_phases_;
+            monitor.phase_ended();
+            return true;
+        case RankRequest::work_released:
+            works_.erase(in.get<std::int64_t>());
+            return true;
+        case RankRequest::communicator_gone:
+            communicators_.erase(in.get<int>());
+            return true;
+        default:
+            return false;
+    }
+}
+
+void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& out) {
+    switch (request) {
+        case RankRequest::device_call:
+            return device_call(in, out);
+        case RankRequest::launch:
+            return launch(in, out);
+        case RankRequest::all_to_all_v:
+            return all_to_all_v(in, out);
+        case RankRequest::split:
+            return split(in, out);
+        case RankRequest::wait: {
+            const auto work = works_.find(in.get<std::int64_t>());
+            if (work == works_.end())
+                throw WireError("a wait for work that is not there");
+            return work->second.wait(in.get<SourceLine>());
+        }
+        case RankRequest::bytes_sent: {
+            const Communicator& group = communicator(in);
+            const BytesByVerb bytes = group.bytes_sent(in.get<SourceLine>());
+            return out(std::vector<std::int64_t>(bytes.begin(), bytes.end()));
+        }
+        default:
+            return say_of_replicas(request, in);
+    }
+}
+
+void RankSession::finish(WireReader& in) {
+    const auto tensors = in.get<std::map<std::string, Tensor>>();
+    in(result_.values, result_.texts);
+    in.end();
+    for (const auto& [name, tensor] : tensors)
+        if (tensor) result_.tensors.emplace(name, rank_.device().peek(tensor));
+    works_.clear();
+    communicators_.clear();
+    tensors_.clear();
+}
+
+void RankSession::rethrow(WireReader& in) const {
+    const auto kind = in.get<ThrownKind>();
+    const auto text = in.get<std::string>();
+    const int rank = rank_.index();
+    if (kind == ThrownKind::not_written)
+        throw TaskEnded(TaskEnded::Cause::not_written, rank, text);
+    if (kind == ThrownKind::usage || kind == ThrownKind::fault)
+        throw TaskEnded(TaskEnded::Cause::threw, rank, text);
+    if (kind == ThrownKind::memory)
+        throw TaskEnded(TaskEnded::Cause::threw, rank,
+                        fmt::format("rank {} asked for more memory on the host than it "
+                                    "may have (std::bad_alloc)",
+                                    rank));
+    throw TaskEnded(TaskEnded::Cause::threw, rank,
+                    fmt::format("rank {} threw an exception{}{}", rank,
+                                text.empty() ? "" : ": ", text));
+}
+
+TensorOnWire RankSession::named(const Tensor& tensor) {
+    if (!tensor) return {};
+    const auto [place, is_new] = handles_.try_emplace(tensor.storage(), last_handle_ + 1);
+    if (is_new) tensors_.emplace(++last_handle_, tensor);
+    return {place->second, tensor.offset_bytes(), tensor.shape(), tensor.dtype(), ""};
+}
+
+Tensor RankSession::found(const TensorOnWire& tensor) {
+    if (tensor.handle == 0) return {};
+    const auto known = tensors_.find(tensor.handle);
+    if (known == tensors_.end()) throw WireError("a tensor that is not there");
+    const Tensor& whole = known->second;
+    const std::int64_t width = bytes_of(whole.dtype());
+    const std::int64_t elements = tensor.shape.elements();
+    if (tensor.dtype != whole.dtype() || tensor.offset < 0 ||
+        tensor.offset % width != 0 || tensor.offset / width + elements > whole.elements())
+        throw WireError("a tensor that reaches beyond its memory");
+    Tensor view =
+        whole.flat().slice(tensor.offset / width, elements).reshaped(tensor.shape);
+    if (!tensor.label.empty() && tensor.label.size() < 200) view.set_label(tensor.label);
+    return view;
+}
+
+SourceLine RankSession::source_line(const std::string& file, int line) {
+    constexpr std::size_t kMostFiles = 100;
+    if (files_.size() >= kMostFiles && !files_.contains(file))
+        throw WireError("calls come from more files than a program has");
+    files_.insert(file);
+    return SourceLine::of(file, line);
+}
+
+}  // namespace lockstep::lessons

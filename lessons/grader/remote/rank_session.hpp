@@ -1,0 +1,103 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "lessons/grader/remote/frames.hpp"
+#include "lessons/grader/remote/request.hpp"
+#include "lessons/grader/remote/task_ended.hpp"
+#include "lessons/grader/remote/wire.hpp"
+#include "src/comm/rank.hpp"
+
+namespace lockstep::lessons {
+
+/// A tensor that a task is given, and what the ledger counts it for.
+struct TaskTensor {
+    HostTensor values;
+    MemoryCategory category = MemoryCategory::activations;
+};
+
+/// A task on one rank, with what it is given there.
+struct RankTask {
+    std::string task;
+    std::map<std::string, TaskTensor> tensors;
+    std::map<std::string, std::int64_t> numbers;
+    /// Whether it may read its device's tensors on the host: download().
+    bool may_download = false;
+};
+
+/// What it left, on the host.
+struct RankResult {
+    std::map<std::string, HostTensor> tensors;
+    std::map<std::string, HostTensor> values;
+    std::map<std::string, std::string> texts;
+};
+
+/// The process that runs the task.
+class RankProcess {
+  public:
+    virtual ~RankProcess() = default;
+    virtual Frames& frames() = 0;
+    /// A sentence on how it ended, which it has, or is made to.
+    virtual std::string ending() = 0;
+};
+
+/// The grader's end of the line: does, on a rank's device and communicators, what the
+/// rank's process asks for, each call with the checks and costs that it has anywhere. So
+/// what is measured is measured here, and the process can ask and nothing else.
+class RankSession final : public TensorNames {
+  public:
+    RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
+    ~RankSession() override;
+
+    /// Runs the task to its end. Throws TaskEnded, and what devices and communicators
+    /// throw.
+    RankResult run(const RankTask& task);
+
+    TensorOnWire named(const Tensor& tensor) override;
+    Tensor found(const TensorOnWire& tensor) override;
+    SourceLine source_line(const std::string& file, int line) override;
+
+  private:
+    static constexpr std::int64_t kMostRequests = 2'000'000;
+
+    void start(const RankTask& task);
+    std::string receive();
+    void answer(WireWriter& out);
+    /// False for the last request.
+    bool serve(WireReader& in);
+    bool serve_told(RankRequest request, WireReader& in);
+    void serve_asked(RankRequest request, WireReader& in, WireWriter& out);
+    void device_call(WireReader& in, WireWriter& out);
+    template <std::size_t I>
+    void device_call(WireReader& in, WireWriter& out);
+    void launch(WireReader& in, WireWriter& out);
+    void all_to_all_v(WireReader& in, WireWriter& out);
+    void split(WireReader& in, WireWriter& out);
+    void say_of_replicas(RankRequest request, WireReader& in);
+    void finish(WireReader& in);
+    [[noreturn]] void rethrow(WireReader& in) const;
+    [[noreturn]] void end_of_line();
+
+    Communicator& communicator(WireReader& in);
+    void keep(Work work, WireWriter& out);
+
+    Rank& rank_;
+    RankProcess& process_;
+    Frames::Clock::time_point deadline_;
+    bool may_download_ = false;
+    std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole
+    std::map<const Storage*, std::int64_t> handles_;
+    std::int64_t last_handle_ = 0;
+    std::map<std::int64_t, Work> works_;
+    std::int64_t last_work_ = 0;
+    std::map<int, std::unique_ptr<Communicator>> communicators_;  ///< split off
+    int last_communicator_ = kWorldNumber;
+    int open_phases_ = 0;
+    std::set<std::string> files_;
+    RankResult result_;
+};
+
+}  // namespace lockstep::lessons

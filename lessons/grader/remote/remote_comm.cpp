@@ -1,0 +1,95 @@
+#include "lessons/grader/remote/remote_comm.hpp"
+
+#include <algorithm>
+
+namespace lockstep::lessons {
+
+namespace {
+
+class RemoteWork final : public PendingWork {
+  public:
+    RemoteWork(RankLine& line, std::int64_t number) : line_(line), number_(number) {}
+    void wait(SourceLine at) override { line_.ask<void>(RankRequest::wait, number_, at); }
+
+  private:
+    void release() noexcept override {
+        line_.tell(RankRequest::work_released, number_);
+        delete this;
+    }
+
+    RankLine& line_;
+    std::int64_t number_;
+};
+
+}  // namespace
+
+RemoteComm::~RemoteComm() {
+    if (number_ != kWorldNumber) line_.tell(RankRequest::communicator_gone, number_);
+}
+
+Work RemoteComm::work(std::int64_t number) {
+    return Work(new RemoteWork(line_, number));
+}
+
+Work RemoteComm::do_launch(std::span<CommOperation> operations, SourceLine at) {
+    const std::vector<CommOperation> launched(operations.begin(), operations.end());
+    return work(line_.ask<std::int64_t>(RankRequest::launch, number_, launched, at));
+}
+
+Work RemoteComm::all_to_all_v_there(const Tensor& output,
+                                    const std::vector<std::int64_t>& recv_counts,
+                                    const Tensor& input,
+                                    const std::vector<std::int64_t>& send_counts,
+                                    SourceLine at) {
+    return work(line_.ask<std::int64_t>(RankRequest::all_to_all_v, number_, output,
+                                        recv_counts, input, send_counts, at));
+}
+
+std::unique_ptr<Communicator> RemoteComm::do_split(const SplitRequest& request,
+                                                   SourceLine at) {
+    // Its number, and this rank's place in it; a negative number is none.
+    const auto made =
+        line_.ask<std::vector<int>>(RankRequest::split, number_, request, at);
+    if (made.at(0) < 0) return nullptr;
+    return std::make_unique<RemoteComm>(static_cast<RemoteDevice&>(device()), made.at(0),
+                                        request.name, made.at(1), made.at(2));
+}
+
+BytesByVerb RemoteComm::do_bytes_sent(SourceLine at) const {
+    const auto sent =
+        line_.ask<std::vector<std::int64_t>>(RankRequest::bytes_sent, number_, at);
+    BytesByVerb bytes{};
+    std::copy_n(sent.begin(), std::min(sent.size(), bytes.size()), bytes.begin());
+    return bytes;
+}
+
+void RemoteComm::do_expect_replicated(const Tensor& tensor, const std::string& name,
+                                      SourceLine at) {
+    line_.ask<void>(RankRequest::expect_replicated, number_, tensor, name, at);
+}
+
+void RemoteComm::do_declare_replicas(const Tensor& tensor, const std::string& name,
+                                     SourceLine at) {
+    line_.ask<void>(RankRequest::declare_replicas, number_, tensor, name, at);
+}
+
+void RemoteComm::do_declare_same(const Tensor& tensor, const std::string& name,
+                                 SourceLine at) {
+    line_.ask<void>(RankRequest::declare_same, number_, tensor, name, at);
+}
+
+}  // namespace lockstep::lessons
+
+namespace lockstep {
+
+/// In the place of src/comm/all_to_all_v.cpp, whose parts only a communicator may name.
+Work Communicator::all_to_all_v(const Tensor& output,
+                                const std::vector<std::int64_t>& recv_counts,
+                                const Tensor& input,
+                                const std::vector<std::int64_t>& send_counts,
+                                SourceLine at) {
+    return static_cast<lessons::RemoteComm&>(*this).all_to_all_v_there(
+        output, recv_counts, input, send_counts, at);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "lessons/grader/remote/wire_fields.hpp"
+
+namespace lockstep::lessons {
+
+/// What the process of a rank asks of the grader. Those that are told get no answer.
+enum class RankRequest : std::uint8_t {
+    device_call,        ///< category, number of the call, arguments; its result
+    freed,              ///< told: handle
+    phase_began,        ///< told: phase, micro-batch, line
+    phase_ended,        ///< told
+    launch,             ///< communicator, operations, line; number of the work
+    all_to_all_v,       ///< communicator, arguments; number of the work
+    wait,               ///< work, line; nothing
+    work_released,      ///< told: work
+    split,              ///< communicator, request, line; number, rank and size
+    communicator_gone,  ///< told: communicator
+    bytes_sent,         ///< communicator, line; bytes by verb
+    expect_replicated,  ///< communicator, tensor, name, line; nothing
+    declare_replicas,   ///< the same
+    declare_same,       ///< the same
+    returned,           ///< told: tensors, values and texts; the last
+    threw               ///< told: how, and what it said; the last
+};
+
+/// What a task threw.
+enum class ThrownKind : std::uint8_t { not_written, usage, fault, memory, other };
+
+template <>
+inline constexpr std::int64_t kLast<RankRequest> =
+    static_cast<std::int64_t>(RankRequest::threw);
+template <>
+inline constexpr std::int64_t kLast<ThrownKind> =
+    static_cast<std::int64_t>(ThrownKind::other);
+
+/// The number of world among a rank's communicators; those split off follow.
+inline constexpr int kWorldNumber = 0;
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,190 @@
+// What a rank's process may ask of its device and its communicators, as calls of theirs.
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/remote/device_calls.hpp"
+#include "lessons/grader/remote/rank_session.hpp"
+#include "src/comm/expect.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Reads arguments in their order.
+template <typename... T>
+std::tuple<T...> take(WireReader& in, std::type_identity<std::tuple<T...>>) {
+    std::tuple<T...> values{in.get<T>()...};
+    in.end();
+    return values;
+}
+
+template <std::size_t I>
+constexpr bool kReadsOnHost =
+    I == number_of_call<&Device::download>() || I == number_of_call<&Device::peek>();
+
+Work start_one(Communicator& group, const CommOperation& asked) {
+    switch (asked.verb) {
+        case Verb::all_reduce:
+            return group.all_reduce(asked.output, asked.input, asked.reduction, asked.at);
+        case Verb::all_gather:
+            return group.all_gather(asked.output, asked.input, asked.at);
+        case Verb::reduce_scatter:
+            return group.reduce_scatter(asked.output, asked.input, asked.reduction,
+                                        asked.at);
+        case Verb::broadcast:
+            return group.broadcast(asked.input, asked.peer, asked.at);
+        case Verb::reduce:
+            return group.reduce(asked.input, asked.peer, asked.reduction, asked.at);
+        case Verb::gather:
+            return group.gather(asked.output, asked.input, asked.peer, asked.at);
+        case Verb::scatter:
+            return group.scatter(asked.output, asked.input, asked.peer, asked.at);
+        case Verb::all_to_all:
+            return group.all_to_all(asked.output, asked.input, asked.at);
+        case Verb::send:
+            return group.send(asked.input, asked.peer, asked.at);
+        case Verb::recv:
+            return group.recv(asked.output, asked.peer, asked.at);
+        case Verb::barrier:
+            return group.barrier(asked.at);
+        case Verb::split:
+            break;
+    }
+    throw WireError("a split is launched");
+}
+
+void add_to(Group& group, const CommOperation& asked) {
+    switch (asked.verb) {
+        case Verb::all_reduce:
+            group.all_reduce(asked.output, asked.reduction, asked.at);
+            return;
+        case Verb::all_gather:
+            group.all_gather(asked.output, asked.input, asked.at);
+            return;
+        case Verb::reduce_scatter:
+            group.reduce_scatter(asked.output, asked.input, asked.reduction, asked.at);
+            return;
+        case Verb::broadcast:
+            group.broadcast(asked.input, asked.peer, asked.at);
+            return;
+        case Verb::reduce:
+            group.reduce(asked.input, asked.peer, asked.reduction, asked.at);
+            return;
+        case Verb::send:
+            group.send(asked.input, asked.peer, asked.at);
+            return;
+        case Verb::recv:
+            group.recv(asked.output, asked.peer, asked.at);
+            return;
+        default:
+            throw WireError("a group has what no group takes");
+    }
+}
+
+}  // namespace
+
+template <std::size_t I>
+void RankSession::device_call(WireReader& in, WireWriter& out) {
+    constexpr auto kCall = std::get<I>(kDeviceCalls);
+    using Signature = SignatureOf<std::remove_const_t<decltype(kCall)>>;
+    auto values = take(in, std::type_identity<typename Signature::Values>());
+    if constexpr (kReadsOnHost<I>) {
+        const SourceLine at = std::get<SourceLine>(values);
+        require(may_download_, at, [] {
+            return std::string(
+                "this is graded, and computes on the device: what is there "
+                "cannot be read on the host");
+        });
+    }
+    std::apply(
+        [&](auto&... arguments) {
+            if constexpr (std::is_void_v<typename Signature::Result>)
+                (rank_.device().*kCall)(arguments...);
+            else
+                out((rank_.device().*kCall)(arguments...));
+        },
+        values);
+}
+
+void RankSession::device_call(WireReader& in, WireWriter& out) {
+    rank_.device().set_category(in.get<MemoryCategory>());
+    using Serve = void (RankSession::*)(WireReader&, WireWriter&);
+    constexpr auto kServe = []<std::size_t... I>(std::index_sequence<I...>) {
+        return std::array<Serve, sizeof...(I)>{&RankSession::device_call<I>...};
+    }
+    (std::make_index_sequence<kDeviceCallCount>());
+    const auto call = static_cast<std::size_t>(
+        in.number(0, static_cast<std::int64_t>(kDeviceCallCount) - 1));
+    (this->*kServe[call])(in, out);
+}
+
+Communicator& RankSession::communicator(WireReader& in) {
+    const int number = in.get<int>();
+    if (number == kWorldNumber) return rank_.world();
+    const auto found = communicators_.find(number);
+    if (found == communicators_.end())
+        throw WireError("a communicator that is not there");
+    return *found->second;
+}
+
+void RankSession::keep(Work work, WireWriter& out) {
+    works_.emplace(++last_work_, std::move(work));
+    out(last_work_);
+}
+
+void RankSession::launch(WireReader& in, WireWriter& out) {
+    Communicator& group = communicator(in);
+    const auto operations = in.get<std::vector<CommOperation>>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    if (operations.size() == 1) return keep(start_one(group, operations.front()), out);
+    Group together = group.group(at);
+    for (const CommOperation& operation : operations)
+        add_to(together, operation);
+    keep(together.start(at), out);
+}
+
+void RankSession::all_to_all_v(WireReader& in, WireWriter& out) {
+    Communicator& group = communicator(in);
+    const auto output = in.get<Tensor>();
+    const auto recv_counts = in.get<std::vector<std::int64_t>>();
+    const auto input = in.get<Tensor>();
+    const auto send_counts = in.get<std::vector<std::int64_t>>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    keep(group.all_to_all_v(output, recv_counts, input, send_counts, at), out);
+}
+
+void RankSession::split(WireReader& in, WireWriter& out) {
+    Communicator& group = communicator(in);
+    const auto request = in.get<SplitRequest>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    std::unique_ptr<Communicator> made = group.split(request, at);
+    if (!made) return out(std::vector<int>{-1, 0, 0});
+    out(std::vector<int>{++last_communicator_, made->rank(), made->size()});
+    communicators_.emplace(last_communicator_, std::move(made));
+}
+
+void RankSession::say_of_replicas(RankRequest request, WireReader& in) {
+    Communicator& group = communicator(in);
+    const auto tensor = in.get<Tensor>();
+    const auto name = in.get<std::string>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    if (!tensor) throw WireError("replicas of no tensor");
+    switch (request) {
+        case RankRequest::expect_replicated:
+            return lockstep::expect_replicated(group, tensor, name, at);
+        case RankRequest::declare_replicas:
+            return lockstep::declare_replicas(group, tensor, name, at);
+        default:
+            return lockstep::declare_same(group, tensor, name, at);
+    }
+}
+
+}  // namespace lockstep::lessons

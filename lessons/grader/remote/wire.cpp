@@ -1,0 +1,93 @@
+#include "lessons/grader/remote/wire.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace lockstep::lessons {
+
+namespace {
+
+// What a program may mean. Larger sizes are mistakes, or meant to do harm.
+constexpr std::int64_t kMostText = 1 << 20;
+constexpr std::int64_t kMostFileName = 200;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 32;
+constexpr std::int64_t kMostItems = 1 << 16;
+
+}  // namespace
+
+void WireWriter::put_bytes(const void* data, std::size_t bytes) {
+    bytes_.append(static_cast<const char*>(data), bytes);
+}
+
+void WireWriter::put_text(std::string_view text) {
+    put_number(static_cast<std::int64_t>(text.size()));
+    put_bytes(text.data(), text.size());
+}
+
+void WireWriter::put_host(const HostTensor& values) {
+    put(values.shape());
+    put(values.dtype());
+    put_bytes(values.data(), static_cast<std::size_t>(values.bytes()));
+}
+
+void WireReader::take_bytes(void* data, std::size_t bytes) {
+    if (bytes > bytes_.size()) throw WireError("a message is too short");
+    if (bytes > 0) std::memcpy(data, bytes_.data(), bytes);
+    bytes_.remove_prefix(bytes);
+}
+
+std::int64_t WireReader::number(std::int64_t low, std::int64_t high) {
+    std::int64_t value = 0;
+    take_bytes(&value, sizeof value);
+    if (value < low || value > high)
+        throw WireError(
+            fmt::format("a message has {} for what is {} to {}", value, low, high));
+    return value;
+}
+
+void WireReader::end() const {
+    if (!bytes_.empty()) throw WireError("a message is too long");
+}
+
+std::int64_t WireReader::take_size() {
+    return number(0, kMostItems);
+}
+
+std::string WireReader::take_text() {
+    std::string text(static_cast<std::size_t>(number(0, kMostText)), '\0');
+    take_bytes(text.data(), text.size());
+    return text;
+}
+
+HostTensor WireReader::take_host() {
+    const Shape shape = take_shape();
+    const auto dtype = get<DType>();
+    // Before so much is made room for.
+    if (static_cast<std::size_t>(shape.elements() * bytes_of(dtype)) > bytes_.size())
+        throw WireError("a message is too short");
+    HostTensor values(shape, dtype);
+    take_bytes(values.data(), static_cast<std::size_t>(values.bytes()));
+    return values;
+}
+
+SourceLine WireReader::take_line() {
+    const std::string file = take_text();
+    if (static_cast<std::int64_t>(file.size()) > kMostFileName)
+        throw WireError("a message has too long a file name");
+    return names_.source_line(file, static_cast<int>(number(0, 1 << 30)));
+}
+
+Shape WireReader::take_shape() {
+    std::int64_t extents[Shape::kMaxDimensions] = {};
+    const auto dimensions = static_cast<int>(number(0, Shape::kMaxDimensions));
+    std::int64_t elements = 1;
+    for (int d = 0; d < dimensions; ++d) {
+        extents[d] = number(0, kMostElements);
+        elements *= extents[d];
+        if (elements > kMostElements) throw WireError("a message has too large a shape");
+    }
+    return Shape(extents, dimensions);
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,71 @@
+#include "lessons/grader/student_process.hpp"
+
+#include <array>
+#include <cerrno>
+#include <sys/socket.h>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/clean_text.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+ConfinedPlan plan_of(const std::filesystem::path& folder, const std::string& program,
+                     const Confinement& confinement, int given) {
+    ConfinedPlan plan;
+    plan.words = {(folder / program).string()};
+    plan.folder = folder;
+    plan.confinement = confinement;
+    plan.given = given;
+    return plan;
+}
+
+}  // namespace
+
+Confinement StudentProcess::usual_confinement() {
+    Confinement confinement;
+    confinement.cpu_seconds = 2;
+    confinement.wall_seconds = 60;
+    confinement.memory_bytes = 256 << 20;
+    confinement.file_bytes = 64 << 10;
+    return confinement;
+}
+
+StudentProcess::Line StudentProcess::make_line() {
+    std::array<int, 2> ends{-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+        throw std::system_error(errno, std::generic_category(), "cannot make a socket");
+    return {gpu::Descriptor(ends[0]), gpu::Descriptor(ends[1])};
+}
+
+StudentProcess::StudentProcess(const std::filesystem::path& folder,
+                               const std::string& program, const Confinement& confinement)
+    : StudentProcess(folder, program, confinement, make_line()) {}
+
+StudentProcess::StudentProcess(const std::filesystem::path& folder,
+                               const std::string& program, const Confinement& confinement,
+                               Line line)
+    : confinement_(confinement),
+      line_(std::move(line.ours)),
+      frames_(line_.number()),
+      process_(plan_of(folder, program, confinement, line.theirs.number())) {}
+
+std::string StudentProcess::ending() {
+    using namespace std::chrono_literals;
+    std::optional<Ending> ending = process_.wait(gpu::Clock::now() + 2s);
+    if (!ending) {
+        process_.kill();
+        return "its time was over";
+    }
+    std::string text = "your program " + ending_sentence(*ending, confinement_);
+    if (ending->by == EndedBy::itself) text += ", before the function had returned";
+    const std::string printed = process_.output(1000);
+    if (!printed.empty())
+        text += "; it had printed:\n" + clean_lines(printed, {1000, 10});
+    return text;
+}
+
+}  // namespace lockstep::lessons

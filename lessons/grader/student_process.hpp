@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/remote/rank_session.hpp"
+
+namespace lockstep::lessons {
+
+/// A student's program as one rank, confined, with its line to the grader.
+class StudentProcess final : public RankProcess {
+  public:
+    StudentProcess(const std::filesystem::path& folder, const std::string& program,
+                   const Confinement& confinement);
+
+    Frames& frames() override { return frames_; }
+    std::string ending() override;
+
+    /// What a rank of a student's program may use.
+    static Confinement usual_confinement();
+
+  private:
+    struct Line {
+        gpu::Descriptor ours;
+        gpu::Descriptor theirs;
+    };
+    static Line make_line();
+    StudentProcess(const std::filesystem::path& folder, const std::string& program,
+                   const Confinement& confinement, Line line);
+
+    Confinement confinement_;
+    gpu::Descriptor line_;
+    Frames frames_;
+    ConfinedProcess process_;
+};
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,202 @@
+#include "lessons/grader/system_calls.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <fcntl.h>
+#include <initializer_list>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lessons/grader/allowed_calls.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+constexpr std::uint32_t kArchitecture = 0;
+#endif
+
+constexpr std::uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
+constexpr std::uint32_t kAbsent = SECCOMP_RET_ERRNO | ENOSYS;
+
+/// The low half of an argument, on machines whose bytes run from low to high.
+constexpr std::uint32_t low_half(int argument) {
+    return static_cast<std::uint32_t>(offsetof(seccomp_data, args) +
+                                      sizeof(std::uint64_t) *
+                                          static_cast<std::size_t>(argument));
+}
+constexpr std::uint32_t high_half(int argument) {
+    return low_half(argument) + 4;
+}
+
+/// Writes a filter's code. A check that fails returns kRefuse; what is left over after
+/// all checks of a call is allowed.
+class Code {
+  public:
+    explicit Code(std::vector<sock_filter>& code) : code_(code) {}
+
+    void load(std::uint32_t offset) { add(BPF_LD | BPF_W | BPF_ABS, offset); }
+    void answer(std::uint32_t answer) { add(BPF_RET | BPF_K, answer); }
+    /// Goes on where the loaded word is (or is not) `value`; else answers.
+    void unless(std::uint32_t value, std::uint32_t otherwise) {
+        add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+        answer(otherwise);
+    }
+    void when(std::uint32_t value, std::uint32_t then) {
+        add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+        answer(then);
+    }
+    void when_above(std::uint32_t value, std::uint32_t then) {
+        add(BPF_JMP | BPF_JGT | BPF_K, value, 0, 1);
+        answer(then);
+    }
+
+    /// A call that is allowed where the checks in between hold.
+    void begin_call(long number) {
+        call_ = code_.size();
+        add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number));
+    }
+    void end_call() {
+        answer(SECCOMP_RET_ALLOW);
+        code_[call_].jf = static_cast<std::uint8_t>(code_.size() - call_ - 1);
+    }
+
+    void pointer(int argument, const void* value) {
+        const auto bits =
+            static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(value));
+        load(low_half(argument));
+        unless(static_cast<std::uint32_t>(bits), kRefuse);
+        load(high_half(argument));
+        unless(static_cast<std::uint32_t>(bits >> 32), kRefuse);
+    }
+    void word(int argument, std::uint32_t value) {
+        load(low_half(argument));
+        unless(value, kRefuse);
+    }
+    void no_bits(int argument, std::uint32_t bits) {
+        load(low_half(argument));
+        add(BPF_ALU | BPF_AND | BPF_K, bits);
+        unless(0, kRefuse);
+    }
+    void one_of(int argument, std::initializer_list<unsigned> values) {
+        load(low_half(argument));
+        for (const unsigned value : values)
+            when(value, SECCOMP_RET_ALLOW);
+        answer(kRefuse);
+    }
+
+  private:
+    void add(int operation, std::uint32_t value, std::uint8_t if_true = 0,
+             std::uint8_t if_false = 0) {
+        code_.push_back(
+            {static_cast<std::uint16_t>(operation), if_true, if_false, value});
+    }
+
+    std::vector<sock_filter>& code_;
+    std::size_t call_ = 0;
+};
+
+void begin(Code& code) {
+    code.load(offsetof(seccomp_data, arch));
+    code.unless(kArchitecture, SECCOMP_RET_KILL_PROCESS);
+    code.load(offsetof(seccomp_data, nr));
+    // Calls of x32, which have a high bit, among them.
+    code.when_above(kLastKnownCall, kAbsent);
+}
+
+void allow_reading_files(Code& code) {
+    constexpr std::uint32_t kWrites =
+        O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
+    code.begin_call(SYS_openat);
+    code.no_bits(2, kWrites);
+    code.end_call();
+#ifdef SYS_open
+    code.begin_call(SYS_open);
+    code.no_bits(1, kWrites);
+    code.end_call();
+#endif
+}
+
+/// None that send signals to a process of one's choice (F_SETOWN, FIOASYNC).
+void allow_asking_descriptors(Code& code) {
+    code.begin_call(SYS_fcntl);
+    code.one_of(1, {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL});
+    code.end_call();
+    code.begin_call(SYS_ioctl);
+    code.one_of(1, {TCGETS, TIOCGWINSZ, FIONREAD});
+    code.end_call();
+    // On a socket that is connected, to no other address.
+    code.begin_call(SYS_sendto);
+    code.pointer(4, nullptr);
+    code.end_call();
+}
+
+}  // namespace
+
+SystemCallFilter::SystemCallFilter(const char* file, char* const* arguments) {
+    if (kArchitecture == 0) return;
+    Code code(code_);
+    begin(code);
+    for (const long call : kAllowedCalls)
+        code.when(static_cast<std::uint32_t>(call), SECCOMP_RET_ALLOW);
+    for (const long call : kAbsentCalls)
+        code.when(static_cast<std::uint32_t>(call), kAbsent);
+    allow_reading_files(code);
+    allow_asking_descriptors(code);
+    code.begin_call(SYS_execve);
+    code.pointer(0, file);
+    code.pointer(1, arguments);
+    code.end_call();
+    // Its own limits, to read.
+    code.begin_call(SYS_prlimit64);
+    code.word(0, 0);
+    code.pointer(2, nullptr);
+    code.end_call();
+    // abort() and raise().
+    for (const long call : {SYS_tgkill, SYS_kill}) {
+        code.begin_call(call);
+        code.load(low_half(0));
+        own_process_.push_back(code_.size());
+        code.unless(0, kRefuse);
+        code.end_call();
+    }
+    code.answer(kRefuse);
+}
+
+bool SystemCallFilter::install() noexcept {
+    if (code_.empty()) return false;
+    for (const std::size_t at : own_process_)
+        code_[at].k = static_cast<std::uint32_t>(::getpid());
+    const sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
+    return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
+bool SystemCallFilter::works() {
+    static const bool works = [] {
+        SystemCallFilter filter(nullptr, nullptr);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const bool holds = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                               filter.install() &&
+                               ::socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM;
+            ::_exit(holds ? 0 : 1);
+        }
+        int status = 1;
+        while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+        }
+        return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }();
+    return works;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <sys/prctl.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/grade.hpp"
+#include "lessons/grader/student_compiler.hpp"
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/nearest.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "lessons/runner/text_layout.hpp"
+#include "lessons/runner/utf8.hpp"
+#include "src/core/require.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Nothing that is there is written over.
+void require_nothing_there(const fs::path& folder) {
+    require(!fs::exists(fs::symlink_status(folder)) ||
+                (fs::is_directory(folder) && fs::is_empty(folder)),
+            [&] {
+                return fmt::format(
+                    "{}: something is there already; a new folder is "
+                    "expected",
+                    printable(folder.string()));
+            });
+}
+
+int points_of(const Assignment& assignment) {
+    int points = 0;
+    for (const Criterion& criterion : assignment.criteria)
+        points += criterion.points;
+    return points;
+}
+
+}  // namespace
+
+int list_assignments() {
+    constexpr int kIndent = 4;
+    const int width = std::min(window_columns(STDOUT_FILENO), 100);
+    std::string text;
+    for (const Assignment& assignment : assignments()) {
+        text += fmt::format("{}  ({} points)\n", assignment.slug, points_of(assignment));
+        for (const std::string* paragraph : {&assignment.title, &assignment.about})
+            for (const std::string& line : wrap(*paragraph, width - kIndent))
+                text += pad_right("", kIndent) + line + "\n";
+    }
+    print(text);
+    return kSuccess;
+}
+
+int new_assignment(const NewAssignmentRequest& request) {
+    const Assignment& assignment = find_assignment(request.slug);
+    const Kit kit = Kit::find();
+    require_nothing_there(request.folder);
+    fs::create_directories(request.folder);
+    fs::copy(kit.handout(assignment.slug), request.folder);
+    print(
+        fmt::format("{0}: {1} is in {2}. Begin with its README.md; then\n\n"
+                    "    cd {2}\n"
+                    "    meson setup build --pkg-config-path {3}\n"
+                    "    meson test -C build\n\n"
+                    "and in the end lockstep grade {0} {2}\n",
+                    assignment.slug, assignment.title, printable(request.folder.string()),
+                    printable(kit.pkgconfig().string())));
+    return kSuccess;
+}
+
+int show_targets(const TargetsRequest& request) {
+    const GradePlan plan{&find_assignment(request.slug), request.folder,
+                         student_compiler(), 0};
+    const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
+    if (request.out)
+        write_text_file(*request.out, json);
+    else
+        print(json);
+    return kSuccess;
+}
+
+int grade_folder(const GradeRequest& request) {
+    const GradePlan plan{&find_assignment(request.slug), request.folder,
+                         student_compiler()};
+    const Kit kit = Kit::find();
+    require(fs::is_directory(request.folder), [&] {
+        return fmt::format("{}: a student's folder is expected",
+                           printable(request.folder.string()));
+    });
+    // A student's program, which runs as the same user, must not look into this one.
+    ::prctl(PR_SET_DUMPABLE, 0);
+    const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
+        if (request.out) write_grade(so_far, request.format, *request.out);
+    });
+    if (!request.out)
+        print(grade_text_of(report, request.format,
+                            std::min(window_columns(STDOUT_FILENO), 100),
+                            wants_colour(STDOUT_FILENO)));
+    return report.earned() == report.points() ? kSuccess : kFailed;
+}
+
+}  // namespace lockstep::lessons

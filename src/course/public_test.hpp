@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "src/core/host_tensor.hpp"
+#include "src/core/source_line.hpp"
+
+namespace lockstep {
+
+/// What a check of a public test throws: a sentence with the line of the check.
+class CheckFailed : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Checks that belong to an assignment's folder, one line of output each:
+///
+///     PublicTest test;
+///     test.check("a1.1 reduce_scatter, 4 ranks", [] { expect_close(got, expected); });
+///     return test.finish();
+///
+/// A check passes where its body returns. What is not written yet is counted apart; a
+/// mistake that the simulator found is shown as it explains it.
+class PublicTest {
+  public:
+    void check(const std::string& name, const std::function<void()>& body);
+    /// The sums, and what to do first; the program's exit status: 0 where all passed.
+    int finish() const;
+
+  private:
+    void failed(const std::string& name, const std::string& mark,
+                const std::string& text);
+
+    int passed_ = 0;
+    int failed_ = 0;
+    int not_written_ = 0;
+    std::string first_;  ///< of what did not pass
+};
+
+// Each throws CheckFailed.
+
+/// The same shape, and elements that are as near as f64 in another order of sums gets
+/// them; NaN is near nothing.
+void expect_close(const HostTensor& got, const HostTensor& expected,
+                  const std::string& what, SourceLine at = SourceLine::here());
+void expect_equal(std::int64_t got, std::int64_t expected, const std::string& what,
+                  SourceLine at = SourceLine::here());
+void expect(bool condition, const std::string& sentence,
+            SourceLine at = SourceLine::here());
+
+}  // namespace lockstep

@@ -1,0 +1,206 @@
+// Tasks that mean harm, or act as if. Each rank's process runs them with limits on all
+// that it may use.
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+#include "src/course/not_written.hpp"
+#include "src/course/task.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// The status of a process that got away with it.
+constexpr int kGotAway = 9;
+constexpr int kLine = 3;
+
+/// Ends with a status that says whether it got away with it.
+[[noreturn]] void end(bool got_away) {
+    std::_Exit(got_away ? kGotAway : 0);
+}
+
+[[noreturn]] void wait_for_ever() {
+    for (;;)
+        pause();
+}
+
+int recurse(int depth) {
+    volatile char room[4096];
+    room[0] = 1;
+    return depth == 0 ? 0 : recurse(depth + 1) + room[0];
+}
+
+volatile std::int64_t counter = 0;
+
+[[noreturn]] void loop_for_ever() {
+    for (;;)
+        counter = counter + 1;
+}
+
+void allocate_for_ever() {
+    for (std::vector<char*> all;;) {
+        all.push_back(new char[1 << 20]);
+        std::memset(all.back(), 1, 1 << 20);
+    }
+}
+
+void write_words(const std::vector<std::int64_t>& words) {
+    if (write(kLine, words.data(), words.size() * sizeof words[0]) < 0) end(false);
+}
+
+void write_noise() {
+    for (std::int64_t word = 1;; word = word * 6364136223846793005 + 1)
+        write_words({word});
+}
+
+/// Well-formed frames, of noise.
+void write_noisy_frames(const TaskInputs& in) {
+    std::uint64_t state = static_cast<std::uint64_t>(in.number("seed"));
+    const auto next = [&state] {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        return static_cast<std::int64_t>(state >> 33);
+    };
+    for (;;) {
+        std::vector<std::int64_t> words{0, next() % 16};
+        const std::int64_t count = next() % 12;
+        for (std::int64_t i = 0; i < count; ++i)
+            words.push_back(next() % (next() % 3 == 0 ? 1 << 20 : 8));
+        words[0] = static_cast<std::int64_t>((words.size() - 1) * sizeof words[0]);
+        write_words(words);
+    }
+}
+
+void* nothing(void* argument) {
+    return argument;
+}
+
+Task of(void (*harm)()) {
+    return [harm](Rank&, const TaskInputs&, TaskOutputs&) { harm(); };
+}
+
+Tasks of_the_process() {
+    return {
+        {"loops", of([] { loop_for_ever(); })},
+        {"sleeps", of([] { wait_for_ever(); })},
+        {"exits", of([] { std::exit(0); })},
+        {"aborts", of([] { std::abort(); })},
+        {"crashes", of([] { *static_cast<volatile int*>(nullptr) = 1; })},
+        {"recurses", of([] { recurse(1); })},
+        {"throws", of([] { throw 42; })},
+        {"throws memory", of([] { allocate_for_ever(); })},
+        {"is not written", of([] { throw NotWritten("a0.1: nothing"); })},
+        {"prints a report", of([] {
+             std::puts(R"({"score": 100, "tests": []})");
+             std::fflush(stdout);
+             std::exit(0);
+         })},
+        {"prints for ever", of([] {
+             for (;;)
+                 std::puts("a hundred points");
+         })},
+        {"forks", of([] {
+             for (;;)
+                 fork();
+         })},
+        {"forks once", of([] { end(fork() >= 0); })},
+        {"starts a thread", of([] {
+             pthread_t thread;
+             end(pthread_create(&thread, nullptr, nothing, nullptr) == 0);
+         })},
+        {"writes a file",
+         of([] { end(open("results.json", O_WRONLY | O_CREAT, 0644) >= 0); })},
+        {"ends its parent", of([] { end(kill(getppid(), SIGKILL) == 0); })},
+        {"traces its parent",
+         of([] { end(ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0); })},
+        {"opens a socket", of([] { end(socket(AF_INET, SOCK_STREAM, 0) >= 0); })},
+        {"starts a shell", of([] { end(std::system("true") == 0); })},
+        {"closes the line", of([] {
+             close(kLine);
+             wait_for_ever();
+         })},
+    };
+}
+
+Tasks of_the_line() {
+    return {
+        {"writes noise", of([] { write_noise(); })},
+        {"writes noisy frames",
+         [](Rank&, const TaskInputs& in, TaskOutputs&) { write_noisy_frames(in); }},
+        {"announces a long message", of([] {
+             write_words({std::int64_t{1} << 60});
+             wait_for_ever();
+         })},
+        {"claims an end", of([] {
+             // A frame of 32 bytes: request 14, "returned", and three times nothing.
+             write_words({32, 14, 0, 0, 0});
+             wait_for_ever();
+         })},
+    };
+}
+
+Tasks of_the_device() {
+    return {
+        {"fills for ever",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             for (;;)
+                 rank.device().fill(in.tensor("x"), 0);
+         }},
+        {"fills the device",
+         [](Rank& rank, const TaskInputs&, TaskOutputs&) {
+             for (std::vector<Tensor> all;;)
+                 all.push_back(rank.device().zeros({1 << 16}, DType::f64));
+         }},
+        {"downloads", [](Rank& rank, const TaskInputs& in,
+                         TaskOutputs&) { rank.device().download(in.tensor("x")); }},
+        {"peeks", [](Rank& rank, const TaskInputs& in,
+                     TaskOutputs&) { rank.keep("x", in.tensor("x")); }},
+        {"reads device memory",
+         [](Rank&, const TaskInputs& in, TaskOutputs& out) {
+             out.texts["x"] = std::to_string(in.tensor("x").data<double>()[0]);
+         }},
+        {"names many files",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             for (int i = 0;; ++i)
+                 rank.device().fill(in.tensor("x"), 0,
+                                    SourceLine::of(std::to_string(i), i));
+         }},
+        {"waits for nobody",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             rank.world().recv(in.tensor("x"), 0).wait();
+         }},
+        {"leaves on rank 1",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             if (rank.index() == 1) return;
+             rank.world().all_reduce(in.tensor("x")).wait();
+         }},
+        {"shares a global",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+             static std::vector<Tensor> all;
+             all.push_back(in.tensor("x"));
+             rank.world().barrier().wait();
+             out.texts["seen"] = std::to_string(all.size());
+         }},
+        {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
+    };
+}
+
+}  // namespace
+
+Tasks tasks() {
+    Tasks all = of_the_process();
+    all.merge(of_the_line());
+    all.merge(of_the_device());
+    return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "tests/grader/hostile_program.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "lessons/grader/build_program.hpp"
+#include "tests/grader/hostile_source.hpp"
+
+namespace lockstep::test {
+
+HostileProgram::HostileProgram() {
+    folder_.file("hostile.cpp", kHostileSource);
+    const auto failure = lessons::build_program(
+        {.folder = folder_.path(), .sources = {"hostile.cpp"}, .flags = {"-O1"}});
+    if (failure)
+        throw std::runtime_error("hostile.cpp:" + std::to_string(failure->line) + ": " +
+                                 failure->message);
+}
+
+lessons::ConfinedPlan HostileProgram::plan(
+    const std::string& what, const lessons::Confinement& confinement) const {
+    return {.words = {"./program", what, folder().string()},
+            .folder = folder(),
+            .confinement = confinement};
+}
+
+Outcome HostileProgram::run(const std::string& what,
+                            const lessons::Confinement& confinement) const {
+    lessons::ConfinedProcess process(plan(what, confinement));
+    const lessons::Ending ending = *process.wait();
+    return {ending, process.output(), lessons::ending_sentence(ending, confinement)};
+}
+
+std::vector<std::string> HostileProgram::left_over() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+        std::ifstream words(entry.path() / "cmdline");
+        const std::string text(std::istreambuf_iterator<char>(words), {});
+        if (text.starts_with("./program") &&
+            text.find(folder().string()) != std::string::npos)
+            found.push_back(entry.path().filename().string());
+    }
+    return found;
+}
+
+const HostileProgram& hostile_program() {
+    static const HostileProgram program;
+    return program;
+}
+
+lessons::Confinement tight() {
+    return {.cpu_seconds = 1, .wall_seconds = 20, .memory_bytes = 256 << 20};
+}
+
+}  // namespace lockstep::test

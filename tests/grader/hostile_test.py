@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Programs that mean harm, or act as if: each costs the points of what it broke, and ends in a
+whole report, in time, with nothing left
+behind. tests/grader/hostile.cpp has more of them.
+
+Arguments: the program, the folder of the assignment's sources.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
+SLUG = os.path.basename(SOURCES).replace("_", "-")
+
+BROKEN = ["a1.3-bytes", "a1.3-memory", "a1.3-time", "a1.3-values"]
+HEADERS = """
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+"""
+FAKE = r'''{"score": 100, "tests": [{"score": 100, "max_score": 100, "status": "passed"}]}'''
+
+# name: (what all_reduce does, what the report says of it)
+IN_ALL_REDUCE = {
+    "forks for ever": ("for (;;) fork();", ""),
+    "prints and writes a report": (
+        f"std::puts(R\"({FAKE})\"); std::fflush(stdout);"
+        f"if (FILE* file = std::fopen(\"report.json\", \"w\")) {{ std::fputs(R\"({FAKE})\", file);"
+        " std::fclose(file); std::exit(9); } std::exit(0);", "exit status 0"),
+}
+# Before main, or in the compiler: nothing is left that could pass.
+IN_ALL = {
+    "loops before main": "static const int before = [] { for (volatile int i = 0;; ++i) {}"
+                         " return 0; }();",
+    "exits before main": "static const int before = [] { std::exit(0); return 0; }();",
+    "includes what never ends": "#include \"/dev/zero\"",
+    "instantiates for ever": "template <int N> struct Deep { static constexpr int value ="
+                             " Deep<N + 1>::value + Deep<N + 2>::value; };"
+                             " static const int deep = Deep<0>::value;",
+}
+
+
+class Hostile(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.work = os.path.join(self.folder, "work")
+        self.spare = os.path.join(self.folder, "spare")
+        os.mkdir(self.spare)
+        os.chmod(self.folder, 0o755)
+        subprocess.run([PROGRAM, "assignment", "new", SLUG, self.work], check=True,
+                       capture_output=True)
+        with open(os.path.join(SOURCES, "reference/ring.cpp"), encoding="utf-8") as file:
+            self.reference = file.read()
+
+    def grade(self, text):
+        with open(os.path.join(self.work, "ring.cpp"), "w", encoding="utf-8") as file:
+            file.write(text)
+        path = os.path.join(self.folder, "report.json")
+        begun = time.monotonic()
+        done = subprocess.run([PROGRAM, "grade", SLUG, self.work, "--format", "json", "--out",
+                               path], capture_output=True, text=True, check=False, timeout=200,
+                              env=dict(os.environ, TMPDIR=self.spare))
+        self.assertLess(time.monotonic() - begun, 150)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", ""))
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertTrue(report["finished"])
+        self.assertEqual(os.listdir(self.spare), [])
+        return report
+
+    def test_what_breaks_one_function_costs_its_points_alone(self):
+        head, tail = self.reference.split("void all_reduce(")
+        for name, (body, said) in IN_ALL_REDUCE.items():
+            with self.subTest(name):
+                report = self.grade(f"{HEADERS}{head}\nvoid all_reduce(Rank& rank, "
+                                    f"const Tensor& buffer) {{ (void)rank; (void)buffer; {body} }}\n")
+                self.assertIsNone(report["build_failure"], report["build_failure"])
+                lost = {entry["id"]: entry for entry in report["criteria"] if not entry["earned"]}
+                self.assertEqual(sorted(lost), BROKEN)
+                self.assertIn(said, lost["a1.3-values"]["said"])
+                self.assertNotIn("status 9", lost["a1.3-values"]["said"])
+        self.assertIn("all_gather(rank, buffer)", tail)
+
+    def test_what_breaks_all_costs_all(self):
+        for name, before in IN_ALL.items():
+            with self.subTest(name):
+                report = self.grade(f"{HEADERS}{before}\n{self.reference}")
+                self.assertEqual(report["earned"], 0)
+
+    def test_links_lead_nowhere(self):
+        os.remove(os.path.join(self.work, "ring.hpp"))
+        os.symlink("/etc/passwd", os.path.join(self.work, "ring.hpp"))
+        report = self.grade(self.reference)
+        self.assertEqual(report["build_failure"]["file"], "ring.hpp")
+        self.assertNotIn("root:", json.dumps(report))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

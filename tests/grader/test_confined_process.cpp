@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/fence.hpp"
+#include "lessons/grader/system_calls.hpp"
+#include "tests/catch.hpp"
+#include "tests/grader/hostile_program.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace lockstep::test;
+using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+Outcome run(const std::string& what, const Confinement& confinement = tight()) {
+    return hostile_program().run(what, confinement);
+}
+
+/// Limits alone, as where the system has no filters.
+Confinement unfiltered(int processes = 0) {
+    Confinement confinement = tight();
+    confinement.only_computes = false;
+    confinement.processes = processes;
+    return confinement;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("A program that computes for ever is stopped for its processor time",
+          "[grader][confined]") {
+    const auto [what, confinement] = GENERATE(table<std::string, Confinement>(
+        {{"spin", tight()}, {"ignore", tight()}, {"ignore", unfiltered()}}));
+    const Outcome outcome = run(what, confinement);
+    CHECK(outcome.ending.by == EndedBy::cpu_limit);
+    CHECK_THAT(outcome.sentence, Equals("was stopped after 1 s of processor time"));
+    CHECK(outcome.ending.cpu_seconds < 3);
+}
+
+TEST_CASE("A program that waits for ever is stopped for the time", "[grader][confined]") {
+    const auto* const what = GENERATE("sleep", "close 3");
+    Confinement confinement = tight();
+    confinement.wall_seconds = 0.5;
+    const Outcome outcome = run(what, confinement);
+    CHECK(outcome.ending.by == EndedBy::wall_limit);
+    CHECK_THAT(outcome.sentence, Equals("was stopped after 0.5 s"));
+    CHECK(outcome.ending.wall_seconds < 2);
+}
+
+TEST_CASE("What a program came to is said in words", "[grader][confined]") {
+    CHECK_THAT(run("exit").sentence, Equals("ended by itself with exit status 0"));
+    CHECK(run("exit").ending.succeeded());
+    CHECK_THAT(run("exit 3").sentence, Equals("ended by itself with exit status 3"));
+    CHECK_THAT(run("abort").sentence, StartsWith("was killed by signal 6 (abort: "));
+    CHECK_THAT(run("segfault").sentence,
+               StartsWith("was killed by signal 11 (segmentation fault: "));
+    CHECK_THAT(run("deep").sentence,
+               StartsWith("was killed by signal 11 (segmentation fault: "));
+#ifdef __x86_64__
+    CHECK_THAT(run("divide").sentence,
+               StartsWith("was killed by signal 8 (an impossible"));
+#endif
+}
+
+TEST_CASE("A program that asks for too much memory has none of it",
+          "[grader][confined]") {
+    for (const char* what : {"allocate", "touch"}) {
+        const Outcome outcome = run(what);
+        CHECK(outcome.ending.by == EndedBy::memory_limit);
+        CHECK_THAT(outcome.sentence, Equals("asked for more than 256 MiB of memory"));
+    }
+    const Outcome caught = run("catch");
+    CHECK(caught.ending.succeeded());
+    CHECK_THAT(caught.output, Equals("caught\n"));
+}
+
+TEST_CASE("A program that prints for ever is stopped, and the start of it is kept",
+          "[grader][confined]") {
+    ConfinedProcess process(hostile_program().plan("print", tight()));
+    CHECK(process.wait()->by == EndedBy::cpu_limit);
+    CHECK(process.output().size() == 16384);
+    CHECK_THAT(process.output(), StartsWith("all work and no play\n"));
+    CHECK(process.output(10 << 20).size() == 1 << 20);
+}
+
+TEST_CASE("A program that only computes is refused all else", "[grader][confined]") {
+    if (!SystemCallFilter::works()) return;
+    const Outcome outcome = run("try all");
+    INFO(outcome.output);
+    CHECK(outcome.ending.succeeded());
+    std::istringstream lines(outcome.output);
+    int refused = 0;
+    for (std::string line; std::getline(lines, line);)
+        if (contains(line, "EPERM"))
+            ++refused;
+        else
+            CHECK((line == "clone3: ENOSYS" || line == "x32: ENOSYS" ||
+                   line == "thread: " + std::to_string(EPERM) || line == "system: 127"));
+    CHECK(refused == 26);
+    CHECK(std::filesystem::exists(hostile_program().folder() / "hostile.cpp"));
+    for (const char* made : {"left-behind", "mine", "mine.cpp"})
+        CHECK_FALSE(std::filesystem::exists(hostile_program().folder() / made));
+    CHECK_FALSE(std::filesystem::exists("/tmp/lockstep-left-behind"));
+}
+
+TEST_CASE("No process is made, with a filter or without", "[grader][confined]") {
+    Confinement confinement = GENERATE(tight(), unfiltered());
+    confinement.wall_seconds = 0.5;
+    const std::string refusal =
+        confinement.only_computes && SystemCallFilter::works() ? "EPERM" : "EAGAIN";
+    CHECK_THAT(run("fork", confinement).output, Equals("fork: " + refusal + "\n"));
+    for (const char* what : {"bomb", "bomb-sleep"}) {
+        const Outcome outcome = run(what, confinement);
+        CHECK((outcome.ending.by == EndedBy::cpu_limit ||
+               outcome.ending.by == EndedBy::wall_limit));
+    }
+    CHECK(hostile_program().left_over().empty());
+    const Outcome daemon = run("daemon", confinement);
+    // The fork that fails is no parent's: the program itself goes on, and is stopped.
+    CHECK(daemon.ending.by == EndedBy::wall_limit);
+    CHECK(hostile_program().left_over().empty());
+}
+
+TEST_CASE("Processes that a program may make end with it, wherever they fled",
+          "[grader][confined]") {
+    // Many more than it makes: other tests may have bombs of the same user.
+    const Outcome daemon = run("daemon", unfiltered(500));
+    CHECK(daemon.ending.succeeded());
+    CHECK_THAT(daemon.output, Equals("daemon\n"));
+    CHECK(hostile_program().left_over().empty());
+    Confinement confinement = unfiltered(20);
+    confinement.wall_seconds = 1;
+    for (const char* what : {"bomb", "bomb-sleep", "chain"}) {
+        const Outcome outcome = run(what, confinement);
+        INFO(what);
+        CHECK(outcome.ending.wall_seconds < 4);
+        CHECK(hostile_program().left_over().empty());
+    }
+}
+
+TEST_CASE("A program reaches neither its parent's memory nor its parent",
+          "[grader][confined]") {
+    const Confinement confinement = GENERATE(tight(), unfiltered());
+    const Outcome memory = run("parent's memory", confinement);
+    CHECK_FALSE(contains(memory.output, "done"));
+    const Outcome killed = run("kill parent", confinement);
+    if (::geteuid() == 0 || (confinement.only_computes && SystemCallFilter::works()))
+        CHECK_THAT(killed.output, Equals("kill: EPERM\n"));
+    CHECK(hostile_program().left_over().empty());
+}
+
+TEST_CASE("A program that may do more still does not reach the grader, or other folders",
+          "[grader][confined]") {
+    if (!Fence::works()) return;
+    const Outcome outcome = run("grader", unfiltered());
+    INFO(outcome.output);
+    CHECK(contains(outcome.output, "read: EACCES\n"));
+    CHECK(contains(outcome.output, "write in /tmp: EACCES\n"));
+    // Fences of older systems let signals through.
+    if (::geteuid() == 0) CHECK(contains(outcome.output, "signal: EPERM\n"));
+    // Root's folder, or its own.
+    CHECK(contains(outcome.output,
+                   ::geteuid() == 0 ? "the folder: EACCES" : "the folder: done"));
+}
+
+TEST_CASE("Limits are what was asked for", "[grader][confined]") {
+    CHECK_THAT(run("limits").output, Equals("1 2\n268435456 268435456\n0 0\n0 0\n"));
+}
+
+TEST_CASE("A program has its own descriptors and variables alone", "[grader][confined]") {
+    CHECK_THAT(run("descriptors").output, Equals("0 1 2 read 0\n"));
+    const std::string variables = run("environment").output;
+    CHECK(std::count(variables.begin(), variables.end(), '\n') == 4);
+    CHECK(contains(variables, "HOME=/nonexistent\nLANG=C.UTF-8\nTMPDIR=" +
+                                  hostile_program().folder().string() + "\n"));
+}
+
+TEST_CASE("A program answers on the descriptor that it is given", "[grader][confined]") {
+    std::array<int, 2> ends{};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    const gpu::Descriptor ours(ends[0]);
+    const timeval patience{5, 0};
+    ::setsockopt(ours.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    gpu::Descriptor theirs(ends[1]);
+    ConfinedPlan plan = hostile_program().plan("answer", tight());
+    plan.given = theirs.number();
+    ConfinedProcess process(plan);
+    theirs.close();
+    CHECK_FALSE(process.wait(gpu::after(gpu::Clock::now(), 0.05)));
+    REQUIRE(::write(ours.number(), "ping", 4) == 4);
+    std::array<char, 8> answer{};
+    CHECK(::read(ours.number(), answer.data(), answer.size()) == 4);
+    CHECK(process.wait()->succeeded());
+    // Nobody else has the other end.
+    CHECK(::read(ours.number(), answer.data(), answer.size()) == 0);
+}
+
+TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]") {
+    ConfinedProcess process(hostile_program().plan("ignore", tight()));
+    process.kill();
+    CHECK(process.wait()->by == EndedBy::request);
+    { const ConfinedProcess forgotten(hostile_program().plan("sleep", tight())); }
+    CHECK(hostile_program().left_over().empty());
+}
+
+TEST_CASE("A program ends when the process that started it is killed",
+          "[grader][confined]") {
+    const ConfinedPlan plan = hostile_program().plan("sleep", tight());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        try {
+            const ConfinedProcess process(plan);
+            ::kill(::getpid(), SIGKILL);
+        } catch (const std::exception&) {
+        }
+        ::_exit(1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    for (int i = 0; i < 100 && !hostile_program().left_over().empty(); ++i)
+        ::usleep(10'000);
+    CHECK(hostile_program().left_over().empty());
+}
+
+TEST_CASE("A program runs in a folder below one that is not its user's",
+          "[grader][confined]") {
+    const TemporaryFolder above;
+    ConfinedPlan plan = hostile_program().plan("exit 3", tight());
+    plan.folder = above / "work";
+    std::filesystem::create_directory(plan.folder);
+    std::filesystem::copy(hostile_program().folder() / "program", plan.folder);
+    plan.words[0] = (plan.folder / "program").string();
+    CHECK(ConfinedProcess(plan).wait()->exit_status == 3);
+}
+
+TEST_CASE("A program that cannot be started says why", "[grader][confined]") {
+    ConfinedPlan plan = hostile_program().plan("exit", tight());
+    plan.words[0] = "./nothing";
+    CHECK_THROWS_WITH(ConfinedProcess(plan),
+                      "cannot start ./nothing: No such file or directory");
+    plan.words[0] = "no-such-program";
+    CHECK_THROWS_WITH(ConfinedProcess(plan),
+                      "cannot start no-such-program: No such file or directory");
+    plan.folder = "/nonexistent";
+    plan.words[0] = "true";
+    CHECK_THROWS_WITH(ConfinedProcess(plan),
+                      "cannot work in /nonexistent: No such file or directory");
+}

@@ -1,0 +1,200 @@
+// What a student's program can and cannot do. HOSTILE_RANK and EVERYTHING_RANK are
+// programs of ranks that the build made.
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/examiner.hpp"
+#include "src/course/task.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A program that the build made, in a folder that anybody can look into.
+class RankProgram {
+  public:
+    explicit RankProgram(const char* variable) {
+        const char* const path = std::getenv(variable);
+        REQUIRE(path != nullptr);
+        std::filesystem::permissions(folder_.path(), std::filesystem::perms{0755});
+        std::filesystem::copy_file(path, folder_.path() / "rank");
+    }
+    Examiner examiner(double cpu_seconds = 5, int longest = 20) const {
+        Confinement confinement = StudentProcess::usual_confinement();
+        confinement.cpu_seconds = cpu_seconds;
+        return Examiner(folder_.path(), "rank", confinement,
+                        std::chrono::seconds{longest});
+    }
+
+  private:
+    test::TemporaryFolder folder_;
+};
+
+Examiner hostile_examiner() {
+    static const RankProgram program("HOSTILE_RANK");
+    return program.examiner(1, 2);
+}
+
+HostTensor values(int rank, const std::string& name) {
+    HostTensor made({6, 8}, DType::f64);
+    const RandomStream stream(static_cast<std::uint64_t>(rank), name);
+    for (std::int64_t i = 0; i < made.elements(); ++i)
+        made.set(i, stream.normal(static_cast<std::uint64_t>(i)));
+    return made;
+}
+
+TaskRun run_of(const std::string& task, int ranks, std::int64_t seed = 0) {
+    TaskRun run{fmt::format("{} ranks, seed {}", ranks, seed), {}};
+    for (int rank = 0; rank < ranks; ++rank)
+        run.ranks.push_back({task,
+                             {{"x", {values(rank, "x")}}, {"y", {values(rank, "y")}}},
+                             {{"seed", seed + rank}}});
+    return run;
+}
+
+/// What the run of a hostile task is refused with.
+std::string said_of(const std::string& task, int ranks = 2) {
+    Examiner examiner = hostile_examiner();
+    const TaskResult& result = examiner.run(run_of(task, ranks));
+    INFO(task);
+    REQUIRE(result.trouble);
+    CHECK(result.trouble->mark == Mark::failed);
+    CHECK_THAT(result.trouble->text, !Contains("exit status 9"));
+    // The grader goes on.
+    CHECK(!examiner.run(run_of("does nothing", ranks)).trouble);
+    return result.trouble->text;
+}
+
+/// The task in this process, given as the examiner gives it.
+TaskResult run_here(const TaskRun& run) {
+    sim::ClusterOptions options;
+    options.ranks = static_cast<int>(run.ranks.size());
+    options.spec = run.spec;
+    options.check = sim::CheckLevel::full;
+    TaskResult result;
+    result.ranks.resize(run.ranks.size());
+    result.report = sim::make_cluster(options)->run([&](Rank& rank) {
+        const auto index = static_cast<std::size_t>(rank.index());
+        TaskInputs in;
+        in.numbers = run.ranks[index].numbers;
+        for (const auto& [name, given] : run.ranks[index].tensors)
+            in.tensors[name] = rank.device().upload(given.values);
+        TaskOutputs out;
+        tasks().at(run.ranks[index].task)(rank, in, out);
+        for (const auto& [name, tensor] : out.tensors)
+            result.ranks[index].tensors[name] = rank.device().peek(tensor);
+        result.ranks[index].values = out.values;
+        result.ranks[index].texts = out.texts;
+    });
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("A task gives the same bits, bytes, time and memory in processes of its ranks",
+          "[grader]") {
+    const RankProgram program("EVERYTHING_RANK");
+    Examiner examiner = program.examiner();
+    for (const auto& [task, function] : tasks())
+        for (const int ranks : {2, 3}) {
+            if (task == "shards" && ranks != 2) continue;  // 16 classes
+            INFO(task << " on " << ranks);
+            const TaskRun run = run_of(task, ranks);
+            const TaskResult& there = examiner.run(run);
+            if (there.trouble) FAIL(there.trouble->text);
+            const TaskResult here = run_here(run);
+            CHECK(there.report.makespan() == here.report.makespan());
+            for (std::size_t rank = 0; rank < here.ranks.size(); ++rank) {
+                CHECK(!here.ranks[rank].tensors.empty());
+                CHECK(there.ranks[rank].tensors == here.ranks[rank].tensors);
+                CHECK(there.ranks[rank].values == here.ranks[rank].values);
+                CHECK(there.ranks[rank].texts == here.ranks[rank].texts);
+                const RankReport& a = there.report.ranks[rank];
+                const RankReport& b = here.report.ranks[rank];
+                CHECK(a.memory.peak == b.memory.peak);
+                CHECK(a.memory.at_peak == b.memory.at_peak);
+                CHECK(a.flops == b.flops);
+                CHECK(a.bytes_sent() == b.bytes_sent());
+                CHECK(a.messages_sent() == b.messages_sent());
+            }
+        }
+}
+
+TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
+    CHECK_THAT(said_of("loops"), Contains("1 s of processor time"));
+    CHECK_THAT(said_of("sleeps"), Contains("time was over"));
+    CHECK_THAT(said_of("prints for ever"), Contains("time"));
+    CHECK_THAT(said_of("forks"), Contains("time"));
+    CHECK_THAT(said_of("fills for ever"), Contains("time was over"));
+    CHECK_THAT(said_of("closes the line"), Contains("time was over"));
+}
+
+TEST_CASE("A program that ends before its task has, has not done it", "[grader]") {
+    CHECK_THAT(said_of("exits"), Contains("exit status 0, before"));
+    CHECK_THAT(said_of("prints a report"), Contains("exit status 0, before"));
+    CHECK_THAT(said_of("prints a report"), Contains("it had printed:"));
+    CHECK_THAT(said_of("aborts"), Contains("signal 6"));
+    CHECK_THAT(said_of("crashes"), Contains("signal 11"));
+    CHECK_THAT(said_of("recurses"), Contains("signal 11"));
+    CHECK_THAT(said_of("reads device memory"), Contains("signal 11"));
+}
+
+TEST_CASE("What a program throws is said", "[grader]") {
+    CHECK_THAT(said_of("throws"), Contains("threw an exception"));
+    CHECK_THAT(said_of("throws memory"), Contains("more memory"));
+    Examiner examiner = hostile_examiner();
+    const TaskResult& result = examiner.run(run_of("is not written", 2));
+    REQUIRE(result.trouble);
+    CHECK(result.trouble->mark == Mark::not_written);
+    CHECK(result.trouble->text == "a0.1: nothing");
+}
+
+TEST_CASE("A program can neither make processes nor reach others, files or the network",
+          "[grader]") {
+    for (const char* task :
+         {"forks once", "starts a thread", "writes a file", "ends its parent",
+          "traces its parent", "opens a socket", "starts a shell"})
+        CHECK_THAT(said_of(task), Contains("exit status 0, before"));
+}
+
+TEST_CASE("What is written to the line by hand is not believed", "[grader]") {
+    CHECK_THAT(said_of("writes noise"), Contains("what no program writes"));
+    CHECK_THAT(said_of("announces a long message"), Contains("message is too long"));
+    CHECK_THAT(said_of("names many files"), Contains("more files"));
+    // An end that is claimed is an end, with nothing left.
+    Examiner examiner = hostile_examiner();
+    const TaskResult& result = examiner.run(run_of("claims an end", 2));
+    REQUIRE(!result.trouble);
+    CHECK(result.ranks[0].tensors.empty());
+}
+
+TEST_CASE("Frames of noise end a run, never the grader", "[grader]") {
+    Examiner examiner = hostile_examiner();
+    for (std::int64_t seed = 0; seed < 40; ++seed)
+        examiner.run(run_of("writes noisy frames", 1, 1000 * seed));
+    CHECK(!examiner.run(run_of("does nothing", 1)).trouble);
+}
+
+TEST_CASE("Mistakes on devices and in messages are explained as in one process",
+          "[grader]") {
+    CHECK_THAT(said_of("fills the device"), Contains("F30"));
+    CHECK_THAT(said_of("downloads"), Contains("cannot be read on the host"));
+    CHECK_THAT(said_of("peeks"), Contains("cannot be read on the host"));
+    CHECK_THAT(said_of("leaves on rank 1"), Contains("hostile.cpp"));
+    CHECK_THAT(said_of("leaves on rank 1"), Contains("rank 1"));
+    CHECK_THAT(said_of("waits for nobody"), Contains("recv"));
+}
+
+TEST_CASE("Ranks share no globals", "[grader]") {
+    Examiner examiner = hostile_examiner();
+    const TaskResult& result = examiner.run(run_of("shares a global", 3));
+    REQUIRE(!result.trouble);
+    for (const RankResult& rank : result.ranks)
+        CHECK(rank.texts.at("seen") == "1");
+}
