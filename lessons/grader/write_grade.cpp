@@ -1,5 +1,7 @@
 #include "lessons/grader/write_grade.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 
 #include "lessons/grader/grade_formats.hpp"
@@ -48,7 +50,10 @@ std::string grade_text_of(const GradeReport& report, GradeFormat format, int wid
 void write_grade(const GradeReport& report, GradeFormat format,
                  const std::filesystem::path& path) {
     const std::string text = grade_text_of(report, format, kFileColumns, false);
-    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    std::error_code error;
+    if (path.has_parent_path())
+        std::filesystem::create_directories(path.parent_path(), error);
+    if (error) throw std::system_error(error, path.string());
     write_text_file(path, text);
 }
 

@@ -34,6 +34,12 @@ void require_nothing_there(const fs::path& folder) {
             });
 }
 
+void require_folder(const fs::path& folder, const char* what) {
+    require(fs::is_directory(folder), [&] {
+        return fmt::format("{}: {} is expected", printable(folder.string()), what);
+    });
+}
+
 int points_of(const Assignment& assignment) {
     int points = 0;
     for (const Criterion& criterion : assignment.criteria)
@@ -75,6 +81,7 @@ int new_assignment(const NewAssignmentRequest& request) {
 }
 
 int show_targets(const TargetsRequest& request) {
+    require_folder(request.folder, "a folder");
     const GradePlan plan{&find_assignment(request.slug), request.folder,
                          student_compiler(), 0};
     const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
@@ -89,10 +96,7 @@ int grade_folder(const GradeRequest& request) {
     const GradePlan plan{&find_assignment(request.slug), request.folder,
                          student_compiler()};
     const Kit kit = Kit::find();
-    require(fs::is_directory(request.folder), [&] {
-        return fmt::format("{}: a student's folder is expected",
-                           printable(request.folder.string()));
-    });
+    require_folder(request.folder, "a student's folder");
     // A student's program, which runs as the same user, must not look into this one.
     ::prctl(PR_SET_DUMPABLE, 0);
     const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {

@@ -18,6 +18,7 @@ LESSON = ("lesson", "gradient-accumulation")
 COLUMNS = ("lesson", "column-linear")
 PIPELINE = ("lesson", "pipeline-1f1b")
 RINGS = ("lesson", "ring-self-attention")
+RING = "ring-all-reduce"
 
 # Files in the folder where each case runs.
 FILES = {
@@ -41,6 +42,29 @@ CASES = [
     (["frobnicate"], 2, ["frobnicate", "lessons", "schedule"]),
     (["--frob"], 2, ["--frob"]),
     (["lessons", "extra"], 2, ["extra"]),
+    (["assignment"], 2, ["assignment", "list, new, targets or gradescope"]),
+    (["assignment", "lsit"], 2, ["lsit", "did you mean list?"]),
+    (["assignment", "new"], 2, ["SLUG"]),
+    (["assignment", "new", RING], 2, ["DIR"]),
+    (["assignment", "new", "ring-all-reduced", "new"], 2, ["did you mean ring-all-reduce?"]),
+    (["assignment", "new", RING, "taken"], 2, ["taken", "something is there already"]),
+    (["assignment", "new", RING, "file"], 2, ["file", "something is there already"]),
+    (["assignment", "new", RING, "file/new"], 2, ["file/new"]),
+    (["assignment", "targets", RING, "nowhere"], 2, ["nowhere", "a folder is expected"]),
+    (["assignment", "targets", RING, "taken", "--seed", "x"], 2, ["--seed x"]),
+    (["assignment", "targets", RING, "taken"], 2, ["ring.hpp is not there"]),
+    (["assignment", "gradescope", RING, "taken"], 2, ["taken", "not a file"]),
+    (["assignment", "gradescope", RING, "nowhere/x.zip"], 3, ["nowhere/x.zip"]),
+    (["grade"], 2, ["SLUG"]),
+    (["grade", RING], 2, ["DIR"]),
+    (["grade", "no-such", "taken"], 2, ["no-such", RING]),
+    (["grade", RING, "nowhere"], 2, ["nowhere", "a student's folder is expected"]),
+    (["grade", RING, "file"], 2, ["file", "a student's folder is expected"]),
+    (["grade", RING, "taken", "--format", "xml"], 2, ["--format xml", "junit"]),
+    (["grade", RING, "taken", "--out"], 2, ["--out"]),
+    (["grade", RING, "taken", "--out", ""], 2, ["--out"]),
+    (["grade", RING, "taken", "--out", "file/report"], 2, ["file/report"]),
+    (["grade", RING, "taken", "--out", "taken"], 2, ["taken"]),
     (["lesson"], 2, ["SLUG"]),
     (["lesson", "no-such-lesson"], 2, ["no-such-lesson", "gradient-accumulation"]),
     (["lesson", "gradient-acumulation"], 2, ["did you mean gradient-accumulation?"]),
