@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/compiler_output.hpp"
-#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 
 namespace lockstep::lessons {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
 

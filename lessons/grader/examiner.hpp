@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lessons/grader/grade_report.hpp"
 #include "lessons/grader/remote/rank_session.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 #include "lessons/grader/student_process.hpp"
 #include "sim/cluster.hpp"
 #include "src/report/run_report.hpp"

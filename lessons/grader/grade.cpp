@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/fence.hpp"
+#include "lessons/grader/confine/fence.hpp"
+#include "lessons/grader/confine/system_calls.hpp"
 #include "lessons/grader/judge.hpp"
-#include "lessons/grader/system_calls.hpp"
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -59,11 +59,13 @@ void judge(const Criterion& criterion, CriterionReport& entry, Judge judge) {
 std::vector<std::string> remarks_on_confinement() {
     std::vector<std::string> remarks;
     if (!SystemCallFilter::works())
-        remarks.emplace_back("this machine filters no system calls: the student's program "
-                             "was confined by limits alone");
+        remarks.emplace_back(
+            "this machine filters no system calls: the student's program "
+            "was confined by limits alone");
     if (!Fence::works())
-        remarks.emplace_back("this machine has no Landlock: the student's program was kept "
-                             "from files by permissions alone");
+        remarks.emplace_back(
+            "this machine has no Landlock: the student's program was kept "
+            "from files by permissions alone");
     return remarks;
 }
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/clean_text.hpp"
+#include "lessons/grader/report/clean_text.hpp"
 
 namespace lockstep::lessons {
 

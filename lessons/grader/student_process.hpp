@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/remote/rank_session.hpp"
 
 namespace lockstep::lessons {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lessons/grader/assignment.hpp"
-#include "lessons/grader/grade_report.hpp"
 #include "lessons/grader/kit.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "lessons/grader/write_grade.hpp"
+#include "lessons/grader/report/write_grade.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/pipeline/holdings.hpp"
 

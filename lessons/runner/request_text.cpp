@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/write_grade.hpp"
+#include "lessons/grader/report/write_grade.hpp"
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/settings.hpp"

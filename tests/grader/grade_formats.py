@@ -74,7 +74,7 @@ PRAIRIELEARN = {
     }]),
 }
 
-# lessons/grader/grade_formats.hpp
+# lessons/grader/report/grade_formats.hpp
 OWN = {
     'assignment': (REQUIRED, TEXT),
     'title': (REQUIRED, TEXT),

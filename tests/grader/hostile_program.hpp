@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {

@@ -10,9 +10,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "lessons/grader/confined_process.hpp"
-#include "lessons/grader/fence.hpp"
-#include "lessons/grader/system_calls.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
+#include "lessons/grader/confine/fence.hpp"
+#include "lessons/grader/confine/system_calls.hpp"
 #include "tests/catch.hpp"
 #include "tests/grader/hostile_program.hpp"
 

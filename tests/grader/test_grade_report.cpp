@@ -1,4 +1,4 @@
-#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep::lessons;

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lessons/grader/clean_text.hpp"
-#include "lessons/grader/grade_words.hpp"
-#include "lessons/grader/write_grade.hpp"
+#include "lessons/grader/report/clean_text.hpp"
+#include "lessons/grader/report/grade_words.hpp"
+#include "lessons/grader/report/write_grade.hpp"
 #include "lessons/runner/text_layout.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"

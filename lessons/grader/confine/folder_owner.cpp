@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 
 namespace lockstep::lessons {
 

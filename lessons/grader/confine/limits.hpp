@@ -3,7 +3,7 @@
 #include <array>
 #include <sys/resource.h>
 
-#include "lessons/grader/confinement.hpp"
+#include "lessons/grader/confine/confinement.hpp"
 
 namespace lockstep::lessons {
 

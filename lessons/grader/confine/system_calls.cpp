@@ -1,4 +1,4 @@
-#include "lessons/grader/system_calls.hpp"
+#include "lessons/grader/confine/system_calls.hpp"
 
 #include <cerrno>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lessons/grader/allowed_calls.hpp"
+#include "lessons/grader/confine/allowed_calls.hpp"
 
 namespace lockstep::lessons {
 

@@ -1,4 +1,4 @@
-#include "lessons/grader/confined_process.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/keeper.hpp"
+#include "lessons/grader/confine/keeper.hpp"
 
 namespace lockstep::lessons {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "lessons/grader/grade_formats.hpp"
-#include "lessons/grader/grade_words.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/grader/report/grade_words.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gpu/launcher/descriptor.hpp"
-#include "lessons/grader/confinement.hpp"
-#include "lessons/grader/ending.hpp"
+#include "lessons/grader/confine/confinement.hpp"
+#include "lessons/grader/confine/ending.hpp"
 
 namespace lockstep::lessons {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lessons/grader/confinement.hpp"
+#include "lessons/grader/confine/confinement.hpp"
 
 namespace lockstep::lessons {
 

@@ -1,4 +1,4 @@
-#include "lessons/grader/fence.hpp"
+#include "lessons/grader/confine/fence.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/grade_formats.hpp"
-#include "lessons/grader/grade_words.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/grader/report/grade_words.hpp"
 #include "lessons/runner/text_layout.hpp"
 
 namespace lockstep::lessons {

@@ -1,4 +1,4 @@
-#include "lessons/grader/keeper.hpp"
+#include "lessons/grader/confine/keeper.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lessons/grader/become_program.hpp"
+#include "lessons/grader/confine/become_program.hpp"
 
 namespace lockstep::lessons {
 

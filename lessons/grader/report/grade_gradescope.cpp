@@ -1,8 +1,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "lessons/grader/grade_formats.hpp"
-#include "lessons/grader/grade_words.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/grader/report/grade_words.hpp"
 
 namespace lockstep::lessons {
 

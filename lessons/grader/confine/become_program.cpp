@@ -1,4 +1,4 @@
-#include "lessons/grader/become_program.hpp"
+#include "lessons/grader/confine/become_program.hpp"
 
 #include <algorithm>
 #include <cerrno>

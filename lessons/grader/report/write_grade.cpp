@@ -1,11 +1,10 @@
-#include "lessons/grader/write_grade.hpp"
-
-#include <system_error>
+#include "lessons/grader/report/write_grade.hpp"
 
 #include <algorithm>
+#include <system_error>
 
-#include "lessons/grader/grade_formats.hpp"
-#include "lessons/grader/shown_report.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/grader/report/shown_report.hpp"
 #include "src/report/files.hpp"
 
 namespace lockstep::lessons {

@@ -2,7 +2,7 @@
 
 #include <sys/types.h>
 
-#include "lessons/grader/keeper.hpp"
+#include "lessons/grader/confine/keeper.hpp"
 
 namespace lockstep::lessons {
 

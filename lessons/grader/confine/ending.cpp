@@ -1,4 +1,4 @@
-#include "lessons/grader/ending.hpp"
+#include "lessons/grader/confine/ending.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "lessons/grader/limits.hpp"
+#include "lessons/grader/confine/limits.hpp"
 
 #include <cmath>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
 

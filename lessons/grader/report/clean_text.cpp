@@ -1,4 +1,4 @@
-#include "lessons/grader/clean_text.hpp"
+#include "lessons/grader/report/clean_text.hpp"
 
 #include <fmt/format.h>
 

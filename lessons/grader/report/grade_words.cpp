@@ -1,4 +1,4 @@
-#include "lessons/grader/grade_words.hpp"
+#include "lessons/grader/report/grade_words.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lessons/grader/grade_report.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 
 namespace lockstep::lessons {
 

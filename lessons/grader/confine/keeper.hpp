@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "gpu/launcher/descriptor.hpp"
-#include "lessons/grader/fence.hpp"
-#include "lessons/grader/limits.hpp"
-#include "lessons/grader/system_calls.hpp"
+#include "lessons/grader/confine/fence.hpp"
+#include "lessons/grader/confine/limits.hpp"
+#include "lessons/grader/confine/system_calls.hpp"
 
 namespace lockstep::lessons {
 

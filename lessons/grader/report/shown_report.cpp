@@ -1,11 +1,11 @@
-#include "lessons/grader/shown_report.hpp"
+#include "lessons/grader/report/shown_report.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "lessons/grader/clean_text.hpp"
+#include "lessons/grader/report/clean_text.hpp"
 
 namespace lockstep::lessons {
 

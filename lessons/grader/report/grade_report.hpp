@@ -20,7 +20,7 @@ struct CriterionReport {
     std::string id{};      ///< "a1.2-bytes": letters, digits, dots and dashes
     std::string title{};   ///< "all_gather sends what it must, and no more"
     std::string lesson{};  ///< where it is taught: "gradient-accumulation, step 6"
-    int points = 0;      ///< that can be had
+    int points = 0;        ///< that can be had
     Mark mark = Mark::not_judged;
     std::string asked{};     ///< "672 to 672 bytes a rank"
     std::string measured{};  ///< "1344 bytes on rank 2"; empty where nothing could be
@@ -33,7 +33,7 @@ struct CriterionReport {
 /// Why the program could not be built: what the compiler said first.
 struct BuildFailure {
     std::string file{};  ///< the student's: "ring.cpp"; empty where no file is named
-    int line = 0;      ///< 0 where none is
+    int line = 0;        ///< 0 where none is
     std::string message{};
     std::string lines{};  ///< what the compiler showed below it
 };
