@@ -5,7 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lessons/assignments/column_row_linear/grading/criteria.hpp"
+#include "lessons/assignments/data_parallel/grading/criteria.hpp"
+#include "lessons/assignments/debug_the_cluster/grading/criteria.hpp"
+#include "lessons/assignments/pipeline_1f1b/grading/criteria.hpp"
 #include "lessons/assignments/ring_all_reduce/grading/criteria.hpp"
+#include "lessons/assignments/ring_attention/grading/criteria.hpp"
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
@@ -13,7 +18,12 @@
 namespace lockstep::lessons {
 
 const std::vector<Assignment>& assignments() {
-    static const std::vector<Assignment> all{ring_all_reduce_assignment()};
+    static const std::vector<Assignment> all{ring_all_reduce_assignment(),
+                                             data_parallel_assignment(),
+                                             column_row_linear_assignment(),
+                                             pipeline_1f1b_assignment(),
+                                             ring_attention_assignment(),
+                                             debug_the_cluster_assignment()};
     return all;
 }
 

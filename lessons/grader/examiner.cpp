@@ -10,6 +10,7 @@ namespace lockstep::lessons {
 
 namespace {
 
+constexpr int kDiagnosisColumns = 72;  // reports indent it
 constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
 
 /// In a handler: what of a student's program ended the run. What is the grader's own
@@ -19,11 +20,12 @@ Trouble trouble_of_exception() {
         throw;
     } catch (const TaskEnded& ended) {
         const bool missing = ended.cause() == TaskEnded::Cause::not_written;
-        return {missing ? Mark::not_written : Mark::failed, ended.what()};
+        return {missing ? Mark::not_written : Mark::failed, ended.what(),
+                ended.cause() == TaskEnded::Cause::late};
     } catch (const FaultError& fault) {
-        return {Mark::failed, fault.diagnosis().text()};
+        return {Mark::failed, fault.diagnosis().text(kDiagnosisColumns), false};
     } catch (const UsageError& error) {
-        return {Mark::failed, error.what()};
+        return {Mark::failed, error.what(), false};
     }
 }
 
@@ -37,10 +39,21 @@ ClusterSpec examination_cluster() {
 }
 
 const TaskResult& Examiner::run(const TaskRun& run) {
-    const std::string key = run.ranks.at(0).task + ": " + run.name;
+    const std::string& task = run.ranks.at(0).task;
+    const std::string key = task + ": " + run.name;
     const auto made = made_.find(key);
     if (made != made_.end()) return made->second;
-    return made_.emplace(key, make(run)).first->second;
+    TaskResult result;
+    const auto late = late_.find(task);
+    if (late != late_.end()) {
+        result.trouble = Trouble{Mark::failed, late->second, true};
+    } else {
+        result = make(run);
+        if (result.trouble && result.trouble->out_of_time)
+            late_.emplace(
+                task, fmt::format("with {} already, {}", run.name, result.trouble->text));
+    }
+    return made_.emplace(key, std::move(result)).first->second;
 }
 
 std::string Examiner::file(const std::string& name) const {

@@ -31,6 +31,7 @@ struct TaskRun {
 struct Trouble {
     Mark mark = Mark::failed;
     std::string text;
+    bool out_of_time = false;
 };
 
 struct TaskResult {
@@ -54,7 +55,7 @@ class Examiner {
           longest_(longest) {}
 
     /// A run that was made already is not made again: its task and its name are what it
-    /// is known by.
+    /// is known by. Nor is a task that has run out of time once.
     const TaskResult& run(const TaskRun& run);
 
     /// A file of the student's, as text: any bytes.
@@ -68,6 +69,7 @@ class Examiner {
     Confinement confinement_;
     std::chrono::seconds longest_;
     std::map<std::string, TaskResult> made_;
+    std::map<std::string, std::string> late_;  ///< tasks that ran out of time, and how
 };
 
 }  // namespace lockstep::lessons

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 
 #include <fmt/format.h>
 
@@ -69,9 +70,17 @@ std::vector<std::string> remarks_on_confinement() {
     return remarks;
 }
 
+std::uint64_t new_secret() {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+}
+
 /// What did not pass first, in the order of the handout.
 std::string first_to_do(const GradeReport& report) {
-    if (report.build_failure) return "mend what the compiler names";
+    if (report.build_failure)
+        return report.build_failure->line > 0
+                   ? "mend what the compiler names"
+                   : "mend this: " + report.build_failure->message;
     for (const CriterionReport& entry : report.criteria) {
         if (entry.mark == Mark::passed) continue;
         if (entry.mark == Mark::not_written) return "write " + entry.said;
@@ -95,6 +104,7 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
     Workspace workspace;
     report.build_failure =
         workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
+    const std::uint64_t secret = new_secret();
     Examiner examiner(workspace.folder(), Workspace::kProgram);
     for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {
         if (seconds() > plan.longest_seconds) {
@@ -102,7 +112,7 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
             continue;
         }
         judge(plan.assignment->criteria[i], report.criteria[i],
-              Judge(examiner, targets, false));
+              Judge(examiner, targets, false, secret));
         report.seconds = seconds();
         changed(report);
     }
@@ -120,10 +130,11 @@ Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t see
         throw UsageError(
             fmt::format("{}:{}: {}", failure->file, failure->line, failure->message));
     Targets targets{plan.assignment->slug, seed, {}};
+    const std::uint64_t secret = new_secret();
     Examiner examiner(workspace.folder(), Workspace::kProgram);
     for (const Criterion& criterion : plan.assignment->criteria) {
         CriterionReport entry;
-        judge(criterion, entry, Judge(examiner, targets, true));
+        judge(criterion, entry, Judge(examiner, targets, true, secret));
         require(entry.mark == Mark::passed, [&] {
             return fmt::format("{}: {}; asked: {}; measured: {} {}", criterion.id,
                                criterion.title, entry.asked, entry.measured, entry.said);

@@ -8,14 +8,23 @@
 
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
+#include "src/core/units.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
+std::string figure_text(std::int64_t value, const std::string& unit) {
+    return unit == kPicoseconds ? time_text(value) + " of virtual time"
+                                : fmt::format("{} {}", value, unit);
+}
+
 std::string range_text(std::int64_t low, std::int64_t high, const std::string& unit) {
-    return low == high ? fmt::format("{} {}", low, unit)
-                       : fmt::format("{} to {} {}", low, high, unit);
+    if (low == high) return figure_text(low, unit);
+    if (low <= 0) return "at most " + figure_text(high, unit);
+    if (unit == kPicoseconds)
+        return fmt::format("{} to {}", time_text(low), figure_text(high, unit));
+    return fmt::format("{} to {} {}", low, high, unit);
 }
 
 std::string list_text(const std::vector<std::string>& items) {
@@ -81,7 +90,7 @@ void Judge::as_reference(const std::string& name, const std::string& unit,
     const std::int64_t high = value + (value * allowed.percent_more + 99) / 100;
     ask(measured >= low && measured <= high,
         fmt::format("{}: {}", name, range_text(low, high, unit)),
-        fmt::format("{} {}", measured, unit));
+        figure_text(measured, unit));
 }
 
 void Judge::ask(bool answer, const std::string& asked, const std::string& measured,
@@ -99,7 +108,7 @@ std::int64_t Judge::draw(const std::string& name, std::int64_t low,
 }
 
 HostTensor Judge::normal(const std::string& name, const Shape& shape) const {
-    const RandomStream stream(targets_.seed, "values/" + name);
+    const RandomStream stream(secret_, name);
     HostTensor values(shape, DType::f64);
     for (std::int64_t i = 0; i < values.elements(); ++i)
         values.set(i, stream.normal(static_cast<std::uint64_t>(i)));

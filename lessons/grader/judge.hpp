@@ -16,13 +16,17 @@ struct Allowed {
     int percent_more = 0;
 };
 
+/// The unit of virtual time, which is shown in the unit that suits it.
+inline constexpr const char* kPicoseconds = "ps";
+
 /// What a criterion asks with: runs the student's tasks, compares, and keeps what was
 /// asked and measured. Each question that is answered with no ends the criterion.
 class Judge {
   public:
-    /// With `measures`, figures are not compared with targets but become them.
-    Judge(Examiner& examiner, Targets& targets, bool measures)
-        : examiner_(examiner), targets_(targets), measures_(measures) {}
+    /// With `measures`, figures are not compared with targets but become them. `secret`
+    /// is drawn anew for each grading.
+    Judge(Examiner& examiner, Targets& targets, bool measures, std::uint64_t secret)
+        : examiner_(examiner), targets_(targets), measures_(measures), secret_(secret) {}
 
     /// Not for criteria: how a question was answered with no.
     struct No {
@@ -45,18 +49,19 @@ class Judge {
     const HostTensor& left(const RankResult& rank, const std::string& name);
 
     /// `measured` is what the reference measures, or within what is allowed beside it.
-    /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes".
+    /// `name` is the target's: "a1.3: 5 ranks, 37 elements: bytes". A time's unit is
+    /// kPicoseconds.
     void as_reference(const std::string& name, const std::string& unit,
                       std::int64_t measured, Allowed allowed = {});
 
     void ask(bool answer, const std::string& asked, const std::string& measured,
              const std::string& said = "");
 
-    // Drawn with the targets' seed; the same for the same name.
-
-    /// In [low, high].
+    /// Drawn with the targets' seed, in [low, high]; the same for the same name.
     std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
-    /// Normal, f64.
+    /// Normal, f64; the same for the same name, but others in another grading, so that
+    /// nobody can make another rank's. What targets are compared with must not depend on
+    /// them.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
     /// What was asked and measured so far.
@@ -67,6 +72,7 @@ class Judge {
     Examiner& examiner_;
     Targets& targets_;
     bool measures_;
+    std::uint64_t secret_;
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };

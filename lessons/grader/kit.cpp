@@ -1,5 +1,7 @@
 #include "lessons/grader/kit.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
@@ -50,9 +52,18 @@ std::vector<std::string> Kit::compile_flags() const {
     return {"-std=c++20", "-O1", "-g1", "-w", "-I" + (folder_ / "include").string()};
 }
 
-std::vector<std::string> Kit::link_flags() const {
-    return {"-L" + (folder_ / "lib").string(), "-llockstep_rank", "-lfmt",
-            "-lboost_context", "-pthread"};
+std::vector<std::string> Kit::link_flags(const std::string& slug) const {
+    std::string name = slug;
+    std::replace(name.begin(), name.end(), '-', '_');
+    // The tasks call the library, whose main calls the tasks.
+    return {"-L" + (folder_ / "lib").string(),
+            "-Wl,--start-group",
+            "-llockstep_rank",
+            "-ltasks_" + name,
+            "-Wl,--end-group",
+            "-lfmt",
+            "-lboost_context",
+            "-pthread"};
 }
 
 }  // namespace lockstep::lessons

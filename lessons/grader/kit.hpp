@@ -18,6 +18,8 @@ class Kit {
     /// What a student is given, and what the grader adds to it.
     std::filesystem::path handout(const std::string& slug) const;
     std::filesystem::path grading(const std::string& slug) const;
+    /// The pages on kinds of mistakes: F01.md and so on.
+    std::filesystem::path faults() const { return folder_ / "faults"; }
     /// Lockstep's own sources, from which the kit was built. MissingError where they
     /// have gone, or are not here.
     std::filesystem::path sources() const;
@@ -27,9 +29,9 @@ class Kit {
     /// Another one, of what programs are built with alone.
     Kit copied_to(const std::filesystem::path& folder) const;
 
-    /// For the compiler, and for linking a rank's program.
+    /// For the compiler, and for linking a rank's program, with the assignment's tasks.
     std::vector<std::string> compile_flags() const;
-    std::vector<std::string> link_flags() const;
+    std::vector<std::string> link_flags(const std::string& slug) const;
 
   private:
     std::filesystem::path folder_;

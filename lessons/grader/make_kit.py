@@ -7,11 +7,12 @@ usage: make_kit.py ROOT KIT STAMP DEPENDENCIES LEFT_OUT LIBRARY…
     lib/          the libraries
     pkgconfig/    lockstep-course.pc, for a student's own build
     assignments/  of each assignment, the handout and what the grader adds
+    faults/       a page for each kind of mistake
     sources       where Lockstep's own sources are
 
 LEFT_OUT are the stems of sources, separated by commas, whose headers students do without. The
-kit can be moved. What was copied is listed in the file
-DEPENDENCIES, for Ninja.
+kit can be moved. What was looked at is listed in the
+file DEPENDENCIES, for Ninja.
 """
 
 import os
@@ -31,12 +32,12 @@ Libs: -L${prefix}/lib -llockstep_course -lboost_context -pthread
 """
 
 
-copied = []
+looked_at = []  # files that were copied, and folders, where others may come
 
 
 def copy(here, there):
     shutil.copy(here, there)
-    copied.append(here)
+    looked_at.append(here)
     return there
 
 
@@ -45,6 +46,7 @@ def copy_headers(root, kit, left_out):
         here = os.path.join(root, "src", folder)
         there = os.path.join(kit, "include/src", folder)
         os.makedirs(there)
+        looked_at.append(here)
         for name in sorted(os.listdir(here)):
             if name.endswith(".hpp") and f"{folder}/{name[:-4]}" not in left_out:
                 copy(os.path.join(here, name), there)
@@ -60,8 +62,16 @@ def copy_assignments(root, kit):
             continue
         there = os.path.join(kit, "assignments", name.replace("_", "-"))
         for part in ["handout", "grading"]:
+            looked_at.append(os.path.join(here, name, part))
             shutil.copytree(os.path.join(here, name, part), os.path.join(there, part),
-                            copy_function=copy, ignore=shutil.ignore_patterns("criteria.cpp"))
+                            copy_function=copy, ignore=shutil.ignore_patterns("*.[ch]pp")
+                            if part == "grading" else None)
+
+
+def copy_faults(root, kit):
+    here = os.path.join(root, "lessons/faults")
+    looked_at.append(here)
+    shutil.copytree(here, os.path.join(kit, "faults"), copy_function=copy)
 
 
 def main():
@@ -70,6 +80,7 @@ def main():
     shutil.rmtree(fresh, ignore_errors=True)
     copy_headers(root, fresh, set(left_out.split(",")))
     copy_assignments(root, fresh)
+    copy_faults(root, fresh)
     os.makedirs(os.path.join(fresh, "lib"))
     for library in libraries:
         copy(library, os.path.join(fresh, "lib"))
@@ -81,7 +92,7 @@ def main():
     shutil.rmtree(kit, ignore_errors=True)
     os.rename(fresh, kit)
     with open(dependencies, "w", encoding="utf-8") as file:
-        names = [name.replace(" ", "\\ ") for name in copied]
+        names = [name.replace(" ", "\\ ") for name in looked_at]
         file.write(f"{stamp}: " + " ".join(names) + "\n")
     with open(stamp, "w", encoding="utf-8"):
         pass

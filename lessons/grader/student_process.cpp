@@ -53,19 +53,19 @@ StudentProcess::StudentProcess(const std::filesystem::path& folder,
       frames_(line_.number()),
       process_(plan_of(folder, program, confinement, line.theirs.number())) {}
 
-std::string StudentProcess::ending() {
+RankProcess::End StudentProcess::ending() {
     using namespace std::chrono_literals;
     std::optional<Ending> ending = process_.wait(gpu::Clock::now() + 2s);
     if (!ending) {
         process_.kill();
-        return "its time was over";
+        return {"its time was over: is there a loop that never ends?", true};
     }
     std::string text = "your program " + ending_sentence(*ending, confinement_);
     if (ending->by == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);
     if (!printed.empty())
         text += "; it had printed:\n" + clean_lines(printed, {1000, 10});
-    return text;
+    return {text, ending->by == EndedBy::cpu_limit || ending->by == EndedBy::wall_limit};
 }
 
 }  // namespace lockstep::lessons

@@ -15,7 +15,7 @@ class StudentProcess final : public RankProcess {
                    const Confinement& confinement);
 
     Frames& frames() override { return frames_; }
-    std::string ending() override;
+    End ending() override;
 
     /// What a rank of a student's program may use.
     static Confinement usual_confinement();

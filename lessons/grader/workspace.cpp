@@ -59,17 +59,15 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
     plan.compiler = compiler;
     plan.folder = folder_;
     plan.flags = own_kit.compile_flags();
-    plan.link = own_kit.link_flags();
+    plan.link = own_kit.link_flags(assignment.slug);
     plan.program = kProgram;
-    // The grader's first: a student's file of the same name is not looked at.
-    for (const fs::path& grader : {kit.handout(assignment.slug) / "adapters.hpp",
-                                   kit.grading(assignment.slug) / "tasks.cpp"})
-        fs::copy_file(grader, folder_ / grader.filename());
+    // The grader's own: a student's file of the same name is not looked at.
+    fs::copy_file(kit.handout(assignment.slug) / "adapters.hpp",
+                  folder_ / "adapters.hpp");
     for (const std::string& name : assignment.files) {
         if (auto failure = copy_source(student, folder_, name)) return failure;
         if (name.ends_with(".cpp")) plan.sources.push_back(name);
     }
-    plan.sources.push_back("tasks.cpp");
     return build_program(plan);
 }
 

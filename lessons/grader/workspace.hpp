@@ -12,7 +12,8 @@
 namespace lockstep::lessons {
 
 /// A fresh folder in which a student's program is built and run: the student's own files,
-/// and nothing else of theirs; the rest is the kit's. It goes with this object.
+/// and nothing else of theirs; the rest is the kit's, compiled or not. It goes with this
+/// object.
 class Workspace {
   public:
     /// Throws std::system_error where it cannot be made.

@@ -24,6 +24,7 @@ int compare_runs(const CompareRequest& request);
 int compare_backends(const BackendsRequest& request);
 /// Status kFailed where the schedule deadlocks.
 int show_schedule(const ScheduleRequest& request);
+int show_fault(const FaultRequest& request);
 int list_assignments();
 int new_assignment(const NewAssignmentRequest& request);
 int show_targets(const TargetsRequest& request);

@@ -9,7 +9,7 @@
 #include "lessons/grader/grade.hpp"
 #include "lessons/grader/student_compiler.hpp"
 #include "lessons/runner/command.hpp"
-#include "lessons/runner/nearest.hpp"
+#include "lessons/runner/progress.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/text_layout.hpp"
 #include "lessons/runner/utf8.hpp"
@@ -38,6 +38,13 @@ void require_folder(const fs::path& folder, const char* what) {
     require(fs::is_directory(folder), [&] {
         return fmt::format("{}: {} is expected", printable(folder.string()), what);
     });
+}
+
+/// Criteria that have been come to.
+std::int64_t judged(const GradeReport& report) {
+    return std::count_if(
+        report.criteria.begin(), report.criteria.end(),
+        [](const CriterionReport& entry) { return entry.mark != Mark::not_judged; });
 }
 
 int points_of(const Assignment& assignment) {
@@ -73,7 +80,7 @@ int new_assignment(const NewAssignmentRequest& request) {
         fmt::format("{0}: {1} is in {2}. Begin with its README.md; then\n\n"
                     "    cd {2}\n"
                     "    meson setup build --pkg-config-path {3}\n"
-                    "    meson test -C build\n\n"
+                    "    meson test -C build --print-errorlogs\n\n"
                     "and in the end lockstep grade {0} {2}\n",
                     assignment.slug, assignment.title, printable(request.folder.string()),
                     printable(kit.pkgconfig().string())));
@@ -99,7 +106,10 @@ int grade_folder(const GradeRequest& request) {
     require_folder(request.folder, "a student's folder");
     // A student's program, which runs as the same user, must not look into this one.
     ::prctl(PR_SET_DUMPABLE, 0);
+    const auto progress = show_progress(
+        "grading", static_cast<std::int64_t>(plan.assignment->criteria.size()));
     const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
+        progress->advance(judged(so_far));
         if (request.out) write_grade(so_far, request.format, *request.out);
     });
     if (!request.out)

@@ -23,6 +23,7 @@ struct Dispatch {
     int operator()(const ScheduleRequest& request) const {
         return show_schedule(request);
     }
+    int operator()(const FaultRequest& request) const { return show_fault(request); }
     int operator()(const AssignmentsRequest&) const { return list_assignments(); }
     int operator()(const NewAssignmentRequest& request) const {
         return new_assignment(request);

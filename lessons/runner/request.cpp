@@ -27,6 +27,13 @@ Request lesson_request(const std::vector<std::string>& words) {
     return LessonRequest{arguments.positionals.front(), lesson_options(arguments)};
 }
 
+Request fault_request(const std::vector<std::string>& words) {
+    const Arguments arguments = take_apart(fault_command_text(), words);
+    if (arguments.help)
+        return TextRequest{help_text(fault_command_text(), help_columns())};
+    return FaultRequest{arguments.positionals.front()};
+}
+
 Request doctor_request(const std::vector<std::string>& words) {
     const Arguments arguments = take_apart(doctor_command_text(), words);
     if (arguments.help)
@@ -43,6 +50,7 @@ Request read_request(const std::vector<std::string>& arguments) {
     if (first == "lesson") return lesson_request(rest);
     if (first == "compare") return compare_request(rest);
     if (first == "schedule") return schedule_request(rest);
+    if (first == "fault") return fault_request(rest);
     if (first == "assignment") return assignment_request(rest);
     if (first == "grade") return grade_request(rest);
     if (first == "doctor") return doctor_request(rest);
@@ -60,10 +68,10 @@ Request read_request(const std::vector<std::string>& arguments) {
         return TextRequest{help ? program_text(help_columns()) : version_text()};
     }
     const std::string kind = first.starts_with("-") ? "option" : "command";
-    throw UsageError(
-        fmt::format("unknown {} '{}'; there are lessons, lesson, compare, schedule, "
-                    "assignment, grade, doctor, --help and --version",
-                    kind, printable(first)));
+    throw UsageError(fmt::format(
+        "unknown {} '{}'; there are lessons, lesson, compare, schedule, fault, "
+        "assignment, grade, doctor, --help and --version",
+        kind, printable(first)));
 }
 
 }  // namespace lockstep::lessons

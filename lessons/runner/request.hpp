@@ -67,6 +67,11 @@ struct ScheduleRequest {
     bool is_file() const;
 };
 
+/// The page on a kind of mistake.
+struct FaultRequest {
+    std::string fault;  ///< "F16"
+};
+
 struct AssignmentsRequest {};
 
 /// A student's folder for an assignment.
@@ -101,9 +106,9 @@ struct DoctorRequest {
 };
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, ScheduleRequest, AssignmentsRequest,
-                             NewAssignmentRequest, TargetsRequest, GradescopeRequest,
-                             GradeRequest, DoctorRequest>;
+                             BackendsRequest, ScheduleRequest, FaultRequest,
+                             AssignmentsRequest, NewAssignmentRequest, TargetsRequest,
+                             GradescopeRequest, GradeRequest, DoctorRequest>;
 
 /// What a command line asks for. Throws UsageError with one sentence that names the
 /// option and the value. Whether a lesson or a setting exists is asked later.

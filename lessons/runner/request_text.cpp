@@ -37,6 +37,7 @@ std::string program_text(int width) {
              {"compare SLUG --backends A,B",
               "runs a lesson on two backends and compares"},
              {"schedule NAME", "times and draws a pipeline schedule"},
+             {"fault F16", "explains a kind of mistake that a program can make"},
              {"assignment list", "the assignments there are"},
              {"assignment new SLUG DIR", "hands one out: a folder to work in"},
              {"grade SLUG DIR", "builds what is in a folder, and grades it"},
@@ -146,6 +147,15 @@ CommandText schedule_command_text() {
          {"--memory-weight", "K", "and then until its backward-weight; default 1"},
          {"--svg", "FILE", "draw it there as well"},
          kJson}};
+}
+
+CommandText fault_command_text() {
+    return {
+        "lockstep fault",
+        "Shows the page on a kind of mistake: the least program that makes it, what is "
+        "printed, why a cluster hangs or lies, and the cure.",
+        {{"FAULT", "as a diagnosis names it: F01 to F31; README for all of them"}},
+        {}};
 }
 
 std::string assignment_text(int width) {

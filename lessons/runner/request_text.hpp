@@ -19,6 +19,7 @@ CommandText lesson_command_text();
 CommandText compare_command_text();
 CommandText compare_backends_command_text();
 CommandText schedule_command_text();
+CommandText fault_command_text();
 /// Of `lockstep assignment`: what it can do, and each of that.
 std::string assignment_text(int width);
 CommandText assignment_list_command_text();

@@ -35,7 +35,7 @@ std::string_view root_prefix() {
 std::string SourceLine::text() const {
     std::string_view name = file;
     if (name.starts_with(root_prefix())) name.remove_prefix(root_prefix().size());
-    return std::string(name) + ":" + std::to_string(line);
+    return line == 0 ? std::string(name) : std::string(name) + ":" + std::to_string(line);
 }
 
 }  // namespace lockstep

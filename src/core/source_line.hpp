@@ -24,7 +24,8 @@ struct SourceLine {
 
     bool operator==(const SourceLine& other) const;
 
-    /// "src/parallel/data_parallel.cpp:31", relative to the project's root.
+    /// "src/parallel/data_parallel.cpp:31", relative to the project's root; without the
+    /// line where that is 0.
     std::string text() const;
 };
 

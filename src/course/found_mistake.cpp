@@ -1,7 +1,6 @@
 #include "src/course/found_mistake.hpp"
 
 #include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -56,8 +55,8 @@ class Entry {
 
     std::string cause(const std::vector<std::string>& causes) const {
         const json& given = entry_.at("cause");
-        expect(given.is_string() && std::find(causes.begin(), causes.end(), given) !=
-                                        causes.end(),
+        expect(given.is_string() &&
+                   std::find(causes.begin(), causes.end(), given) != causes.end(),
                fmt::format("\"cause\": one of {}", fmt::join(causes, ", ")));
         return given.get<std::string>();
     }
@@ -76,7 +75,8 @@ std::string place_of(const json::exception& error) {
     const std::string text = error.what();
     const std::size_t begin = text.find("line ");
     const std::size_t end = text.find(':', std::min(begin, text.size()));
-    if (begin == std::string::npos || end == std::string::npos) return "a number";
+    if (begin == std::string::npos || end == std::string::npos)
+        return "a number is too large";
     return text.substr(begin, end - begin);
 }
 

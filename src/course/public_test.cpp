@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -17,17 +18,33 @@ namespace {
 /// Of the largest value that is expected.
 constexpr double kNear = 1e-10;
 
+/// Of the program's tests, which exit() may end; there is one PublicTest.
+bool finished = false;
+
 [[noreturn]] void fail(const std::string& sentence, SourceLine at) {
     throw CheckFailed(fmt::format("{}: {}", at.text(), sentence));
 }
 
 }  // namespace
 
+PublicTest::PublicTest() {
+    ::setenv("LOCKSTEP_CHECK", "full", 0);
+    // A program that ends in the middle has not passed.
+    std::atexit([] {
+        if (finished) return;
+        fmt::print("the program ended before its tests did\n");
+        std::fflush(stdout);
+        std::_Exit(1);
+    });
+}
+
 void PublicTest::check(const std::string& name, const std::function<void()>& body) {
+    fmt::print("{}: ", name);
+    std::fflush(stdout);  // should it never end
     try {
         body();
         ++passed_;
-        fmt::print("passed       {}\n", name);
+        fmt::print("passed\n");
     } catch (const NotWritten& missing) {
         ++not_written_;
         failed(name, "not written", missing.what());
@@ -37,16 +54,20 @@ void PublicTest::check(const std::string& name, const std::function<void()>& bod
     } catch (const std::exception& error) {
         ++failed_;
         failed(name, "FAILED", error.what());
+    } catch (...) {
+        ++failed_;
+        failed(name, "FAILED", "it threw what is no std::exception");
     }
 }
 
 void PublicTest::failed(const std::string& name, const std::string& mark,
                         const std::string& text) {
-    fmt::print("{:<12} {}\n{}\n", mark, name, text);
+    fmt::print("{}\n{}\n", mark, text);
     if (first_.empty()) first_ = name;
 }
 
 int PublicTest::finish() const {
+    finished = true;
     fmt::print("{} passed, {} failed, {} not written\n", passed_, failed_, not_written_);
     if (first_.empty()) return 0;
     fmt::print("First: {}\n", first_);

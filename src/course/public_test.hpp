@@ -22,9 +22,12 @@ class CheckFailed : public std::runtime_error {
 ///     return test.finish();
 ///
 /// A check passes where its body returns. What is not written yet is counted apart; a
-/// mistake that the simulator found is shown as it explains it.
+/// mistake that the simulator found is shown as it explains it. Clusters that are made
+/// meanwhile look for every mistake, unless LOCKSTEP_CHECK says otherwise.
 class PublicTest {
   public:
+    PublicTest();
+
     void check(const std::string& name, const std::function<void()>& body);
     /// The sums, and what to do first; the program's exit status: 0 where all passed.
     int finish() const;

@@ -230,7 +230,9 @@ std::string Diagnosis::text(int width) const {
         text += parties_text(others, width);
     }
     if (!cause.empty()) text += "\n" + wrapped("Likely cause: " + cause, width);
-    if (!page.empty()) text += wrapped("More: " + page, width);
+    if (!page.empty())
+        text +=
+            wrapped(fmt::format("More: lockstep fault {}, or {}", fault, page), width);
     return text;
 }
 

@@ -61,11 +61,13 @@ void RankSession::answer(WireWriter& out) {
 }
 
 void RankSession::end_of_line() {
-    const Frames::End end = process_.frames().end();
-    if (end == Frames::End::too_long) throw WireError("a message is too long");
-    throw TaskEnded(
-        end == Frames::End::late ? TaskEnded::Cause::late : TaskEnded::Cause::process,
-        rank_.index(), fmt::format("rank {}: {}", rank_.index(), process_.ending()));
+    const Frames::End line = process_.frames().end();
+    if (line == Frames::End::too_long) throw WireError("a message is too long");
+    const RankProcess::End end = process_.ending();
+    const bool late = line == Frames::End::late || end.out_of_time;
+    throw TaskEnded(late ? TaskEnded::Cause::late : TaskEnded::Cause::process,
+                    rank_.index(),
+                    fmt::format("rank {}: {}", rank_.index(), end.sentence));
 }
 
 bool RankSession::serve(WireReader& in) {
@@ -149,8 +151,10 @@ void RankSession::finish(WireReader& in) {
     const auto tensors = in.get<std::map<std::string, Tensor>>();
     in(result_.values, result_.texts);
     in.end();
+    // Not made at any line of the program's.
+    constexpr SourceLine kAtItsEnd{"its end, where the grader reads what is left", 0};
     for (const auto& [name, tensor] : tensors)
-        if (tensor) result_.tensors.emplace(name, rank_.device().peek(tensor));
+        if (tensor) result_.tensors.emplace(name, rank_.device().peek(tensor, kAtItsEnd));
     works_.clear();
     communicators_.clear();
     tensors_.clear();

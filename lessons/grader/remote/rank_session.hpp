@@ -40,8 +40,12 @@ class RankProcess {
   public:
     virtual ~RankProcess() = default;
     virtual Frames& frames() = 0;
-    /// A sentence on how it ended, which it has, or is made to.
-    virtual std::string ending() = 0;
+    /// How it ended, which it has, or is made to.
+    struct End {
+        std::string sentence;
+        bool out_of_time = false;
+    };
+    virtual End ending() = 0;
 };
 
 /// The grader's end of the line: does, on a rank's device and communicators, what the

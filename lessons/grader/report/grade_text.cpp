@@ -15,6 +15,7 @@ constexpr int kNarrowest = 20;
 constexpr int kWidestText = 100;  // longer lines are hard to read
 constexpr int kMarkColumns = 11;  // "not written"
 constexpr int kIndent = 4;
+constexpr std::size_t kLongSaid = 200;  // longer is said once
 
 enum class Look : std::uint8_t { plain, strong, faint, good, bad };
 
@@ -136,11 +137,20 @@ class GradePage {
     void explain(const CriterionReport& criterion) {
         labelled("asked", criterion.asked);
         labelled("measured", criterion.measured);
-        if (criterion.said.find('\n') == std::string::npos)
+        if (const std::string said_before = first_that_said(criterion.said);
+            criterion.said.size() > kLongSaid && said_before != criterion.id)
+            paragraph("the same as in " + said_before, kIndent);
+        else if (criterion.said.find('\n') == std::string::npos)
             paragraph(criterion.said, kIndent);
         else
             verbatim(criterion.said, kIndent);
         labelled("taught in", lesson_command(criterion.lesson));
+    }
+
+    std::string first_that_said(const std::string& said) const {
+        for (const CriterionReport& criterion : report_.criteria)
+            if (criterion.said == said) return criterion.id;
+        return "";
     }
 
     int points_columns() const {

@@ -11,6 +11,7 @@ int main() {
     options.ranks = 4;
     options.spec = load_cluster("classroom");
     options.trace = true;
+    options.check = sim::CheckLevel::full;
     return show_run(
         *sim::make_cluster(options),
         [](Rank& rank) {

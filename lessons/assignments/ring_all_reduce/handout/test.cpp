@@ -13,7 +13,9 @@ using namespace lockstep;
 using Collective = void (*)(Rank&, const Tensor&);
 
 /// Element i of rank r's buffer.
-double value(int rank, std::int64_t i) { return 100 * rank + static_cast<double>(i); }
+double value(int rank, std::int64_t i) {
+    return 100 * (rank + 1) + static_cast<double>(i);
+}
 
 /// Every rank calls it with a buffer of its own; what the buffers hold then.
 RunReport run(int ranks, std::int64_t elements, Collective collective) {
@@ -66,6 +68,20 @@ void test_all_reduce(int ranks, std::int64_t elements) {
                      fmt::format("the buffer of rank {}", rank));
 }
 
+/// Every message goes to the rank before.
+void test_route(int ranks, std::int64_t elements) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.trace = true;
+    const RunReport report = sim::make_cluster(options)->run([=](Rank& rank) {
+        adapters::all_reduce(rank, rank.device().zeros({elements}, DType::f64));
+    });
+    for (const TraceFlow& flow : report.flows)
+        expect_equal(flow.destination_rank, (flow.source_rank + ranks - 1) % ranks,
+                     fmt::format("the rank that rank {} sends to", flow.source_rank));
+}
+
 void test_bytes(int ranks, std::int64_t elements) {
     const RunReport report = run(ranks, elements, adapters::all_reduce);
     for (int rank = 0; rank < ranks; ++rank)
@@ -78,11 +94,13 @@ int main() {
     PublicTest test;
     test.check("a1.1 reduce_scatter, 4 ranks, 12 elements",
                [] { test_reduce_scatter(4, 12); });
-    test.check("a1.1 reduce_scatter, 3 ranks, 10 elements",
-               [] { test_reduce_scatter(3, 10); });
+    test.check("a1.1 reduce_scatter, 4 ranks, 11 elements",
+               [] { test_reduce_scatter(4, 11); });
     test.check("a1.2 all_gather, 4 ranks, 12 elements", [] { test_all_gather(4, 12); });
     test.check("a1.3 all_reduce, 4 ranks, 12 elements", [] { test_all_reduce(4, 12); });
+    test.check("a1.3 all_reduce, 5 ranks, 3 elements", [] { test_all_reduce(5, 3); });
     test.check("a1.3 all_reduce, 1 rank", [] { test_all_reduce(1, 5); });
+    test.check("a1.3 all_reduce goes round the ring", [] { test_route(4, 12); });
     test.check("a1.3 all_reduce sends 2(n-1)/n of the buffer", [] { test_bytes(4, 12); });
     return test.finish();
 }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/comm/rank.hpp"
+#include "src/nn/module.hpp"
+
+// All that tests and the grader call, and what they give. How your own functions are
+// called is up to you: adapters.cpp calls them.
+
+/// One rank's rows of a batch that ranks have dealt out to each other. Shards differ in
+/// size; one may have no rows.
+struct Shard {
+    lockstep::Tensor x;        ///< (rows, features), f64
+    lockstep::Tensor targets;  ///< (rows), i32: of each row, its class
+    std::int64_t batch_rows;   ///< of all ranks' shards together; at least 1
+
+    std::int64_t rows() const { return targets.elements(); }
+};
+
+namespace adapters {
+
+lockstep::Tensor shard_gradient(lockstep::Rank& rank, lockstep::Module& network,
+                                const Shard& shard, std::int64_t most_rows);
+lockstep::Tensor batch_gradient(lockstep::Rank& rank, lockstep::Module& network,
+                                const Shard& shard, std::int64_t most_rows);
+lockstep::Tensor train(lockstep::Rank& rank, lockstep::Module& network,
+                       const Shard& shard, std::int64_t most_rows, int steps,
+                       double learning_rate);
+
+}  // namespace adapters

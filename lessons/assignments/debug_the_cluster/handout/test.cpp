@@ -1,0 +1,61 @@
+// What everybody may see of the tests: each program on four ranks, under every check, and
+// whether answers.json can be read. The grader asks more: whether the answers are right,
+// other numbers of ranks, other sizes, and how it was done.
+
+#include <fmt/format.h>
+
+#include "causes.hpp"
+#include "four_ranks.hpp"
+#include "sim/cluster.hpp"
+#include "src/course/found_mistake.hpp"
+#include "src/course/not_written.hpp"
+#include "src/course/public_test.hpp"
+#include "src/report/files.hpp"
+
+using namespace lockstep;
+
+void test_answer(const std::string& program, const std::string& file) {
+    constexpr std::uint64_t kLargest = 1 << 20;
+    const std::string text = read_text_file(file, kLargest);
+    if (!read_found_mistake(text, "answers.json", program, kRanks, kCauses))
+        throw NotWritten("its ranks, line and cause, in answers.json");
+}
+
+RunReport run(const ProgramCase& tested) {
+    sim::ClusterOptions options;
+    options.ranks = kRanks;
+    options.spec = load_cluster("classroom");
+    options.check = sim::CheckLevel::full;
+    return sim::make_cluster(options)->run(tested.program);
+}
+
+void test_program(const ProgramCase& tested) {
+    const RunReport report = run(tested);
+    for (std::size_t rank = 0; rank < report.ranks.size(); ++rank)
+        for (const auto& [name, expected] : tested.expected[rank])
+            expect_close(report.ranks[rank].kept.at(name), expected,
+                         fmt::format("{} on rank {}", name, rank));
+}
+
+/// One all-reduce of the gradients.
+void test_sent(const ProgramCase& tested) {
+    const RunReport report = run(tested);
+    std::int64_t bytes = 0;
+    for (const auto& [name, gradient] : tested.expected[0])
+        bytes += gradient.bytes();
+    for (const RankReport& rank : report.ranks)
+        expect_equal(rank.bytes_sent(), 2 * (kRanks - 1) * bytes / kRanks,
+                     "bytes that a rank sends");
+}
+
+int main(int /*arguments*/, char** argument) {
+    PublicTest test;
+    for (const ProgramCase& tested : program_cases()) {
+        test.check(tested.name + " in answers.json",
+                   [&] { test_answer(tested.name, argument[1]); });
+        test.check(tested.name + ", 4 ranks", [&] { test_program(tested); });
+        if (tested.name == "accumulate")
+            test.check("accumulate sends each gradient once", [&] { test_sent(tested); });
+    }
+    return test.finish();
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "src/pipeline/schedule.hpp"
+
+// All that tests and the grader call. How your own functions are called is up to you:
+// adapters.cpp calls them.
+
+namespace adapters {
+
+lockstep::Schedule one_forward_one_backward(int stages, int micro_batches);
+lockstep::Schedule with_memory_limit(int stages, int micro_batches, int limit);
+lockstep::Schedule split_backward(int stages, int micro_batches, int limit);
+
+}  // namespace adapters

@@ -1,0 +1,111 @@
+// Your schedules as pictures, beside what the handout's table allows.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "adapters.hpp"
+#include "src/course/not_written.hpp"
+#include "src/pipeline/picture.hpp"
+#include "src/report/files.hpp"
+
+using namespace lockstep;
+
+struct Sizes {
+    int p = 4;
+    int m = 8;
+    int limit = 2;
+    int forward = 1;   ///< t_f
+    int backward = 2;  ///< t_b
+};
+
+/// NAME's schedule, drawn with what its forwards and backwards take, and what is
+/// `measured` of it.
+bool show(const std::string& name, const std::string& sizes,
+          const std::function<Schedule()>& make, const StageDurations& durations,
+          const std::function<std::string(const Timing&)>& measured) {
+    const std::string file = name + ".svg";
+    std::remove(file.c_str());  // it is of another schedule
+    try {
+        const Schedule schedule = make();
+        const Timing timing = time_schedule(schedule, {durations});
+        SchedulePictureOptions options;
+        options.title = fmt::format("{}: {}", name, sizes);
+        options.width = 100;
+        fmt::print("{}\n{}\n", schedule_text(schedule, timing, options),
+                   measured(timing));
+        write_text_file(file, schedule_svg(schedule, timing, options));
+        fmt::print("all of it is drawn in {}\n\n", file);
+        return true;
+    } catch (const NotWritten& missing) {
+        fmt::print("{}: not written yet: {}\n\n", name, missing.what());
+    } catch (const std::exception& error) {
+        fmt::print("{}: {}: {}\n\n", name, sizes, error.what());
+    }
+    return false;
+}
+
+/// For whole backwards: all is done after so many forwards and backwards.
+std::function<std::string(const Timing&)> beside_turns(const Sizes& sizes, int turns) {
+    return [=](const Timing& timing) {
+        return fmt::format("all done after {}; the table allows {}", timing.makespan,
+                           turns * (sizes.forward + sizes.backward));
+    };
+}
+
+bool show_plain(const Sizes& sizes) {
+    return show(
+        "one_forward_one_backward",
+        fmt::format("p = {}, m = {}, t_f = {}, t_b = {}", sizes.p, sizes.m, sizes.forward,
+                    sizes.backward),
+        [&] { return adapters::one_forward_one_backward(sizes.p, sizes.m); },
+        {sizes.forward, sizes.backward, 0}, beside_turns(sizes, sizes.m + sizes.p - 1));
+}
+
+bool show_limited(const Sizes& sizes) {
+    const int most = std::min(sizes.limit, sizes.p);
+    const int waits = (sizes.m + most - 1) / most - 1;
+    return show(
+        "with_memory_limit",
+        fmt::format("p = {}, m = {}, limit {}, t_f = {}, t_b = {}", sizes.p, sizes.m,
+                    sizes.limit, sizes.forward, sizes.backward),
+        [&] { return adapters::with_memory_limit(sizes.p, sizes.m, sizes.limit); },
+        {sizes.forward, sizes.backward, 0},
+        beside_turns(sizes, sizes.m + sizes.p - 1 + waits * (sizes.p - most)));
+}
+
+bool show_split(const Sizes& sizes, int limit) {
+    return show(
+        "split_backward",
+        fmt::format("p = {}, m = {}, limit {}, t_f = t_i = t_w = 1", sizes.p, sizes.m,
+                    limit),
+        [&] { return adapters::split_backward(sizes.p, sizes.m, limit); }, {1, 1, 1},
+        [&](const Timing& timing) {
+            return fmt::format("the bubble is {}; the table allows {}", timing.bubble(),
+                               std::max(0, 2 * sizes.p - 1 - std::min(limit, sizes.m)));
+        });
+}
+
+int main(int count, char** words) {
+    Sizes sizes;
+    int* const numbers[] = {&sizes.p, &sizes.m, &sizes.limit, &sizes.forward,
+                            &sizes.backward};
+    for (int i = 1; i < count; ++i) {
+        const int number = std::atoi(words[i]);
+        if (i > 5 || number < 1) {
+            fmt::print(stderr,
+                       "run [STAGES [MICRO_BATCHES [LIMIT [T_F [T_B]]]]]: whole numbers, "
+                       "1 or more\n");
+            return 2;
+        }
+        *numbers[i - 1] = number;
+    }
+    // split_backward needs a limit of p at least.
+    const int held = std::max(count > 3 ? sizes.limit : sizes.p + 1, sizes.p);
+    const bool drawn[] = {show_plain(sizes), show_limited(sizes),
+                          show_split(sizes, held)};
+    return drawn[0] && drawn[1] && drawn[2] ? 0 : 1;
+}

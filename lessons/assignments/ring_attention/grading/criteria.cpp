@@ -1,0 +1,256 @@
+#include "lessons/assignments/ring_attention/grading/criteria.hpp"
+
+#include <fmt/format.h>
+
+#include "lessons/assignments/ring_attention/grading/expected.hpp"
+#include "lessons/assignments/ring_attention/grading/online_softmax_criterion.hpp"
+#include "src/comm/chunks.hpp"
+#include "src/device/flops.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// A sequence on several ranks.
+struct Case {
+    int ranks = 1;
+    std::int64_t tokens = 1, batch = 1, heads = 1, width = 1;
+    bool causal = false;
+
+    std::string name() const {
+        return fmt::format("{} rank{}, {} tokens{}", ranks, ranks == 1 ? "" : "s", tokens,
+                           causal ? ", causal" : "");
+    }
+    Chunk own(int rank) const { return chunk(tokens, ranks, rank % ranks); }
+    Shape shape() const { return {tokens, batch, heads * width}; }
+    /// Of one token's keys and values.
+    std::int64_t token_bytes() const {
+        return 2 * batch * heads * width * bytes_of(DType::f64);
+    }
+};
+
+/// One at which waiting and piling up cost visibly more.
+constexpr Case kLong{6, 6 * 20 + 3, 1, 2, 8};
+
+/// Tokens that ranks divide and do not divide, one token a rank, one rank, a ring that
+/// nobody has seen, and the long one, so that it is no case apart.
+std::vector<Case> cases(const Judge& judge) {
+    const int ranks = static_cast<int>(judge.draw("ranks", 5, 7));
+    const std::int64_t rest = judge.draw("rest", 1, ranks - 1);
+    const std::int64_t tokens = ranks * judge.draw("share", 2, 4) + rest;
+    return {{4, 8, 1, 1, 2},
+            {3, 4, 2, 2, 3},
+            {1, 5, 1, 2, 2},
+            {2, 7, 1, 1, 4},
+            {ranks, tokens, judge.draw("batch", 1, 2), judge.draw("heads", 2, 3),
+             judge.draw("width", 2, 5)},
+            kLong};
+}
+
+WholeAttention whole_of(const Judge& judge, const Case& of) {
+    const auto draw = [&](const char* what) {
+        return judge.normal(fmt::format("{}: {}", of.name(), what), of.shape());
+    };
+    return {draw("queries"), draw("keys"), draw("values"),
+            draw("dy"),      of.heads,     of.causal};
+}
+
+/// A rank's part of (batch, heads, tokens).
+HostTensor last_part(const HostTensor& whole, const Chunk& part) {
+    const Shape& shape = whole.shape();
+    HostTensor own({shape[0], shape[1], part.count}, DType::f64);
+    for (std::int64_t i = 0; i < own.elements(); ++i)
+        own.set(i, whole.at(i / part.count * shape[2] + part.begin + i % part.count));
+    return own;
+}
+
+/// Arithmetic and links alone take time; a hop takes a little less than the attention to
+/// a block beside which it goes.
+ClusterSpec timing_cluster() {
+    constexpr double kLink = 1e9, kPart = 0.85;
+    ClusterSpec spec = examination_cluster();
+    spec.launch_seconds = spec.memory_bytes_per_second = 0;
+    spec.inside = spec.between = {0, kLink};
+    const double tokens = static_cast<double>(kLong.tokens / kLong.ranks);
+    const double flops = tokens * (4 * kLong.width + flops::kAttend);
+    const double bytes = 2.0 * sizeof(double) * kLong.width;
+    spec.flops_f64 = kPart * flops * kLink / bytes;
+    return spec;
+}
+
+const TaskResult& run(Judge& judge, const std::string& task, const Case& of) {
+    const WholeAttention whole = whole_of(judge, of);
+    const bool backward = task == "backward";
+    const ExpectedAttention expected =
+        backward ? expected_attention(whole) : ExpectedAttention{};
+    TaskRun asked{of.name(), {}, timing_cluster()};
+    for (int rank = 0; rank < of.ranks; ++rank) {
+        const Chunk own = of.own(rank);
+        const auto part = [&](const HostTensor& tensor) {
+            return TaskTensor{tensor.rows(own.begin, own.count)};
+        };
+        RankTask given{task, {}, {}};
+        given.numbers = {
+            {"tokens", of.tokens}, {"heads", of.heads}, {"causal", of.causal}};
+        given.tensors = {{"queries", part(whole.queries)},
+                         {"keys", part(whole.keys)},
+                         {"values", part(whole.values)}};
+        if (backward) {
+            given.tensors["y"] = part(expected.y);
+            given.tensors["log_sum_exp"] = {last_part(expected.log_sum_exp, own)};
+            given.tensors["dy"] = part(whole.dy);
+        }
+        asked.ranks.push_back(given);
+    }
+    return judge.run(asked);
+}
+
+/// Bytes, memory and time count only where the numbers that come out are right.
+const TaskResult& run_right(Judge& judge, const std::string& task, const Case& of) {
+    const TaskResult& result = run(judge, task, of);
+    const ExpectedAttention expected = expected_attention(whole_of(judge, of));
+    const bool backward = task == "backward";
+    std::vector<std::pair<std::string, const HostTensor*>> asked{{"y", &expected.y}};
+    if (backward)
+        asked = {{"dq", &expected.dq}, {"dk", &expected.dk}, {"dv", &expected.dv}};
+    for (int rank = 0; rank < of.ranks; ++rank) {
+        const std::string where = fmt::format("{}: rank {}: ", of.name(), rank);
+        const RankResult& left = result.ranks[static_cast<std::size_t>(rank)];
+        const Chunk own = of.own(rank);
+        for (const auto& [name, whole] : asked)
+            judge.close(where + name, judge.left(left, name),
+                        whole->rows(own.begin, own.count));
+        if (!backward)
+            judge.close(where + "log_sum_exp", judge.left(left, "log_sum_exp"),
+                        last_part(expected.log_sum_exp, own));
+    }
+    return result;
+}
+
+void judge_values(Judge& judge, const std::string& task) {
+    for (Case of : cases(judge))
+        for (const bool causal : {false, true}) {
+            of.causal = causal;
+            run_right(judge, task, of);
+        }
+}
+
+/// Sends and receives alone, each to the next rank.
+void judge_route(Judge& judge, const TaskResult& result, const Case& of) {
+    for (const RankReport& rank : result.report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            judge.ask(traffic.verb == "send" || traffic.verb == "recv",
+                      "messages by send and recv", traffic.verb);
+    for (const TraceFlow& flow : result.report.flows)
+        judge.ask((flow.source_rank + 1) % of.ranks == flow.destination_rank,
+                  fmt::format("{}: messages to the next rank", of.name()),
+                  fmt::format("one from rank {} to rank {}", flow.source_rank,
+                              flow.destination_rank));
+}
+
+/// Keys and values travel in one message or in two.
+void judge_forward_sent(Judge& judge, const std::string& name, const RankReport& left) {
+    judge.as_reference(name + ": sent", "bytes", left.bytes_sent());
+    judge.as_reference(name + ": messages", "messages", left.messages_sent(), {50, 0});
+}
+
+/// So do their gradients. The hop home of what a rank itself adds to its block's
+/// gradients is made or spared.
+void judge_backward_sent(Judge& judge, const std::string& name, const Case& of, int rank,
+                         const RankReport& left) {
+    const std::int64_t sent = left.bytes_sent(), messages = left.messages_sent();
+    if (of.ranks == 1) {
+        judge.ask(sent == 0 && messages == 0, name + ": nothing sent",
+                  fmt::format("{} bytes in {} messages", sent, messages));
+        return;
+    }
+    const std::int64_t own = of.own(rank).count, next = of.own(rank + 1).count;
+    const std::int64_t spared = of.token_bytes() * (2 * of.tokens - own - next);
+    const std::int64_t made = of.token_bytes() * (2 * of.tokens - next);
+    judge.ask(sent == spared || sent == made,
+              fmt::format("{}: sent: {} or {} bytes", name, spared, made),
+              fmt::format("{} bytes", sent));
+    const int fewest = 2 * (of.ranks - 1), most = 4 * of.ranks - 2;
+    judge.ask(messages >= fewest && messages <= most,
+              fmt::format("{}: {} to {} messages", name, fewest, most),
+              fmt::format("{} messages", messages));
+}
+
+/// With a mask fewer hops would do, so that there only the way is looked at.
+void judge_bytes(Judge& judge, const std::string& part, const std::string& task) {
+    for (Case of : cases(judge)) {
+        const TaskResult& result = run_right(judge, task, of);
+        judge_route(judge, result, of);
+        for (int rank = 0; rank < of.ranks; ++rank) {
+            const RankReport& left = result.report.ranks[static_cast<std::size_t>(rank)];
+            const std::string name =
+                fmt::format("{}: {}: rank {}", part, of.name(), rank);
+            if (task == "backward")
+                judge_backward_sent(judge, name, of, rank, left);
+            else
+                judge_forward_sent(judge, name, left);
+        }
+        of.causal = true;
+        judge_route(judge, run(judge, task, of), of);
+    }
+}
+
+void judge_memory(Judge& judge, const std::string& part, const std::string& task,
+                  int percent_more) {
+    const TaskResult& result = run_right(judge, task, kLong);
+    for (int rank = 0; rank < kLong.ranks; ++rank)
+        judge.as_reference(
+            fmt::format("{}: {}: rank {}: peak", part, kLong.name(), rank),
+            "bytes of memory",
+            result.report.ranks[static_cast<std::size_t>(rank)].memory.peak,
+            {100, percent_more});
+}
+
+void judge_time(Judge& judge, const std::string& part, const std::string& task) {
+    const TaskResult& result = run_right(judge, task, kLong);
+    judge.as_reference(fmt::format("{}: {}: time", part, kLong.name()), kPicoseconds,
+                       result.report.makespan(), {100, 10});
+}
+
+Criterion criterion(const std::string& id, const std::string& title, int points, int step,
+                    std::function<void(Judge&)> judge) {
+    return {id, title, points, fmt::format("ring-self-attention, step {}", step),
+            std::move(judge)};
+}
+
+}  // namespace
+
+Assignment ring_attention_assignment() {
+    const auto of = [](auto judge, auto... rest) {
+        return [=](Judge& with) { judge(with, rest...); };
+    };
+    return {
+        "ring-attention",
+        "Ring attention",
+        "The online softmax by hand; then attention over a sequence that lies on several "
+        "devices, forward and backward, by blocks of keys and values that go round a "
+        "ring.",
+        {"online_softmax.hpp", "online_softmax.cpp", "ring_attention.hpp",
+         "ring_attention.cpp", "adapters.cpp"},
+        {criterion("a5.1-values", "absorb, merge and finish give what one softmax gives",
+                   15, 5, judge_online_softmax),
+         criterion("a5.2-values", "forward is attention over the whole sequence", 15, 5,
+                   of(judge_values, "forward")),
+         criterion("a5.2-bytes", "forward sends each block n - 1 hops round the ring", 10,
+                   4, of(judge_bytes, "a5.2", "forward")),
+         criterion("a5.2-memory", "forward holds two blocks of keys and values", 10, 6,
+                   of(judge_memory, "a5.2", "forward", 10)),
+         criterion("a5.2-time", "forward hides each hop behind attention to a block", 10,
+                   8, of(judge_time, "a5.2", "forward")),
+         criterion("a5.3-values", "backward gives the gradients of the whole sequence",
+                   15, 5, of(judge_values, "backward")),
+         criterion("a5.3-bytes",
+                   "backward sends blocks and their gradients round the ring", 10, 4,
+                   of(judge_bytes, "a5.3", "backward")),
+         criterion("a5.3-memory", "backward piles up neither blocks nor gradients", 5, 6,
+                   of(judge_memory, "a5.3", "backward", 5)),
+         criterion("a5.3-time", "backward hides both hops behind its work on a block", 10,
+                   8, of(judge_time, "a5.3", "backward"))}};
+}
+
+}  // namespace lockstep::lessons

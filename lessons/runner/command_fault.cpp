@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "lessons/grader/kit.hpp"
+#include "lessons/runner/command.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "lessons/runner/utf8.hpp"
+#include "src/core/require.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep::lessons {
+
+int show_fault(const FaultRequest& request) {
+    constexpr std::uint64_t kLongestPage = 1 << 20;
+    const std::filesystem::path folder = Kit::find().faults();
+    std::string name = request.fault;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
+        return static_cast<char>(std::toupper(letter));
+    });
+    // A name, not a path.
+    const bool known =
+        std::all_of(name.begin(), name.end(),
+                    [](unsigned char letter) { return std::isalnum(letter) != 0; }) &&
+        std::filesystem::is_regular_file(folder / (name + ".md"));
+    require(known, [&] {
+        return fmt::format("there is no fault '{}'; they are F01 to F31",
+                           printable(request.fault));
+    });
+    print(read_text_file(folder / (name + ".md"), kLongestPage));
+    return kSuccess;
+}
+
+}  // namespace lockstep::lessons

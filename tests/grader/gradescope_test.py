@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The package for Gradescope holds what it needs, no solutions, and grades a submission.
+
+Arguments: the program, its build folder, the project's root. What setup.sh builds is taken
+from the build folder.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+from grade_formats import check
+
+PROGRAM, BUILD, ROOT = map(os.path.abspath, sys.argv[1:4])
+SLUG = "ring-all-reduce"
+FOLDER = os.path.join(ROOT, "lessons/assignments/ring_all_reduce")
+
+
+class Gradescope(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.file = os.path.join(self.folder, "autograder.zip")
+        done = subprocess.run([PROGRAM, "assignment", "gradescope", SLUG, self.file],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def unpack(self):
+        """As Gradescope does, with the build of this checkout."""
+        source = os.path.join(self.folder, "source")
+        with zipfile.ZipFile(self.file) as archive:
+            for entry in archive.infolist():
+                path = archive.extract(entry, source)
+                os.chmod(path, entry.external_attr >> 16)
+        os.symlink(BUILD, os.path.join(source, "lockstep/build"))
+        with open(os.path.join(source, "environment"), "w", encoding="utf-8"):
+            pass
+        for name in ["submission", "results"]:
+            os.mkdir(os.path.join(self.folder, name))
+
+    def grade(self):
+        """The results, after a run without a network where one can be taken away."""
+        alone = ["unshare", "-n"] if os.geteuid() == 0 and shutil.which("unshare") else []
+        script = os.path.join(self.folder, "source/run_autograder")
+        done = subprocess.run([*alone, script], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, AUTOGRADER=self.folder))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(os.path.join(self.folder, "results/results.json"), "rb") as file:
+            text = file.read()
+        check("gradescope", text)
+        return json.loads(text)
+
+    def test_it_holds_what_it_needs_and_no_solutions(self):
+        with zipfile.ZipFile(self.file) as archive:
+            names = archive.namelist()
+            modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+        self.assertTrue(modes["setup.sh"] & modes["run_autograder"] & 0o111)
+        self.assertIn("lockstep/meson.build", names)
+        self.assertIn("lockstep/lessons/assignments/ring_all_reduce/grading/targets.json", names)
+        for name in names:
+            self.assertNotIn("reference/", name)
+            self.assertNotIn("mutants.json", name)
+            self.assertFalse(name.startswith("lockstep/tests/"), name)
+        self.assertLess(os.path.getsize(self.file), 100 << 20)
+
+    def test_it_is_the_same_each_time(self):
+        with open(self.file, "rb") as file:
+            first = file.read()
+        self.setUp()
+        with open(self.file, "rb") as file:
+            self.assertEqual(file.read(), first)
+
+    def test_a_solution_in_a_folder_of_its_own_gets_all_points(self):
+        self.unpack()
+        work = os.path.join(self.folder, "submission/mine")
+        for part in ["handout", "reference"]:
+            shutil.copytree(os.path.join(FOLDER, part), work, dirs_exist_ok=True)
+        results = self.grade()
+        self.assertEqual(results["score"], 100)
+
+    def test_an_empty_submission_gets_none(self):
+        self.unpack()
+        results = self.grade()
+        self.assertEqual(results["score"], 0)
+        self.assertIn("is not there", json.dumps(results))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
