@@ -53,6 +53,14 @@ void judge(const Criterion& criterion, CriterionReport& entry, Judge judge) {
         entry.asked = no.asked;
         entry.measured = no.measured;
         entry.said = no.said;
+    } catch (const MissingError&) {
+        throw;
+    } catch (const UsageError&) {
+        throw;
+    } catch (const std::exception& error) {
+        // Whatever a student's program brought about costs what it broke alone.
+        entry.mark = Mark::failed;
+        entry.said = std::string("the grader could not judge this: ") + error.what();
     }
 }
 

@@ -41,7 +41,8 @@ std::string list_text(const std::vector<std::string>& items) {
 const TaskResult& Judge::run(const TaskRun& run) {
     const TaskResult& result = examiner_.run(run);
     if (result.trouble)
-        throw No{result.trouble->mark, fmt::format("{} runs to its end", run.name), "",
+        throw No{result.trouble->mark,
+                 fmt::format("a run with {} that comes to its end", run.name), "",
                  result.trouble->text};
     return result;
 }

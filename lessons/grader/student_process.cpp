@@ -58,6 +58,8 @@ RankProcess::End StudentProcess::ending() {
     std::optional<Ending> ending = process_.wait(gpu::Clock::now() + 2s);
     if (!ending) {
         process_.kill();
+        if (frames_.end() == Frames::End::gone)
+            return {"your program closed the line to the grader", false};
         return {"its time was over: is there a loop that never ends?", true};
     }
     std::string text = "your program " + ending_sentence(*ending, confinement_);

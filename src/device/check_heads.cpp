@@ -4,6 +4,13 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Of a sequence; what follows from them fits 62 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+
+}  // namespace
+
 void check_heads(const Check& check, const char* name, const Heads& heads) {
     check.real(name, heads.tensor);
     const Shape& shape = heads.tensor.shape();
@@ -12,7 +19,8 @@ void check_heads(const Check& check, const char* name, const Heads& heads) {
                            name, shape.text());
     });
     check.that(heads.heads > 0 && heads.width > 0 && heads.first >= 0 &&
-                   heads.first + heads.heads * heads.width <= heads.columns(),
+                   heads.first <= heads.columns() &&
+                   heads.heads <= (heads.columns() - heads.first) / heads.width,
                [&] {
                    return fmt::format(
                        "{} heads of width {} from column {} of {}, which has {}",
@@ -44,14 +52,16 @@ void check_tokens(const Check& check, const char* name, const TokenRows& tokens,
                   std::int64_t rows) {
     const bool dealt = tokens.order != TokenOrder::contiguous;
     check.that(tokens.first >= 0 &&
-                   (!dealt || (tokens.ranks > 0 &&
-                               tokens.first + rows <= tokens.ranks * tokens.share)),
+                   (!dealt || (tokens.ranks > 0 && tokens.share > 0 &&
+                               tokens.ranks <= kMostTokens / tokens.share &&
+                               rows <= tokens.ranks * tokens.share &&
+                               tokens.first <= tokens.ranks * tokens.share - rows)) &&
+                   tokens.first <= kMostTokens,
                [&] {
                    return fmt::format(
                        "{} has {} rows, from row {} of a sequence dealt to {} ranks, "
-                       "{} tokens each: {} rows in all",
-                       name, rows, tokens.first, tokens.ranks, tokens.share,
-                       tokens.ranks * tokens.share);
+                       "{} tokens each",
+                       name, rows, tokens.first, tokens.ranks, tokens.share);
                });
     check.that(tokens.order != TokenOrder::zigzag || tokens.share % 2 == 0, [&] {
         return fmt::format(

@@ -49,13 +49,13 @@ void Device::copy_columns(const Tensor& destination, std::int64_t to,
         return fmt::format("source has {} rows, but destination has {}", origin.rows(),
                            target.rows());
     });
-    check.that(count >= 0 && from >= 0 && from + count <= origin.columns(), [&] {
-        return fmt::format("columns [{}, {}) of source, which has {}", from, from + count,
+    check.that(count >= 0 && from >= 0 && count <= origin.columns() - from, [&] {
+        return fmt::format("{} columns from {} on of source, which has {}", count, from,
                            origin.columns());
     });
-    check.that(to >= 0 && to + count <= target.columns(), [&] {
-        return fmt::format("columns [{}, {}) of destination, which has {}", to,
-                           to + count, target.columns());
+    check.that(to >= 0 && count <= target.columns() - to, [&] {
+        return fmt::format("{} columns from {} on of destination, which has {}", count,
+                           to, target.columns());
     });
     check.apart("source", source, "destination", destination);
     const std::int64_t bytes = target.rows() * count * bytes_of(destination.dtype());

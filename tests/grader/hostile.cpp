@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <pthread.h>
 #include <string>
 #include <sys/ptrace.h>
@@ -189,6 +190,42 @@ Tasks of_the_device() {
              all.push_back(in.tensor("x"));
              rank.world().barrier().wait();
              out.texts["seen"] = std::to_string(all.size());
+         }},
+        {"copies columns from beyond",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             const std::int64_t count = in.tensor("x").shape().columns();
+             rank.device().copy_columns(
+                 in.tensor("y"), std::numeric_limits<std::int64_t>::max() - count + 1,
+                 in.tensor("x"), 0, count);
+         }},
+        {"has heads beyond",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             const Tensor x = in.tensor("x").reshaped({6, 1, 8});
+             rank.device().head_products({x, 4, std::int64_t{1} << 62, 0},
+                                         {x, 4, std::int64_t{1} << 62, 0});
+         }},
+        {"deals no tokens",
+         [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
+             const Tensor x = in.tensor("x").reshaped({6, 1, 8});
+             const Heads heads{x, 1, 8, 0};
+             AttentionOptions options;
+             options.causal = true;
+             options.queries = {TokenOrder::zigzag, 1, 0,
+                                std::numeric_limits<std::int64_t>::max()};
+             options.keys = options.queries;
+             rank.device().attend(rank.device().begin_attention(heads),
+                                  {heads, heads, heads}, options);
+         }},
+        {"begins phases",
+         [](Rank& rank, const TaskInputs&, TaskOutputs&) {
+             for (;;)
+                 rank.device().monitor().phase_began(Phase::forward, 0,
+                                                     SourceLine::here());
+         }},
+        {"leaves much",
+         [](Rank&, const TaskInputs& in, TaskOutputs& out) {
+             for (int i = 0; i < 60'000; ++i)
+                 out.tensors[std::to_string(i)] = in.tensor("x");
          }},
         {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
     };

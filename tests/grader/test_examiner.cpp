@@ -132,7 +132,7 @@ TEST_CASE("A program that does not end is ended, and why is said", "[grader]") {
     CHECK_THAT(said_of("prints for ever"), Contains("time"));
     CHECK_THAT(said_of("forks"), Contains("time"));
     CHECK_THAT(said_of("fills for ever"), Contains("time was over"));
-    CHECK_THAT(said_of("closes the line"), Contains("time was over"));
+    CHECK_THAT(said_of("closes the line"), Contains("closed the line"));
 }
 
 TEST_CASE("A program that ends before its task has, has not done it", "[grader]") {
@@ -189,6 +189,12 @@ TEST_CASE("Mistakes on devices and in messages are explained as in one process",
     CHECK_THAT(said_of("leaves on rank 1"), Contains("hostile.cpp"));
     CHECK_THAT(said_of("leaves on rank 1"), Contains("rank 1"));
     CHECK_THAT(said_of("waits for nobody"), Contains("recv"));
+}
+
+TEST_CASE("Numbers beyond all bounds are refused, never reckoned with", "[grader]") {
+    for (const char* task : {"copies columns from beyond", "has heads beyond",
+                             "deals no tokens", "begins phases", "leaves much"})
+        CHECK_THAT(said_of(task), Contains("what no program writes"));
 }
 
 TEST_CASE("Ranks share no globals", "[grader]") {

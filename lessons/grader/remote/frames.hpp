@@ -26,7 +26,7 @@ class Frames {
         Clock::time_point deadline = Clock::time_point::max());
     End end() const { return end_; }
 
-    static constexpr std::size_t kMostBytes = std::size_t{1} << 26;
+    static constexpr std::size_t kMostBytes = std::size_t{40} << 20;
 
   private:
     bool ready(short events, Clock::time_point deadline);

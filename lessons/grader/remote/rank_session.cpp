@@ -64,7 +64,7 @@ void RankSession::end_of_line() {
     const Frames::End line = process_.frames().end();
     if (line == Frames::End::too_long) throw WireError("a message is too long");
     const RankProcess::End end = process_.ending();
-    const bool late = line == Frames::End::late || end.out_of_time;
+    const bool late = end.out_of_time;
     throw TaskEnded(late ? TaskEnded::Cause::late : TaskEnded::Cause::process,
                     rank_.index(),
                     fmt::format("rank {}: {}", rank_.index(), end.sentence));
@@ -82,10 +82,17 @@ bool RankSession::serve(WireReader& in) {
             break;
     }
     if (serve_told(request, in)) return true;
+    require_room();
     WireWriter out(*this);
     serve_asked(request, in, out);
     answer(out);
     return true;
+}
+
+void RankSession::require_room() const {
+    if (tensors_.size() > kMostHeld || works_.size() > kMostHeld ||
+        communicators_.size() > kMostHeld)
+        throw WireError("more is held than a program holds");
 }
 
 bool RankSession::serve_told(RankRequest request, WireReader& in) {
@@ -99,6 +106,8 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
             return true;
         }
         case RankRequest::phase_began: {
+            if (open_phases_ >= kMostOpenPhases)
+                throw WireError("phases begin and do not end");
             const auto phase = in.get<Phase>();
             const int micro_batch = in.get<int>();
             monitor.phase_began(phase, micro_batch, in.get<SourceLine>());
@@ -151,6 +160,12 @@ void RankSession::finish(WireReader& in) {
     const auto tensors = in.get<std::map<std::string, Tensor>>();
     in(result_.values, result_.texts);
     in.end();
+    std::int64_t bytes = 0;
+    for (const auto& [name, tensor] : tensors)
+        bytes += tensor.bytes();
+    if (tensors.size() + result_.values.size() + result_.texts.size() > kMostLeft ||
+        bytes > kMostBytesLeft)
+        throw WireError("more is left than a task leaves");
     // Not made at any line of the program's.
     constexpr SourceLine kAtItsEnd{"its end, where the grader reads what is left", 0};
     for (const auto& [name, tensor] : tensors)

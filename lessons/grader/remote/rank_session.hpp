@@ -65,7 +65,12 @@ class RankSession final : public TensorNames {
     SourceLine source_line(const std::string& file, int line) override;
 
   private:
-    static constexpr std::int64_t kMostRequests = 2'000'000;
+    // Of one run; a program comes nowhere near them.
+    static constexpr std::int64_t kMostRequests = 200'000;
+    static constexpr int kMostOpenPhases = 64;
+    static constexpr std::size_t kMostLeft = 256;
+    static constexpr std::int64_t kMostBytesLeft = std::int64_t{64} << 20;
+    static constexpr std::size_t kMostHeld = 20'000;  ///< of each kind of thing
 
     void start(const RankTask& task);
     std::string receive();
@@ -85,6 +90,7 @@ class RankSession final : public TensorNames {
     [[noreturn]] void rethrow(WireReader& in) const;
     [[noreturn]] void end_of_line();
 
+    void require_room() const;
     Communicator& communicator(WireReader& in);
     void keep(Work work, WireWriter& out);
 

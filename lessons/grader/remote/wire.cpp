@@ -84,8 +84,9 @@ Shape WireReader::take_shape() {
     std::int64_t elements = 1;
     for (int d = 0; d < dimensions; ++d) {
         extents[d] = number(0, kMostElements);
+        if (extents[d] > 0 && elements > kMostElements / extents[d])
+            throw WireError("a message has too large a shape");
         elements *= extents[d];
-        if (elements > kMostElements) throw WireError("a message has too large a shape");
     }
     return Shape(extents, dimensions);
 }

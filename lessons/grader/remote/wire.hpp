@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -46,6 +47,9 @@ class TensorNames {
         return SourceLine::of(file, line);
     }
 };
+
+/// What no number of a program is beyond: products of two fit 62 bits.
+inline constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;
 
 template <typename T>
 inline constexpr bool kIsVector = false;
@@ -153,8 +157,9 @@ class WireReader {
         } else if constexpr (std::is_same_v<T, std::uint64_t>) {
             take_bytes(&value, sizeof value);
         } else if constexpr (std::is_integral_v<T>) {
-            value = static_cast<T>(
-                number(std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+            value = static_cast<T>(number(
+                std::max<std::int64_t>(std::numeric_limits<T>::min(), -kMostNumber),
+                std::min<std::int64_t>(std::numeric_limits<T>::max(), kMostNumber)));
         } else if constexpr (std::is_same_v<T, std::string>) {
             value = take_text();
         } else if constexpr (std::is_same_v<T, HostTensor>) {
