@@ -126,7 +126,7 @@ TEST_CASE("Blocks of columns beyond the end are refused", "[sim][device][errors]
             [&] { bench->copy_columns(y, 0, x, 2, 2); });
     refuses("copy_columns: 2 columns from 4 on of destination, which has 5",
             [&] { bench->copy_columns(y, 4, x, 0, 2); });
-    refuses("copy_columns: columns [-1, 1) of source",
+    refuses("copy_columns: 2 columns from -1 on of source",
             [&] { bench->copy_columns(y, 0, x, -1, 2); });
     refuses("copy_columns: source has 2 rows, but destination has 4",
             [&] { bench->copy_columns(y, 0, x.rows(0, 2), 0, 1); });
