@@ -2,23 +2,11 @@
 
 #include <cstdlib>
 #include <sstream>
-#include <unistd.h>
 
+#include "lessons/runner/find_on_path.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::lessons {
-
-namespace {
-
-bool on_path(const std::string& name) {
-    const char* const path = std::getenv("PATH");
-    std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-    for (std::string folder; std::getline(folders, folder, ':');)
-        if (::access((folder + "/" + name).c_str(), X_OK) == 0) return true;
-    return false;
-}
-
-}  // namespace
 
 std::vector<std::string> student_compiler() {
     if (const char* const asked = std::getenv("CXX")) {
@@ -29,7 +17,7 @@ std::vector<std::string> student_compiler() {
         if (!words.empty()) return words;
     }
     for (const char* name : {"g++", "c++", "clang++"})
-        if (on_path(name)) return {name};
+        if (!find_on_path(name).empty()) return {name};
     throw MissingError("there is no C++ compiler on the PATH; install g++");
 }
 

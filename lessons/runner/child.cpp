@@ -115,16 +115,4 @@ Child run_child(const std::vector<std::string>& words,
     return child;
 }
 
-std::string find_on_path(const std::string& name) {
-    const char* folders = std::getenv("PATH");
-    std::string rest = folders == nullptr ? "" : folders;
-    while (!rest.empty()) {
-        const std::size_t end = std::min(rest.find(':'), rest.size());
-        const std::string file = rest.substr(0, end) + "/" + name;
-        if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
-        rest.erase(0, end + 1);
-    }
-    return "";
-}
-
 }  // namespace lockstep::lessons

@@ -22,7 +22,4 @@ struct Child {
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds = std::nullopt);
 
-/// The file that a name on the PATH stands for; empty where there is none.
-std::string find_on_path(const std::string& name);
-
 }  // namespace lockstep::lessons

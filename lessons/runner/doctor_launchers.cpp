@@ -4,6 +4,7 @@
 
 #include "lessons/runner/child.hpp"
 #include "lessons/runner/doctor.hpp"
+#include "lessons/runner/find_on_path.hpp"
 #include "lessons/runner/utf8.hpp"
 
 namespace lockstep::lessons {

@@ -191,6 +191,13 @@ Tasks of_the_device() {
              rank.world().barrier().wait();
              out.texts["seen"] = std::to_string(all.size());
          }},
+        {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
+    };
+}
+
+/// Numbers, and numbers of things, that no program means.
+Tasks beyond_all_bounds() {
+    return {
         {"copies columns from beyond",
          [](Rank& rank, const TaskInputs& in, TaskOutputs&) {
              const std::int64_t count = in.tensor("x").shape().columns();
@@ -227,7 +234,6 @@ Tasks of_the_device() {
              for (int i = 0; i < 60'000; ++i)
                  out.tensors[std::to_string(i)] = in.tensor("x");
          }},
-        {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
     };
 }
 
@@ -237,6 +243,7 @@ Tasks tasks() {
     Tasks all = of_the_process();
     all.merge(of_the_line());
     all.merge(of_the_device());
+    all.merge(beyond_all_bounds());
     return all;
 }
 

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/confine/keeper.hpp"
+#include "lessons/runner/find_on_path.hpp"
 
 namespace lockstep::lessons {
 
@@ -55,11 +56,6 @@ Ends make_channel() {
     return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-std::string search_path() {
-    const char* path = std::getenv("PATH");
-    return path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
-}
-
 /// The file that a program's name stands for. One in the folder is named from there: its
 /// user need not be able to enter the folders above.
 std::string program_file(const std::string& name, const std::filesystem::path& folder) {
@@ -69,14 +65,9 @@ std::string program_file(const std::string& name, const std::filesystem::path& f
             name.front() == '/' && !inside.empty() && *inside.begin() != "..";
         return named ? "./" + inside.string() : name;
     }
-    std::string rest = search_path();
-    while (!rest.empty()) {
-        const std::size_t end = std::min(rest.find(':'), rest.size());
-        std::string file = rest.substr(0, end) + "/" + name;
-        if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
-        rest.erase(0, end + 1);
-    }
-    fail(ENOENT, "cannot start " + name);
+    std::string file = find_on_path(name);
+    if (file.empty()) fail(ENOENT, "cannot start " + name);
+    return file;
 }
 
 std::vector<std::string> environment(const ConfinedPlan& plan) {

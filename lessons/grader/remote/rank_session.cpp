@@ -100,6 +100,7 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
     switch (request) {
         case RankRequest::freed: {
             const auto tensor = tensors_.find(in.get<std::int64_t>());
+            in.end();
             if (tensor == tensors_.end()) throw WireError("a tensor is freed twice");
             handles_.erase(tensor->second.storage());
             tensors_.erase(tensor);
@@ -110,7 +111,9 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
                 throw WireError("phases begin and do not end");
             const auto phase = in.get<Phase>();
             const int micro_batch = in.get<int>();
-            monitor.phase_began(phase, micro_batch, in.get<SourceLine>());
+            const auto at = in.get<SourceLine>();
+            in.end();
+            monitor.phase_began(phase, micro_batch, at);
             ++open_phases_;
             return true;
         }
@@ -144,11 +147,15 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
             const auto work = works_.find(in.get<std::int64_t>());
             if (work == works_.end())
                 throw WireError("a wait for work that is not there");
-            return work->second.wait(in.get<SourceLine>());
+            const auto at = in.get<SourceLine>();
+            in.end();
+            return work->second.wait(at);
         }
         case RankRequest::bytes_sent: {
             const Communicator& group = communicator(in);
-            const BytesByVerb bytes = group.bytes_sent(in.get<SourceLine>());
+            const auto at = in.get<SourceLine>();
+            in.end();
+            const BytesByVerb bytes = group.bytes_sent(at);
             return out(std::vector<std::int64_t>(bytes.begin(), bytes.end()));
         }
         default:
