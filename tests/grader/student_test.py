@@ -6,6 +6,7 @@ Arguments: the build folder, the folder of the assignment's sources, the compile
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,6 +45,11 @@ class Student(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("warning:", done.stdout)
 
+    def words_of_run(self):
+        """What the handout says to type."""
+        with open(os.path.join(self.work, "README.md"), encoding="utf-8") as file:
+            return re.search(r"&& (\./build/run( \S+)*)  ", file.read())[1].split()
+
     def test_from_new_to_full_marks(self):
         done = run(self.program, "assignment", "new", SLUG, self.work)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -62,7 +68,7 @@ class Student(unittest.TestCase):
         self.build()
         done = run(os.path.join(self.work, "build/public_test"), folder=self.work)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        done = run(os.path.join(self.work, "build/run"), folder=self.work)
+        done = run(*self.words_of_run(), folder=self.work)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertTrue(done.stdout)
 
