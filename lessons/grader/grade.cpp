@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <sys/prctl.h>
 
 #include <fmt/format.h>
 
 #include "lessons/grader/confine/fence.hpp"
 #include "lessons/grader/confine/system_calls.hpp"
 #include "lessons/grader/judge.hpp"
+#include "lessons/grader/judging_process.hpp"
 #include "lessons/grader/workspace.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -42,26 +44,20 @@ Targets targets_of(const Assignment& assignment, const Kit& kit) {
     return Targets::read(read_text_file(file, kLargestTargets), file.string());
 }
 
-void judge(const Criterion& criterion, CriterionReport& entry, Judge judge) {
+Judgement judgement_of(const Criterion& criterion, Judge judge) {
     try {
         criterion.judge(judge);
-        entry.mark = Mark::passed;
-        entry.asked = judge.asked();
-        entry.measured = judge.measured();
+        return {Mark::passed, judge.asked(), judge.measured(), ""};
     } catch (const Judge::No& no) {
-        entry.mark = no.mark;
-        entry.asked = no.asked;
-        entry.measured = no.measured;
-        entry.said = no.said;
-    } catch (const MissingError&) {
-        throw;
-    } catch (const UsageError&) {
-        throw;
-    } catch (const std::exception& error) {
-        // Whatever a student's program brought about costs what it broke alone.
-        entry.mark = Mark::failed;
-        entry.said = std::string("the grader could not judge this: ") + error.what();
+        return {no.mark, no.asked, no.measured, no.said};
     }
+}
+
+void enter(const Judgement& judgement, CriterionReport& entry) {
+    entry.mark = judgement.mark;
+    entry.asked = judgement.asked;
+    entry.measured = judgement.measured;
+    entry.said = judgement.said;
 }
 
 /// What this machine does not keep students' programs from.
@@ -76,6 +72,11 @@ std::vector<std::string> remarks_on_confinement() {
             "this machine has no Landlock: the student's program was kept "
             "from files by permissions alone");
     return remarks;
+}
+
+/// A student's program may run as the same user, and must not look into this one.
+void hide_this_process() {
+    ::prctl(PR_SET_DUMPABLE, 0);
 }
 
 std::uint64_t new_secret() {
@@ -100,6 +101,7 @@ std::string first_to_do(const GradeReport& report) {
 }  // namespace
 
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed) {
+    hide_this_process();
     const auto begun = Clock::now();
     const auto seconds = [&] {
         return std::chrono::duration<double>(Clock::now() - begun).count();
@@ -114,13 +116,14 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
         workspace.build(*plan.assignment, kit, plan.folder, plan.compiler);
     const std::uint64_t secret = new_secret();
     Examiner examiner(workspace.folder(), Workspace::kProgram);
+    JudgingProcess process(
+        [&](std::size_t i) {
+            return judgement_of(plan.assignment->criteria[i],
+                                Judge(examiner, targets, false, secret));
+        },
+        {begun + plan.longest});
     for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {
-        if (seconds() > plan.longest_seconds) {
-            report.criteria[i].said = "the time for grading was over";
-            continue;
-        }
-        judge(plan.assignment->criteria[i], report.criteria[i],
-              Judge(examiner, targets, false, secret));
+        enter(process.judge(i), report.criteria[i]);
         report.seconds = seconds();
         changed(report);
     }
@@ -132,6 +135,7 @@ GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& change
 }
 
 Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed) {
+    hide_this_process();
     Workspace workspace;
     if (const auto failure =
             workspace.build(*plan.assignment, kit, plan.folder, plan.compiler))
@@ -141,11 +145,12 @@ Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t see
     const std::uint64_t secret = new_secret();
     Examiner examiner(workspace.folder(), Workspace::kProgram);
     for (const Criterion& criterion : plan.assignment->criteria) {
-        CriterionReport entry;
-        judge(criterion, entry, Judge(examiner, targets, true, secret));
-        require(entry.mark == Mark::passed, [&] {
+        const Judgement judgement =
+            judgement_of(criterion, Judge(examiner, targets, true, secret));
+        require(judgement.mark == Mark::passed, [&] {
             return fmt::format("{}: {}; asked: {}; measured: {} {}", criterion.id,
-                               criterion.title, entry.asked, entry.measured, entry.said);
+                               criterion.title, judgement.asked, judgement.measured,
+                               judgement.said);
         });
     }
     return targets;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -16,7 +17,7 @@ struct GradePlan {
     const Assignment* assignment = nullptr;
     std::filesystem::path folder;  ///< the student's
     std::vector<std::string> compiler{"c++"};
-    double longest_seconds = 400;  ///< what is not judged by then is not
+    std::chrono::seconds longest{400};  ///< what is not judged by then is not
 };
 
 /// Told of the report whenever it has changed: first with nothing judged.

@@ -13,6 +13,7 @@ inline constexpr int kFailed =
     1;  ///< a check or a comparison, or a program found at fault
 inline constexpr int kUsage = 2;    ///< wrong usage
 inline constexpr int kLacking = 3;  ///< the machine lacks something
+inline constexpr int kBroken = 4;   ///< a mistake of Lockstep itself
 
 // Each command prints to standard output and returns an exit status. What goes wrong is
 // thrown.

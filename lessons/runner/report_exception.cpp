@@ -74,9 +74,9 @@ CommandEnding ending_of_exception() {
         return sentence("there is not enough memory for this", kLacking);
     } catch (const std::exception& error) {
         return sentence(std::string("a mistake of Lockstep itself: ") + error.what(),
-                        kFailed);
+                        kBroken);
     } catch (...) {
-        return sentence("a mistake of Lockstep itself", kFailed);
+        return sentence("a mistake of Lockstep itself", kBroken);
     }
 }
 

@@ -1,0 +1,143 @@
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "lessons/grader/judging_process.hpp"
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Works = std::vector<std::function<Judgement()>>;
+
+JudgingProcess::Limits limits(std::chrono::seconds all = 60s) {
+    return {JudgingProcess::Clock::now() + all};
+}
+
+JudgingProcess::Work one_of(Works works) {
+    return [works = std::move(works)](std::size_t i) { return works.at(i)(); };
+}
+
+Judgement passed(const std::string& measured) {
+    return {Mark::passed, "", measured, ""};
+}
+
+/// A judgement with how often it was called.
+std::function<Judgement()> counting() {
+    return
+        [count = std::make_shared<int>(0)] { return passed(std::to_string(++*count)); };
+}
+
+[[noreturn]] Judgement crash(int signal) {
+    std::signal(signal, SIG_DFL);  // the tests' own handler would speak
+    ::raise(signal);
+    std::abort();
+}
+
+bool has_children() {
+    return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD;
+}
+
+}  // namespace
+
+TEST_CASE("A judgement comes back as it was made, and the process remembers",
+          "[grader]") {
+    const Judgement given{Mark::not_written, std::string("a\0b", 3), "\xff", ""};
+    const auto count = counting();
+    JudgingProcess process(one_of({[&] { return given; }, count, count}), limits());
+    const Judgement got = process.judge(0);
+    CHECK(got.mark == given.mark);
+    CHECK(got.asked == given.asked);
+    CHECK(got.measured == given.measured);
+    CHECK(got.said.empty());
+    CHECK(process.judge(1).measured == "1");
+    CHECK(process.judge(2).measured == "2");
+    CHECK(count().measured == "1");  // here, it was never called
+}
+
+TEST_CASE("What ends the process costs the criterion that it was at", "[grader]") {
+    const auto count = counting();
+    JudgingProcess process(one_of({count, [] { return crash(SIGSEGV); }, count,
+                                   []() -> Judgement { ::_exit(7); }, count}),
+                           limits());
+    CHECK(process.judge(0).measured == "1");
+    const Judgement crashed = process.judge(1);
+    CHECK(crashed.mark == Mark::failed);
+    CHECK(crashed.said ==
+          "the grader could not judge this: the simulator ended by signal "
+          "11 (Segmentation fault)");
+    CHECK(process.judge(2).measured == "1");
+    CHECK(process.judge(3).said ==
+          "the grader could not judge this: the simulator ended "
+          "by itself (exit status 7)");
+    CHECK(process.judge(4).mark == Mark::passed);
+}
+
+TEST_CASE("What never ends costs its criterion, or all that come after the time",
+          "[grader]") {
+    const auto sleep = []() -> Judgement {
+        for (;;)
+            ::pause();
+    };
+    const auto count = counting();
+    JudgingProcess::Limits short_ones = limits();
+    short_ones.longest = 50ms;
+    JudgingProcess process(one_of({sleep, count}), short_ones);
+    const Judgement late = process.judge(0);
+    CHECK(late.mark == Mark::failed);
+    CHECK(late.said == "the grader could not judge this: it took more than 0.05 s");
+    CHECK(process.judge(1).mark == Mark::passed);
+
+    JudgingProcess other(one_of({count, sleep, count}), limits(1s));
+    CHECK(other.judge(0).mark == Mark::passed);
+    for (const std::size_t criterion : {1U, 2U}) {
+        const Judgement open = other.judge(criterion);
+        CHECK(open.mark == Mark::not_judged);
+        CHECK(open.said == "the time for grading was over");
+    }
+}
+
+TEST_CASE("What asks for more memory than there is costs its criterion", "[grader]") {
+    constexpr std::size_t kMuch = std::size_t{1} << 30;
+    const auto count = counting();
+    JudgingProcess process(one_of({[] {
+                                       const std::vector<char> much(kMuch);
+                                       return passed(std::to_string(much.size()));
+                                   },
+                                   count}),
+                           limits());
+    const Judgement greedy = process.judge(0);
+    CHECK(greedy.mark == Mark::failed);
+    CHECK(greedy.said ==
+          "the grader could not judge this: it asks the simulator for too much memory");
+    CHECK(process.judge(1).mark == Mark::passed);
+}
+
+TEST_CASE("What the grader itself lacks is thrown where it was asked", "[grader]") {
+    JudgingProcess process(
+        one_of({[]() -> Judgement { throw UsageError("no target"); },
+                []() -> Judgement { throw MissingError("no kit"); },
+                []() -> Judgement { throw std::runtime_error("odd"); }}),
+        limits());
+    CHECK_THROWS_MATCHES(process.judge(0), UsageError,
+                         Catch::Matchers::Message("no target"));
+    CHECK_THROWS_MATCHES(process.judge(1), MissingError,
+                         Catch::Matchers::Message("no kit"));
+    CHECK(process.judge(2).said == "the grader could not judge this: odd");
+}
+
+TEST_CASE("The judging process ends with its owner", "[grader]") {
+    {
+        JudgingProcess process(one_of({counting()}), limits());
+        process.judge(0);
+        CHECK(has_children());
+    }
+    CHECK_FALSE(has_children());
+}
