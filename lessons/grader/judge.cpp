@@ -1,6 +1,7 @@
 #include "lessons/grader/judge.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -36,6 +37,15 @@ std::string list_text(const std::vector<std::string>& items) {
     return text;
 }
 
+void require_form(const std::string& what, const HostTensor& got,
+                  const HostTensor& expected) {
+    if (got.shape() == expected.shape() && got.dtype() == expected.dtype()) return;
+    throw Judge::No{Mark::failed,
+                    fmt::format("{}: {} x {}", what, expected.shape().text(),
+                                name_of(expected.dtype())),
+                    fmt::format("{} x {}", got.shape().text(), name_of(got.dtype())), ""};
+}
+
 }  // namespace
 
 const TaskResult& Judge::run(const TaskRun& run) {
@@ -57,11 +67,7 @@ const HostTensor& Judge::left(const RankResult& rank, const std::string& name) {
 
 void Judge::close(const std::string& what, const HostTensor& got,
                   const HostTensor& expected, double bound) {
-    if (got.shape() != expected.shape() || got.dtype() != expected.dtype())
-        throw No{Mark::failed,
-                 fmt::format("{}: {} x {}", what, expected.shape().text(),
-                             name_of(expected.dtype())),
-                 fmt::format("{} x {}", got.shape().text(), name_of(got.dtype())), ""};
+    require_form(what, got, expected);
     double largest = 1;
     for (std::int64_t i = 0; i < expected.elements(); ++i)
         largest = std::max(largest, std::abs(expected.at(i)));
@@ -71,6 +77,18 @@ void Judge::close(const std::string& what, const HostTensor& got,
                      fmt::format("{}: {:.12g} as element {}, to {:.0e}", what,
                                  expected.at(i), i, bound * largest),
                      fmt::format("{:.12g}", got.at(i)), ""};
+}
+
+void Judge::same(const std::string& what, const HostTensor& got,
+                 const HostTensor& expected) {
+    require_form(what, got, expected);
+    for (std::int64_t i = 0; i < expected.elements(); ++i)
+        if (std::bit_cast<std::uint64_t>(got.at(i)) !=
+            std::bit_cast<std::uint64_t>(expected.at(i)))
+            throw No{Mark::failed,
+                     fmt::format("{}: {:.17g} as element {}, bit for bit", what,
+                                 expected.at(i), i),
+                     fmt::format("{:.17g}", got.at(i)), ""};
 }
 
 void Judge::as_reference(const std::string& name, const std::string& unit,

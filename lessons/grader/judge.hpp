@@ -45,6 +45,8 @@ class Judge {
     /// neighbour.
     void close(const std::string& what, const HostTensor& got, const HostTensor& expected,
                double bound = 1e-10);
+    /// `got` has the bits of `expected`.
+    void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
     /// What the task left under that name on a rank.
     const HostTensor& left(const RankResult& rank, const std::string& name);
 

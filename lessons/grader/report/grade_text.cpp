@@ -38,10 +38,10 @@ class GradePage {
     GradePage(const GradeReport& report, int width, bool colour)
         : report_(report), width_(std::max(width, kNarrowest)), colour_(colour) {
         heading();
-        if (report.build_failure) build_failure(*report.build_failure);
-        for (const CriterionReport& criterion : report.criteria)
-            show(criterion);
-        if (!report.criteria.empty()) line("");
+        if (report.build_failure)
+            build_failure(*report.build_failure);
+        else
+            criteria();
         for (const std::string& remark : report.remarks)
             paragraph("Note: " + remark, 0);
         total();
@@ -109,6 +109,12 @@ class GradePage {
         line("");
     }
 
+    void criteria() {
+        for (const CriterionReport& criterion : report_.criteria)
+            show(criterion);
+        if (!report_.criteria.empty()) line("");
+    }
+
     /// Mark, points and title in columns, or below each other where those are narrow.
     void show(const CriterionReport& criterion) {
         const std::string points =
@@ -129,9 +135,9 @@ class GradePage {
                                   "  " + points + "  ") +
                      parts[i]);
         }
-        const bool explained =
-            criterion.mark == Mark::failed || criterion.mark == Mark::not_written;
-        if (explained) explain(criterion);
+        const bool nobody_came =
+            criterion.mark == Mark::not_judged && criterion.said.empty();
+        if (criterion.mark != Mark::passed && !nobody_came) explain(criterion);
     }
 
     void explain(const CriterionReport& criterion) {

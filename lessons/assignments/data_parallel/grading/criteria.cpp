@@ -112,10 +112,9 @@ void judge_trained(Judge& judge) {
         const TaskResult& result = run_task(judge, "train", batch);
         for (std::size_t rank = 0; rank < batch.ranks(); ++rank)
             for (const auto& [name, values] : initial_network(judge, batch))
-                judge.ask(judge.left(result.ranks[rank], name) ==
-                              judge.left(result.ranks.front(), name),
-                          on_rank(batch, rank, name + " as on rank 0, bit for bit"),
-                          "other bits");
+                judge.same(on_rank(batch, rank, name + " as on rank 0"),
+                           judge.left(result.ranks[rank], name),
+                           judge.left(result.ranks.front(), name));
     }
 }
 
