@@ -93,7 +93,7 @@ std::string first_to_do(const GradeReport& report) {
     for (const CriterionReport& entry : report.criteria) {
         if (entry.mark == Mark::passed) continue;
         if (entry.mark == Mark::not_written) return "write " + entry.said;
-        return fmt::format("{} ({})", entry.title, entry.id);
+        return fmt::format("what {} asks: {}", entry.id, entry.title);
     }
     return "";
 }

@@ -22,8 +22,10 @@ class Entry {
         expect(entry.is_object(), "an object with \"ranks\", \"line\" and \"cause\"");
     }
 
+    /// False where the part is still open.
     bool has(const char* part) const {
-        return entry_.contains(part) && !entry_.at(part).is_null();
+        expect(entry_.contains(part), fmt::format("an entry \"{}\"", part));
+        return !entry_.at(part).is_null();
     }
 
     std::set<int> ranks(int count) const {
@@ -70,21 +72,21 @@ class Entry {
     std::string where_;
 };
 
-/// "line 3, column 7", from the parser's sentence.
-std::string place_of(const json::exception& error) {
+/// What is wrong, as far as it goes with the place in the parser's sentence.
+std::string trouble_of(const json::exception& error) {
     const std::string text = error.what();
     const std::size_t begin = text.find("line ");
     const std::size_t end = text.find(':', std::min(begin, text.size()));
     if (begin == std::string::npos || end == std::string::npos)
         return "a number is too large";
-    return text.substr(begin, end - begin);
+    return text.substr(begin, end - begin) + " (a comma too many, or one missing?)";
 }
 
 json parsed(const std::string& text, const std::string& name) {
     try {
         return json::parse(text);
     } catch (const json::exception& error) {
-        throw UsageError(fmt::format("{} is no JSON: {}", name, place_of(error)));
+        throw UsageError(fmt::format("{} is no JSON: {}", name, trouble_of(error)));
     }
 }
 
@@ -99,8 +101,9 @@ std::optional<FoundMistake> read_found_mistake(const std::string& text,
         return fmt::format("{}: expected an object with an entry \"{}\"", name, program);
     });
     const Entry entry(document.at(program), fmt::format("{}, \"{}\"", name, program));
-    for (const char* part : {"ranks", "line", "cause"})
-        if (!entry.has(part)) return std::nullopt;
+    const bool ranks_there = entry.has("ranks"), line_there = entry.has("line"),
+               cause_there = entry.has("cause");
+    if (!ranks_there || !line_there || !cause_there) return std::nullopt;
     return FoundMistake{entry.ranks(ranks), entry.line(), entry.cause(causes)};
 }
 

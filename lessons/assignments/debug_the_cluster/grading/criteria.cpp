@@ -48,10 +48,11 @@ const std::vector<Mistake> kMistakes{
      {{1, 2, 3}},
      {"const int ahead = std::min(last, micro_batches) - stage;"},
      "wrong_schedule",
-     "pipeline-1f1b, step 4"},
+     "pipeline-1f1b, step 3"},
+    // Whoever gathers the first layer may wait for it, too.
     {"prefetch",
      {kAll},
-     {"if (layer > 0) arriving.wait();"},
+     {"if (layer > 0) arriving.wait();", "Work arriving = gather(0);"},
      "not_arrived",
      "ring-self-attention, step 8"},
     {"evaluate",
@@ -64,7 +65,7 @@ const std::vector<Mistake> kMistakes{
      {{1, 2, 3}, kAll},
      {"count(replicated);", "rank.world().all_reduce(squares).wait();"},
      "summed_again",
-     "tensor-parallel-block, step 3"},
+     "tensor-parallel-block, step 4"},
     {"accumulate",
      {kAll},
      {"rank.world().all_reduce(parts[i], Reduction::mean).wait();"},
@@ -148,7 +149,7 @@ Assignment debug_the_cluster_assignment() {
     }
     assignment.criteria.push_back({"a6.7-all",
                                    "all six run in one program, one after another", 4,
-                                   "gradient-accumulation, step 5", judge_all});
+                                   "gradient-accumulation, step 2", judge_all});
     return assignment;
 }
 

@@ -87,7 +87,7 @@ void judge_pipeline(Judge& judge) {
     for (const Trial& trial : pipeline_trials(judge)) {
         judge_values(judge, trial);
         judge_sent_by_each(judge, trial, {});
-        judge_memory(judge, trial, 5);
+        judge_memory(judge, trial, 15);
         judge_time(judge, trial, 5);
     }
 }
@@ -105,14 +105,14 @@ void judge_prefetch(Judge& judge) {
 void judge_evaluate(Judge& judge) {
     for (const Trial& trial : evaluate_trials(judge)) {
         judge_values(judge, trial);
-        judge_sent_by_all(judge, trial, {{0, 100}, {0, 100}});
+        judge_sent_by_all(judge, trial, {{0, 100}, {100, 100}});
     }
 }
 
 void judge_clip(Judge& judge) {
     for (const Trial& trial : clip_trials(judge)) {
         judge_values(judge, trial);
-        judge_sent_by_all(judge, trial, {{0, 100}, {0, 100}});
+        judge_sent_by_all(judge, trial, {{0, 100}, {100, 100}});
     }
 }
 

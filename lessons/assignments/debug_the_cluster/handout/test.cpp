@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "causes.hpp"
-#include "four_ranks.hpp"
+#include "data.hpp"
 #include "sim/cluster.hpp"
 #include "src/course/found_mistake.hpp"
 #include "src/course/not_written.hpp"
@@ -50,9 +50,10 @@ void test_program(const ProgramCase& tested) {
 
 int main() {
     PublicTest test;
-    for (const ProgramCase& tested : program_cases()) {
-        test.check(tested.name + " in answers.json", [&] { test_answer(tested.name); });
-        test.check(tested.name + ", 4 ranks", [&] { test_program(tested); });
+    for (const ProgramData& data : program_data()) {
+        test.check(data.name + " in answers.json", [&] { test_answer(data.name); });
+        test.check(data.name + ", 4 ranks",
+                   [&] { test_program(data.made(kRanks, data.size)); });
     }
     return test.finish();
 }

@@ -1,4 +1,6 @@
-#include "four_ranks.hpp"
+#include "data.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -40,18 +42,26 @@ std::size_t index_of(const Rank& rank) {
     return static_cast<std::size_t>(rank.index());
 }
 
-ProgramCase filter_case() {
-    // Documents of each step, on each rank.
-    const std::vector<std::vector<std::int64_t>> documents{
-        {3, 2, 4, 1}, {2, 4, 0, 3}, {1, 3, 2, 2}, {4, 1, 3, 2}};
+std::vector<std::map<std::string, HostTensor>> on_each(
+    int ranks, const std::map<std::string, HostTensor>& expected) {
+    return {static_cast<std::size_t>(ranks), expected};
+}
+
+/// In the second of four steps one rank has none.
+std::int64_t documents(int step, int rank, int ranks) {
+    const bool none = step % 4 == 1 && rank == std::min(2, ranks - 1);
+    return none ? 0 : 1 + (3 * step + 2 * rank + step * rank) % 4;
+}
+
+ProgramCase filter_case(int ranks, int steps) {
     const HostTensor weight = normal("weight", {6, 3}), bias = normal("bias", {3});
     std::vector<HostTensors> x, y;
-    for (std::size_t step = 0; step < documents.size(); ++step) {
+    for (int step = 0; step < steps; ++step) {
         x.emplace_back(), y.emplace_back();
-        for (std::size_t r = 0; r < kRanks; ++r) {
-            const std::int64_t count = documents[step][r];
-            x[step].push_back(normal(fmt::format("x {} {}", step, r), {count, 6}));
-            y[step].push_back(normal(fmt::format("y {} {}", step, r), {count, 3}));
+        for (int rank = 0; rank < ranks; ++rank) {
+            const std::int64_t count = documents(step, rank, ranks);
+            x.back().push_back(normal(fmt::format("x {} {}", step, rank), {count, 6}));
+            y.back().push_back(normal(fmt::format("y {} {}", step, rank), {count, 3}));
         }
     }
     const Program program = [=](Rank& rank) {
@@ -67,19 +77,18 @@ ProgramCase filter_case() {
         rank.keep("bias", trained[1]);
     };
     const HostTensors left = one_device::train_filtered(weight, bias, x, y);
-    return {"filter", program, {kRanks, {{"weight", left[0]}, {"bias", left[1]}}}};
+    return {"filter", program, on_each(ranks, {{"weight", left[0]}, {"bias", left[1]}})};
 }
 
-ProgramCase pipeline_case() {
-    constexpr int kMicroBatches = 2;
-    const HostTensors weights = normals("weight", kRanks, {16, 16});
-    const HostTensors x = normals("x", kMicroBatches, {32, 16});
-    const HostTensors y = normals("y", kMicroBatches, {32, 16});
+ProgramCase pipeline_case(int ranks, int micro_batches) {
+    const HostTensors weights = normals("weight", ranks, {16, 16});
+    const HostTensors x = normals("x", micro_batches, {32, 16});
+    const HostTensors y = normals("y", micro_batches, {32, 16});
     const Program program = [=](Rank& rank) {
         const Tensor weight = rank.device().upload(weights[index_of(rank)]);
         const Tensor gradient = rank.device().zeros({16, 16}, DType::f64);
-        const bool first = rank.index() == 0, last = rank.index() == kRanks - 1;
-        adapters::pipeline_gradients(rank, weight, gradient, kMicroBatches, 32,
+        const bool first = rank.index() == 0, last = rank.index() == ranks - 1;
+        adapters::pipeline_gradients(rank, weight, gradient, micro_batches, 32,
                                      upload(rank, first ? x : HostTensors()),
                                      upload(rank, last ? y : HostTensors()));
         rank.keep("gradient", gradient);
@@ -90,15 +99,15 @@ ProgramCase pipeline_case() {
     return made;
 }
 
-ProgramCase prefetch_case() {
-    constexpr std::int64_t kWidth = 64;
-    const HostTensors weights = normals("weight", 4, {kWidth, kWidth});
-    const HostTensors x = normals("x", kRanks, {128, kWidth});
+ProgramCase prefetch_case(int ranks, int layers) {
+    constexpr std::int64_t kPart = 16;
+    const std::int64_t width = kPart * ranks;
+    const HostTensors weights = normals("weight", layers, {width, width});
+    const HostTensors x = normals("x", ranks, {128, width});
     const Program program = [=](Rank& rank) {
         HostTensors shards;
         for (const HostTensor& weight : weights)
-            shards.push_back(
-                weight.rows(kWidth / kRanks * rank.index(), kWidth / kRanks));
+            shards.push_back(weight.rows(kPart * rank.index(), kPart));
         rank.keep("y",
                   adapters::prefetching_forward(rank, upload(rank, shards),
                                                 rank.device().upload(x[index_of(rank)])));
@@ -109,27 +118,26 @@ ProgramCase prefetch_case() {
     return made;
 }
 
-ProgramCase evaluate_case() {
-    constexpr std::int64_t kRows = 22, kClasses = 5;
-    const HostTensor weight = normal("weight", {6, kClasses}),
-                     x = normal("x", {kRows, 6});
-    HostTensor labels({kRows}, DType::i32);
-    for (std::int64_t row = 0; row < kRows; ++row)
+ProgramCase evaluate_case(int ranks, int rows) {
+    constexpr std::int64_t kClasses = 5;
+    const HostTensor weight = normal("weight", {6, kClasses}), x = normal("x", {rows, 6});
+    HostTensor labels({rows}, DType::i32);
+    for (std::int64_t row = 0; row < rows; ++row)
         labels.set(row, static_cast<double>(row * row % kClasses));
     const Program program = [=](Rank& rank) {
-        const Chunk own = chunk(kRows, rank.size(), rank.index());
+        const Chunk own = chunk(rows, rank.size(), rank.index());
         const Tensors given = upload(rank, {weight, x.rows(own.begin, own.count),
                                             labels.rows(own.begin, own.count)});
-        rank.keep("loss", adapters::evaluate(rank, given[0], kRows, given[1], given[2]));
+        rank.keep("loss", adapters::evaluate(rank, given[0], rows, given[1], given[2]));
     };
     const HostTensor loss = one_device::evaluate(weight, x, labels);
-    return {"evaluate", program, {kRanks, {{"loss", loss}}}};
+    return {"evaluate", program, on_each(ranks, {{"loss", loss}})};
 }
 
-ProgramCase clip_case() {
+ProgramCase clip_case(int ranks, int columns) {
     constexpr double kLargest = 1;
-    const HostTensors sharded = normals("sharded", kRanks, {4, 6});
-    const HostTensor replicated = normal("replicated", {6});
+    const HostTensors sharded = normals("sharded", ranks, {4, columns});
+    const HostTensor replicated = normal("replicated", {columns});
     const Program program = [=](Rank& rank) {
         const Tensors given = upload(rank, {sharded[index_of(rank)], replicated});
         adapters::clip_gradients(rank, {given[0]}, {given[1]}, kLargest);
@@ -151,15 +159,14 @@ ProgramCase clip_case() {
     return made;
 }
 
-ProgramCase accumulate_case() {
-    constexpr int kMicroBatches = 3;
+ProgramCase accumulate_case(int ranks, int micro_batches) {
     const HostTensors weights{normal("W1", {16, 32}), normal("W2", {32, 8})};
-    const HostTensors x = normals("x", kRanks * kMicroBatches, {24, 16});
-    const HostTensors y = normals("y", kRanks * kMicroBatches, {24, 8});
+    const HostTensors x = normals("x", ranks * micro_batches, {24, 16});
+    const HostTensors y = normals("y", ranks * micro_batches, {24, 8});
     const Program program = [=](Rank& rank) {
         const auto own = [&](const HostTensors& all) {
-            const auto begin = all.begin() + kMicroBatches * rank.index();
-            return upload(rank, {begin, begin + kMicroBatches});
+            const auto begin = all.begin() + micro_batches * rank.index();
+            return upload(rank, {begin, begin + micro_batches});
         };
         const Tensors gradients{rank.device().zeros({16, 32}, DType::f64),
                                 rank.device().zeros({32, 8}, DType::f64)};
@@ -169,12 +176,19 @@ ProgramCase accumulate_case() {
         rank.keep("W2's", gradients[1]);
     };
     const HostTensors left = one_device::accumulate_gradients(weights, x, y);
-    return {"accumulate", program, {kRanks, {{"W1's", left[0]}, {"W2's", left[1]}}}};
+    return {"accumulate", program,
+            on_each(ranks, {{"W1's", left[0]}, {"W2's", left[1]}})};
 }
 
 }  // namespace
 
-std::vector<ProgramCase> program_cases() {
-    return {filter_case(),   pipeline_case(), prefetch_case(),
-            evaluate_case(), clip_case(),     accumulate_case()};
+const std::vector<ProgramData>& program_data() {
+    static const std::vector<ProgramData> data{
+        {"filter", "steps", 4, filter_case},
+        {"pipeline", "micro-batches", 2, pipeline_case},
+        {"prefetch", "layers", 4, prefetch_case},
+        {"evaluate", "rows", 22, evaluate_case},
+        {"clip", "columns", 6, clip_case},
+        {"accumulate", "micro-batches", 3, accumulate_case}};
+    return data;
 }

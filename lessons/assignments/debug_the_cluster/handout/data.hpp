@@ -6,7 +6,7 @@
 
 #include "src/comm/rank.hpp"
 
-// Data for the six programs, on four ranks: for run.cpp and test.cpp.
+// Data for the six programs: for run.cpp and test.cpp.
 
 constexpr int kRanks = 4;
 
@@ -18,5 +18,13 @@ struct ProgramCase {
     std::vector<std::map<std::string, lockstep::HostTensor>> expected;
 };
 
+/// A program that can be run at any size.
+struct ProgramData {
+    std::string name;
+    std::string counted;  ///< what its size is the number of: "micro-batches"
+    int size;             ///< if nobody says another
+    ProgramCase (*made)(int ranks, int size);
+};
+
 /// All six.
-std::vector<ProgramCase> program_cases();
+const std::vector<ProgramData>& program_data();
