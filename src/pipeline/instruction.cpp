@@ -26,8 +26,12 @@ constexpr std::array<KindText, kInstructionKinds> kTexts{
      {"R", "reduction of gradients"},
      {"U", "optimizer step"}}};
 
+/// What only a cast makes.
+constexpr KindText kUnknown{"?", "unknown"};
+
 const KindText& text_of(InstructionKind kind) {
-    return kTexts[static_cast<std::size_t>(kind)];
+    const auto at = static_cast<std::size_t>(kind);
+    return at < kTexts.size() ? kTexts[at] : kUnknown;
 }
 
 /// Takes digits off the front of the text; false where there are none, or

@@ -13,6 +13,8 @@ struct SchedulePictureOptions {
     bool colour = false;  ///< ANSI colours, of text
     KeptMemory kept;      ///< what the memory strip counts
     double ticks = 1;  ///< of the timing's whole numbers, in one unit shown
+    /// What draws all, where text is too narrow.
+    std::string drawn_by = "--svg";
 };
 
 // The classic picture of a schedule: a row a stage, time to the right, a

@@ -134,8 +134,8 @@ std::string TextPicture::shared_columns_text() const {
     return wrapped(
         fmt::format(
             "(a column is {:.3g} of these times wide, and shows what "
-            "fills most of it; --svg draws all)",
-            column / options_.ticks),
+            "fills most of it; {} draws all)",
+            column / options_.ticks, options_.drawn_by),
         width_);
 }
 

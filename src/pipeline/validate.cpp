@@ -92,6 +92,13 @@ Problem check_parts(const Schedule& schedule) {
 
 Problem check_range(const Schedule& schedule, Place place) {
     const Instruction& work = schedule.at(place);
+    const auto kind = static_cast<int>(work.kind);
+    if (kind >= kInstructionKinds)
+        return problem_at(
+            schedule, place,
+            fmt::format("there is no kind {} of instructions; there are "
+                        "{}, counted from 0",
+                        kind, kInstructionKinds));
     if (work.chunk < 0 || work.chunk >= schedule.chunks)
         return problem_at(
             schedule, place,

@@ -21,7 +21,8 @@ struct ScheduleProblem {
 /// The first of these, or none where the schedule can run:
 ///
 /// - the chunks are parts 0, 1, … of a model, none missing, none twice on a
-///   stage; every instruction names a micro-batch and a chunk that exist;
+///   stage; the kind, the micro-batch and the chunk of every instruction
+///   exist;
 /// - every part of the model computes every micro-batch forward once and
 ///   backward once, whole or in halves, on one stage, in this order;
 /// - there are no messages at all, or one send and one receive for all data
@@ -33,8 +34,8 @@ struct ScheduleProblem {
 ///   its end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
 
-/// The first of the first kind alone: sizes, parts, micro-batches and
-/// chunks that are there.
+/// The first of the first kind alone: sizes, parts, kinds, micro-batches
+/// and chunks that are there.
 std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule);
 
 /// Throws UsageError with the problem's sentence.

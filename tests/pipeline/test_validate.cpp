@@ -132,6 +132,14 @@ TEST_CASE("work that is missing, double or misplaced is named", "[pipeline][erro
     CHECK(tells(wrong({"F0 F1 B0 B1 U.3", right}), {"stage 0", "U.3", "chunk 3"}));
 }
 
+TEST_CASE("an instruction of a kind that is none is named", "[pipeline][errors]") {
+    Schedule schedule = written_schedule({2, 1, 1}, {"F0 B0", "F0 B0"});
+    schedule.work[1][1].kind = static_cast<InstructionKind>(200);
+    const auto problem = find_problem(schedule);
+    REQUIRE(problem.has_value());
+    CHECK(tells(problem->sentence, {"stage 1", "instruction 2 of 2", "kind 200"}));
+}
+
 TEST_CASE("halves of backward are both there, in order, and not beside a whole one",
           "[pipeline][errors]") {
     const auto wrong = [](const std::string& line) {

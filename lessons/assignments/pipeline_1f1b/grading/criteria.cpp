@@ -53,7 +53,33 @@ Schedule read(Judge& judge, const std::string& text, const Case& size) {
     }
 }
 
-/// What was made, where it has the sizes asked for and can run.
+const char* work_of(const Part& part) {
+    return part.halves ? "F, I and W" : "F and B";
+}
+
+/// Of every criterion: memory and time are bounds of this work, not of another.
+void ask_kinds(Judge& judge, const Part& part, const Case& size,
+               const Schedule& schedule) {
+    const auto is_other = [&](const Instruction& each) {
+        const bool half = each.kind == backward_input || each.kind == backward_weight;
+        const bool work =
+            each.kind == forward || (part.halves ? half : each.kind == backward);
+        return !work && each.kind != reduce_gradients && each.kind != optimizer_step;
+    };
+    std::string found = "no others";
+    for (int stage = size.stages; stage-- > 0;) {
+        const std::vector<Instruction>& list = schedule.of(stage);
+        const auto other = std::ranges::find_if(list, is_other);
+        if (other != list.end())
+            found = fmt::format("stage {} has {}", stage, text_of(*other));
+    }
+    judge.ask(found == "no others",
+              fmt::format("{}: {}, then R and U, and no other instructions", size.name(),
+                          work_of(part)),
+              found);
+}
+
+/// What was made, where it has the sizes and the kinds of work asked for and can run.
 Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
     const TaskResult& result = run(judge, part, size);
     Schedule schedule = read(judge, text_left(judge, result, "schedule"), size);
@@ -69,29 +95,26 @@ Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
               same == size.stages
                   ? "it is so"
                   : fmt::format("stage {} holds part {}", same, schedule.part(same, 0)));
+    ask_kinds(judge, part, size, schedule);
     const auto problem = find_problem(schedule);
     judge.ask(!problem, size.name() + ": it can run", problem ? "it cannot" : "it can",
               problem ? problem->sentence : "");
     return schedule;
 }
 
-/// Once forward and once backward for each micro-batch, as valid schedules have it; and
-/// then the end of a step, and nothing else.
+/// The work once for each micro-batch, as valid schedules of its kinds have it; and then
+/// the end of a step, and nothing else.
 void ask_work(Judge& judge, const Part& part, const Case& size,
               const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const std::vector<Instruction>& list = schedule.of(stage);
-        const auto second_halves = static_cast<std::size_t>(
-            std::ranges::count(list, backward_weight, &Instruction::kind));
-        const std::size_t expected =
-            2 * static_cast<std::size_t>(size.micro_batches) + second_halves + 2;
-        const bool ends = list.size() == expected &&
-                          list[expected - 2].kind == reduce_gradients &&
-                          list[expected - 1].kind == optimizer_step;
-        judge.ask(ends && (part.halves || second_halves == 0),
+        const std::size_t work =
+            (part.halves ? 3 : 2) * static_cast<std::size_t>(size.micro_batches);
+        judge.ask(list.size() == work + 2 && list[work].kind == reduce_gradients &&
+                      list[work + 1].kind == optimizer_step,
                   fmt::format("{}: stage {}: {} of each micro-batch, then R and U, "
                               "and nothing else",
-                              size.name(), stage, part.halves ? "F, I and W" : "F and B"),
+                              size.name(), stage, work_of(part)),
                   fmt::format("{} instructions{}", list.size(),
                               list.empty() ? "" : ", the last " + text_of(list.back())));
     }
@@ -122,20 +145,21 @@ void judge_values(Judge& judge, const Part& part) {
     }
 }
 
-/// One micro-batch after another holds little, too: memory earns nothing where it takes
-/// more than three quarters of that time, and more than the least.
+/// One micro-batch after another holds little, too: memory earns nothing where whole
+/// backwards take more than three quarters of that time, and more than the least, or
+/// halves more than twice the least.
 void ask_overlap(Judge& judge, const Part& part, const Case& size,
                  const Schedule& schedule) {
-    const StageDurations unit{1, 1, 1};
     const int work = 3 * size.micro_batches;  // units of time, of each stage
-    const int least = part.halves ? work + part.least(size) : 3 * part.least(size);
-    const int most = std::max(least, work * size.stages * 3 / 4);
-    const Timing timing = time_schedule(schedule, {unit});
+    const int most = part.halves
+                         ? 2 * (work + part.least(size))
+                         : std::max(3 * part.least(size), work * size.stages * 3 / 4);
+    const Timing timing = time_schedule(schedule, {{1, 1, 1}});
     const Picoseconds taken = part.halves ? timing.longest : timing.makespan;
     judge.ask(taken <= most,
-              fmt::format("{}: {} units of time at most with t_f = t_i = t_w = 1 (one "
-                          "micro-batch after another takes {})",
-                          size.name(), most, work * size.stages),
+              fmt::format("{}: {} units of time at most with t_f = t_i = t_w = 1, as one "
+                          "micro-batch after another holds little, too",
+                          size.name(), most),
               fmt::format("{} units of time", taken));
 }
 

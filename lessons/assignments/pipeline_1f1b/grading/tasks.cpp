@@ -1,16 +1,25 @@
 #include "adapters.hpp"
+#include "src/core/require.hpp"
 #include "src/course/task.hpp"
 #include "src/pipeline/schedule_json.hpp"
+#include "src/pipeline/validate.hpp"
 
 namespace lockstep {
 
 namespace {
 
+/// As text, which has no place for a number that cannot be.
+std::string json_of(const Schedule& schedule) {
+    const auto problem = find_bad_number(schedule);
+    require(!problem, [&] { return problem->sentence; });
+    return schedule_json(schedule);
+}
+
 /// The schedule as text, asked for twice.
 Task written(Schedule (*make)(const TaskInputs& in)) {
     return [make](Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
-        out.texts["schedule"] = schedule_json(make(in));
-        out.texts["again"] = schedule_json(make(in));
+        out.texts["schedule"] = json_of(make(in));
+        out.texts["again"] = json_of(make(in));
     };
 }
 

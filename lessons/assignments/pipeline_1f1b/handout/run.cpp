@@ -22,10 +22,29 @@ struct Sizes {
     int backward = 2;  ///< t_b
 };
 
+/// What a stage holds of that which the table limits, and at most.
+struct Held {
+    std::function<int(const Holdings& peak)> of;
+    std::function<int(int stage)> most;
+};
+
+std::string beside_most(const Schedule& schedule, const Held& held) {
+    const auto peaks = peak_holdings(schedule);
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        const int most = held.most(stage);
+        const int peak = held.of(peaks[stage]);
+        if (peak > most)
+            return fmt::format("stage {} holds {}; the table allows {}", stage, peak,
+                               most);
+    }
+    return "no stage holds more than the table allows";
+}
+
 /// NAME's schedule, drawn with what its forwards and backwards take, and what is
 /// `measured` of it.
 bool show(const std::string& name, const std::string& sizes,
-          const std::function<Schedule()>& make, const StageDurations& durations,
+          const std::function<Schedule()>& make, const Held& held,
+          const StageDurations& durations,
           const std::function<std::string(const Timing&)>& measured) {
     const std::string file = name + ".svg";
     std::remove(file.c_str());  // it is of another schedule
@@ -35,8 +54,9 @@ bool show(const std::string& name, const std::string& sizes,
         SchedulePictureOptions options;
         options.title = fmt::format("{}: {}", name, sizes);
         options.width = 100;
-        fmt::print("{}\n{}\n", schedule_text(schedule, timing, options),
-                   measured(timing));
+        options.drawn_by = file;
+        fmt::print("{}\n{}\n{}\n", schedule_text(schedule, timing, options),
+                   measured(timing), beside_most(schedule, held));
         write_text_file(file, schedule_svg(schedule, timing, options));
         fmt::print("all of it is drawn in {}\n\n", file);
         return true;
@@ -46,6 +66,10 @@ bool show(const std::string& name, const std::string& sizes,
         fmt::print("{}: {}: {}\n\n", name, sizes, error.what());
     }
     return false;
+}
+
+int in_flight(const Holdings& peak) {
+    return peak.in_flight;
 }
 
 /// For whole backwards: all is done after so many forwards and backwards.
@@ -62,6 +86,7 @@ bool show_plain(const Sizes& sizes) {
         fmt::format("p = {}, m = {}, t_f = {}, t_b = {}", sizes.p, sizes.m, sizes.forward,
                     sizes.backward),
         [&] { return adapters::one_forward_one_backward(sizes.p, sizes.m); },
+        {in_flight, [&](int stage) { return std::min(sizes.p - stage, sizes.m); }},
         {sizes.forward, sizes.backward, 0}, beside_turns(sizes, sizes.m + sizes.p - 1));
 }
 
@@ -73,7 +98,7 @@ bool show_limited(const Sizes& sizes) {
         fmt::format("p = {}, m = {}, limit {}, t_f = {}, t_b = {}", sizes.p, sizes.m,
                     sizes.limit, sizes.forward, sizes.backward),
         [&] { return adapters::with_memory_limit(sizes.p, sizes.m, sizes.limit); },
-        {sizes.forward, sizes.backward, 0},
+        {in_flight, [&](int) { return sizes.limit; }}, {sizes.forward, sizes.backward, 0},
         beside_turns(sizes, sizes.m + sizes.p - 1 + waits * (sizes.p - most)));
 }
 
@@ -82,7 +107,10 @@ bool show_split(const Sizes& sizes, int limit) {
         "split_backward",
         fmt::format("p = {}, m = {}, limit {}, t_f = t_i = t_w = 1", sizes.p, sizes.m,
                     limit),
-        [&] { return adapters::split_backward(sizes.p, sizes.m, limit); }, {1, 1, 1},
+        [&] { return adapters::split_backward(sizes.p, sizes.m, limit); },
+        {[](const Holdings& peak) { return static_cast<int>(peak.memory); },
+         [&](int) { return limit; }},
+        {1, 1, 1},
         [&](const Timing& timing) {
             return fmt::format("the bubble is {}; the table allows {}", timing.bubble(),
                                std::max(0, 2 * sizes.p - 1 - std::min(limit, sizes.m)));
