@@ -7,4 +7,13 @@
 #include <catch2/catch_all.hpp>
 #else
 #include <catch2/catch.hpp>
+
+namespace Catch::Matchers {
+
+/// Version 3's name.
+inline auto ContainsSubstring(const std::string& text) {
+    return Contains(text);
+}
+
+}  // namespace Catch::Matchers
 #endif

@@ -8,7 +8,7 @@
 
 using namespace lockstep;
 using namespace lockstep::lessons;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;
 
@@ -53,8 +53,9 @@ TEST_CASE("A mistake is named with its line", "[grader][build]") {
     CHECK_THAT(failure->file, Equals("ring.cpp"));
     CHECK((failure->line == 2 || failure->line == 3));
     CHECK_THAT(failure->message, StartsWith("expected "));
-    CHECK_THAT(failure->lines, Contains("int x = 1") || Contains("return x"));
-    CHECK_THAT(failure->lines, Contains("^"));
+    CHECK_THAT(failure->lines,
+               ContainsSubstring("int x = 1") || ContainsSubstring("return x"));
+    CHECK_THAT(failure->lines, ContainsSubstring("^"));
 }
 
 TEST_CASE("A mistake in a library's template is named at the student's own line",
@@ -68,8 +69,9 @@ TEST_CASE("A mistake in a library's template is named at the student's own line"
     REQUIRE(failure);
     CHECK_THAT(failure->file, Equals("ring.cpp"));
     CHECK(failure->line == 4);
-    CHECK_THAT(failure->message, Contains("operator-") || Contains("invalid operands"));
-    CHECK_THAT(failure->lines, Contains("__last - __first"));
+    CHECK_THAT(failure->message,
+               ContainsSubstring("operator-") || ContainsSubstring("invalid operands"));
+    CHECK_THAT(failure->lines, ContainsSubstring("__last - __first"));
 }
 
 TEST_CASE("Of the student's own lines that led to a mistake, the innermost is named",
@@ -135,7 +137,7 @@ TEST_CASE("What is defined twice is named", "[grader][build]") {
 TEST_CASE("A library that is not there is named by the linker", "[grader][build]") {
     const auto failure = build("int main() {}\n", {.link = {"-lno_such_library"}});
     REQUIRE(failure);
-    CHECK_THAT(failure->message, Contains("cannot find -lno_such_library"));
+    CHECK_THAT(failure->message, ContainsSubstring("cannot find -lno_such_library"));
 }
 
 TEST_CASE("A file that never ends is refused for its memory", "[grader][build]") {
@@ -155,7 +157,7 @@ TEST_CASE("Templates that never end are refused", "[grader][build]") {
         {.compiler = {compiler}});
     REQUIRE(deep);
     CHECK(deep->line == 3);
-    CHECK_THAT(deep->message, Contains("depth"));
+    CHECK_THAT(deep->message, ContainsSubstring("depth"));
     const auto wide = build(
         "template <int N, int M> struct B {\n"
         "    static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v;\n};\n"
@@ -177,7 +179,7 @@ TEST_CASE("A large array costs the grader nothing", "[grader][build]") {
     REQUIRE(computed);
     const auto written = build("int a[1000000000] = {1};\nint main() {}\n");
     REQUIRE(written);
-    CHECK_THAT(written->message, Contains("larger than 256 MiB"));
+    CHECK_THAT(written->message, ContainsSubstring("larger than 256 MiB"));
 }
 
 TEST_CASE("A compiler that is not there is no mistake of the student",

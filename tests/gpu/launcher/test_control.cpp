@@ -90,8 +90,9 @@ TEST_CASE("Processes that come to different exchanges are stopped with a sentenc
     });
     for (const ProcessEnd& end : ends) {
         CHECK(end.status == 1);
-        CHECK_THAT(end.said, Catch::Matchers::Contains("came to broadcast") &&
-                                 Catch::Matchers::Contains("came to all_gather"));
+        CHECK_THAT(end.said,
+                   Catch::Matchers::ContainsSubstring("came to broadcast") &&
+                       Catch::Matchers::ContainsSubstring("came to all_gather"));
     }
 }
 
@@ -105,7 +106,7 @@ TEST_CASE("A process that ends while others wait for it stops them with a senten
         const ProcessEnd& waiting = ends[static_cast<size_t>(1 - leaver)];
         CHECK(waiting.status == 1);
         CHECK_THAT(waiting.said,
-                   Catch::Matchers::Contains(fmt::format(
+                   Catch::Matchers::ContainsSubstring(fmt::format(
                        "rank {} has ended while rank {} waits for it in all_gather",
                        leaver, 1 - leaver)));
     }

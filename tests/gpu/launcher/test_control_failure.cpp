@@ -10,7 +10,7 @@
 
 using namespace lockstep;
 using namespace lockstep::gpu;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {

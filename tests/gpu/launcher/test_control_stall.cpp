@@ -9,7 +9,7 @@
 
 using namespace lockstep;
 using namespace lockstep::gpu;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
@@ -72,7 +72,8 @@ TEST_CASE("One that cannot answer does not hold up the explanation for long") {
         if (rank == 0) control->begin_watching();
         return wait_for_the_stop(*control);
     });
-    CHECK_THAT(ends[0].said, Contains("rank 0: here") && !Contains("rank 1: here"));
+    CHECK_THAT(ends[0].said,
+               ContainsSubstring("rank 0: here") && !ContainsSubstring("rank 1: here"));
     CHECK(ends[0].status == 1);
     CHECK(ends[1].status == 1);
 }

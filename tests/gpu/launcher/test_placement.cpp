@@ -10,7 +10,7 @@
 
 using namespace lockstep;
 using namespace lockstep::gpu;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
@@ -190,7 +190,7 @@ TEST_CASE("A variable that is missing is named, whichever it is") {
             INFO(name);
             CHECK_THROWS_WITH(find(without(variables, name)),
                               StartsWith(sign + " is set, as ") &&
-                                  Contains(" does, but " + name + " is not"));
+                                  ContainsSubstring(" does, but " + name + " is not"));
             CHECK_THROWS_AS(find(with(variables, {{name, ""}})), UsageError);
         }
     CHECK_THROWS_WITH(
@@ -244,6 +244,6 @@ TEST_CASE(
         const std::string named =
             name == "SLURM_NODEID" ? "SLURM_STEP_TASKS_PER_NODE" : name;
         CHECK_THROWS_WITH(find(with(variables, change)),
-                          StartsWith(named) && Contains("expected"));
+                          StartsWith(named) && ContainsSubstring("expected"));
     }
 }
