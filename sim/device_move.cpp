@@ -91,12 +91,20 @@ void Device::do_add(const Tensor& destination, const Tensor& source, double fact
     });
 }
 
+/// Without the fraction, as NCCL has means of integers; what is too large for the type
+/// becomes its largest, as in a GPU's conversion.
+std::int32_t truncated(double value) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    if (std::isnan(value)) return 0;
+    return static_cast<std::int32_t>(
+        std::clamp<double>(value, Limits::min(), Limits::max()));
+}
+
 void Device::do_scale(const Tensor& destination, double factor) {
     if (destination.dtype() == DType::i32) {
-        // A mean of integers scales them by 1/n: truncates, as NCCL does.
         auto* values = destination.data<std::int32_t>();
         for (std::int64_t i = 0; i < destination.elements(); ++i)
-            values[i] = static_cast<std::int32_t>(values[i] * factor);
+            values[i] = truncated(values[i] * factor);
         return;
     }
     with_real(destination.dtype(), [&]<typename T>(T) {

@@ -42,10 +42,21 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
     roll.number = key.second;
     roll.heard.resize(team.ranks.size());
     roll.heard[member] = true;
-    if (of_claim && !roll.values.contains(claim.hash))
-        roll.values.emplace(claim.hash, of_claim());
+    if (of_claim && !roll.values.contains(claim.hash)) {
+        HostTensor values = of_claim();
+        if (values.bytes() <= kMostBytes - bytes_) {
+            bytes_ += values.bytes();
+            roll.values.emplace(claim.hash, std::move(values));
+        }
+    }
     roll.claims.push_back(std::move(claim));
     if (roll.claims.size() == team.ranks.size()) complete_.push_back(key);
+}
+
+void Rollcall::drop_values(Roll& roll) {
+    for (const auto& [hash, values] : roll.values)
+        bytes_ -= values.bytes();
+    roll.values.clear();
 }
 
 void Rollcall::forget_old(std::uint64_t claims) {
@@ -64,8 +75,8 @@ void Rollcall::forget_old(std::uint64_t claims) {
             least = std::min(least, numbers[static_cast<std::size_t>(claim.member)]);
         }
         // Some members may never claim anything: one rank alone holds the parameters.
-        if (least > newest + claims) roll->second.values.clear();
         const bool old = fewest > newest + claims || least > newest + 8 * claims;
+        if (old || least > newest + claims) drop_values(roll->second);
         roll = old ? open_.erase(roll) : std::next(roll);
     }
 }
@@ -134,8 +145,10 @@ void Rollcall::compare() {
         Roll& roll = open_.at({first->team->id, first->number});
         throw FaultError(explain_(roll, sides_of(roll)));
     }
-    for (const Key& key : complete_)
+    for (const Key& key : complete_) {
+        drop_values(open_.at(key));
         open_.erase(key);
+    }
     complete_.clear();
 }
 

@@ -91,10 +91,16 @@ class Rollcall {
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
+    /// Of values that wait for other members. Claims beyond have none, only their hash.
+    static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
+
+    void drop_values(Roll& roll);
+
     Explain explain_;
     std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team, of each member
     std::map<Key, Roll> open_;
     std::vector<Key> complete_;
+    std::int64_t bytes_ = 0;  ///< of all rolls' values
 };
 
 /// The first element in which two sides differ, for messages; empty texts where shapes

@@ -36,13 +36,13 @@ Shape::Shape(const std::int64_t* extents, int dimensions) : dimensions_(dimensio
 Shape Shape::with_first(std::int64_t extent) const {
     Shape shape = *this;
     shape.extents_[0] = extent;
-    return shape;
+    return {shape.extents_.data(), dimensions_};
 }
 
 Shape Shape::with_last(std::int64_t extent) const {
     Shape shape = *this;
     shape.extents_[static_cast<std::size_t>(dimensions_ - 1)] = extent;
-    return shape;
+    return {shape.extents_.data(), dimensions_};
 }
 
 std::string Shape::text() const {

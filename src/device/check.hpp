@@ -9,7 +9,8 @@ namespace lockstep {
 
 /// Checks the operands of one operation of a device; what fails throws UsageError, in a
 /// sentence that begins with the operation. Every operand is checked to be the device's
-/// own.
+/// own. Checks are a boundary of trust, since a grader's devices do what other programs
+/// ask for: they hold for any integers, and none overflows.
 class Check {
   public:
     Check(const Device& device, const char* operation, SourceLine at)

@@ -12,6 +12,8 @@ struct Extents {
     std::int64_t m, k, n;
 };
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+
 Extents checked_extents(const Check& check, const Tensor& a, const Tensor& b,
                         const MatmulOptions& options) {
     check.real("a", a);
@@ -27,6 +29,11 @@ Extents checked_extents(const Check& check, const Tensor& a, const Tensor& b,
                            left.text(), options.transpose_a ? " transposed" : "",
                            right.text(), options.transpose_b ? " transposed" : "", k,
                            b_rows);
+    });
+    // Of vast extents and nothing between them.
+    check.that(n == 0 || m <= kMostElements / n, [&] {
+        return fmt::format("a {} times b {} has {} x {} elements, more than there can be",
+                           left.text(), right.text(), m, n);
     });
     return {m, k, n};
 }

@@ -104,6 +104,9 @@ void check_state_apart(const Check& check, const OnlineAttention& state) {
 
 /// Pairs of a query and a key that it sees, of all heads.
 std::int64_t pairs_of(const AttentionHeads& heads, const AttentionOptions& options) {
+    // Of nothing, extents may be vast.
+    if (heads.queries.tensor.elements() == 0 || heads.keys.tensor.elements() == 0)
+        return 0;
     const std::int64_t m = heads.queries.rows(), n = heads.keys.rows();
     const std::int64_t of_head =
         options.causal ? causal_pairs(options.queries, m, options.keys, n) : m * n;

@@ -1,7 +1,6 @@
 #include "src/device/token_rows.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace lockstep {
 
@@ -12,19 +11,18 @@ struct Run {
     std::int64_t first, step, count;
 };
 
-/// Rows [0, rows) as runs, two a rank at most.
-std::vector<Run> runs_of(const TokenRows& tokens, std::int64_t rows) {
-    if (tokens.order == TokenOrder::contiguous) return {{tokens[0], 1, rows}};
+/// f(run) for the runs that rows [0, rows) are, two a rank at most.
+template <typename F>
+void each_run(const TokenRows& tokens, std::int64_t rows, F&& f) {
+    if (tokens.order == TokenOrder::contiguous) return f(Run{tokens[0], 1, rows});
     const bool striped = tokens.order == TokenOrder::striped;
     const std::int64_t longest = striped ? tokens.share : tokens.share / 2;
-    std::vector<Run> runs;
     for (std::int64_t row = 0; row < rows;) {
         const std::int64_t into = (tokens.first + row) % longest;
         const std::int64_t count = std::min(longest - into, rows - row);
-        runs.push_back({tokens[row], striped ? tokens.ranks : 1, count});
+        f(Run{tokens[row], striped ? tokens.ranks : 1, count});
         row += count;
     }
-    return runs;
 }
 
 /// 0 + 1 + … + (count - 1).
@@ -63,11 +61,11 @@ std::int64_t pairs_of(const Run& queries, const Run& keys) {
 
 std::int64_t causal_pairs(const TokenRows& queries, std::int64_t query_rows,
                           const TokenRows& keys, std::int64_t key_rows) {
-    const std::vector<Run> of_keys = runs_of(keys, key_rows);
     std::int64_t pairs = 0;
-    for (const Run& query_run : runs_of(queries, query_rows))
-        for (const Run& key_run : of_keys)
-            pairs += pairs_of(query_run, key_run);
+    each_run(queries, query_rows, [&](const Run& query_run) {
+        each_run(keys, key_rows,
+                 [&](const Run& key_run) { pairs += pairs_of(query_run, key_run); });
+    });
     return pairs;
 }
 

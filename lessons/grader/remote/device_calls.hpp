@@ -76,19 +76,20 @@ struct SignatureOf<R (Device::*)(Arguments...)> {
     using Values = std::tuple<std::decay_t<Arguments>...>;
 };
 
+/// Two of one function are one type. GCC 12 compares no functions in constants where it
+/// builds with the sanitizer of undefined behaviour.
+template <auto Operation>
+struct CallType {};
+
 /// The operation's number.
 template <auto Operation, std::size_t I = 0>
 constexpr std::size_t number_of_call() {
     static_assert(I < kDeviceCallCount, "the operation is not in kDeviceCalls");
-    using Here = std::tuple_element_t<I, std::remove_const_t<decltype(kDeviceCalls)>>;
-    if constexpr (std::is_same_v<Here, decltype(Operation)>) {
-        if constexpr (std::get<I>(kDeviceCalls) == Operation)
-            return I;
-        else
-            return number_of_call<Operation, I + 1>();
-    } else {
+    if constexpr (std::is_same_v<CallType<std::get<I>(kDeviceCalls)>,
+                                 CallType<Operation>>)
+        return I;
+    else
         return number_of_call<Operation, I + 1>();
-    }
 }
 
 }  // namespace lockstep::lessons

@@ -56,7 +56,7 @@ bool Frames::take(char* data, std::size_t bytes, Clock::time_point deadline) {
     constexpr std::size_t kAtOnce = 1 << 16;
     while (buffer_.size() < bytes) {
         const std::size_t before = buffer_.size();
-        buffer_.resize(before + std::max(kAtOnce, bytes - before));
+        buffer_.resize(before + kAtOnce);
         const ssize_t count = ::recv(descriptor_, buffer_.data() + before,
                                      buffer_.size() - before, MSG_DONTWAIT);
         buffer_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));

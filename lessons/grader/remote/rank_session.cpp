@@ -20,7 +20,7 @@ RankResult RankSession::run(const RankTask& task) {
     try {
         may_download_ = task.may_download;
         start(task);
-        for (std::int64_t requests = 0; requests < kMostRequests; ++requests) {
+        for (; requests_ < kMostRequests; ++requests_) {
             const std::string message = receive();
             WireReader in(*this, message);
             if (!serve(in)) return std::move(result_);
@@ -52,7 +52,8 @@ void RankSession::start(const RankTask& task) {
 
 std::string RankSession::receive() {
     std::optional<std::string> message = process_.frames().receive(deadline_);
-    if (!message) end_of_line();
+    // A process that asks without end never keeps its line waiting.
+    if (!message || Frames::Clock::now() > deadline_) end_of_line();
     return std::move(*message);
 }
 
@@ -118,16 +119,24 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
             return true;
         }
         case RankRequest::phase_ended:
+            in.end();
             if (open_phases_ == 0) throw WireError("a phase ends that never began");
             --open_phases_;
             monitor.phase_ended();
             return true;
-        case RankRequest::work_released:
-            works_.erase(in.get<std::int64_t>());
+        case RankRequest::work_released: {
+            const auto work = in.get<std::int64_t>();
+            in.end();
+            if (works_.erase(work) == 0) throw WireError("work is released twice");
             return true;
-        case RankRequest::communicator_gone:
-            communicators_.erase(in.get<int>());
+        }
+        case RankRequest::communicator_gone: {
+            const int group = in.get<int>();
+            in.end();
+            if (communicators_.erase(group) == 0)
+                throw WireError("a communicator goes twice");
             return true;
+        }
         default:
             return false;
     }
@@ -184,11 +193,13 @@ void RankSession::finish(WireReader& in) {
 
 void RankSession::rethrow(WireReader& in) const {
     const auto kind = in.get<ThrownKind>();
-    const auto text = in.get<std::string>();
+    // Up to a 0, where a sentence ends.
+    const std::string text = in.get<std::string>().c_str();
+    in.end();
     const int rank = rank_.index();
-    if (kind == ThrownKind::not_written)
+    if (kind == ThrownKind::not_written && !text.empty())
         throw TaskEnded(TaskEnded::Cause::not_written, rank, text);
-    if (kind == ThrownKind::usage || kind == ThrownKind::fault)
+    if ((kind == ThrownKind::usage || kind == ThrownKind::fault) && !text.empty())
         throw TaskEnded(TaskEnded::Cause::threw, rank, text);
     if (kind == ThrownKind::memory)
         throw TaskEnded(TaskEnded::Cause::threw, rank,

@@ -50,7 +50,9 @@ class RankProcess {
 
 /// The grader's end of the line: does, on a rank's device and communicators, what the
 /// rank's process asks for, each call with the checks and costs that it has anywhere. So
-/// what is measured is measured here, and the process can ask and nothing else.
+/// what is measured is measured here, and the process can ask and nothing else. Checks of
+/// arguments, here and in devices and communicators, are a boundary of trust: they hold
+/// for any integers, and none overflows.
 class RankSession final : public TensorNames {
   public:
     RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
@@ -71,6 +73,10 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kMostLeft = 256;
     static constexpr std::int64_t kMostBytesLeft = std::int64_t{64} << 20;
     static constexpr std::size_t kMostHeld = 20'000;  ///< of each kind of thing
+    static constexpr std::size_t kMostInGroup = 4096;
+    static constexpr std::size_t kLongestName = 1000;
+    /// Queries times keys of all heads, each with its width and what else it takes.
+    static constexpr double kMostAttention = 1 << 30;
 
     void start(const RankTask& task);
     std::string receive();
@@ -91,6 +97,8 @@ class RankSession final : public TensorNames {
     [[noreturn]] void end_of_line();
 
     void require_room() const;
+    static void require_name(const std::string& name);
+    static void require_short(const AttentionHeads& heads, SourceLine at);
     Communicator& communicator(WireReader& in);
     void keep(Work work, WireWriter& out);
 
@@ -98,6 +106,7 @@ class RankSession final : public TensorNames {
     RankProcess& process_;
     Frames::Clock::time_point deadline_;
     bool may_download_ = false;
+    std::int64_t requests_ = 0;               ///< each operation of a group is one
     std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole
     std::map<const Storage*, std::int64_t> handles_;
     std::int64_t last_handle_ = 0;

@@ -26,6 +26,10 @@ template <std::size_t I>
 constexpr bool kReadsOnHost =
     I == number_of_call<&Device::download>() || I == number_of_call<&Device::peek>();
 
+template <std::size_t I>
+constexpr bool kAttends = I == number_of_call<&Device::attend>() ||
+                          I == number_of_call<&Device::attend_backward>();
+
 Work start_one(Communicator& group, const CommOperation& asked) {
     switch (asked.verb) {
         case Verb::all_reduce:
@@ -87,6 +91,24 @@ void add_to(Group& group, const CommOperation& asked) {
 
 }  // namespace
 
+/// What attention takes is bounded by no memory, and nothing ends it on its way.
+void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
+    const Heads& queries = heads.queries;
+    const Heads& keys = heads.keys;
+    constexpr double kBesideWidth = 16;
+    const double pairs =
+        static_cast<double>(queries.rows()) * static_cast<double>(keys.rows()) *
+        static_cast<double>(queries.batches()) * static_cast<double>(queries.heads);
+    require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <= kMostAttention,
+            at, [&] {
+                return fmt::format(
+                    "attention of {} queries to {} keys in {} batches of {} heads of "
+                    "width {} takes more time than a graded program has",
+                    queries.rows(), keys.rows(), queries.batches(), queries.heads,
+                    queries.width);
+            });
+}
+
 template <std::size_t I>
 void RankSession::device_call(WireReader& in, WireWriter& out) {
     constexpr auto kCall = std::get<I>(kDeviceCalls);
@@ -99,6 +121,10 @@ void RankSession::device_call(WireReader& in, WireWriter& out) {
                 "this is graded, and computes on the device: what is there "
                 "cannot be read on the host");
         });
+    }
+    if constexpr (kAttends<I>) {
+        constexpr std::size_t kHeads = 1;
+        require_short(std::get<kHeads>(values), std::get<SourceLine>(values));
     }
     std::apply(
         [&](auto&... arguments) {
@@ -136,11 +162,18 @@ void RankSession::keep(Work work, WireWriter& out) {
     out(last_work_);
 }
 
+void RankSession::require_name(const std::string& name) {
+    if (name.size() > kLongestName) throw WireError("a name is too long");
+}
+
 void RankSession::launch(WireReader& in, WireWriter& out) {
     Communicator& group = communicator(in);
     const auto operations = in.get<std::vector<CommOperation>>();
     const auto at = in.get<SourceLine>();
     in.end();
+    if (operations.size() > kMostInGroup)
+        throw WireError("a group has more operations than a program's has");
+    requests_ += static_cast<std::int64_t>(operations.size());
     if (operations.size() == 1) return keep(start_one(group, operations.front()), out);
     Group together = group.group(at);
     for (const CommOperation& operation : operations)
@@ -164,6 +197,9 @@ void RankSession::split(WireReader& in, WireWriter& out) {
     const auto request = in.get<SplitRequest>();
     const auto at = in.get<SourceLine>();
     in.end();
+    require_name(request.name);
+    if (request.members.size() > static_cast<std::size_t>(group.size()))
+        throw WireError("a split has more members than there are ranks");
     std::unique_ptr<Communicator> made = group.split(request, at);
     if (!made) return out(std::vector<int>{-1, 0, 0});
     out(std::vector<int>{++last_communicator_, made->rank(), made->size()});
@@ -177,6 +213,7 @@ void RankSession::say_of_replicas(RankRequest request, WireReader& in) {
     const auto at = in.get<SourceLine>();
     in.end();
     if (!tensor) throw WireError("replicas of no tensor");
+    require_name(name);
     switch (request) {
         case RankRequest::expect_replicated:
             return lockstep::expect_replicated(group, tensor, name, at);

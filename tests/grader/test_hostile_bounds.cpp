@@ -1,0 +1,115 @@
+// Numbers, and numbers of things, that no program means and that are refused each by its
+// own bound.
+
+#include "tests/catch.hpp"
+#include "tests/grader/hostile_numbers.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using namespace lockstep::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// How a run of one rank ends that says all this.
+std::string said_to(const std::vector<Message>& messages) {
+    const Ended ended = run_of({script_of(messages)});
+    return ended ? *ended : "nothing";
+}
+
+constexpr std::int64_t kInt = std::int64_t{1} << 31;
+constexpr std::int64_t kVast = std::int64_t{1} << 32;
+constexpr std::int64_t kNext = kEmpty + 1;  ///< handle of the first tensor that is made
+
+/// One head of tensors (sequence, batches, 8).
+Heads head_of(std::int64_t handle, DType dtype, const Shape& shape) {
+    return {tensor_of(handle, dtype, shape), 1, shape.columns(), 0};
+}
+
+/// Attention of as many queries as keys, in one batch or none; of tensors that have
+/// handles one behind the other, or no elements.
+std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t rows,
+                               std::int64_t batches, const TokenRows& tokens,
+                               bool causal) {
+    const std::int64_t next = batches == 0 ? 0 : 1;
+    const Heads heads = head_of(handle, dtype, {rows, batches, 1});
+    const Heads y = head_of(handle + next, dtype, {rows, batches, 1});
+    const Tensor row = tensor_of(handle + 2 * next, dtype, {batches, 1, rows});
+    const Tensor other = tensor_of(handle + 3 * next, dtype, {batches, 1, rows});
+    const AttentionOptions options{1, causal, tokens, tokens};
+    const AttentionHeads all{heads, heads, heads};
+    return {call_of<&Device::attend>(OnlineAttention{y.tensor, row, other}, all, options),
+            call_of<&Device::attend_backward>(AttentionHeads{y, y, y}, all,
+                                              AttentionBackward{heads.tensor, row, other},
+                                              options)};
+}
+
+}  // namespace
+
+TEST_CASE("Vast extents of nothing are no product", "[grader]") {
+    const auto product = [](std::int64_t m, std::int64_t n) {
+        return call_of<&Device::matmul>(tensor_of(kReal, DType::f64, {m, 0}),
+                                        tensor_of(kReal, DType::f64, {0, n}),
+                                        MatmulOptions{});
+    };
+    CHECK(said_to({product(kVast, 0), product(0, kVast)}) == "nothing");
+    CHECK_THAT(said_to({product(8, kVast)}), ContainsSubstring("F30"));
+    CHECK_THAT(said_to({product(kVast, kVast)}),
+               ContainsSubstring("more than there can be"));
+    CHECK_THAT(said_to({product(kVast - 1, kVast - 1)}),
+               ContainsSubstring("more than there can be"));
+}
+
+TEST_CASE("Attention takes no more time than a program has", "[grader]") {
+    const TokenRows zigzag{TokenOrder::zigzag, kInt - 1, 2, 0};
+    for (const bool causal : {false, true})
+        for (const TokenRows& tokens : {TokenRows{}, zigzag})
+            for (const Message& asks :
+                 attention(kReal, DType::f64, kInt, 0, tokens, causal))
+                CHECK(said_to({asks}) == "nothing");
+    std::vector<Message> room;
+    const std::int64_t rows = 1 << 20;
+    for (int i = 0; i < 4; ++i)
+        room.push_back(call_of<&Device::zeros>(Shape{rows}, DType::f32));
+    for (const Message& asks : attention(kNext, DType::f32, rows, 1, zigzag, true)) {
+        std::vector<Message> all = room;
+        all.push_back(asks);
+        CHECK_THAT(said_to(all), ContainsSubstring("takes more time than"));
+    }
+}
+
+TEST_CASE("Names, groups and splits are of a size that programs have", "[grader]") {
+    const std::string name(2000, 'n');
+    const Tensor x = tensor_of(kReal, DType::f64, {8});
+    CHECK_THAT(said_to({message(RankRequest::split, kWorldNumber,
+                                SplitRequest{0, 0, name, {}, false}, kHere)}),
+               ContainsSubstring("a name is too long"));
+    CHECK_THAT(said_to({message(RankRequest::split, kWorldNumber,
+                                SplitRequest{0, 0, "", {0, 0}, false}, kHere)}),
+               ContainsSubstring("more members than"));
+    CHECK_THAT(
+        said_to({message(RankRequest::declare_replicas, kWorldNumber, x, name, kHere)}),
+        ContainsSubstring("a name is too long"));
+    const std::vector<CommOperation> many(5000, operation(Verb::all_reduce, -1, x, x));
+    CHECK_THAT(said_to({launch(many)}), ContainsSubstring("a group has more operations"));
+}
+
+TEST_CASE("Each operation of a group counts, and a deadline is one", "[grader]") {
+    const Tensor none = tensor_of(kEmpty, DType::f64, {0});
+    const std::vector<CommOperation> group(4000,
+                                           operation(Verb::all_reduce, -1, none, none));
+    CHECK_THAT(said_to(std::vector<Message>(60, launch(group))),
+               ContainsSubstring("had not ended after 200000 operations"));
+    CHECK(run_of({script_of({})}, std::chrono::seconds{-1}) ==
+          "rank 0: the program ended");
+}
+
+TEST_CASE("Nothing that is let go of is let go of twice", "[grader]") {
+    const Message barrier = launch({operation(Verb::barrier, -1, {}, {})});
+    const Message released = message(RankRequest::work_released, std::int64_t{1});
+    CHECK_THAT(said_to({barrier, released, released}),
+               ContainsSubstring("released twice"));
+    CHECK_THAT(said_to({released}), ContainsSubstring("released twice"));
+    CHECK_THAT(said_to({message(RankRequest::communicator_gone, 1)}),
+               ContainsSubstring("goes twice"));
+}
