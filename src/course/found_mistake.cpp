@@ -57,8 +57,8 @@ class Entry {
 
     std::string cause(const std::vector<std::string>& causes) const {
         const json& given = entry_.at("cause");
-        expect(given.is_string() &&
-                   std::find(causes.begin(), causes.end(), given) != causes.end(),
+        const auto is_given = [&](const std::string& cause) { return given == cause; };
+        expect(std::any_of(causes.begin(), causes.end(), is_given),
                fmt::format("\"cause\": one of {}", fmt::join(causes, ", ")));
         return given.get<std::string>();
     }
