@@ -49,7 +49,7 @@ Kit Kit::copied_to(const fs::path& folder) const {
 }
 
 std::vector<std::string> Kit::compile_flags() const {
-    return {"-std=c++20", "-O1", "-g1", "-w", "-I" + (folder_ / "include").string()};
+    return {"-std=c++20", "-O1", "-g1", "-w", "-I" + include().string()};
 }
 
 std::vector<std::string> Kit::link_flags(const std::string& slug) const {

@@ -23,6 +23,8 @@ class Kit {
     /// Lockstep's own sources, from which the kit was built. MissingError where they
     /// have gone, or are not here.
     std::filesystem::path sources() const;
+    /// The headers of what students may use, below src and sim.
+    std::filesystem::path include() const { return folder_ / "include"; }
     /// For --pkg-config-path.
     std::filesystem::path pkgconfig() const { return folder_ / "pkgconfig"; }
 

@@ -75,21 +75,23 @@ int new_assignment(const NewAssignmentRequest& request) {
     require_nothing_there(request.folder);
     fs::create_directories(request.folder);
     fs::copy(kit.handout(assignment.slug), request.folder);
-    print(
-        fmt::format("{0}: {1} is in {2}. Begin with its README.md; then\n\n"
-                    "    cd {2}\n"
-                    "    meson setup build --pkg-config-path {3}\n"
-                    "    meson test -C build --print-errorlogs\n\n"
-                    "and in the end lockstep grade {0} {2}\n",
-                    assignment.slug, assignment.title, printable(request.folder.string()),
-                    printable(kit.pkgconfig().string())));
+    print(fmt::format(
+        "{0}: {1} is in {2}. Begin with its README.md; then\n\n"
+        "    cd {2}\n"
+        "    meson setup build --pkg-config-path {3}\n"
+        "    meson test -C build --print-errorlogs\n\n"
+        "and in the end lockstep grade {0} {2}\n\n"
+        "The headers that it names, src/device/device.hpp and others, are in\n"
+        "{4}.\n",
+        assignment.slug, assignment.title, printable(request.folder.string()),
+        printable(kit.pkgconfig().string()), printable(kit.include().string())));
     return kSuccess;
 }
 
 int show_targets(const TargetsRequest& request) {
     require_folder(request.folder, "a folder");
-    const GradePlan plan{&find_assignment(request.slug), request.folder,
-                         student_compiler(), {}};
+    const GradePlan plan{
+        &find_assignment(request.slug), request.folder, student_compiler(), {}};
     const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
     if (request.out)
         write_text_file(*request.out, json);

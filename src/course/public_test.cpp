@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -20,6 +24,33 @@ constexpr double kNear = 1e-10;
 
 /// Of the program's tests, which exit() may end; there is one PublicTest.
 bool finished = false;
+
+/// Ends the program where a check takes longer than any has to.
+class Alarm {
+  public:
+    Alarm() {
+        std::signal(SIGPROF, [](int) {
+            constexpr std::string_view kText =
+                "FAILED\nnot done after 20 seconds of computing: is there a loop that "
+                "never ends?\n";
+            [[maybe_unused]] const auto written =
+                ::write(STDOUT_FILENO, kText.data(), kText.size());
+            ::_exit(1);
+        });
+        set(kSeconds);
+    }
+    ~Alarm() { set(0); }
+    Alarm(const Alarm&) = delete;
+    Alarm& operator=(const Alarm&) = delete;
+
+  private:
+    static constexpr int kSeconds = 20;
+
+    static void set(int seconds) {
+        const itimerval after{{}, {seconds, 0}};
+        ::setitimer(ITIMER_PROF, &after, nullptr);
+    }
+};
 
 [[noreturn]] void fail(const std::string& sentence, SourceLine at) {
     throw CheckFailed(fmt::format("{}: {}", at.text(), sentence));
@@ -42,6 +73,7 @@ void PublicTest::check(const std::string& name, const std::function<void()>& bod
     fmt::print("{}: ", name);
     std::fflush(stdout);  // should it never end
     try {
+        const Alarm alarm;
         body();
         ++passed_;
         fmt::print("passed\n");

@@ -22,7 +22,8 @@ class CheckFailed : public std::runtime_error {
 ///     return test.finish();
 ///
 /// A check passes where its body returns. What is not written yet is counted apart; a
-/// mistake that the simulator found is shown as it explains it. Clusters that are made
+/// mistake that the simulator found is shown as it explains it. One that computes for 20
+/// seconds ends the program. Clusters that are made
 /// meanwhile look for every mistake, unless LOCKSTEP_CHECK says otherwise.
 class PublicTest {
   public:

@@ -37,11 +37,13 @@ RankResult RankSession::run(const RankTask& task) {
 }
 
 void RankSession::start(const RankTask& task) {
+    // Not made at any line of the program's.
+    constexpr SourceLine kAtItsStart{"the start, where a task is given its tensors", 0};
     Device& device = rank_.device();
     TaskStart start{task.task, rank_.index(), rank_.size(), {}, task.numbers};
     for (const auto& [name, given] : task.tensors) {
         const MemoryScope scope(device, given.category);
-        const Tensor tensor = device.upload(given.values);
+        const Tensor tensor = device.upload(given.values, kAtItsStart);
         tensor.set_label(name);
         start.tensors.emplace(name, tensor);
     }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -141,16 +142,35 @@ class GradePage {
     }
 
     void explain(const CriterionReport& criterion) {
-        labelled("asked", criterion.asked);
-        labelled("measured", criterion.measured);
-        if (const std::string said_before = first_that_said(criterion.said);
-            criterion.said.size() > kLongSaid && said_before != criterion.id)
-            paragraph("the same as in " + said_before, kIndent);
+        const std::string before = first_like(criterion);
+        if (criterion.mark == Mark::failed && before != criterion.id) {
+            paragraph("the same as in " + before, kIndent);
+        } else {
+            labelled("asked", criterion.asked);
+            labelled("measured", criterion.measured);
+            show_said(criterion);
+        }
+        labelled("taught in", lesson_command(criterion.lesson));
+    }
+
+    void show_said(const CriterionReport& criterion) {
+        const std::string before = first_that_said(criterion.said);
+        if (criterion.said.size() > kLongSaid && before != criterion.id)
+            paragraph("the same as in " + before, kIndent);
         else if (criterion.said.find('\n') == std::string::npos)
             paragraph(criterion.said, kIndent);
         else
             verbatim(criterion.said, kIndent);
-        labelled("taught in", lesson_command(criterion.lesson));
+    }
+
+    /// The first that was asked the same, of which the same is known.
+    std::string first_like(const CriterionReport& criterion) const {
+        const auto known = [](const CriterionReport& each) {
+            return std::tie(each.mark, each.asked, each.measured, each.said);
+        };
+        for (const CriterionReport& each : report_.criteria)
+            if (known(each) == known(criterion)) return each.id;
+        return criterion.id;
     }
 
     std::string first_that_said(const std::string& said) const {
