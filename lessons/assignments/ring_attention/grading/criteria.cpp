@@ -78,7 +78,7 @@ ClusterSpec timing_cluster() {
     return spec;
 }
 
-const TaskResult& run(Judge& judge, const std::string& task, const Case& of) {
+TaskRun task_run(const Judge& judge, const std::string& task, const Case& of) {
     const WholeAttention whole = whole_of(judge, of);
     const bool backward = task == "backward";
     const ExpectedAttention expected =
@@ -102,36 +102,53 @@ const TaskResult& run(Judge& judge, const std::string& task, const Case& of) {
         }
         asked.ranks.push_back(given);
     }
-    return judge.run(asked);
+    return asked;
+}
+
+std::string text_of(const Case& of, int rank, const std::string& name,
+                    const HostTensor& tensor) {
+    return fmt::format("{}: rank {}: {} {}", of.name(), rank, name,
+                       tensor.shape().text());
 }
 
 /// Bytes, memory and time count only where the numbers that come out are right.
 const TaskResult& run_right(Judge& judge, const std::string& task, const Case& of) {
-    const TaskResult& result = run(judge, task, of);
+    const TaskResult& result = judge.run(task_run(judge, task, of));
     const ExpectedAttention expected = expected_attention(whole_of(judge, of));
     const bool backward = task == "backward";
     std::vector<std::pair<std::string, const HostTensor*>> asked{{"y", &expected.y}};
     if (backward)
         asked = {{"dq", &expected.dq}, {"dk", &expected.dk}, {"dv", &expected.dv}};
     for (int rank = 0; rank < of.ranks; ++rank) {
-        const std::string where = fmt::format("{}: rank {}: ", of.name(), rank);
         const RankResult& left = result.ranks[static_cast<std::size_t>(rank)];
         const Chunk own = of.own(rank);
+        const auto compare = [&](const std::string& name, const HostTensor& part) {
+            judge.close(text_of(of, rank, name, part), judge.left(left, name), part);
+        };
         for (const auto& [name, whole] : asked)
-            judge.close(where + name, judge.left(left, name),
-                        whole->rows(own.begin, own.count));
-        if (!backward)
-            judge.close(where + "log_sum_exp", judge.left(left, "log_sum_exp"),
-                        last_part(expected.log_sum_exp, own));
+            compare(name, whole->rows(own.begin, own.count));
+        if (!backward) compare("log_sum_exp", last_part(expected.log_sum_exp, own));
     }
     return result;
+}
+
+/// What goes in stays as it is.
+void judge_inputs(Judge& judge, const TaskResult& result, const TaskRun& asked,
+                  const Case& of) {
+    for (int rank = 0; rank < of.ranks; ++rank) {
+        const auto index = static_cast<std::size_t>(rank);
+        for (const auto& [name, given] : asked.ranks[index].tensors)
+            judge.same(text_of(of, rank, name, given.values) + " after the call",
+                       judge.left(result.ranks[index], name), given.values);
+    }
 }
 
 void judge_values(Judge& judge, const std::string& task) {
     for (Case of : cases(judge))
         for (const bool causal : {false, true}) {
             of.causal = causal;
-            run_right(judge, task, of);
+            const TaskResult& result = run_right(judge, task, of);
+            judge_inputs(judge, result, task_run(judge, task, of), of);
         }
 }
 
@@ -191,16 +208,18 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
                 judge_forward_sent(judge, name, left);
         }
         of.causal = true;
-        judge_route(judge, run(judge, task, of), of);
+        judge_route(judge, judge.run(task_run(judge, task, of)), of);
     }
 }
 
 void judge_memory(Judge& judge, const std::string& part, const std::string& task,
                   int percent_more) {
     const TaskResult& result = run_right(judge, task, kLong);
+    const std::int64_t most_tokens = (kLong.tokens + kLong.ranks - 1) / kLong.ranks;
     for (int rank = 0; rank < kLong.ranks; ++rank)
         judge.as_reference(
-            fmt::format("{}: {}: rank {}: peak", part, kLong.name(), rank),
+            fmt::format("{}: {}: rank {}: peak with blocks of up to {} bytes", part,
+                        kLong.name(), rank, most_tokens * kLong.token_bytes()),
             "bytes of memory",
             result.report.ranks[static_cast<std::size_t>(rank)].memory.peak,
             {100, percent_more});

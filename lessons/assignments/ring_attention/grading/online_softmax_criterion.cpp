@@ -99,29 +99,38 @@ const HostTensor& value_of(Judge& judge, const TaskResult& result,
     return values.at(name);
 }
 
+/// `held` is how many numbers a state has after it has absorbed all blocks.
+void judge_size(Judge& judge, const HostTensor& held) {
+    constexpr std::int64_t kNumbers = kRows * (2 + kWidth);
+    judge.ask(held.elements() == 1 && held.at(0) == kNumbers,
+              fmt::format("a state of {} numbers, as large as it was made, whatever it "
+                          "has absorbed",
+                          kNumbers),
+              held.elements() == 1 ? fmt::format("{:g} numbers", held.at(0)) : "none");
+}
+
 }  // namespace
 
 void judge_online_softmax(Judge& judge) {
     const Blocks blocks = draw_blocks(judge);
     const std::size_t count = blocks.scores.size();
+    const std::string finish = fmt::format("finish, ({}, {})", kRows, kWidth);
     const TaskResult& absorbed =
         judge.run({fmt::format("{} blocks", count), {task_of("absorb", blocks)}});
     for (std::size_t b = 0; b < count; ++b)
-        judge.close("finish after " + text_of(blocks, b),
+        judge.close(finish + ", after " + text_of(blocks, b),
                     value_of(judge, absorbed, fmt::format("after_{}", b)),
                     expected_mean(blocks, b + 1));
-    judge.close("numbers in the state", value_of(judge, absorbed, "held"),
-                HostTensor::of<double>(
-                    {1}, std::vector<double>{static_cast<double>(kRows * (2 + kWidth))}));
+    judge_size(judge, value_of(judge, absorbed, "held"));
     for (std::size_t split = 0; split <= count; ++split) {
         RankTask task = task_of("merge", blocks);
         task.numbers["split"] = static_cast<std::int64_t>(split);
         const std::string name =
             fmt::format("{} blocks merged with {}", split, count - split);
         const TaskResult& merged = judge.run({name, {task}});
-        judge.close(name, value_of(judge, merged, "merged"),
+        judge.close(name + ": " + finish, value_of(judge, merged, "merged"),
                     expected_mean(blocks, count));
-        judge.close(name + ", and all absorbed once more",
+        judge.close(name + ", and all absorbed once more: " + finish,
                     value_of(judge, merged, "twice"), expected_mean(blocks, count));
     }
 }

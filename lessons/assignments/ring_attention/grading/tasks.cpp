@@ -54,9 +54,11 @@ Qkv own_of(const TaskInputs& in) {
     return {in.tensor("queries"), in.tensor("keys"), in.tensor("values")};
 }
 
+/// Leaves what comes out, and what went in as it is then.
 void forward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Attended left = adapters::forward(rank, own_of(in), sequence_of(in));
     out.tensors = {{"y", left.y}, {"log_sum_exp", left.log_sum_exp}};
+    out.tensors.insert(in.tensors.begin(), in.tensors.end());
 }
 
 void backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
@@ -64,6 +66,7 @@ void backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Qkv left =
         adapters::backward(rank, own_of(in), attended, in.tensor("dy"), sequence_of(in));
     out.tensors = {{"dq", left.queries}, {"dk", left.keys}, {"dv", left.values}};
+    out.tensors.insert(in.tensors.begin(), in.tensors.end());
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ struct OnlineSoftmax {
 /// than on others.
 struct Sequence {
     std::int64_t tokens = 0;  ///< of all ranks together
-    std::int64_t heads = 1;
-    bool causal = false;  ///< a query sees the keys of tokens up to its own
+    std::int64_t heads = 1;   ///< each queries.shape()[2] / heads columns wide
+    bool causal = false;      ///< a query sees the keys of tokens up to its own
 };
 
 /// One rank's queries, keys and values, or their gradients: of its tokens, each (own

@@ -7,7 +7,7 @@
 //
 // A block is the keys and the values of one rank's tokens. Each rank sends to the next,
 // rank.index() + 1 modulo n, and receives from the one before it. With the mask, hops
-// that nobody needs may be left out.
+// that nobody needs may be left out. What goes in stays as it is.
 
 /// a5.2. `own` is what this rank has. Blocks go round the ring, n - 1 hops each; each
 /// rank attends with its own queries to the block that it has, while that is on its way

@@ -1,10 +1,31 @@
 // Your ring attention on four virtual devices, as a timeline: forward, then backward.
 
+#include <fmt/format.h>
+
 #include "adapters.hpp"
 #include "sim/cluster.hpp"
+#include "src/core/units.hpp"
 #include "src/course/show_run.hpp"
 
 using namespace lockstep;
+
+constexpr std::int64_t kTokens = 256, kHeads = 4, kWidth = 16;  // tokens: of a rank
+
+/// What the memory of a rank is made of.
+void print_sizes() {
+    constexpr std::int64_t kTensor = kTokens * kHeads * kWidth * sizeof(float);
+    constexpr std::int64_t kLogSumExp = kTokens * kHeads * sizeof(float);
+    constexpr std::int64_t kBlock = 2 * kTensor;
+    const auto print = [](const char* what, std::int64_t in, std::int64_t out,
+                          std::int64_t blocks, const char* of) {
+        fmt::print("{}: {} go in, {} come out; with {} blocks of {}{} that is {}\n", what,
+                   bytes_text(in), bytes_text(out), blocks, bytes_text(kBlock), of,
+                   bytes_text(in + out + blocks * kBlock));
+    };
+    print("forward", 3 * kTensor, kTensor + kLogSumExp, 2, "");
+    print("backward", 5 * kTensor + kLogSumExp, 3 * kTensor, 2 + 3,
+          ", 3 of them gradients,");
+}
 
 int main() {
     sim::ClusterOptions options;
@@ -12,10 +33,9 @@ int main() {
     options.spec = load_cluster("classroom");
     options.check = sim::CheckLevel::full;
     options.trace = true;
-    return show_run(
+    const int status = show_run(
         *sim::make_cluster(options),
         [](Rank& rank) {
-            constexpr std::int64_t kTokens = 256, kHeads = 4, kWidth = 16;
             const Sequence sequence{kTokens * rank.size(), kHeads, false};
             Device& device = rank.device();
             const auto random = [&](const std::string& name) {
@@ -31,4 +51,6 @@ int main() {
             adapters::backward(rank, own, attended, random("dy"), sequence);
         },
         "ring-attention");
+    if (status == 0) print_sizes();
+    return status;
 }

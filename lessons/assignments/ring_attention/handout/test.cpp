@@ -30,7 +30,25 @@ Qkv upload_own(Rank& rank, const Sequence& sequence, Chunk part) {
     return {upload("queries"), upload("keys"), upload("values")};
 }
 
-/// One device's attention to the whole sequence: keeps all that comes out.
+void keep_inputs(Rank& rank, const Qkv& own) {
+    rank.keep("queries", own.queries);
+    rank.keep("keys", own.keys);
+    rank.keep("values", own.values);
+}
+
+void keep_attended(Rank& rank, const Attended& attended) {
+    rank.keep("y", attended.y);
+    rank.keep("log_sum_exp", attended.log_sum_exp);
+}
+
+void keep_gradients(Rank& rank, const Tensor& dy, const Qkv& d) {
+    rank.keep("dy", dy);
+    rank.keep("dq", d.queries);
+    rank.keep("dk", d.keys);
+    rank.keep("dv", d.values);
+}
+
+/// One device's attention to the whole sequence: keeps what goes in and what comes out.
 RunReport run_whole(const Sequence& sequence) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();
@@ -44,7 +62,8 @@ RunReport run_whole(const Sequence& sequence) {
         const OnlineAttention state = device.begin_attention(seen.queries);
         device.attend(state, seen, options);
         const Tensor log_sum_exp = device.finish_attention(state);
-        rank.keep("y", state.y);
+        keep_inputs(rank, own);
+        keep_attended(rank, {state.y, log_sum_exp});
 
         const auto zeros = [&] { return device.zeros(state.y.shape(), DType::f64); };
         const Qkv d{zeros(), zeros(), zeros()};
@@ -53,12 +72,11 @@ RunReport run_whole(const Sequence& sequence) {
             {heads(d.queries), heads(d.keys), heads(d.values)}, seen,
             {dy, log_sum_exp, device.head_row_products(heads(dy), heads(state.y))},
             options);
-        rank.keep("queries", d.queries);
-        rank.keep("keys", d.keys);
-        rank.keep("values", d.values);
+        keep_gradients(rank, dy, d);
     });
 }
 
+/// Keeps the same, as it is in the end.
 RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -68,35 +86,52 @@ RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
         const Chunk part = chunk(sequence.tokens, rank.size(), rank.index());
         const Qkv own = upload_own(rank, sequence, part);
         const Attended attended = adapters::forward(rank, own, sequence);
-        rank.keep("y", attended.y);
-        if (!backward) return;
-        const Tensor dy = rank.device().upload(values_of("gradient", sequence, part));
-        const Qkv d = adapters::backward(rank, own, attended, dy, sequence);
-        rank.keep("queries", d.queries);
-        rank.keep("keys", d.keys);
-        rank.keep("values", d.values);
+        if (backward) {
+            const Tensor dy = rank.device().upload(values_of("gradient", sequence, part));
+            keep_gradients(rank, dy,
+                           adapters::backward(rank, own, attended, dy, sequence));
+        }
+        keep_inputs(rank, own);
+        keep_attended(rank, attended);
     });
 }
 
-void compare(const RunReport& ring, const std::string& name, const Sequence& sequence) {
-    const HostTensor whole = run_whole(sequence).ranks[0].kept.at(name);
+/// A rank's part of (batches, heads, tokens).
+HostTensor last_part(const HostTensor& whole, Chunk part) {
+    const Shape& shape = whole.shape();
+    HostTensor own({shape[0], shape[1], part.count}, DType::f64);
+    for (std::int64_t i = 0; i < own.elements(); ++i)
+        own.set(i, whole.at(i / part.count * shape[2] + part.begin + i % part.count));
+    return own;
+}
+
+/// On each rank its part of what one device has.
+void compare(const RunReport& ring, const Sequence& sequence,
+             const std::vector<std::string>& names, const std::string& when = "") {
+    const RunReport whole = run_whole(sequence);
     const int ranks = static_cast<int>(ring.ranks.size());
-    for (int rank = 0; rank < ranks; ++rank) {
-        const Chunk part = chunk(sequence.tokens, ranks, rank);
-        expect_close(ring.ranks[static_cast<std::size_t>(rank)].kept.at(name),
-                     whole.rows(part.begin, part.count),
-                     fmt::format("{} of rank {}", name, rank));
-    }
+    for (int rank = 0; rank < ranks; ++rank)
+        for (const std::string& name : names) {
+            const Chunk part = chunk(sequence.tokens, ranks, rank);
+            const HostTensor& all = whole.ranks[0].kept.at(name);
+            expect_close(ring.ranks[static_cast<std::size_t>(rank)].kept.at(name),
+                         name == "log_sum_exp" ? last_part(all, part)
+                                               : all.rows(part.begin, part.count),
+                         fmt::format("{} of rank {}{}", name, rank, when));
+        }
 }
 
 void test_forward(int ranks, const Sequence& sequence) {
-    compare(run_ring(ranks, sequence, false), "y", sequence);
+    const RunReport ring = run_ring(ranks, sequence, false);
+    compare(ring, sequence, {"y", "log_sum_exp"});
+    compare(ring, sequence, {"queries", "keys", "values"}, " after the call");
 }
 
 void test_backward(int ranks, const Sequence& sequence) {
     const RunReport ring = run_ring(ranks, sequence, true);
-    for (const char* name : {"queries", "keys", "values"})
-        compare(ring, name, sequence);
+    compare(ring, sequence, {"dq", "dk", "dv"});
+    compare(ring, sequence, {"queries", "keys", "values", "y", "log_sum_exp", "dy"},
+            " after the call");
 }
 
 void test_bytes(int ranks, const Sequence& sequence) {
@@ -160,6 +195,14 @@ void test_unseen_keys() {
     expect_means(nothing, {30, 10, 20, 0}, "of a new state after merging");
 }
 
+void test_size() {
+    OnlineSoftmax state(2, 1), other = state;
+    adapters::absorb(state, {1, 2, 3, 4, 5, 6}, {10, 20, 30});
+    adapters::merge(state, other);
+    const auto numbers = state.maximum.size() + state.sum.size() + state.output.size();
+    expect_equal(static_cast<std::int64_t>(numbers), 6, "numbers in a state made with 6");
+}
+
 int main() {
     const Sequence even{8, 2, false}, causal{11, 2, true};
     PublicTest test;
@@ -168,6 +211,7 @@ int main() {
                [] { test_online_softmax(-900, false); });
     test.check("a5.1 merge", [] { test_online_softmax(0, true); });
     test.check("a5.1 rows that see nothing, maxima that move", test_unseen_keys);
+    test.check("a5.1 a state stays as large as it was made", test_size);
     test.check("a5.2 forward, 4 ranks, 8 tokens", [=] { test_forward(4, even); });
     test.check("a5.2 forward, 3 ranks, 11 tokens, causal",
                [=] { test_forward(3, causal); });
