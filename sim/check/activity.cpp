@@ -1,6 +1,7 @@
 #include "sim/check/activity.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <tuple>
 
@@ -36,9 +37,29 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
-/// What is said of ranks whose programs have returned.
+/// "F16 at prefetch.cpp:26"; nothing where the rank's program returned.
+std::string failure_text(const Engine& engine, int rank) {
+    const std::exception_ptr failure =
+        engine.ranks()[static_cast<std::size_t>(rank)]->failure;
+    if (!failure) return "";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const FaultError& fault) {
+        const Diagnosis& diagnosis = fault.diagnosis();
+        const bool placed =
+            !diagnosis.parties.empty() && diagnosis.parties.back().at.line > 0;
+        return (diagnosis.fault.empty() ? diagnosis.title : diagnosis.fault) +
+               (placed ? " at " + diagnosis.parties.back().at.text() : "");
+    } catch (...) {
+        return "an error";
+    }
+}
+
+/// What is said of ranks whose programs have come to an end.
 std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     const bool one = ranks.size() == 1;
+    const std::string failure = failure_text(engine, ranks.front());
+    if (!failure.empty()) return (one ? "was stopped by " : "were stopped by ") + failure;
     if (engine.stands_still(ranks.front()))
         return one ? "stands still, after its last operation"
                    : "stand still, after their last operations";
