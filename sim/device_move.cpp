@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "sim/device.hpp"
@@ -50,6 +51,15 @@ void reduce_into(const Tensor& destination, const Tensor& source, Reduction redu
     }
 }
 
+/// Without the fraction, as NCCL has means of integers; what is too large for the type
+/// becomes its largest, as in a GPU's conversion, and NaN its least.
+std::int32_t truncated(double value) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    if (std::isnan(value)) return Limits::min();
+    return static_cast<std::int32_t>(
+        std::clamp<double>(value, Limits::min(), Limits::max()));
+}
+
 }  // namespace
 
 void Device::do_fill(const Tensor& destination, double value) {
@@ -89,15 +99,6 @@ void Device::do_add(const Tensor& destination, const Tensor& source, double fact
         update<W>(destination, source,
                   [by](const auto& a, const auto& b) -> Lane<W> { return a + by * b; });
     });
-}
-
-/// Without the fraction, as NCCL has means of integers; what is too large for the type
-/// becomes its largest, as in a GPU's conversion.
-std::int32_t truncated(double value) {
-    using Limits = std::numeric_limits<std::int32_t>;
-    if (std::isnan(value)) return 0;
-    return static_cast<std::int32_t>(
-        std::clamp<double>(value, Limits::min(), Limits::max()));
 }
 
 void Device::do_scale(const Tensor& destination, double factor) {

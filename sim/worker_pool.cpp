@@ -1,12 +1,17 @@
 #include "sim/worker_pool.hpp"
 
+#include <system_error>
 #include <utility>
 
 namespace lockstep::sim {
 
 WorkerPool::WorkerPool(int workers) {
-    for (int i = 0; i < workers; ++i)
-        threads_.emplace_back([this] { work(); });
+    try {
+        for (int i = 0; i < workers; ++i)
+            threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+        // As many as the machine lets start: help() does with none.
+    }
 }
 
 WorkerPool::~WorkerPool() {

@@ -66,6 +66,7 @@ TaskResult Examiner::make(const TaskRun& run) const {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(run.ranks.size());
     options.spec = run.spec;
+    options.workers = 1;  // threads take room, however many cores there are
     options.check = sim::CheckLevel::full;
     options.trace = true;
     const auto cluster = sim::make_cluster(options);

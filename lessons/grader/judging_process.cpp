@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::string_view kCouldNot = "the grader could not judge this: ";
 
-enum class Kind : char { judgement, missing_error, usage_error };
+/// `spent` is a judgement after which the process has no memory left.
+enum class Kind : char { judgement, spent, missing_error, usage_error };
 
 /// Four messages: how the work ended and the mark, then the texts.
 struct Answer {
@@ -35,12 +36,14 @@ struct Answer {
 };
 
 void send_answer(Frames& line, const Answer& answer) {
+    constexpr std::size_t kMostText = 1 << 20;  // reports show less
     const Judgement& judgement = answer.judgement;
     const std::array<char, 2> head{static_cast<char>(answer.kind),
                                    static_cast<char>(judgement.mark)};
-    const bool sent = line.send({head.data(), head.size()}) &&
-                      line.send(judgement.asked) && line.send(judgement.measured) &&
-                      line.send(judgement.said);
+    bool sent = line.send({head.data(), head.size()});
+    for (const std::string_view text :
+         {judgement.asked, judgement.measured, judgement.said})
+        sent = sent && line.send(text.substr(0, kMostText));
     if (!sent) ::_exit(0);
 }
 
@@ -62,6 +65,21 @@ std::string_view bytes_of(const std::size_t& index) {
 
 Judgement failed(const std::string& said) {
     return {Mark::failed, "", "", said};
+}
+
+Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
+    try {
+        return {Kind::judgement, work(index)};
+    } catch (const MissingError& error) {
+        return {Kind::missing_error, failed(error.what())};
+    } catch (const UsageError& error) {
+        return {Kind::usage_error, failed(error.what())};
+    } catch (const std::bad_alloc&) {
+        return {Kind::spent, failed(std::string(kCouldNot) +
+                                    "it asks the simulator for too much memory")};
+    } catch (const std::exception& error) {
+        return {Kind::judgement, failed(std::string(kCouldNot) + error.what())};
+    }
 }
 
 Judgement no_time() {
@@ -120,20 +138,8 @@ void JudgingProcess::serve(int descriptor) const noexcept {
     while (const std::optional<std::string> message = line.receive()) {
         std::size_t index = 0;
         std::memcpy(&index, message->data(), sizeof index);
-        try {
-            send_answer(line, {Kind::judgement, work_(index)});
-        } catch (const MissingError& error) {
-            send_answer(line, {Kind::missing_error, failed(error.what())});
-        } catch (const UsageError& error) {
-            send_answer(line, {Kind::usage_error, failed(error.what())});
-        } catch (const std::bad_alloc&) {
-            send_answer(line, {Kind::judgement,
-                               failed(std::string(kCouldNot) +
-                                      "it asks the simulator for too much memory")});
-        } catch (const std::exception& error) {
-            send_answer(line,
-                        {Kind::judgement, failed(std::string(kCouldNot) + error.what())});
-        }
+        const Answer answer = answer_of(work_, index);
+        send_answer(line, answer);
     }
     ::_exit(0);
 }
@@ -141,11 +147,16 @@ void JudgingProcess::serve(int descriptor) const noexcept {
 Judgement JudgingProcess::judge(std::size_t index) {
     const auto begun = Clock::now();
     if (begun >= limits_.deadline) return no_time();
-    if (process_ < 0) start();
+    try {
+        if (process_ < 0) start();
+    } catch (const std::system_error& error) {
+        return failed(std::string(kCouldNot) + error.what());
+    }
     const auto deadline = std::min(limits_.deadline, begun + limits_.longest);
     std::optional<Answer> answer;
     if (line_.send(bytes_of(index), deadline)) answer = receive_answer(line_, deadline);
     if (!answer) return judgement_without_answer();
+    if (answer->kind == Kind::spent) end();
     if (answer->kind == Kind::missing_error) throw MissingError(answer->judgement.said);
     if (answer->kind == Kind::usage_error) throw UsageError(answer->judgement.said);
     return answer->judgement;

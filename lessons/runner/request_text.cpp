@@ -48,7 +48,9 @@ std::string program_text(int width) {
     text += "\n";
     for (const std::string& line :
          wrap("Exit status: 0; 1 a check or a comparison failed, or a program was found "
-              "at fault; 2 wrong usage; 3 the machine lacks something.",
+              "at fault; 2 wrong usage; 3 the machine lacks something; 4 a mistake of "
+              "Lockstep "
+              "itself.",
               width))
         text += line + "\n";
     return text;

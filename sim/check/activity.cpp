@@ -37,7 +37,7 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
-/// "F16 at prefetch.cpp:26"; nothing where the rank's program returned.
+/// What kept a rank from its end; empty where its program returned without a mistake.
 std::string failure_text(const Engine& engine, int rank) {
     const std::exception_ptr failure =
         engine.ranks()[static_cast<std::size_t>(rank)]->failure;
@@ -46,20 +46,21 @@ std::string failure_text(const Engine& engine, int rank) {
         std::rethrow_exception(failure);
     } catch (const FaultError& fault) {
         const Diagnosis& diagnosis = fault.diagnosis();
-        const bool placed =
-            !diagnosis.parties.empty() && diagnosis.parties.back().at.line > 0;
-        return (diagnosis.fault.empty() ? diagnosis.title : diagnosis.fault) +
-               (placed ? " at " + diagnosis.parties.back().at.text() : "");
+        return "made a mistake, too: " +
+               (diagnosis.fault.empty() ? diagnosis.title : diagnosis.fault);
+    } catch (const std::exception& error) {
+        const std::string text = error.what();
+        return "ended with an error: " + text.substr(0, text.find('\n'));
     } catch (...) {
-        return "an error";
+        return "ended with an exception";
     }
 }
 
 /// What is said of ranks whose programs have come to an end.
 std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     const bool one = ranks.size() == 1;
-    const std::string failure = failure_text(engine, ranks.front());
-    if (!failure.empty()) return (one ? "was stopped by " : "were stopped by ") + failure;
+    std::string failure = failure_text(engine, ranks.front());
+    if (!failure.empty()) return failure;
     if (engine.stands_still(ranks.front()))
         return one ? "stands still, after its last operation"
                    : "stand still, after their last operations";

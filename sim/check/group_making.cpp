@@ -99,9 +99,12 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     return lines;
 }
 
+/// `details` by reference: where they are moved from, GCC 14 has the caller of a function
+/// that never returns free them again.
 [[noreturn]] void fail(const Team& team, const Meeting& meeting, const Askings& odd,
                        const Askings& usual, const std::string& field,
-                       const std::string& why, std::vector<std::string> details = {}) {
+                       const std::string& why,
+                       const std::vector<std::string>& details = {}) {
     Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F06");
     diagnosis.sentence =
         fmt::format("{}, but {}: {}", call_text(odd), call_text(usual), why);
@@ -111,7 +114,7 @@ std::vector<std::string> expectations_of(const Askings& askings) {
                                      side == &odd ? field : "",
                                      side->front().at,
                                      {}});
-    diagnosis.details = std::move(details);
+    diagnosis.details = details;
     throw FaultError(std::move(diagnosis));
 }
 

@@ -91,7 +91,8 @@ class Rollcall {
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
-    /// Of values that wait for other members. Claims beyond have none, only their hash.
+    /// Of values that wait for other members. Claims beyond have none, only their hash: a
+    /// diagnosis then names no element, or one, as the host's order has it.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
     void drop_values(Roll& roll);

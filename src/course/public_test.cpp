@@ -32,7 +32,7 @@ class Alarm {
         std::signal(SIGPROF, [](int) {
             constexpr std::string_view kText =
                 "FAILED\nnot done after 20 seconds of computing: is there a loop that "
-                "never ends?\n";
+                "never ends? The checks after this one were not run.\n";
             [[maybe_unused]] const auto written =
                 ::write(STDOUT_FILENO, kText.data(), kText.size());
             ::_exit(1);

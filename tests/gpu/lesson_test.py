@@ -225,8 +225,8 @@ class Lessons(unittest.TestCase):
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             stdin=subprocess.DEVNULL)
         time.sleep(3)
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(program.pid)],
-                                  capture_output=True, text=True, check=True).stdout.split()
+        with open(f"/proc/{program.pid}/task/{program.pid}/children", encoding="utf-8") as file:
+            children = file.read().split()
         self.assertEqual(len(children), 2)
         os.kill(int(children[1]), signal.SIGKILL)
         _, errors = program.communicate(timeout=60)

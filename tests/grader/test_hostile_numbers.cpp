@@ -2,12 +2,10 @@
 // means, one at a time in the place of each that it does: a run with them comes to its
 // end, or ends with a sentence.
 
-#include <array>
-#include <chrono>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <set>
-#include <sys/resource.h>
 
 #include <fmt/format.h>
 
@@ -131,7 +129,10 @@ void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& run
         if (valid.empty()) continue;
         const std::size_t others = instead_of(valid[0]).size();
         const std::size_t all = others * others * valid.size() * valid.size();
-        const std::size_t step = all / kMostPairs + 1;
+        // Coprime, so that each comes to each place.
+        std::size_t step = all / kMostPairs + 1;
+        while (std::gcd(step, others * valid.size()) != 1)
+            ++step;
         for (std::size_t i = 0; i < all; i += step) {
             const std::size_t a = i / others % valid.size();
             const std::size_t b = i / others / valid.size() / others;

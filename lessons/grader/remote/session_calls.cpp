@@ -173,7 +173,8 @@ void RankSession::launch(WireReader& in, WireWriter& out) {
     in.end();
     if (operations.size() > kMostInGroup)
         throw WireError("a group has more operations than a program's has");
-    requests_ += static_cast<std::int64_t>(operations.size());
+    if (!operations.empty())
+        requests_ += static_cast<std::int64_t>(operations.size()) - 1;
     if (operations.size() == 1) return keep(start_one(group, operations.front()), out);
     Group together = group.group(at);
     for (const CommOperation& operation : operations)

@@ -136,9 +136,9 @@ class GradePage {
                                   "  " + points + "  ") +
                      parts[i]);
         }
-        const bool nobody_came =
+        const bool not_reached =
             criterion.mark == Mark::not_judged && criterion.said.empty();
-        if (criterion.mark != Mark::passed && !nobody_came) explain(criterion);
+        if (criterion.mark != Mark::passed && !not_reached) explain(criterion);
     }
 
     void explain(const CriterionReport& criterion) {

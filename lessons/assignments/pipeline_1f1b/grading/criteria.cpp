@@ -66,17 +66,16 @@ void ask_kinds(Judge& judge, const Part& part, const Case& size,
             each.kind == forward || (part.halves ? half : each.kind == backward);
         return !work && each.kind != reduce_gradients && each.kind != optimizer_step;
     };
-    std::string found = "no others";
-    for (int stage = size.stages; stage-- > 0;) {
+    const std::string asked = fmt::format(
+        "{}: {}, then R and U, and no other instructions", size.name(), work_of(part));
+    for (int stage = 0; stage < size.stages; ++stage) {
         const std::vector<Instruction>& list = schedule.of(stage);
         const auto other = std::ranges::find_if(list, is_other);
         if (other != list.end())
-            found = fmt::format("stage {} has {}", stage, text_of(*other));
+            judge.ask(false, asked,
+                      fmt::format("stage {} has {}", stage, text_of(*other)));
     }
-    judge.ask(found == "no others",
-              fmt::format("{}: {}, then R and U, and no other instructions", size.name(),
-                          work_of(part)),
-              found);
+    judge.ask(true, asked, "no others");
 }
 
 /// What was made, where it has the sizes and the kinds of work asked for and can run.
@@ -156,11 +155,13 @@ void ask_overlap(Judge& judge, const Part& part, const Case& size,
                          : std::max(3 * part.least(size), work * size.stages * 3 / 4);
     const Timing timing = time_schedule(schedule, {{1, 1, 1}});
     const Picoseconds taken = part.halves ? timing.longest : timing.makespan;
-    judge.ask(taken <= most,
-              fmt::format("{}: {} units of time at most with t_f = t_i = t_w = 1, as one "
-                          "micro-batch after another holds little, too",
-                          size.name(), most),
-              fmt::format("{} units of time", taken));
+    judge.ask(
+        taken <= most,
+        fmt::format("{}: {} units of time at most{} with t_f = t_i = t_w = 1, as "
+                    "one micro-batch after another holds little, too",
+                    size.name(), most,
+                    part.halves ? " from a stage's first instruction to its last" : ""),
+        fmt::format("{} units of time", taken));
 }
 
 void judge_memory(Judge& judge, const Part& part) {

@@ -54,12 +54,19 @@ StepResult kept_of(const RunReport& report) {
     return all;
 }
 
+std::unique_ptr<Cluster> cluster_of(int ranks) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.workers = 1;
+    return sim::make_cluster(options);
+}
+
 }  // namespace
 
 StepResult step_by(const Schedule& schedule) {
     const PipelinePlan plan(schedule);
     const int count = schedule.micro_batches;
-    return kept_of(sim::make_cluster(schedule.stages * kReplicas)->run([&](Rank& rank) {
+    return kept_of(cluster_of(schedule.stages * kReplicas)->run([&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), {{"pp", schedule.stages}, {"dp", kReplicas}});
         const auto layer = make_layer(device, mesh.coordinate("pp"));
@@ -79,7 +86,7 @@ StepResult step_by(const Schedule& schedule) {
 }
 
 StepResult step_alone(int stages, int micro_batches) {
-    return kept_of(sim::make_cluster(1)->run([&](Rank& rank) {
+    return kept_of(cluster_of(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         Sequential stack;
         for (int layer = 0; layer < stages; ++layer)
