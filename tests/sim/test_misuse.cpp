@@ -56,6 +56,23 @@ TEST_CASE("of two mistakes the earlier in virtual time is reported", "[sim][erro
     CHECK(found.members == std::vector<int>{2, 3});
 }
 
+TEST_CASE("ranks that make a mistake or err besides are told of so", "[sim][errors]") {
+    constexpr std::int64_t kMuch = std::int64_t{1} << 40;
+    const Diagnosis found = fault_of(4, [](Rank& rank) {
+        const Tensor x = floats(rank, 8);
+        if (rank.index() < 2) floats(rank, kMuch);
+        rank.device().fill(x, 1);
+        require(rank.index() != 2, [] { return std::string("no\nmore"); });
+    });
+    CHECK(found.fault == "F30");
+    CHECK(found.parties.front().ranks == std::vector<int>{0});
+    const std::string text = found.text();
+    INFO(text);
+    CHECK(text.find("rank 1: made a mistake, too: F30\n") != std::string::npos);
+    CHECK(text.find("rank 2: ended with an error: no\n") != std::string::npos);
+    CHECK(text.find("rank 3: has ended\n") != std::string::npos);
+}
+
 TEST_CASE("of two messages that differ at one time the first launched is reported",
           "[sim][errors]") {
     const Diagnosis found = fault_of(3, [](Rank& rank) {
