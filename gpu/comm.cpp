@@ -9,7 +9,7 @@
 
 #include "gpu/pause.hpp"
 #include "src/core/require.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::gpu {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gpu/stream.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::gpu {
 

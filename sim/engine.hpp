@@ -14,7 +14,7 @@
 #include "sim/team.hpp"
 #include "sim/trace.hpp"
 #include "sim/virtual_device.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

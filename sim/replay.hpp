@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/comm/operation_log.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

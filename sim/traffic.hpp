@@ -5,7 +5,7 @@
 #include "sim/network.hpp"
 #include "sim/team.hpp"
 #include "src/cost/collectives.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::sim {
 

@@ -6,7 +6,7 @@
 #include "src/cost/cluster_spec.hpp"
 #include "src/device/ledger.hpp"
 #include "src/device/monitor.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::sim {
 

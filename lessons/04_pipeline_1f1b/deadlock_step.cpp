@@ -3,7 +3,7 @@
 #include "lessons/04_pipeline_1f1b/pipeline_lesson.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/validate.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 

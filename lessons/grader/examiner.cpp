@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-#include "src/report/diagnosis.hpp"
 #include "src/report/files.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 

@@ -12,7 +12,7 @@
 #include "lessons/grader/report/grade_report.hpp"
 #include "lessons/grader/student_process.hpp"
 #include "sim/cluster.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::lessons {
 

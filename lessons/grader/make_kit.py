@@ -19,7 +19,8 @@ import os
 import shutil
 import sys
 
-FOLDERS = ["comm", "core", "cost", "course", "device", "nn", "pipeline", "report"]
+FOLDERS = ["comm", "core", "cost", "course", "device", "nn", "pipeline", "report",
+           "run", "text"]
 CONFIG = """\
 prefix=${pcfiledir}/..
 

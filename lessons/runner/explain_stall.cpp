@@ -11,7 +11,7 @@
 #include "sim/replay.hpp"
 #include "src/comm/operation_log.hpp"
 #include "src/core/require.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 

@@ -11,7 +11,7 @@
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,7 +7,7 @@
 
 #include "src/comm/rank.hpp"
 #include "src/nn/module.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::lessons {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The map of this folder: which file finds which class of mistake
-// (src/report/fault_text.cpp lists them).
+// (src/run/fault_text.cpp lists them).
 //
 // Always on, where the calls of ranks meet or nobody can run any more:
 //
@@ -41,7 +41,7 @@
 #include <vector>
 
 #include "sim/check/watcher.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "sim/check/parameters.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

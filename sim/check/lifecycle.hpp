@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "sim/team.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

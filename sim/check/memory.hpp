@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

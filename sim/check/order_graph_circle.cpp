@@ -6,7 +6,7 @@
 
 #include "sim/check/activity.hpp"
 #include "sim/check/order_graph.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

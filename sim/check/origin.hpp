@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/team.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

@@ -7,7 +7,7 @@
 #include "sim/check/contents.hpp"
 #include "sim/check/own_gradients.hpp"
 #include "src/core/bits.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

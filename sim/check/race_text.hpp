@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/check/in_flight.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

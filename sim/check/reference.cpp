@@ -7,7 +7,7 @@
 
 #include "sim/engine.hpp"
 #include "src/report/compare.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

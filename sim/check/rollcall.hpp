@@ -8,7 +8,7 @@
 
 #include "sim/team.hpp"
 #include "src/core/bits.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

@@ -5,7 +5,7 @@
 
 #include "sim/check/row_figures.hpp"
 #include "sim/check/row_weights.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

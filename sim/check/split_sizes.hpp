@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/team.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/team.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

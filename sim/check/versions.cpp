@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "src/comm/stretches.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep {
 

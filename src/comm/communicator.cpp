@@ -7,7 +7,7 @@
 
 #include "src/comm/aliasing.hpp"
 #include "src/core/require.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep {
 

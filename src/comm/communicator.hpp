@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/comm/operation.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "src/comm/communicator.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include "src/comm/expect.hpp"
 #include "src/core/bits.hpp"
 #include "src/core/require.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 
 #include "src/comm/aliasing.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 
 #include "src/comm/communicator.hpp"
 #include "src/device/device.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

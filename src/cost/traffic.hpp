@@ -8,7 +8,7 @@
 #include "src/comm/operation.hpp"
 #include "src/core/function_ref.hpp"
 #include "src/cost/collectives.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

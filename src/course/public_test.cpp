@@ -13,7 +13,7 @@
 
 #include "src/core/require.hpp"
 #include "src/course/not_written.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "src/core/tensor.hpp"
-#include "src/report/diagnosis.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/diagnosis.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

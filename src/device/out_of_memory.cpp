@@ -12,7 +12,7 @@
 #include "src/core/units.hpp"
 #include "src/device/device.hpp"
 #include "src/device/ledger.hpp"
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include "src/pipeline/picture_look.hpp"
 #include "src/pipeline/picture_rows.hpp"
 #include "src/report/text_legend.hpp"
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep {
 

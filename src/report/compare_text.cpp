@@ -7,7 +7,7 @@
 
 #include "src/report/compare.hpp"
 #include "src/report/json_text.hpp"
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep {
 

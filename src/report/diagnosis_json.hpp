@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

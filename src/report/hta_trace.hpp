@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

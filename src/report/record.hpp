@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/report/diagnosis.hpp"
-#include "src/report/run_report.hpp"
 #include "src/report/safetensors.hpp"
+#include "src/run/diagnosis.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "src/report/svg_parts.hpp"
 #include "src/report/timeline.hpp"
 #include "src/report/wait_boxes.hpp"
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep {
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "src/report/diagnosis.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/diagnosis.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "src/report/fault_text.hpp"
 #include "src/report/write_diagnosis.hpp"
+#include "src/run/fault_text.hpp"
 #include "tests/faults/corpus.hpp"
 
 namespace lockstep::test {

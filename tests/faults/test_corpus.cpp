@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 #include "tests/catch.hpp"
 #include "tests/faults/corpus.hpp"
 #include "tests/sim/worlds.hpp"

@@ -12,7 +12,7 @@
 
 #include "lessons/grader/examiner.hpp"
 #include "src/core/require.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {

@@ -8,7 +8,7 @@
 
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/processes.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 

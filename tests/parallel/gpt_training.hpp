@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "src/nn/gpt.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 #include "tests/parallel/twin.hpp"
 
 namespace lockstep::test {

@@ -2,7 +2,7 @@
 
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/context_twin.hpp"
 #include "tests/refusal.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/parallel/context_attention.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/context_training.hpp"
 #include "tests/parallel/context_twin.hpp"

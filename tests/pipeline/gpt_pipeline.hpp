@@ -8,7 +8,7 @@
 #include "sim/cluster.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/pipeline/generators.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::test {
 

@@ -6,7 +6,7 @@
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/report/timeline_look.hpp"
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
 

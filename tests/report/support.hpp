@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "src/core/require.hpp"
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {

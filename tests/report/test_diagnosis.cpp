@@ -1,5 +1,5 @@
-#include "src/report/diagnosis.hpp"
-#include "src/report/wrap.hpp"
+#include "src/run/diagnosis.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "src/report/time_axis.hpp"
 #include "src/report/timeline.hpp"
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/cluster.hpp"
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep::test {
 

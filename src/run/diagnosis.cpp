@@ -1,4 +1,4 @@
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep {
 

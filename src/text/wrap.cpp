@@ -1,4 +1,4 @@
-#include "src/report/wrap.hpp"
+#include "src/text/wrap.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "src/report/diagnosis.hpp"
+#include "src/run/diagnosis.hpp"
 
 namespace lockstep {
 

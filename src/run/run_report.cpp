@@ -1,4 +1,4 @@
-#include "src/report/run_report.hpp"
+#include "src/run/run_report.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "src/report/fault_text.hpp"
+#include "src/run/fault_text.hpp"
 
 #include <algorithm>
 #include <iterator>
