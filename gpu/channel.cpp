@@ -16,9 +16,8 @@ LaunchedWork::LaunchedWork(RunHandle run, std::int64_t number,
 }
 
 void LaunchedWork::wait(SourceLine at) {
-    require(*run_ != nullptr, at, [] {
-        return std::string("work was waited for after the run that launched it was over");
-    });
+    require(*run_ != nullptr, at,
+            "work was waited for after the run that launched it was over");
     RankRun& run = **run_;
     run.nccl.check();
     run.log.waited(number_, at);

@@ -107,10 +107,10 @@ TraceEvent Comm::label_of(std::span<const CommOperation> operations,
 
 void Comm::count(const CommOperation& operation) {
     if (operation.is_no_message(rank())) return;
-    TrafficByLink& counts = channel_.traffic[static_cast<std::size_t>(operation.verb)];
+    TrafficByLink& counts = channel_.traffic[operation.verb];
     const std::int64_t element_bytes = bytes_of(operation.dtype);
     if (is_point_to_point(operation.verb)) {
-        const int peer = channel_.ranks[static_cast<std::size_t>(operation.peer)];
+        const int peer = channel_.ranks[operation.peer];
         counts[run_.same_node(run_.rank, peer) ? 0 : 1] +=
             message_share(operation.verb, operation.count * element_bytes);
         return;
@@ -163,17 +163,14 @@ std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, Source
 
     std::vector<int> members;
     for (int member = 0; member < size(); ++member)
-        if (places[static_cast<std::size_t>(member)].color == color)
-            members.push_back(member);
-    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-        return places[static_cast<std::size_t>(a)].key <
-               places[static_cast<std::size_t>(b)].key;
-    });
+        if (places[member].color == color) members.push_back(member);
+    std::stable_sort(members.begin(), members.end(),
+                     [&](int a, int b) { return places[a].key < places[b].key; });
     require_expected(request, members, at);
     const auto mine = std::find(members.begin(), members.end(), rank());
     const int place = static_cast<int>(mine - members.begin());
     for (int& member : members)
-        member = channel_.ranks[static_cast<std::size_t>(member)];
+        member = channel_.ranks[member];
     Channel& channel = open_channel(run, request.name, std::move(members), number);
     channel.own = std::move(part);
     channel.handle = &channel.own;

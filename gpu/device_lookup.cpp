@@ -35,10 +35,8 @@ void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
     constexpr std::int64_t kFewLooks = std::int64_t{1} << 26;
     constexpr std::int64_t kMost = INT32_MAX;
     const std::int64_t elements = ids.elements();
-    require(elements <= kMost, [&] {
-        return fmt::format("embedding_backward: {} ids; at most {} are expected",
-                           elements, kMost);
-    });
+    require(elements <= kMost, "embedding_backward: {} ids; at most {} are expected",
+            elements, kMost);
     check_indices(ids, shard.whole);
     const auto* id = ids.data<const std::int32_t>();
     with_real(d_table.dtype(), [&]<typename T>(T) {

@@ -88,10 +88,9 @@ NcclHandle GpuProcess::meet() {
 }
 
 NcclHandle& GpuProcess::world(int ranks) {
-    require(!family_.aborted(), [] {
-        return std::string("a run has failed on this process, which ended its "
-                           "communicators; it takes part in no other");
-    });
+    require(!family_.aborted(),
+            "a run has failed on this process, which ended its "
+            "communicators; it takes part in no other");
     const auto made = worlds_.find(ranks);
     if (made != worlds_.end()) return made->second;
     const Watching watching(control());

@@ -29,7 +29,7 @@ struct RankRun {
     void finish();
 
     bool same_node(int a, int b) const {
-        return hosts[static_cast<std::size_t>(a)] == hosts[static_cast<std::size_t>(b)];
+        return hosts[a] == hosts[static_cast<std::size_t>(b)];
     }
 
     int rank;

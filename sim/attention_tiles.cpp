@@ -15,7 +15,7 @@ constexpr std::int64_t kTileKeys = 256;
 std::vector<std::int64_t> tokens_of(const TokenRows& rows, std::int64_t count) {
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
     for (std::int64_t row = 0; row < count; ++row)
-        tokens[static_cast<std::size_t>(row)] = rows[row];
+        tokens[row] = rows[row];
     return tokens;
 }
 
@@ -51,8 +51,7 @@ void AttentionTiles::cut_keys(QueryTile& tile, std::int64_t keys) const {
         }
         const auto [earliest, latest] = range_of(query_tokens_, tile.queries);
         // Keys at the end that nobody sees are left out.
-        while (own.count > 0 &&
-               key_tokens_[static_cast<std::size_t>(own.end() - 1)] > latest)
+        while (own.count > 0 && key_tokens_[own.end() - 1] > latest)
             --own.count;
         if (own.count == 0) continue;
         tile.keys.push_back({own, range_of(key_tokens_, own).second > earliest});

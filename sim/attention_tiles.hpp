@@ -65,8 +65,7 @@ class AttentionTiles {
     void mask(T* scores, const Stretch& queries, const Stretch& keys) const {
         const std::int64_t* tokens = key_tokens_.data() + keys.first;
         for (std::int64_t i = 0; i < queries.count; ++i) {
-            const std::int64_t last =
-                query_tokens_[static_cast<std::size_t>(queries.first + i)];
+            const std::int64_t last = query_tokens_[queries.first + i];
             for (std::int64_t j = 0; j < keys.count; ++j)
                 scores[j] = tokens[j] > last ? kNone<T> : scores[j];
             scores += keys.count;

@@ -29,28 +29,22 @@ class VirtualCluster final : public Cluster {
 CheckLevel check_level_asked() {
     const char* const asked = std::getenv("LOCKSTEP_CHECK");
     if (asked == nullptr || std::string_view(asked).empty()) return CheckLevel::cheap;
-    require(asked == std::string_view("full") || asked == std::string_view("cheap"), [&] {
-        return fmt::format("LOCKSTEP_CHECK is '{}'; it may be full or cheap", asked);
-    });
+    require(asked == std::string_view("full") || asked == std::string_view("cheap"),
+            "LOCKSTEP_CHECK is '{}'; it may be full or cheap", asked);
     return asked == std::string_view("full") ? CheckLevel::full : CheckLevel::cheap;
 }
 
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {
-    require(options.ranks >= 1 && options.ranks <= ClusterOptions::kMaxRanks, [&] {
-        return fmt::format("a cluster of {} ranks was asked for; it has 1 to {}",
-                           options.ranks, static_cast<int>(ClusterOptions::kMaxRanks));
-    });
-    require(options.workers >= 0 && options.workers <= 256, [&] {
-        return fmt::format(
+    require(options.ranks >= 1 && options.ranks <= ClusterOptions::kMaxRanks,
+            "a cluster of {} ranks was asked for; it has 1 to {}", options.ranks,
+            static_cast<int>(ClusterOptions::kMaxRanks));
+    require(options.workers >= 0 && options.workers <= 256,
             "{} workers were asked for; 0 (one a core) to 256 are possible",
             options.workers);
-    });
-    require(options.spec.devices_per_node >= 1 && options.spec.network_ports >= 0, [&] {
-        return fmt::format(
+    require(options.spec.devices_per_node >= 1 && options.spec.network_ports >= 0,
             "a cluster whose nodes have {} devices and {} network ports was asked for; "
             "they have 1 device or more, and 0 ports (one a device) or more",
             options.spec.devices_per_node, options.spec.network_ports);
-    });
     return std::make_unique<VirtualCluster>(std::move(options));
 }
 

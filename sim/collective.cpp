@@ -15,7 +15,7 @@ int size_of(const Members& members) {
     return static_cast<int>(members.size());
 }
 const CommOperation& at(const Members& members, int member) {
-    return members[static_cast<std::size_t>(member)]->operation;
+    return members[member]->operation;
 }
 
 void copy(const Tensor& to, const Tensor& from) {
@@ -68,7 +68,7 @@ void reduce_scatter(const Members& members) {
             return block(at(members, member).input, c * count, count);
         }));
     for (int c = 0; c < n; ++c)
-        copy(at(members, c).output.flat(), totals[static_cast<std::size_t>(c)]);
+        copy(at(members, c).output.flat(), totals[c]);
 }
 
 void all_gather(const Members& members) {
@@ -115,7 +115,7 @@ void all_to_all(const Members& members) {
         if (input.elements() == 0 || !input.overlaps(at(members, from).output)) continue;
         const Tensor aside = input.device()->scratch(input.shape(), input.dtype());
         input.device()->transfer(aside, input);
-        members[static_cast<std::size_t>(from)]->operation.input = aside;
+        members[from]->operation.input = aside;
     }
     for (int to = 0; to < n; ++to)
         for (int from = 0; from < n; ++from)

@@ -13,12 +13,10 @@ Engine& Comm::engine(SourceLine at) const {
     if (*engine_ == nullptr) [[unlikely]]
         throw used_after_run(made_at_, at);
     Engine& engine = **engine_;
-    require(engine.current() == owner(), at, [&] {
-        return fmt::format(
+    require(engine.current() == owner(), at,
             "rank {} used the {} communicator of rank {}; ranks share nothing but "
             "messages",
             engine.current(), name(), owner());
-    });
     return engine;
 }
 
@@ -34,7 +32,7 @@ Comm::~Comm() {
     // A run that fails gives up what it has.
     if (*engine_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
-        team_.lifetimes[static_cast<std::size_t>(rank())].went = true;
+        team_.lifetimes[rank()].went = true;
         return;
     }
     Engine& engine = **engine_;

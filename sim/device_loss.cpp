@@ -43,7 +43,7 @@ void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& toke
                      std::int64_t last, std::vector<T>& held) {
     std::int64_t seen = 0;
     for (std::size_t key = 0; key < tokens.size(); ++key)
-        if (tokens[key] <= last) held[static_cast<std::size_t>(seen++)] = row[key];
+        if (tokens[key] <= last) held[seen++] = row[key];
     if (seen > 0) softmax_of<T>(held.data(), held.data(), seen);
     const T* next = held.data();
     for (std::size_t key = 0; key < tokens.size(); ++key)

@@ -56,7 +56,7 @@ class HeadForward {
         maximum[row] = larger;
         if (by == 1) return;
         for (std::int64_t column = 0; column < width_; ++column)
-            y[static_cast<std::size_t>(row * width_ + column)] *= by;
+            y[row * width_ + column] *= by;
     }
 
     const AttentionTiles& tiles_;

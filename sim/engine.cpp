@@ -53,10 +53,9 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
 }
 
 std::unique_ptr<Communicator> Engine::make_communicator(Team& team, int member) {
-    const int index = team.ranks[static_cast<std::size_t>(member)];
-    return std::make_unique<Comm>(
-        handle_, *rank(index).device, team, member,
-        team.lifetimes[static_cast<std::size_t>(member)].made_at);
+    const int index = team.ranks[member];
+    return std::make_unique<Comm>(handle_, *rank(index).device, team, member,
+                                  team.lifetimes[member].made_at);
 }
 
 RunReport Engine::run(const Program& program) {
@@ -106,10 +105,10 @@ Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
     Batch& batch = *batches_.take();
     batch.team = &team;
     batch.member = member;
-    batch.rank = team.ranks[static_cast<std::size_t>(member)];
+    batch.rank = team.ranks[member];
     batch.at = at;
     batch.state = Batch::State::queued;
-    batch.number = ++team.members[static_cast<std::size_t>(member)].batches;
+    batch.number = ++team.members[member].batches;
     batch.issued = rank(batch.rank).clock.now();
     batch.next = nullptr;
     post(batch, operations);
@@ -117,7 +116,7 @@ Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
     check_.tell_of(batch.rank, &Watcher::launched, batch);
     intrusive_ptr_add_ref(&batch);  // the queue's, until it closes
 
-    Member& side = team.members[static_cast<std::size_t>(member)];
+    Member& side = team.members[member];
     if (side.first == nullptr) {
         side.first = side.last = &batch;
         open(batch);
@@ -130,7 +129,7 @@ Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
 
 void Engine::post(Batch& batch, std::span<CommOperation> operations) {
     RankState& state = rank(batch.rank);
-    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    Member& side = batch.team->members[batch.member];
     batch.undone = static_cast<int>(operations.size());
     batch.undone_sends = batch.undone_recvs = 0;
     batch.posted.reserve(operations.size());
@@ -156,17 +155,15 @@ void Engine::note_past(const Posted& posted) {
 }
 
 void Engine::wait(Batch& batch, SourceLine at) {
-    require(scheduler_.current() == batch.rank, at, [&] {
-        return fmt::format("rank {} waited for work of rank {}", scheduler_.current(),
-                           batch.rank);
-    });
+    require(scheduler_.current() == batch.rank, at, "rank {} waited for work of rank {}",
+            scheduler_.current(), batch.rank);
     RankState& state = rank(batch.rank);
     if (batch.state != Batch::State::closed) {
         state.waiting = &batch;
         scheduler_.suspend();
     }
     state.clock.wait_until(batch.end);
-    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    Member& side = batch.team->members[batch.member];
     note_waited(side, batch.number);
     side.waited = std::max(side.waited, batch.number);
     check_.tell_of(batch.rank, &Watcher::waited, batch, at);
@@ -174,7 +171,7 @@ void Engine::wait(Batch& batch, SourceLine at) {
 
 std::unique_ptr<Communicator> Engine::split(Team& team, int member,
                                             const SplitRequest& request, SourceLine at) {
-    RankState& state = rank(team.ranks[static_cast<std::size_t>(member)]);
+    RankState& state = rank(team.ranks[member]);
     state.split = {request, nullptr, 0};
     CommOperation operation;
     operation.verb = Verb::split;
@@ -182,14 +179,14 @@ std::unique_ptr<Communicator> Engine::split(Team& team, int member,
     launch(team, member, {&operation, 1}, at).wait(at);
     if (state.split.team == nullptr) return nullptr;
     Team& made = *state.split.team;
-    made.lifetimes[static_cast<std::size_t>(state.split.member)].made_at = at;
+    made.lifetimes[state.split.member].made_at = at;
     return make_communicator(made, state.split.member);
 }
 
 void Engine::communicator_went(Team& team, int member) {
-    const Member& side = team.members[static_cast<std::size_t>(member)];
-    team.lifetimes[static_cast<std::size_t>(member)].went = true;
-    const int index = team.ranks[static_cast<std::size_t>(member)];
+    const Member& side = team.members[member];
+    team.lifetimes[member].went = true;
+    const int index = team.ranks[member];
     if (side.waited == side.batches || current() != index) return;
     if (std::optional<Diagnosis> diagnosis = explain_open_works(*this, team, member))
         note_mistake(index, std::make_exception_ptr(FaultError(std::move(*diagnosis))));
@@ -197,20 +194,20 @@ void Engine::communicator_went(Team& team, int member) {
 
 void Engine::expect_replicated(const Team& team, int member, const Tensor& tensor,
                                const std::string& name, SourceLine at) {
-    const int index = team.ranks[static_cast<std::size_t>(member)];
+    const int index = team.ranks[member];
     expectations_.note(team, member, tensor, name, at, rank(index).clock.now());
 }
 
 void Engine::declare_replicas(const Team& team, int member, const Tensor& tensor,
                               const std::string& name, SourceLine at) {
-    const int index = team.ranks[static_cast<std::size_t>(member)];
+    const int index = team.ranks[member];
     check_.tell_of(index, &Watcher::declared, team, member, tensor, name, at);
 }
 
 // Finding partners.
 
 void Engine::open(Batch& batch) {
-    const Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    const Member& side = batch.team->members[batch.member];
     batch.state = Batch::State::open;
     batch.opened = std::max(batch.issued, side.free_at);
     batch.started = batch.end = batch.turn = batch.opened;
@@ -231,7 +228,7 @@ void Engine::arrive(Posted& posted) {
         team.meetings.back().arrived.resize(team.members.size());
     }
     Meeting& meeting = team.meetings[place];
-    meeting.arrived[static_cast<std::size_t>(posted.batch->member)] = &posted;
+    meeting.arrived[posted.batch->member] = &posted;
     if (meeting.first == nullptr) meeting.first = &posted;
     ++meeting.present;
     if (!same_signature(meeting.first->operation, posted.operation) && !meeting.differs) {
@@ -253,7 +250,7 @@ void Engine::list_if_complete(Team& team) {
 void Engine::pair(Posted& posted) {
     const Team& team = *posted.batch->team;
     const CommOperation& mine = posted.operation;
-    Batch* const other = team.members[static_cast<std::size_t>(mine.peer)].first;
+    Batch* const other = team.members[mine.peer].first;
     if (other == nullptr || other->state != Batch::State::open) return;
     const Verb wanted = mine.verb == Verb::send ? Verb::recv : Verb::send;
     Posted* const partner = other->unpaired(wanted, posted.batch->member);
@@ -282,9 +279,7 @@ RunReport Engine::report() {
     }
     for (const auto& team : teams_) {
         for (int member = 0; member < team->size(); ++member)
-            add_traffic(
-                *team, member,
-                rank(team->ranks[static_cast<std::size_t>(member)]).report.traffic);
+            add_traffic(*team, member, rank(team->ranks[member]).report.traffic);
     }
     for (const auto& state : ranks_)
         whole.ranks.push_back(std::move(state->report));

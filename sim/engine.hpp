@@ -104,8 +104,7 @@ class Engine {
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
     const ClusterOptions& options() const { return options_; }
     bool stands_still(int rank) const {
-        return !options_.stands_still.empty() &&
-               options_.stands_still[static_cast<std::size_t>(rank)];
+        return !options_.stands_still.empty() && options_.stands_still[rank];
     }
 
   private:
@@ -120,7 +119,7 @@ class Engine {
 
     void run_rank(int rank, const Program& program);
     Team& make_team(const std::string& name, std::vector<int> ranks);
-    RankState& rank(int index) { return *ranks_[static_cast<std::size_t>(index)]; }
+    RankState& rank(int index) { return *ranks_[index]; }
 
     void post(Batch& batch, std::span<CommOperation> operations);
     void open(Batch& batch);

@@ -30,7 +30,7 @@ void Engine::complete_diagnosis() const {
 /// must not show.
 Engine::Order Engine::order_of(const Mistake& mistake) const {
     if (mistake.posted == nullptr) {
-        const RankState& state = *ranks_[static_cast<std::size_t>(mistake.rank)];
+        const RankState& state = *ranks_[mistake.rank];
         return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
     }
     const Posted& posted = *mistake.posted;

@@ -141,10 +141,10 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
         std::sort(members.begin(), members.end());
         std::vector<int> ranks;
         for (const auto& [key, member] : members)
-            ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
+            ranks.push_back(team.ranks[member]);
         Team& made = make_team(rank(ranks.front()).split.asked.name, ranks);
         for (int member = 0; member < made.size(); ++member) {
-            RankState::Split& split = rank(ranks[static_cast<std::size_t>(member)]).split;
+            RankState::Split& split = rank(ranks[member]).split;
             split.team = &made;
             split.member = member;
         }
@@ -158,7 +158,7 @@ void Engine::prefetch(const Message& message) const {
         __builtin_prefetch(side);
         __builtin_prefetch(side->batch);
     }
-    __builtin_prefetch(ranks_[static_cast<std::size_t>(message.source)].get());
+    __builtin_prefetch(ranks_[message.source].get());
 }
 
 bool Engine::pass_messages() {
@@ -182,7 +182,7 @@ bool Engine::pass_messages() {
 /// under way. Then it need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Batch& batch) {
-        const RankState& state = *ranks_[static_cast<std::size_t>(batch.rank)];
+        const RankState& state = *ranks_[batch.rank];
         return (state.waiting == &batch || state.ended) && state.message_batches == 1;
     };
     return message.send->batch->undone_sends == 1 &&
@@ -219,7 +219,7 @@ void Engine::finish(Posted& posted, Network::Span span) {
 
 void Engine::close(Batch& batch) {
     RankState& state = rank(batch.rank);
-    Member& side = batch.team->members[static_cast<std::size_t>(batch.member)];
+    Member& side = batch.team->members[batch.member];
     batch.state = Batch::State::closed;
     side.free_at = batch.end;
     state.clock.communicated(batch.started, batch.end);

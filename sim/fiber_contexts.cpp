@@ -27,13 +27,13 @@ class FiberContexts final : public Contexts {
         exceptions_ = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
         fibers_.resize(static_cast<std::size_t>(count));
         for (int i = 0; i < count; ++i)
-            fibers_[static_cast<std::size_t>(i)] = make(i, body);
+            fibers_[i] = make(i, body);
     }
 
     void resume(int i) override {
         // A run may be started from within a handler.
         const ExceptionState mine = std::exchange(*exceptions_, {});
-        boost::context::fiber& fiber = fibers_[static_cast<std::size_t>(i)];
+        boost::context::fiber& fiber = fibers_[i];
         fiber = std::move(fiber).resume();
         *exceptions_ = mine;
     }

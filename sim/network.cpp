@@ -55,8 +55,7 @@ Network::Way Network::way(const Message& message) const {
 
 bool Network::is_free(const Way& way, Picoseconds time) const {
     for (int i = 0; i < way.count; ++i) {
-        const auto port =
-            static_cast<std::size_t>(way.ports[static_cast<std::size_t>(i)]);
+        const auto port = static_cast<std::size_t>(way.ports[i]);
         if (ports_[port].free_at > time) return false;
     }
     return true;
@@ -66,7 +65,7 @@ Network::Span Network::occupy(const Message& message, const Way& way, Picosecond
     const LinkSpec& link = spec_.link(message.source, message.destination);
     const Span span{time, time + message_time(link, message.bytes)};
     for (int i = 0; i < way.count; ++i) {
-        const std::int32_t taken = way.ports[static_cast<std::size_t>(i)];
+        const std::int32_t taken = way.ports[i];
         port(taken).free_at = span.end;
         expect_release(taken);
     }
@@ -115,7 +114,7 @@ void Network::become_ready(Slot slot, Picoseconds time, Deliver deliver) {
         return;
     }
     for (int i = 0; i < ready.way.count; ++i)
-        list(slot, ready.way.ports[static_cast<std::size_t>(i)], time);
+        list(slot, ready.way.ports[i], time);
 }
 
 void Network::list(Slot slot, std::int32_t at, Picoseconds time) {

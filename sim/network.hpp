@@ -97,7 +97,7 @@ class Network {
     void unlist(Slot slot);
     void expect_release(std::int32_t port);
     void add_event(const Event& event);
-    Port& port(std::int32_t index) { return ports_[static_cast<std::size_t>(index)]; }
+    Port& port(std::int32_t index) { return ports_[index]; }
 
     const ClusterSpec& spec_;
     int ranks_;

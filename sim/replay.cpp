@@ -178,7 +178,7 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
         options.stands_still.push_back(!log.ended);
     try {
         make_cluster(std::move(options))->run([&](Rank& rank) {
-            Player(rank, logs[static_cast<std::size_t>(rank.index())]).play();
+            Player(rank, logs[rank.index()]).play();
         });
     } catch (const FaultError& fault) {
         Diagnosis diagnosis = fault.diagnosis();

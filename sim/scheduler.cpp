@@ -38,7 +38,7 @@ void Scheduler::run(int tasks, FunctionRef<void(int)> body,
             if (!cancelled_) body(task);
         } catch (const Cancelled&) {  // that is how a cancelled task ends
         }
-        ended_[static_cast<std::size_t>(task)] = 1;
+        ended_[task] = 1;
         --running_;
     };
     contexts_->create(tasks, whole);
@@ -82,7 +82,7 @@ int Scheduler::take_ready() {
 void Scheduler::cancel_rest(int tasks) {
     cancelled_ = true;
     for (int task = 0; task < tasks; ++task) {
-        while (!ended_[static_cast<std::size_t>(task)]) {
+        while (!ended_[task]) {
             current_ = task;
             contexts_->resume(task);
         }

@@ -10,9 +10,8 @@
 namespace lockstep::sim {
 
 void Batch::wait(SourceLine wait_at) {
-    require(engine != nullptr, wait_at, [] {
-        return std::string("wait: the run that this work was part of is over");
-    });
+    require(engine != nullptr, wait_at,
+            "wait: the run that this work was part of is over");
     engine->wait(*this, wait_at);
 }
 
@@ -23,8 +22,7 @@ void Batch::index_by_peer() {
     std::iota(by_peer.begin(), by_peer.end(), 0);
     std::sort(by_peer.begin(), by_peer.end(), [&](std::int32_t a, std::int32_t b) {
         const auto key = [&](std::int32_t place) {
-            const CommOperation& operation =
-                posted[static_cast<std::size_t>(place)].operation;
+            const CommOperation& operation = posted[place].operation;
             return std::make_tuple(operation.verb, operation.peer, place);
         };
         return key(a) < key(b);
@@ -41,8 +39,7 @@ Posted* Batch::unpaired(Verb verb, int peer) {
         return found == posted.end() ? nullptr : &*found;
     }
     const auto key = [&](std::int32_t place) {
-        const CommOperation& operation =
-            posted[static_cast<std::size_t>(place)].operation;
+        const CommOperation& operation = posted[place].operation;
         return std::make_tuple(operation.verb, operation.peer);
     };
     auto place =
@@ -50,7 +47,7 @@ Posted* Batch::unpaired(Verb verb, int peer) {
                          [&](std::int32_t a, const auto& b) { return key(a) < b; });
     for (; place != by_peer.end() && key(*place) == std::make_tuple(verb, peer);
          ++place) {
-        Posted& candidate = posted[static_cast<std::size_t>(*place)];
+        Posted& candidate = posted[*place];
         if (candidate.partner == nullptr) return &candidate;
     }
     return nullptr;

@@ -155,7 +155,7 @@ struct Team {
 /// The collective that the posted operation, which is not done, is a part of.
 inline const Meeting& meeting_of(const Posted& posted) {
     const Team& team = *posted.batch->team;
-    return team.meetings[static_cast<std::size_t>(posted.sequence - team.first_meeting)];
+    return team.meetings[posted.sequence - team.first_meeting];
 }
 
 }  // namespace lockstep::sim

@@ -32,13 +32,13 @@ class ThreadContexts final : public Contexts {
     }
 
     void resume(int i) override {
-        contexts_[static_cast<std::size_t>(i)]->baton.release();
+        contexts_[i]->baton.release();
         scheduler_.acquire();
     }
 
     void suspend(int i) override {
         scheduler_.release();
-        contexts_[static_cast<std::size_t>(i)]->baton.acquire();
+        contexts_[i]->baton.acquire();
     }
 
     void join() override {

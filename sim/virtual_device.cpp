@@ -30,10 +30,8 @@ VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
 /// Another rank's device would be used at whatever time the host's order gives.
 void VirtualDevice::require_own(SourceLine at) const {
     const int user = scheduler_.current();
-    require(user == rank_ || user < 0, at, [&] {
-        return fmt::format("rank {} used device {}; ranks share nothing but messages",
-                           user, rank_);
-    });
+    require(user == rank_ || user < 0, at,
+            "rank {} used device {}; ranks share nothing but messages", user, rank_);
 }
 
 void VirtualDevice::advance(Picoseconds duration) {

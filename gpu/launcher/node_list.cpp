@@ -51,19 +51,15 @@ std::string first_host(const std::string& list, const std::string& variable) {
             host += letter;
     }
     const bool odd = host.find_first_of("[] ") != std::string::npos;
-    require(!host.empty() && !in_bracket && !odd, [&] {
-        return fmt::format(
+    require(!host.empty() && !in_bracket && !odd,
             "{} is \"{}\"; expected names of machines, as in gpu[01-04,07],login1",
             variable, list);
-    });
     return host;
 }
 
 int tasks_of_node(const std::string& list, int node, const std::string& variable) {
     const auto expect = [&](bool condition, const std::string& expected) {
-        require(condition, [&] {
-            return fmt::format("{} is \"{}\"; expected {}", variable, list, expected);
-        });
+        require(condition, "{} is \"{}\"; expected {}", variable, list, expected);
     };
     int nodes = 0;
     for (const std::string& part : split(list, ',')) {

@@ -50,11 +50,9 @@ Resolved resolve(const Address& address, int flags) {
     addrinfo* found = nullptr;
     const std::string port = std::to_string(address.port);
     const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
-    require(error == 0 || error == EAI_AGAIN || (flags & AI_NUMERICHOST), [&] {
-        return fmt::format(
+    require(error == 0 || error == EAI_AGAIN || (flags & AI_NUMERICHOST),
             "no machine is called \"{}\" ({}): processes cannot meet at {}", address.host,
             gai_strerror(error), address.text());
-    });
     return {error == 0 ? found : nullptr, &freeaddrinfo};
 }
 

@@ -26,11 +26,9 @@ bool Variables::has(const std::string& name) const {
 
 std::string Variables::text(const std::string& name) const {
     const std::optional<std::string> value = environment_(name);
-    require(value.has_value() && !value->empty(), [&] {
-        return fmt::format(
+    require(value.has_value() && !value->empty(),
             "{} is set, as {} does, but {} is not: set it too, or unset {}", sign_,
             launcher_, name, sign_);
-    });
     return *value;
 }
 
@@ -40,12 +38,9 @@ int Variables::number(const std::string& name, int least, int most) const {
     int number = 0;
     const auto [stop, error] = std::from_chars(value.data(), end, number);
     require(error == std::errc() && stop == end && number >= least && number <= most,
-            [&] {
-                return fmt::format(
-                    "{} is \"{}\"; expected a whole number from {} to {}, as {} "
-                    "sets it",
-                    name, value, least, most, launcher_);
-            });
+            "{} is \"{}\"; expected a whole number from {} to {}, as {} "
+            "sets it",
+            name, value, least, most, launcher_);
     return number;
 }
 
@@ -74,13 +69,11 @@ Rendezvous choose_rendezvous(const Variables& variables, const Placement& placem
     }
     if (placement.local_size == placement.size && !job.empty())
         return {fmt::format("unix:lockstep-{}-{:016x}", getuid(), hash_text(job))};
-    require(!address.empty(), [&] {
-        return fmt::format(
+    require(!address.empty(),
             "{} started {} processes, {} of them on this machine, and gives no address "
             "where they could meet: set LOCKSTEP_RENDEZVOUS=host:port for all of them, "
             "with the host of rank 0 and a free port",
             placement.launcher, placement.size, placement.local_size);
-    });
     return {address};
 }
 

@@ -51,9 +51,7 @@ Table cost_table(
     for (const auto& [name, report] : runs) {
         const RankReport& rank = busiest(*report);
         const auto peak = [&](MemoryCategory category) {
-            return bytes_text(
-                rank.memory
-                    .category_peak[static_cast<std::size_t>(category)]);
+            return bytes_text(rank.memory.category_peak[category]);
         };
         table.rows.push_back({name, time_text(report->makespan()),
                               peak(MemoryCategory::parameters),

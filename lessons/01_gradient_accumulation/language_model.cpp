@@ -25,11 +25,9 @@ HostBatch batch_at(const LanguageTask& task, const std::int32_t* positions,
     for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t position = positions[row];
         for (std::int64_t c = 0; c < context; ++c)
-            inputs[static_cast<std::size_t>(row * context + c)] =
-                task.text
-                    .ids[static_cast<std::size_t>(position - context + c)];
-        targets[static_cast<std::size_t>(row)] =
-            task.text.ids[static_cast<std::size_t>(position)];
+            inputs[row * context + c] =
+                task.text.ids[position - context + c];
+        targets[row] = task.text.ids[position];
     }
     return batch;
 }
@@ -59,11 +57,9 @@ std::shared_ptr<const LanguageTask> make_language_task(
         task.sizes.context);
     const RandomStream stream(options.seed, "language model/positions");
     const std::int64_t count = task.steps * task.rows_per_step();
-    require(count <= kMostRows, [&] {
-        return fmt::format(
+    require(count <= kMostRows,
             "{} steps of {} rows are {} rows; at most {} can be recorded",
             task.steps, task.rows_per_step(), count, kMostRows);
-    });
     for (std::int64_t i = 0; i < count; ++i)
         task.positions.push_back(static_cast<std::int32_t>(
             task.sizes.context +

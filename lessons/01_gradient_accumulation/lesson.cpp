@@ -16,23 +16,19 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options,
       linear_{
           static_cast<int>(options.integer("epochs", 100, 1, 1'000'000)),
           options.number("learning_rate", 0.01, 0, 1e6), options.seed} {
-    require(parts_ <= kMostParts, [&] {
-        return fmt::format(
+    require(parts_ <= kMostParts,
             "--ranks {}: this lesson deals a batch out to at most {} ranks",
             parts_, kMostParts);
-    });
     data_ = regression_of(options, 25 * parts_);
     language_ = make_language_task(options, parts_);
     // A weight is a sum of a term for each row of each step.
     record.options.sum_length =
         std::max(linear_.epochs * data_.rows(),
                  language_->steps * language_->rows_per_step());
-    require(data_.rows() >= parts_, [&] {
-        return fmt::format(
+    require(data_.rows() >= parts_,
             "{} rows of data cannot be dealt out to {} ranks: each needs "
             "one",
             data_.rows(), parts_);
-    });
 }
 
 std::vector<Step> GradientAccumulation::steps() {

@@ -17,7 +17,7 @@ RunReport GradientAccumulation::train_together(
     LinearSettings settings = linear_;
     settings.learning_rate *= rate_factor;
     Training training = linear_training(data, settings, [&](int rank) {
-        return std::vector<Share>{shares[static_cast<std::size_t>(rank)]};
+        return std::vector<Share>{shares[rank]};
     });
     training.data_parallel = true;
     return train(

@@ -53,9 +53,7 @@ std::int64_t byte_gap(const RunReport& report, const Calls& calls) {
         gap +=
             std::abs(forward - bytes_of_calls(calls.forward, rank)) +
             std::abs(backward - bytes_of_calls(calls.backward, rank)) +
-            std::abs(
-                report.ranks[static_cast<std::size_t>(rank)].bytes_sent() -
-                forward - backward);
+            std::abs(report.ranks[rank].bytes_sent() - forward - backward);
     }
     return gap;
 }

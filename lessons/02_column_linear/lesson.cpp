@@ -16,12 +16,10 @@ constexpr std::int64_t kHidden = 192;
 
 void require_shared_out(const char* setting, std::int64_t count,
                         int ranks) {
-    require(count % ranks == 0, [&] {
-        return fmt::format(
+    require(count % ranks == 0,
             "--set {}={}: {} columns cannot be shared out to {} ranks; "
             "each must get as many",
             setting, count, count, ranks);
-    });
 }
 
 }  // namespace
@@ -29,12 +27,10 @@ void require_shared_out(const char* setting, std::int64_t count,
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
     : Lesson(options, record),
       ranks_(options.ranks.value_or(kDefaultRanks)) {
-    require(ranks_ <= kMostRanks, [&] {
-        return fmt::format(
+    require(ranks_ <= kMostRanks,
             "--ranks {}: this lesson shares a layer out to at most {} "
             "ranks",
             ranks_, kMostRanks);
-    });
     const std::int64_t hidden = (kHidden + ranks_ - 1) / ranks_ * ranks_;
     sizes_.rows = options.integer("rows", 256, 1, 1 << 12);
     sizes_.hidden = options.integer("hidden", hidden, 1, 1 << 12);

@@ -81,8 +81,7 @@ double largest_difference(const NamedTensors& a, const NamedTensors& b) {
 
 std::int64_t collectives(const RunReport& report, int rank) {
     std::int64_t calls = 0;
-    for (const Traffic& traffic :
-         report.ranks[static_cast<std::size_t>(rank)].traffic)
+    for (const Traffic& traffic : report.ranks[rank].traffic)
         calls += traffic.calls;
     return calls;
 }

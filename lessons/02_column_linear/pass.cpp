@@ -63,7 +63,7 @@ RunReport pass(Cluster& cluster, const Task& task) {
 
 const HostTensor& kept(const RunReport& report, int rank,
                        const std::string& name) {
-    return report.ranks[static_cast<std::size_t>(rank)].kept.at(name);
+    return report.ranks[rank].kept.at(name);
 }
 
 std::vector<HostTensor> kept_by_all(const RunReport& report,
@@ -77,7 +77,7 @@ std::vector<HostTensor> kept_by_all(const RunReport& report,
 std::int64_t bytes_of_half(const RunReport& report, int rank,
                            const std::string& half) {
     return static_cast<std::int64_t>(
-        report.ranks[static_cast<std::size_t>(rank)].series.at(half).at(0));
+        report.ranks[rank].series.at(half).at(0));
 }
 
 NamedTensors whole_gradients(const RunReport& report, const Task& task) {

@@ -41,8 +41,7 @@ Activations measure_activations(const BlockSizes& sizes,
             block->backward(device.empty(shape, DType::bf16), saved);
         });
     const RankReport& first = report.ranks.front();
-    result.peak = first.memory.category_peak[static_cast<std::size_t>(
-        MemoryCategory::activations)];
+    result.peak = first.memory.category_peak[MemoryCategory::activations];
     result.sent = first.bytes_sent();
     result.time = report.makespan();
     return result;

@@ -29,12 +29,10 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
         options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
     const auto divides = [&](const char* key, std::int64_t value,
                              std::int64_t by, const char* what) {
-        require(value % by == 0, [&] {
-            return fmt::format(
+        require(value % by == 0,
                 "--set {}={}: {} share it out in equal parts, so that it "
                 "must be a multiple of {}",
                 key, value, what, by);
-        });
     };
     const std::string devices = fmt::format("{} ranks", ranks);
     divides("heads", sizes.block.heads, ranks, devices.c_str());

@@ -16,12 +16,10 @@ constexpr int kMostRanks = 64;
 TensorParallelLesson::TensorParallelLesson(const LessonOptions& options,
                                            Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    require(ranks_ <= kMostRanks, [&] {
-        return fmt::format(
+    require(ranks_ <= kMostRanks,
             "--ranks {}: this lesson shares a layer out to at most {} "
             "ranks",
             ranks_, kMostRanks);
-    });
     task_ = make_shared_gpt_task(options, ranks_);
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);

@@ -16,7 +16,7 @@ constexpr std::int64_t kHidden = 20'480;
 constexpr std::int64_t kHeads = 160;
 
 std::int64_t of(const RankReport& rank, MemoryCategory category) {
-    return rank.memory.category_peak[static_cast<std::size_t>(category)];
+    return rank.memory.category_peak[category];
 }
 
 /// Parameters, gradients and AdamW's state of a block, in 16 bits.

@@ -21,9 +21,8 @@ std::int64_t own_columns_of(std::int64_t vocabulary, int ranks) {
 Tensor targets_of(const GptTask& task, Device& device) {
     HostTensor targets({task.tokens()}, DType::i32);
     for (std::int64_t i = 0; i < targets.elements(); ++i)
-        targets.set(
-            i, task.text.ids[static_cast<std::size_t>(
-                   i % static_cast<std::int64_t>(task.text.ids.size()))]);
+        targets.set(i, task.text.ids[i % static_cast<std::int64_t>(
+                                             task.text.ids.size())]);
     return device.upload(targets);
 }
 

@@ -35,7 +35,7 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
                            k % round / shape.stages};
     };
     for (int stage = 0; stage < shape.stages; ++stage) {
-        auto& work = schedule.work[static_cast<std::size_t>(stage)];
+        auto& work = schedule.work[stage];
         const int ahead = round - 1 - stage;
         for (int k = 0; k < turns + ahead; ++k) {
             if (k < turns)

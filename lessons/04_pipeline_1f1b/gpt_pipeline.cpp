@@ -26,18 +26,14 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     sizes.block.hidden =
         options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
     sizes.tied = options.integer("tied", 0, 0, 1) == 1;
-    require(sizes.block.hidden % sizes.block.heads == 0, [&] {
-        return fmt::format(
+    require(sizes.block.hidden % sizes.block.heads == 0,
             "--set hidden={}: {} heads share it out in equal parts, so "
             "that it must be a multiple of them",
             sizes.block.hidden, sizes.block.heads);
-    });
-    require(sizes.layer_count() >= ranks, [&] {
-        return fmt::format(
+    require(sizes.layer_count() >= ranks,
             "--set layers={}: with embeddings, norm and head these are {} "
             "layers, too few for {} stages",
             sizes.layers, sizes.layer_count(), ranks);
-    });
     return sizes;
 }
 
@@ -64,12 +60,10 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(
                       [&](std::int64_t vocabulary) {
                           return sizes_of(options, ranks, vocabulary);
                       });
-    require(task->batch % micro_batches == 0, [&] {
-        return fmt::format(
+    require(task->batch % micro_batches == 0,
             "--set batch={}: {} micro-batches share it out in equal "
             "parts, so that it must be a multiple of them",
             task->batch, micro_batches);
-    });
     return task;
 }
 

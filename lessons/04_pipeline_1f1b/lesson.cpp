@@ -21,19 +21,15 @@ constexpr int kMostMicroBatches = 256;
 
 PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks, [&] {
-        return fmt::format(
+    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
             "--ranks {}: this lesson's pipelines have {} to {} stages{}",
             ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
-    });
     micro_batches_ = static_cast<int>(
         options.integer("micro_batches", 2 * ranks_, 1, kMostMicroBatches));
-    require(micro_batches_ % ranks_ == 0, [&] {
-        return fmt::format(
+    require(micro_batches_ % ranks_ == 0,
             "--set micro_batches={}: interleaved schedules take them in "
             "rounds of the stages, so that it must be a multiple of {}",
             micro_batches_, ranks_);
-    });
     task_ = make_pipeline_gpt_task(options, ranks_, micro_batches_);
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);

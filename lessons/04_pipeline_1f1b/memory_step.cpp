@@ -11,9 +11,8 @@ namespace lockstep::lessons {
 namespace {
 
 std::int64_t activations(const RunReport& report, int stage) {
-    return report.ranks[static_cast<std::size_t>(stage)]
-        .memory.category_peak[static_cast<std::size_t>(
-            MemoryCategory::activations)];
+    return report.ranks[stage]
+        .memory.category_peak[MemoryCategory::activations];
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
     for (int stage = 0; stage < ranks_; ++stage) {
         const std::int64_t first = activations(one, stage);
         const std::int64_t each = activations(two, stage) - first;
-        const int count = held[static_cast<std::size_t>(stage)].in_flight;
+        const int count = held[stage].in_flight;
         const bool next_is_there = stage > 0 && m > count;
         gpipe_off +=
             std::abs(activations(gpipe, stage) - first - (m - 1) * each);

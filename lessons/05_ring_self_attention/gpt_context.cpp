@@ -35,22 +35,18 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     block.hidden = options.integer("hidden", 16 * block.heads, 1, 1024);
     const auto divides = [&](const char* key, std::int64_t value,
                              std::int64_t by, const std::string& what) {
-        require(value % by == 0, [&] {
-            return fmt::format(
+        require(value % by == 0,
                 "--set {}={}: {} share it out in equal parts, so that it "
                 "must be a multiple of {}",
                 key, value, what, by);
-        });
     };
     divides("context", sizes.context, 2 * ranks,
             fmt::format("two stretches of each of {} ranks", ranks));
     divides("hidden", block.hidden, block.heads, "the heads");
-    require(block.heads % block.kv_heads == 0, [&] {
-        return fmt::format(
+    require(block.heads % block.kv_heads == 0,
             "--set kv_heads={}: each head of keys and values serves as "
             "many of the {} heads, so that it must divide {}",
             block.kv_heads, block.heads, block.heads);
-    });
     return sizes;
 }
 
@@ -102,12 +98,10 @@ std::shared_ptr<const GptTask> make_context_gpt_task(
         options, {.batch = 4, .steps = 40}, [&](std::int64_t vocabulary) {
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
-    require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0, [&] {
-        return fmt::format(
+    require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0,
             "--set batch={}: two replicas share it out, so that it must "
             "be even",
             task->batch);
-    });
     return task;
 }
 

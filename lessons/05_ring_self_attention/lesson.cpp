@@ -19,11 +19,9 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
       ranks_(options.ranks.value_or(4)),
       method_(ContextMethod::ring_attention),
       order_(TokenOrder::zigzag) {
-    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks, [&] {
-        return fmt::format(
+    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
             "--ranks {}: this lesson's rings have {} to {} devices{}",
             ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
-    });
     std::vector<std::string> methods;
     for (const ContextMethod method : all_context_methods())
         methods.emplace_back(name_of(method));
@@ -35,12 +33,9 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
     const BlockSizes& block = task_->sizes.block;
     require(
         method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
-        [&] {
-            return fmt::format(
-                "--set method=ulysses: {} ranks share out the heads of "
-                "keys and values, {} here; a multiple of {} is expected",
-                ranks_, block.kv_heads, ranks_);
-        });
+        "--set method=ulysses: {} ranks share out the heads of "
+        "keys and values, {} here; a multiple of {} is expected",
+        ranks_, block.kv_heads, ranks_);
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);
     };

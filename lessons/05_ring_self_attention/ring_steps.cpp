@@ -27,9 +27,8 @@ RunReport run_scores(Cluster& cluster, const AttentionProblem& problem) {
 }
 
 int from(const RunReport& report, int rank, int hops) {
-    return static_cast<int>(
-        report.ranks[static_cast<std::size_t>(rank)].series.at("from").at(
-            static_cast<std::size_t>(hops)));
+    return static_cast<int>(report.ranks[rank].series.at("from").at(
+        static_cast<std::size_t>(hops)));
 }
 
 std::string trimmed(std::string line) {
@@ -74,9 +73,8 @@ std::string by_block(const RunReport& report) {
     for (std::size_t rank = 0; rank < n; ++rank) {
         std::vector<int> hop(n);
         for (std::size_t hops = 0; hops < n; ++hops)
-            hop[static_cast<std::size_t>(from(
-                report, static_cast<int>(rank), static_cast<int>(hops)))] =
-                static_cast<int>(hops);
+            hop[from(report, static_cast<int>(rank),
+                     static_cast<int>(hops))] = static_cast<int>(hops);
         text += fmt::format("\nrank {:<2}", rank);
         for (const int at : hop)
             text += fmt::format("{:>4}", at);
@@ -98,8 +96,7 @@ HostTensor all_scores(const RunReport& report) {
     const std::int64_t share = shape[2], s = shape[3];
     HostTensor whole({shape[0], shape[1], n * share, s}, first.dtype());
     for (std::int64_t rank = 0; rank < n; ++rank) {
-        const HostTensor& rows =
-            report.ranks[static_cast<std::size_t>(rank)].kept.at("scores");
+        const HostTensor& rows = report.ranks[rank].kept.at("scores");
         for (std::int64_t i = 0; i < rows.elements(); ++i) {
             const std::int64_t matrix = i / (share * s);
             const std::int64_t within = i % (share * s);

@@ -147,11 +147,9 @@ Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t see
     for (const Criterion& criterion : plan.assignment->criteria) {
         const Judgement judgement =
             judgement_of(criterion, Judge(examiner, targets, true, secret));
-        require(judgement.mark == Mark::passed, [&] {
-            return fmt::format("{}: {}; asked: {}; measured: {} {}", criterion.id,
-                               criterion.title, judgement.asked, judgement.measured,
-                               judgement.said);
-        });
+        require(judgement.mark == Mark::passed, "{}: {}; asked: {}; measured: {} {}",
+                criterion.id, criterion.title, judgement.asked, judgement.measured,
+                judgement.said);
     }
     return targets;
 }

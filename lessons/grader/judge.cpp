@@ -98,12 +98,10 @@ void Judge::as_reference(const std::string& name, const std::string& unit,
         return;
     }
     const auto target = targets_.values.find(name);
-    require(target != targets_.values.end(), [&] {
-        return fmt::format(
+    require(target != targets_.values.end(),
             "the targets of {} have no '{}'; run lockstep assignment "
             "targets {}",
             targets_.slug, name, targets_.slug);
-    });
     const std::int64_t value = target->second;
     const std::int64_t low = value - (value * allowed.percent_less + 99) / 100;
     const std::int64_t high = value + (value * allowed.percent_more + 99) / 100;

@@ -39,18 +39,13 @@ void refuse_extras(const std::vector<std::string>& extras, const CommandText& co
         if (extra == "--") continue;
         const std::string name = extra.substr(0, extra.find('='));
         const bool known = std::find(names.begin(), names.end(), name) != names.end();
-        require(!known,
-                [&] { return fmt::format("{}: this option takes no value", name); });
-        require(!name.starts_with("-"), [&] {
-            return fmt::format("unknown option {}{}", printable(name),
-                               did_you_mean(name, names));
-        });
+        require(!known, "{}: this option takes no value", name);
+        require(!name.starts_with("-"), "unknown option {}{}", printable(name),
+                did_you_mean(name, names));
     }
     for (const std::string& extra : extras)
-        require(extra == "--", [&] {
-            return fmt::format("'{}' is one argument too many for {}", printable(extra),
-                               command.name);
-        });
+        require(extra == "--", "'{}' is one argument too many for {}", printable(extra),
+                command.name);
 }
 
 void parse(CLI::App& app, std::vector<std::string> arguments) {

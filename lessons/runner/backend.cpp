@@ -118,10 +118,8 @@ void require_regular_files(const LessonOptions& options, const std::string& reas
         const bool streams = type == std::filesystem::file_type::fifo ||
                              type == std::filesystem::file_type::socket ||
                              type == std::filesystem::file_type::character;
-        require(!streams, [&, &name = name, &path = path] {
-            return fmt::format("{} {}: {} must be a regular file", name,
-                               printable(path->string()), reason);
-        });
+        require(!streams, "{} {}: {} must be a regular file", name,
+                printable(path->string()), reason);
     }
 }
 
@@ -138,16 +136,12 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
     }
     if (options.backend == "cuda") return options;
     if (!here.nccl_problem.empty()) refuse_backend(options, here.nccl_problem);
-    require(options.check != sim::CheckLevel::full, [] {
-        return std::string(
+    require(options.check != sim::CheckLevel::full,
             "--check full: most of what it looks for only virtual devices can see; take "
             "--backend cuda or sim instead of nccl");
-    });
-    require(options.has_numbers(), [] {
-        return std::string(
+    require(options.has_numbers(),
             "--set numerics=off: --backend nccl computes numbers; shapes "
             "only are for --backend sim");
-    });
     options.ranks =
         nccl_ranks(options, default_ranks, static_cast<int>(here.gpus.size()), placement);
     if (*options.ranks > 1)

@@ -25,18 +25,14 @@ namespace {
 void require_nothing_there(const fs::path& folder) {
     require(!fs::exists(fs::symlink_status(folder)) ||
                 (fs::is_directory(folder) && fs::is_empty(folder)),
-            [&] {
-                return fmt::format(
-                    "{}: something is there already; a new folder is "
-                    "expected",
-                    printable(folder.string()));
-            });
+            "{}: something is there already; a new folder is "
+            "expected",
+            printable(folder.string()));
 }
 
 void require_folder(const fs::path& folder, const char* what) {
-    require(fs::is_directory(folder), [&] {
-        return fmt::format("{}: {} is expected", printable(folder.string()), what);
-    });
+    require(fs::is_directory(folder), "{}: {} is expected", printable(folder.string()),
+            what);
 }
 
 /// Criteria that have been come to.

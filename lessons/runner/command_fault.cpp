@@ -24,10 +24,8 @@ int show_fault(const FaultRequest& request) {
         std::all_of(name.begin(), name.end(),
                     [](unsigned char letter) { return std::isalnum(letter) != 0; }) &&
         std::filesystem::is_regular_file(folder / (name + ".md"));
-    require(known, [&] {
-        return fmt::format("there is no fault '{}'; they are F01 to F31",
-                           printable(request.fault));
-    });
+    require(known, "there is no fault '{}'; they are F01 to F31",
+            printable(request.fault));
     print(read_text_file(folder / (name + ".md"), kLongestPage));
     return kSuccess;
 }

@@ -196,7 +196,7 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     const std::unique_ptr<Lesson> made = lesson.make(options, record);
     std::vector<Step> steps = made->steps();
     const auto last = static_cast<int>(steps.size());
-    require(options.step.value_or(1) <= last, [&] {
+    require(!options.step || *options.step <= last, [&] {
         return fmt::format("--step {}: the lesson {} has {} steps", *options.step,
                            lesson.slug, last);
     });

@@ -53,10 +53,8 @@ Schedule loaded(const ScheduleRequest& request) {
                 "own",
                 size.option, *size.asked, request.name, size.has);
         });
-    require(!request.messages || !schedule.has_messages(), [&] {
-        return fmt::format("--messages: the schedule in {} has messages already",
-                           request.name);
-    });
+    require(!request.messages || !schedule.has_messages(),
+            "--messages: the schedule in {} has messages already", request.name);
     return schedule;
 }
 
@@ -81,12 +79,9 @@ Ticks ticks_of(const ScheduleRequest& request, const Schedule& schedule) {
     for (const auto& [option, times] : options) {
         const auto stages = static_cast<std::size_t>(schedule.stages);
         require(times->size() == 1 || times->size() == stages,
-                [&, name = option, numbers = times->size()] {
-                    return fmt::format(
-                        "{} has {} numbers; one for all stages, or {}, one a "
-                        "stage, are expected",
-                        name, numbers, stages);
-                });
+                "{} has {} numbers; one for all stages, or {}, one a "
+                "stage, are expected",
+                name, numbers, stages);
         entries = std::max(entries, times->size());
         for (const std::int64_t time : *times)
             common = std::gcd(common, times == &request.comm ? time * v : time);
@@ -175,10 +170,9 @@ void write_svg(const std::filesystem::path& path, const std::string& svg) {
 /// The picture must not take the schedule's place.
 void require_other_file(const ScheduleRequest& request) {
     std::error_code ignored;
-    require(!std::filesystem::equivalent(*request.svg, request.name, ignored), [&] {
-        return fmt::format("--svg {}: that is the schedule's own file",
-                           printable(request.svg->string()));
-    });
+    require(!std::filesystem::equivalent(*request.svg, request.name, ignored),
+            "--svg {}: that is the schedule's own file",
+            printable(request.svg->string()));
 }
 
 }  // namespace

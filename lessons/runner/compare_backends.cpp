@@ -42,7 +42,7 @@ class RecordFolders {
     RecordFolders& operator=(const RecordFolders&) = delete;
 
     fs::path of(int run, const std::array<std::string, 2>& backends) const {
-        const std::string& name = backends[static_cast<std::size_t>(run)];
+        const std::string& name = backends[run];
         return path_ /
                (backends[0] == backends[1] ? fmt::format("{}-{}", name, run + 1) : name);
     }
@@ -97,12 +97,10 @@ int settled_ranks(const BackendsRequest& request, const LessonEntry& lesson) {
 void refuse_placement(const gpu::Placement& placement) {
     // The others end in silence: with a failure they might have rank 0 ended before it
     // speaks.
-    require(placement.rank != 0, [&] {
-        return fmt::format(
+    require(placement.rank != 0,
             "compare --backends starts the processes of both runs itself, but {} started "
             "{} of compare: run it without {}",
             placement.launcher, placement.size, placement.launcher);
-    });
 }
 
 Child run_lesson_on(const BackendsRequest& request, const std::string& backend, int ranks,
@@ -203,7 +201,7 @@ int compare_backends(const BackendsRequest& request) {
     RecordFolders folders(request.out);
     std::array<Run, 2> runs;
     for (int i = 0; i < 2; ++i) {
-        const std::string& backend = request.backends[static_cast<std::size_t>(i)];
+        const std::string& backend = request.backends[i];
         const fs::path folder = folders.of(i, request.backends);
         const Child child = run_lesson_on(request, backend, ranks, folder);
         if (child.interrupted_by != 0) {
@@ -215,7 +213,7 @@ int compare_backends(const BackendsRequest& request) {
             return explain_lost_run(child, backend);
         if (was_stopped(child.output)) return explain_lost_run(child, backend);
         write_all(STDERR_FILENO, child.errors, "standard error");
-        runs[static_cast<std::size_t>(i)] = read_run(child.output, folder);
+        runs[i] = read_run(child.output, folder);
     }
     const Comparison comparison =
         compare_records(runs[0].folder, runs[1].folder, request.bound);

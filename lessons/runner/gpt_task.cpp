@@ -20,32 +20,24 @@ void require_trainable(const GptTask& task) {
     const std::int64_t hidden = sizes.block.hidden;
     const std::int64_t parameters = sizes.layers * (12 * hidden + 13) * hidden +
                                     (2 * sizes.vocabulary + sizes.context + 2) * hidden;
-    require(sizes.vocabulary > 1, [] {
-        return std::string(
+    require(sizes.vocabulary > 1,
             "the text has one character over and over; there is nothing to predict");
-    });
-    require(parameters <= kMostParameters, [&] {
-        return fmt::format(
+    require(parameters <= kMostParameters,
             "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at "
             "most {}",
             sizes.layers, hidden, parameters, kMostParameters);
-    });
-    require(task.tokens() <= kMostTokens, [&] {
-        return fmt::format(
+    require(task.tokens() <= kMostTokens,
             "batch={} sequences of context={} are {} tokens a step; this lesson takes at "
             "most {}",
             task.batch, sizes.context, task.tokens(), kMostTokens);
-    });
 }
 
 /// Where the sequences of all steps begin.
 void draw_starts(GptTask& task, std::uint64_t seed) {
     const std::int64_t choices =
         static_cast<std::int64_t>(task.text.ids.size()) - task.length();
-    require(choices > 0, [&] {
-        return fmt::format("the text has {} characters; sequences of {} need at least {}",
-                           task.text.ids.size(), task.length(), task.length() + 1);
-    });
+    require(choices > 0, "the text has {} characters; sequences of {} need at least {}",
+            task.text.ids.size(), task.length(), task.length() + 1);
     const RandomStream stream(seed, "gpt/starts");
     for (std::int64_t i = 0; i < task.steps * task.batch; ++i)
         task.starts.push_back(
@@ -77,10 +69,8 @@ HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
     const auto values = tokens.values<std::int32_t>();
     for (std::int64_t i = 0; i <= task.length(); ++i) {
         for (std::int64_t j = 0; j < count; ++j) {
-            const std::int64_t start =
-                task.starts[static_cast<std::size_t>(step * task.batch + first + j)];
-            values[static_cast<std::size_t>(i * count + j)] =
-                task.text.ids[static_cast<std::size_t>(start + i)];
+            const std::int64_t start = task.starts[step * task.batch + first + j];
+            values[i * count + j] = task.text.ids[start + i];
         }
     }
     return {tokens.rows(0, task.length()), tokens.rows(1, task.length())};

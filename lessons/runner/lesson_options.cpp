@@ -17,10 +17,8 @@ namespace {
 
 std::string one_of(const std::string& option, const std::string& text,
                    const std::vector<std::string>& allowed) {
-    require(std::find(allowed.begin(), allowed.end(), text) != allowed.end(), [&] {
-        return fmt::format("{} {}: {} is expected", option, printable(text),
-                           either(allowed));
-    });
+    require(std::find(allowed.begin(), allowed.end(), text) != allowed.end(),
+            "{} {}: {} is expected", option, printable(text), either(allowed));
     return text;
 }
 
@@ -28,14 +26,11 @@ std::map<std::string, std::string> settings_of(const Arguments& arguments) {
     std::map<std::string, std::string> settings;
     for (const std::string& text : arguments.values("--set")) {
         const std::size_t sign = text.find('=');
-        require(sign != std::string::npos && sign > 0, [&] {
-            return fmt::format("--set {}: KEY=VALUE is expected", printable(text));
-        });
+        require(sign != std::string::npos && sign > 0, "--set {}: KEY=VALUE is expected",
+                printable(text));
         const bool fresh =
             settings.emplace(text.substr(0, sign), text.substr(sign + 1)).second;
-        require(fresh, [&] {
-            return fmt::format("--set {}: this setting is given twice", printable(text));
-        });
+        require(fresh, "--set {}: this setting is given twice", printable(text));
     }
     return settings;
 }

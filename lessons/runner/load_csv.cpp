@@ -105,9 +105,8 @@ NumberTable read_csv(std::string_view bytes, const std::string& name) {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
     const std::size_t binary = bytes.find('\0');
-    require(binary == std::string_view::npos, [&] {
-        return fmt::format("{} is not CSV text: byte 0x00 at offset {}", name, binary);
-    });
+    require(binary == std::string_view::npos,
+            "{} is not CSV text: byte 0x00 at offset {}", name, binary);
 
     CsvReader reader(bytes, name);
     CsvRow row;

@@ -56,10 +56,9 @@ std::string load_file(const std::filesystem::path& path) {
         const std::size_t got = file.read(bytes.data() + size, kBlock);
         bytes.resize(size + got);
         if (got == 0) return bytes;
-        require(bytes.size() <= kLargestInputBytes, [&] {
-            return fmt::format("{} is larger than the {} MiB that a lesson reads",
-                               printable(path.string()), kLargestInputBytes >> 20);
-        });
+        require(bytes.size() <= kLargestInputBytes,
+                "{} is larger than the {} MiB that a lesson reads",
+                printable(path.string()), kLargestInputBytes >> 20);
     }
 }
 

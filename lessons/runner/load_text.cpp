@@ -21,10 +21,9 @@ std::vector<std::int32_t> code_points(std::string_view bytes, const std::string&
     std::size_t at = bytes.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
     while (at < bytes.size()) {
         const CodePoint point = decode_utf8(bytes, at);
-        require(point.valid && point.value != 0, [&] {
-            return fmt::format("{} is not UTF-8 text: byte 0x{:02x} at offset {}", name,
-                               static_cast<unsigned char>(bytes[at]), at);
-        });
+        require(point.valid && point.value != 0,
+                "{} is not UTF-8 text: byte 0x{:02x} at offset {}", name,
+                static_cast<unsigned char>(bytes[at]), at);
         points.push_back(static_cast<std::int32_t>(point.value));
         at += point.bytes;
     }
@@ -37,7 +36,7 @@ std::u32string number_by_vocabulary(std::vector<std::int32_t>& points) {
     constexpr std::int32_t kAbsent = -1;
     std::vector<std::int32_t> places(kCodePoints, kAbsent);
     for (const std::int32_t point : points)
-        places[static_cast<std::size_t>(point)] = 0;
+        places[point] = 0;
     std::u32string vocabulary;
     for (std::size_t point = 0; point < kCodePoints; ++point) {
         if (places[point] == kAbsent) continue;
@@ -45,7 +44,7 @@ std::u32string number_by_vocabulary(std::vector<std::int32_t>& points) {
         vocabulary += static_cast<char32_t>(point);
     }
     for (std::int32_t& point : points)
-        point = places[static_cast<std::size_t>(point)];
+        point = places[point];
     return vocabulary;
 }
 
@@ -61,10 +60,8 @@ Text read_text(std::string_view bytes, const std::string& name,
     Text text;
     text.ids = code_points(bytes, name);
     const auto length = static_cast<std::int64_t>(text.ids.size());
-    require(length >= least_characters, [&] {
-        return fmt::format("{} has {}, but at least {} are needed", name,
-                           characters(length), count_text(least_characters));
-    });
+    require(length >= least_characters, "{} has {}, but at least {} are needed", name,
+            characters(length), count_text(least_characters));
     text.vocabulary = number_by_vocabulary(text.ids);
     return text;
 }
@@ -76,7 +73,7 @@ Text load_text(const std::filesystem::path& path, std::int64_t least_characters)
 double unigram_entropy(const Text& text) {
     std::vector<double> counts(text.vocabulary.size());
     for (const std::int32_t id : text.ids)
-        ++counts[static_cast<std::size_t>(id)];
+        ++counts[id];
     double entropy = 0;
     for (const double count : counts) {
         const double probability = count / static_cast<double>(text.ids.size());

@@ -23,8 +23,7 @@ Request help_of(const CommandText& command) {
 std::optional<std::filesystem::path> out_of(const Arguments& arguments) {
     const auto out = arguments.value("--out");
     if (!out) return std::nullopt;
-    require(!out->empty(),
-            [] { return std::string("--out: a file's name is expected"); });
+    require(!out->empty(), "--out: a file's name is expected");
     return *out;
 }
 
@@ -64,9 +63,7 @@ Request gradescope_request(const std::vector<std::string>& words) {
 
 Request assignment_request(const std::vector<std::string>& words) {
     const std::vector<std::string> known{"list", "new", "targets", "gradescope"};
-    require(!words.empty(), [&] {
-        return fmt::format("lockstep assignment: expected {} behind it", either(known));
-    });
+    require(!words.empty(), "lockstep assignment: expected {} behind it", either(known));
     const std::vector<std::string> rest(words.begin() + 1, words.end());
     const std::string& first = words.front();
     if (first == "--help" || first == "-h")
@@ -88,10 +85,8 @@ Request grade_request(const std::vector<std::string>& words) {
                          GradeFormat::text, out_of(arguments)};
     if (const auto name = arguments.value("--format")) {
         const auto format = read_grade_format(*name);
-        require(format.has_value(), [&] {
-            return fmt::format("--format {}: expected {}", printable(*name),
-                               either(grade_format_names()));
-        });
+        require(format.has_value(), "--format {}: expected {}", printable(*name),
+                either(grade_format_names()));
         request.format = *format;
     }
     return request;

@@ -20,10 +20,8 @@ std::optional<double> bound_of(const Arguments& arguments) {
     const std::optional<std::string> text = arguments.value("--bound");
     if (!text) return std::nullopt;
     const std::optional<double> bound = parse_typed_number(*text);
-    require(bound && *bound >= 0, [&] {
-        return fmt::format("--bound {}: a number from 0 on is expected",
-                           printable(*text));
-    });
+    require(bound && *bound >= 0, "--bound {}: a number from 0 on is expected",
+            printable(*text));
     return bound;
 }
 
@@ -34,11 +32,9 @@ std::array<std::string, 2> two_backends(const std::string& text) {
     const auto known = [](const std::string& name) {
         return name == "sim" || name == "cuda" || name == "nccl" || name == "gpu";
     };
-    require(known(first) && known(second), [&] {
-        return fmt::format(
+    require(known(first) && known(second),
             "--backends {}: two of sim, cuda, nccl and gpu are expected, as in sim,gpu",
             printable(text));
-    });
     return {first, second};
 }
 
@@ -65,10 +61,7 @@ Request backends_request(const std::vector<std::string>& words) {
     const auto numerics = request.lesson_options.settings.find("numerics");
     require(
         numerics == request.lesson_options.settings.end() || numerics->second != "off",
-        [] {
-            return std::string(
-                "--set numerics=off: there are then no numbers to compare");
-        });
+        "--set numerics=off: there are then no numbers to compare");
     request.bound = bound_of(arguments);
     request.out = path_of(arguments, "--out");
     request.json = arguments.has("--json");

@@ -44,23 +44,19 @@ ScheduleRequest::Times times_of(const Arguments& arguments, const std::string& o
         const std::size_t comma = std::min(rest.find(','), rest.size());
         const std::string_view piece = trimmed(rest.substr(0, comma));
         const std::optional<double> time = parse_number(piece);
-        require(time && *time >= 0 && *time <= kMost, [&] {
-            return fmt::format(
+        require(time && *time >= 0 && *time <= kMost,
                 "{} {}: '{}' is not a number from 0 to {:.0f}; one for "
                 "all stages, or one a stage with commas between, is "
                 "expected",
                 option, printable(*text), printable(piece), kMost);
-        });
         const double billionths = *time * ScheduleRequest::kUnit;
         const double whole = std::round(billionths);
         // What a double cannot hold to the last digit is no fault.
         constexpr double kRounding = 1e-6;
-        require(std::abs(billionths - whole) <= kRounding * std::max(1.0, whole), [&] {
-            return fmt::format(
+        require(std::abs(billionths - whole) <= kRounding * std::max(1.0, whole),
                 "{} {}: times count in billionths, so that {} would be rounded; choose a "
                 "smaller unit",
                 option, printable(*text), printable(piece));
-        });
         times.push_back(std::llround(whole));
         if (comma == rest.size()) return times;
         rest.remove_prefix(comma + 1);
@@ -72,10 +68,9 @@ double memory_of(const Arguments& arguments, const std::string& option) {
     const std::optional<std::string> text = arguments.value(option);
     if (!text) return 1;
     const std::optional<double> memory = parse_typed_number(*text);
-    require(memory && *memory >= 0 && *memory <= kMost, [&] {
-        return fmt::format("{} {}: a number from 0 to {} is expected", option,
-                           printable(*text), number_text(kMost));
-    });
+    require(memory && *memory >= 0 && *memory <= kMost,
+            "{} {}: a number from 0 to {} is expected", option, printable(*text),
+            number_text(kMost));
     return *memory;
 }
 
@@ -94,10 +89,8 @@ void require_known(const ScheduleRequest& request) {
     for (const auto& [option, size] :
          {std::pair{"--stages", request.stages},
           std::pair{"--micro-batches", request.micro_batches}})
-        require(size.has_value(), [&, name = option] {
-            return fmt::format("{} is missing: {} can have any number of them", name,
-                               request.name);
-        });
+        require(size.has_value(), "{} is missing: {} can have any number of them", name,
+                request.name);
 }
 
 }  // namespace

@@ -84,15 +84,11 @@ void require_understood(const LessonOptions& options, const LessonEntry& lesson)
             keys.push_back(setting.key);
     for (const auto& [key, value] : options.settings) {
         const bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
-        require(known, [&, &key = key, &value = value] {
-            return fmt::format("--set {}={}: no such setting; there are {}",
-                               printable(key), printable(value), fmt::join(keys, ", "));
-        });
+        require(known, "--set {}={}: no such setting; there are {}", printable(key),
+                printable(value), fmt::join(keys, ", "));
     }
     const auto require_taken = [&](const char* option, bool given, bool taken) {
-        require(taken || !given, [&] {
-            return fmt::format("{}: the lesson {} takes none", option, lesson.slug);
-        });
+        require(taken || !given, "{}: the lesson {} takes none", option, lesson.slug);
     };
     require_taken("--text", options.text.has_value(), lesson.takes_text);
     require_taken("--data", options.data.has_value(), lesson.takes_data);

@@ -19,10 +19,8 @@ Number whole_number(const std::string& option, const std::string& text, Number l
     const char* end = text.data() + text.size();
     const auto [stopped, error] = std::from_chars(text.data(), end, value);
     require(error == std::errc{} && stopped == end && value >= least && value <= most,
-            [&] {
-                return fmt::format("{} {}: a whole number from {} to {} is expected",
-                                   option, printable(text), least, most);
-            });
+            "{} {}: a whole number from {} to {} is expected", option, printable(text),
+            least, most);
     return value;
 }
 

@@ -12,8 +12,7 @@ WholeParameters::WholeParameters(int ranks, const Make& make)
     make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
         make(rank, [&](Module& model) {
             for (const Parameter* parameter : model.parameters())
-                parts_[static_cast<std::size_t>(rank.index())].emplace(parameter->name(),
-                                                                       parameter->part());
+                parts_[rank.index()].emplace(parameter->name(), parameter->part());
         });
     });
 }

@@ -29,7 +29,7 @@ std::vector<int> awaited_by(const Posted& posted) {
 }
 
 std::string phase_text(const Engine& engine, int rank) {
-    const VirtualDevice& clock = engine.ranks()[static_cast<std::size_t>(rank)]->clock;
+    const VirtualDevice& clock = engine.ranks()[rank]->clock;
     if (clock.phase() == Phase::none) return "";
     std::string text = fmt::format(", in {}", name_of(clock.phase()));
     if (clock.micro_batch() >= 0)
@@ -39,8 +39,7 @@ std::string phase_text(const Engine& engine, int rank) {
 
 /// What kept a rank from its end; empty where its program returned without a mistake.
 std::string failure_text(const Engine& engine, int rank) {
-    const std::exception_ptr failure =
-        engine.ranks()[static_cast<std::size_t>(rank)]->failure;
+    const std::exception_ptr failure = engine.ranks()[rank]->failure;
     if (!failure) return "";
     try {
         std::rethrow_exception(failure);
@@ -85,19 +84,16 @@ Activity activity_of(const Batch& open) {
 }  // namespace
 
 Activity activity_of(const Engine& engine, int rank) {
-    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    const RankState& state = *engine.ranks()[rank];
     if (state.waiting == nullptr) return {rank, nullptr, {}};
     const Batch& waiting = *state.waiting;
-    return activity_of(
-        *waiting.team->members[static_cast<std::size_t>(waiting.member)].first);
+    return activity_of(*waiting.team->members[waiting.member].first);
 }
 
 Activity activity_in(const Engine& engine, int rank, const Team& team) {
-    if (!engine.ranks()[static_cast<std::size_t>(rank)]->ended)
-        return activity_of(engine, rank);
+    if (!engine.ranks()[rank]->ended) return activity_of(engine, rank);
     const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    const Batch* const open =
-        team.members[static_cast<std::size_t>(place - team.ranks.begin())].first;
+    const Batch* const open = team.members[place - team.ranks.begin()].first;
     return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
 }
 
@@ -121,7 +117,7 @@ std::string text_of(const Past& past) {
 }
 
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now) {
-    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    const RankState& state = *engine.ranks()[rank];
     std::vector<std::string> history;
     const std::uint64_t kept =
         std::min<std::uint64_t>(state.launched, RankState::kHistory);
@@ -193,8 +189,7 @@ void complete(const Engine& engine, Diagnosis& diagnosis) {
             party.history = history_of(engine, party.ranks.front(), nullptr);
     }
     for (const int rank : told)
-        diagnosis.time = std::max(
-            diagnosis.time, engine.ranks()[static_cast<std::size_t>(rank)]->clock.now());
+        diagnosis.time = std::max(diagnosis.time, engine.ranks()[rank]->clock.now());
     diagnosis.others = others_of(engine, told);
 }
 

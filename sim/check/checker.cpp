@@ -77,7 +77,7 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
 /// Whether `rank` has made the call at `at` among its last operations, before its newest
 /// one.
 bool has_passed(const Engine& engine, int rank, SourceLine at) {
-    const RankState& state = *engine.ranks()[static_cast<std::size_t>(rank)];
+    const RankState& state = *engine.ranks()[rank];
     const std::uint64_t kept =
         std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i + 1 < state.launched; ++i)

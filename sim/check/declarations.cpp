@@ -10,7 +10,7 @@ void Declarations::add(const Team& team, int member, const Tensor& tensor,
                        const std::string& name, SourceLine at) {
     const ByteRange range = ByteRange::of(tensor);
     if (team.size() < 2 || range.empty()) return;
-    RankDeclarations& mine = of(team.ranks[static_cast<std::size_t>(member)]);
+    RankDeclarations& mine = of(team.ranks[member]);
     std::vector<Declaration>& here = mine.by_storage[tensor.storage()];
     const bool known = std::any_of(here.begin(), here.end(), [&](const auto& past) {
         return past.team == &team && past.range == range;

@@ -46,7 +46,7 @@ class Declarations {
         std::map<std::pair<int, std::string>, std::uint64_t> counts;
     };
 
-    RankDeclarations& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    RankDeclarations& of(int rank) { return ranks_[rank]; }
 
     std::vector<RankDeclarations> ranks_;
 };

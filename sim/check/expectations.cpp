@@ -60,7 +60,7 @@ void Expectations::run_ended() const {
     std::vector<int> callers;
     std::vector<int> absent = team.ranks;
     for (const Rollcall::Claim& claim : roll.claims) {
-        const int rank = team.ranks[static_cast<std::size_t>(claim.member)];
+        const int rank = team.ranks[claim.member];
         callers.push_back(rank);
         std::erase(absent, rank);
         made.push_back(&claim);

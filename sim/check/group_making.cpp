@@ -30,7 +30,7 @@ Askings askings_of(const Engine& engine, const Meeting& meeting) {
     Askings askings;
     for (const Posted* posted : meeting.arrived) {
         const Batch& batch = *posted->batch;
-        const RankState& state = *engine.ranks()[static_cast<std::size_t>(batch.rank)];
+        const RankState& state = *engine.ranks()[batch.rank];
         askings.push_back({batch.member, batch.rank, &state.split.asked, batch.at});
     }
     return askings;

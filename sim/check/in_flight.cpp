@@ -186,7 +186,7 @@ void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
         [](const VectorClock::Entry& e, int own) { return e.lane.rank < own; });
     for (; entry != entries.end() && entry->lane.rank == rank; ++entry) {
         const Lane& lane = entry->lane;
-        const Team& team = *engine_.teams()[static_cast<std::size_t>(lane.team)];
+        const Team& team = *engine_.teams()[lane.team];
         Queue& queue = queue_of(rank, team);
         if (entry->number <= queue.done) continue;
         if (lane.lane == 0) {

@@ -101,7 +101,7 @@ class InFlight final : public Watcher {
     };
     using Uses = std::deque<Use>::iterator;
 
-    Side& side_of(int rank) { return sides_[static_cast<std::size_t>(rank)]; }
+    Side& side_of(int rank) { return sides_[rank]; }
     Queue& queue_of(int rank, const Team& team);
     Queue& queue_of(const Batch& batch) { return queue_of(batch.rank, *batch.team); }
     Flight* flight_of(const Batch& batch);

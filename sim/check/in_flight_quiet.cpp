@@ -25,8 +25,7 @@ std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted
 
 /// Whether its rank will know by itself when the batch is done.
 bool InFlight::is_blocked_on(const Batch& batch) const {
-    const Batch* const waiting =
-        engine_.ranks()[static_cast<std::size_t>(batch.rank)]->waiting;
+    const Batch* const waiting = engine_.ranks()[batch.rank]->waiting;
     return waiting != nullptr && waiting->team == batch.team &&
            waiting->number >= batch.number;
 }
@@ -52,7 +51,7 @@ void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
 
 Knowledge InFlight::end_of(KnowledgeSum& sum) {
     sum.forget([&](const VectorClock::Entry& entry) {
-        const Team& team = *engine_.teams()[static_cast<std::size_t>(entry.lane.team)];
+        const Team& team = *engine_.teams()[entry.lane.team];
         return queue_of(entry.lane.rank, team).done >= entry.number;
     });
     return sum.take();
@@ -119,9 +118,7 @@ void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
         operation.verb == Verb::broadcast || operation.verb == Verb::scatter;
     const bool to_root = operation.verb == Verb::reduce || operation.verb == Verb::gather;
     const Posted* const root =
-        has_root(operation.verb)
-            ? meeting.arrived[static_cast<std::size_t>(operation.peer)]
-            : nullptr;
+        has_root(operation.verb) ? meeting.arrived[operation.peer] : nullptr;
     // What went along with the data that somebody has.
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {

@@ -142,7 +142,7 @@ void Layouts::run_ended() {
         const Team& team = *drift.gradient->team;
         const bool reduces_others =
             std::all_of(drift.ranks.begin(), drift.ranks.end(), [&](int rank) {
-                const auto& teams = steps_with_[static_cast<std::size_t>(rank)];
+                const auto& teams = steps_with_[rank];
                 return std::any_of(teams.begin(), teams.end(), [&](const Team* other) {
                     return same_ranks(*other, team);
                 });

@@ -39,7 +39,7 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
         result = reduction_of(team, meeting, origin);
     if (verb == Verb::all_gather) result = gathering_of(meeting, origin);
     if (verb == Verb::broadcast) {
-        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
+        const Posted& root = *meeting.arrived[first.peer];
         const Layout sent = of(root.batch->rank, root.operation.input);
         result.kind = Kind::replicated;
         if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
@@ -110,8 +110,7 @@ void Layouts::check_shards(const Team& team, const Meeting& meeting,
             range != nullptr && range->fact.kind == Kind::sharded &&
             range->fact.reduced && range->fact.origin->count > 1 &&
             same_ranks(*range->fact.team(), team) &&
-            range->fact.team()->ranks[static_cast<std::size_t>(range->fact.index)] ==
-                side->batch->rank &&
+            range->fact.team()->ranks[range->fact.index] == side->batch->rank &&
             (first == nullptr || first->identity == range->fact.identity);
         if (!shard) return;
         first = &range->fact;

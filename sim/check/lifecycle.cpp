@@ -25,8 +25,7 @@ const Batch* first_open_work(const Engine& engine, const Team& team, int member)
     for (const Batch* batch = engine.batches().in_use(); batch != nullptr;
          batch = batch->pool_next)
         if (batch->team == &team && batch->member == member &&
-            batch->number > team.members[static_cast<std::size_t>(member)].waited &&
-            batch->is_held())
+            batch->number > team.members[member].waited && batch->is_held())
             first = batch;
     return first;
 }
@@ -41,7 +40,7 @@ std::vector<int> ranks_that(const Team& team, bool went) {
 
 SourceLine made_at(const Team& team, int rank) {
     const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    return team.lifetimes[static_cast<std::size_t>(place - team.ranks.begin())].made_at;
+    return team.lifetimes[place - team.ranks.begin()].made_at;
 }
 
 }  // namespace
@@ -50,7 +49,7 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
                                             int member) {
     const Batch* const batch = first_open_work(engine, team, member);
     if (batch == nullptr) return std::nullopt;
-    const SourceLine made = team.lifetimes[static_cast<std::size_t>(member)].made_at;
+    const SourceLine made = team.lifetimes[member].made_at;
     const std::string operation = name_of(*batch);
     Diagnosis diagnosis = diagnosis_on(team, "F31");
     diagnosis.sentence = fmt::format(

@@ -17,8 +17,7 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     std::vector<std::pair<std::string, std::vector<int>>> groups;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
         if (rank == full) continue;
-        const MemoryReport& memory =
-            engine.ranks()[static_cast<std::size_t>(rank)]->clock.memory();
+        const MemoryReport& memory = engine.ranks()[rank]->clock.memory();
         const std::int64_t held = std::accumulate(memory.current.begin(),
                                                   memory.current.end(), std::int64_t{0});
         const std::string text = fmt::format("{}, at the most {} so far",

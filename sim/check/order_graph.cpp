@@ -27,13 +27,12 @@ OrderGraph::OrderGraph(const Engine& engine)
     : engine_(engine), queues_(engine.ranks().size()), patience_(kPatience) {}
 
 OrderGraph::Launch& OrderGraph::at(Place place) {
-    return queues_[static_cast<std::size_t>(place.rank)]
-        .launches[static_cast<std::size_t>(place.index)];
+    return queues_[place.rank].launches[place.index];
 }
 
 void OrderGraph::launched(Batch& batch) {
     if (batch.posted.empty()) return;
-    Queue& queue = queues_[static_cast<std::size_t>(batch.rank)];
+    Queue& queue = queues_[batch.rank];
     const bool at_head = queue.launches.empty();
     for (const Posted& posted : batch.posted) {
         Launch& launch = queue.launches.emplace_back();
@@ -54,14 +53,14 @@ void OrderGraph::advance(std::vector<int> done) {
     while (!done.empty()) {
         const int rank = done.back();
         done.pop_back();
-        auto& launches = queues_[static_cast<std::size_t>(rank)].launches;
+        auto& launches = queues_[rank].launches;
         launches.erase(launches.begin(), launches.begin() + launches.front().together);
         if (!launches.empty()) arrive(rank, done);
     }
 }
 
 void OrderGraph::arrive(int rank, std::vector<int>& done) {
-    Queue& queue = queues_[static_cast<std::size_t>(rank)];
+    Queue& queue = queues_[rank];
     const int together = queue.launches.front().together;
     queue.undone = together;
     for (int index = 0; index < together; ++index)
@@ -96,8 +95,7 @@ void OrderGraph::arrive(Place place, std::vector<int>& done) {
 
 void OrderGraph::meet(Place place, std::vector<int>& done) {
     at(place).met = true;
-    if (--queues_[static_cast<std::size_t>(place.rank)].undone == 0)
-        done.push_back(place.rank);
+    if (--queues_[place.rank].undone == 0) done.push_back(place.rank);
 }
 
 void OrderGraph::quiet() {

@@ -12,7 +12,7 @@ namespace lockstep::sim {
 
 /// At the head of a queue that is not empty, the first that has not met its partners.
 const OrderGraph::Launch& OrderGraph::head_open(int rank) const {
-    const auto& launches = queues_[static_cast<std::size_t>(rank)].launches;
+    const auto& launches = queues_[rank].launches;
     return *std::find_if(launches.begin(), launches.end(),
                          [](const Launch& launch) { return !launch.met; });
 }
@@ -22,8 +22,7 @@ const OrderGraph::Launch& OrderGraph::head_open(int rank) const {
 int OrderGraph::awaited_by(int rank) const {
     const Launch& open = head_open(rank);
     const Team& team = *open.what.team;
-    if (is_point_to_point(open.what.verb))
-        return team.ranks[static_cast<std::size_t>(open.what.peer)];
+    if (is_point_to_point(open.what.verb)) return team.ranks[open.what.peer];
     const Waiting& here = collectives_.at(collective_key(open.what));
     std::vector<int> ranks = team.ranks;
     for (const Place& place : here)
@@ -34,7 +33,7 @@ int OrderGraph::awaited_by(int rank) const {
 /// The part of `rank` in what another awaits, behind the head of its queue; null where it
 /// has not launched that yet.
 const OrderGraph::Launch* OrderGraph::behind(int rank, const Launch& awaited) const {
-    const auto& launches = queues_[static_cast<std::size_t>(rank)].launches;
+    const auto& launches = queues_[rank].launches;
     if (launches.empty()) return nullptr;
     const bool message = is_point_to_point(awaited.what.verb);
     const auto fits = [&](const Launch& launch) {

@@ -87,7 +87,7 @@ class OwnGradientWatcher final : public Watcher {
         std::map<int, std::set<const Team*>> exchanged;  ///< by rank; not gradients
     };
 
-    RankSteps& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    RankSteps& of(int rank) { return ranks_[rank]; }
     void note_use(int rank, const DeviceOperation& operation);
     void note_update(int rank, const DeviceOperation& operation);
     void begin_step(int rank);

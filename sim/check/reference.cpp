@@ -37,7 +37,7 @@ ReferenceWatcher::ReferenceWatcher(const Engine& engine, KeptTensors expected)
     : engine_(engine), expected_(std::move(expected)), work_(engine.ranks().size()) {}
 
 void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
-    Work& work = work_[static_cast<std::size_t>(rank)];
+    Work& work = work_[rank];
     if (operation.derivation.kind == Derivation::Kind::loss_gradient) {
         const std::int64_t rows = operation.reads[0]->shape().rows();
         work.uneven = work.uneven || (work.losses > 0 && rows != work.rows_before);
@@ -179,7 +179,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
             "Several devices must get what one gets with all of the data: look for what "
             "each rank does with its part that one device does not do.";
     }
-    const RankState& first = *engine_.ranks()[static_cast<std::size_t>(ranks.front())];
+    const RankState& first = *engine_.ranks()[ranks.front()];
     const auto kept_at = first.report.kept_at.find(difference.name);
     const SourceLine at =
         kept_at == first.report.kept_at.end() ? SourceLine() : kept_at->second;
@@ -190,7 +190,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     diagnosis.parties.push_back(
         {ranks, fmt::format("keep('{}')", difference.name), "", at, {}});
     if (!with_loss.empty()) {
-        const Work& work = work_[static_cast<std::size_t>(with_loss.front())];
+        const Work& work = work_[with_loss.front()];
         made = fmt::format("; the loss is at {}", work.loss_at.text());
         diagnosis.parties.push_back({with_loss, work.loss, "", work.loss_at, {}});
     }

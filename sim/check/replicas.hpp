@@ -53,7 +53,7 @@ class ReplicaWatcher final : public Watcher {
         ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
     };
 
-    RankMemory& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    RankMemory& of(int rank) { return ranks_[rank]; }
     Rollcall::Claim claim_of(int rank, const DeviceOperation& update,
                              const Tensor& tensor, std::uint64_t step);
     void compare_declared(int rank, const DeviceOperation& update);

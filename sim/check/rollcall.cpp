@@ -11,7 +11,7 @@ namespace lockstep::sim {
 std::vector<int> Rollcall::Side::ranks(const Team& team) const {
     std::vector<int> ranks;
     for (const Claim* claim : claims)
-        ranks.push_back(team.ranks[static_cast<std::size_t>(claim->member)]);
+        ranks.push_back(team.ranks[claim->member]);
     std::sort(ranks.begin(), ranks.end());
     return ranks;
 }
@@ -24,13 +24,13 @@ const HostTensor* Rollcall::Roll::values_of(const Claim& claim) const {
 std::uint64_t Rollcall::next_number(const Team& team, int member) {
     std::vector<std::uint64_t>& numbers = numbers_[team.id];
     numbers.resize(team.ranks.size());
-    return numbers[static_cast<std::size_t>(member)];
+    return numbers[member];
 }
 
 void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
                     const Values& of_claim) {
     claim.order = next_number(team, claim.member);
-    ++numbers_[team.id][static_cast<std::size_t>(claim.member)];
+    ++numbers_[team.id][claim.member];
     const auto member = static_cast<std::size_t>(claim.member);
     Key key{team.id, number};
     // What a member claims twice is two things that nobody can tell apart.
@@ -72,7 +72,7 @@ void Rollcall::forget_old(std::uint64_t claims) {
         std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
         for (const Claim& claim : roll->second.claims) {
             newest = std::max(newest, claim.order);
-            least = std::min(least, numbers[static_cast<std::size_t>(claim.member)]);
+            least = std::min(least, numbers[claim.member]);
         }
         // Some members may never claim anything: one rank alone holds the parameters.
         const bool old = fewest > newest + claims || least > newest + 8 * claims;

@@ -117,7 +117,7 @@ void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     const Origin origin = deals ? origin_of(team, meeting) : nullptr;
     Ranges sent;
     if (first.verb == Verb::broadcast) {
-        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
+        const Posted& root = *meeting.arrived[first.peer];
         sent = known(root.batch->rank).read(root.operation.input);
     }
     for (const Posted* side : meeting.arrived) {

@@ -83,8 +83,7 @@ StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
       rollcall_(explain_different) {}
 
 bool StreamWatcher::is_in_forward(int rank) const {
-    return engine_.ranks()[static_cast<std::size_t>(rank)]->clock.phase() ==
-           Phase::forward;
+    return engine_.ranks()[rank]->clock.phase() == Phase::forward;
 }
 
 void StreamWatcher::declared(const Team& team, int /*member*/, const Tensor& /*tensor*/,
@@ -152,7 +151,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     claim.dtype = activation.dtype();
     claim.name = draw.text();
     claim.at = operation.at;
-    claim.time = engine_.ranks()[static_cast<std::size_t>(rank)]->clock.now();
+    claim.time = engine_.ranks()[rank]->clock.now();
     claim.makers.push_back({0, activation.bytes(), draw.name, draw.at});
     rollcall_.note(*team, layout.identity, std::move(claim));
     noted_ = true;
@@ -194,7 +193,7 @@ void StreamWatcher::quiet() {
 /// parts of one model, which share masks rightly.
 bool StreamWatcher::are_replicas(const Team& team) const {
     for (const int rank : team.ranks)
-        for (const Team* with : ranks_[static_cast<std::size_t>(rank)].exchanged)
+        for (const Team* with : ranks_[rank].exchanged)
             for (const int other : team.ranks)
                 if (other != rank && in_team(*with, other)) return false;
     return true;
@@ -229,7 +228,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {
     const CommOperation& operation = meeting.arrived.front()->operation;
-    const Use& use = ranks_[static_cast<std::size_t>(team.ranks.front())].uses.front();
+    const Use& use = ranks_[team.ranks.front()].uses.front();
     std::vector<int> ranks = team.ranks;
     std::sort(ranks.begin(), ranks.end());
     Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F29");

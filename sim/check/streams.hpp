@@ -61,7 +61,7 @@ class StreamWatcher final : public Watcher {
         std::vector<const Team*> exchanged;  ///< with whom, in forward, since then
     };
 
-    RankDraws& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    RankDraws& of(int rank) { return ranks_[rank]; }
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
     bool are_replicas(const Team& team) const;

@@ -25,8 +25,8 @@ class Tracker : public Watcher {
         known(rank).free(storage);
     }
 
-    Known& known(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-    const Known& known(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+    Known& known(int rank) { return ranks_[rank]; }
+    const Known& known(int rank) const { return ranks_[rank]; }
 
   protected:
     void forget_results(int rank, const DeviceOperation& operation) {

@@ -77,7 +77,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;
     };
 
-    RankHistory& of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+    RankHistory& of(int rank) { return ranks_[rank]; }
     static History& history_of(RankHistory& rank, const Tensor& tensor);
     void read_in_forward(int rank, const DeviceOperation& operation, const Tensor& read);
     void read_in_backward(int rank, const DeviceOperation& operation, const Tensor& read);

@@ -29,8 +29,8 @@ Chain follow(const Engine& engine, int start) {
     std::vector<int> place(engine.ranks().size(), -1);
     int rank = start;
     const Team* team = nullptr;  // in which the link before waits for this one
-    while (place[static_cast<std::size_t>(rank)] < 0) {
-        place[static_cast<std::size_t>(rank)] = static_cast<int>(chain.links.size());
+    while (place[rank] < 0) {
+        place[rank] = static_cast<int>(chain.links.size());
         chain.links.push_back(team == nullptr ? activity_of(engine, rank)
                                               : activity_in(engine, rank, *team));
         const Activity& link = chain.links.back();
@@ -38,14 +38,13 @@ Chain follow(const Engine& engine, int start) {
         team = link.posted->batch->team;
         const auto gone =
             std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
-                return engine.ranks()[static_cast<std::size_t>(awaited)]->ended &&
+                return engine.ranks()[awaited]->ended &&
                        activity_in(engine, awaited, *team).ended();
             });
         rank = gone == link.awaits.end() ? link.awaits.front() : *gone;
     }
     chain.circle = true;
-    chain.links.erase(chain.links.begin(),
-                      chain.links.begin() + place[static_cast<std::size_t>(rank)]);
+    chain.links.erase(chain.links.begin(), chain.links.begin() + place[rank]);
     return chain;
 }
 
@@ -206,7 +205,7 @@ Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
                   "the run has ended, but rank {}'s {} at {} never met its {} on rank {}",
                   batch.rank, text_of(posted), posted.operation.at.text(),
                   posted.operation.verb == Verb::send ? "recv" : "send",
-                  batch.team->ranks[static_cast<std::size_t>(posted.operation.peer)])
+                  batch.team->ranks[posted.operation.peer])
             : fmt::format(
                   "the run has ended, but rank {}'s {} at {} was not called by every "
                   "rank of {}",
@@ -234,7 +233,7 @@ const Posted* find_leftover(const Engine& engine) {
 
 std::optional<Diagnosis> explain_stop(const Engine& engine) {
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
-        if (engine.ranks()[static_cast<std::size_t>(rank)]->ended) continue;
+        if (engine.ranks()[rank]->ended) continue;
         const Chain chain = follow(engine, rank);
         return chain.circle ? explain_circle(engine, chain) : explain_end(engine, chain);
     }

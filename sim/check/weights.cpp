@@ -130,7 +130,7 @@ Weights WeightWatcher::made_by(int rank, const DeviceOperation& operation) const
 void WeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
     const Tensor& prediction = *operation.reads[0];
     const Tensor& gradient = *operation.writes[0];
-    const VirtualDevice& clock = engine_.ranks()[static_cast<std::size_t>(rank)]->clock;
+    const VirtualDevice& clock = engine_.ranks()[rank]->clock;
     // Of a loss whose columns are shared out: what is the same on all of these ranks.
     const bool is_shard = operation.reads.size() > 2;
     std::uint64_t content = 0;
@@ -143,7 +143,7 @@ void WeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
                  operation.name == std::string_view("squared_error_backward"),
                  gradient.bytes(), content}));
     weights.is_loss_gradient = true;
-    RankLosses& mine = of_step_[static_cast<std::size_t>(rank)];
+    RankLosses& mine = of_step_[rank];
     if (std::exchange(mine.stepped, false)) mine.losses.clear();
     constexpr std::size_t kNoted = 4096;  // of a run that never updates
     if (mine.losses.size() < kNoted) mine.losses.push_back(weights.losses.front());
@@ -172,7 +172,7 @@ bool WeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
     if (std::none_of(all.begin(), all.end(),
                      [&](const auto& loss) { return loss->rank == rank; }))
         return true;
-    const auto& mine = of_step_[static_cast<std::size_t>(rank)].losses;
+    const auto& mine = of_step_[rank].losses;
     return std::all_of(mine.begin(), mine.end(), [&](const auto& loss) {
         return std::find(all.begin(), all.end(), loss) != all.end();
     });
@@ -180,7 +180,7 @@ bool WeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
 
 /// Of the communicators that the rank is in, each once.
 const std::vector<int>& WeightWatcher::group_sizes(int rank) {
-    GroupSizes& groups = groups_[static_cast<std::size_t>(rank)];
+    GroupSizes& groups = groups_[rank];
     for (; groups.seen < engine_.teams().size(); ++groups.seen) {
         const Team& team = *engine_.teams()[groups.seen];
         const auto& ranks = team.ranks;
@@ -193,7 +193,7 @@ const std::vector<int>& WeightWatcher::group_sizes(int rank) {
 }
 
 void WeightWatcher::check_update(int rank, const DeviceOperation& operation) {
-    of_step_[static_cast<std::size_t>(rank)].stepped = true;
+    of_step_[rank].stepped = true;
     const Weights weights = of(rank, gradient_of(operation));
     if (!weights || weights->zero() || weights->is_loss_gradient ||
         !has_all_losses(rank, *weights))
@@ -241,7 +241,7 @@ void WeightWatcher::collective_begins(const Team& team, const Meeting& meeting) 
         if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
             whole = reduced(meeting, origin_of(team, meeting));
     } else if (first.verb == Verb::broadcast) {
-        const Posted& root = *meeting.arrived[static_cast<std::size_t>(first.peer)];
+        const Posted& root = *meeting.arrived[first.peer];
         whole = known(root.batch->rank).read(root.operation.input);
     } else if (first.verb == Verb::all_gather) {
         const std::int64_t bytes = first.count * bytes_of(first.dtype);

@@ -17,27 +17,20 @@ namespace {
 void require_counts(const char* name, const std::vector<std::int64_t>& counts,
                     const char* tensor_name, const Tensor& tensor, int size,
                     SourceLine at) {
-    require(counts.size() == static_cast<std::size_t>(size), at, [&] {
-        return fmt::format("all_to_all_v: {} has {} counts, expected {}, one a rank",
-                           name, counts.size(), size);
-    });
+    require(counts.size() == static_cast<std::size_t>(size), at,
+            "all_to_all_v: {} has {} counts, expected {}, one a rank", name,
+            counts.size(), size);
     std::int64_t rest = tensor.shape()[0];
     for (std::size_t peer = 0; peer < counts.size(); ++peer) {
-        require(counts[peer] >= 0, at, [&] {
-            return fmt::format("all_to_all_v: {}[{}] is negative: {}", name, peer,
-                               counts[peer]);
-        });
-        require(counts[peer] <= rest, at, [&] {
-            return fmt::format(
+        require(counts[peer] >= 0, at, "all_to_all_v: {}[{}] is negative: {}", name, peer,
+                counts[peer]);
+        require(counts[peer] <= rest, at,
                 "all_to_all_v: {} add up to more than the {} rows of the {}, at {}[{}]",
                 name, tensor.shape()[0], tensor_name, name, peer);
-        });
         rest -= counts[peer];
     }
-    require(rest == 0, at, [&] {
-        return fmt::format("all_to_all_v: {} add up to {}, but the {} has {} rows", name,
-                           tensor.shape()[0] - rest, tensor_name, tensor.shape()[0]);
-    });
+    require(rest == 0, at, "all_to_all_v: {} add up to {}, but the {} has {} rows", name,
+            tensor.shape()[0] - rest, tensor_name, tensor.shape()[0]);
 }
 
 }  // namespace
@@ -48,7 +41,7 @@ void Communicator::add_parts(std::vector<CommOperation>& operations, Verb verb,
                              SourceLine at) const {
     std::int64_t begin = 0;
     for (int peer = 0; peer < size_; ++peer) {
-        const std::int64_t count = counts[static_cast<std::size_t>(peer)];
+        const std::int64_t count = counts[peer];
         CommOperation& operation = operations.emplace_back();
         fill_message(operation, verb, buffer.rows(begin, count), peer, at);
         operation.all_to_all_v = true;
@@ -62,16 +55,12 @@ Work Communicator::all_to_all_v(const Tensor& output,
                                 const std::vector<std::int64_t>& send_counts,
                                 SourceLine at) {
     require_no_open_group("all_to_all_v", at);
-    require(input && output, at, [&] {
-        return fmt::format("all_to_all_v: rank {} passed no {}", rank_,
-                           input ? "output" : "input");
-    });
+    require(input && output, at, "all_to_all_v: rank {} passed no {}", rank_,
+            input ? "output" : "input");
     for (const Tensor* tensor : {&input, &output})
-        require(tensor->shape().dimensions() > 0, at, [] {
-            return std::string("all_to_all_v: a scalar has no rows to deal out");
-        });
-    require(!input.overlaps(output), at,
-            [] { return std::string("all_to_all_v: input and output share memory"); });
+        require(tensor->shape().dimensions() > 0, at,
+                "all_to_all_v: a scalar has no rows to deal out");
+    require(!input.overlaps(output), at, "all_to_all_v: input and output share memory");
     require_counts("send_counts", send_counts, "input", input, size_, at);
     require_counts("recv_counts", recv_counts, "output", output, size_, at);
     std::vector<CommOperation> parts;

@@ -17,34 +17,27 @@ namespace {
 void require_parts(const char* verb, const char* whole_name, const Tensor& whole,
                    const char* part_name, const Tensor& part, std::int64_t parts,
                    SourceLine at) {
-    require(whole && part, at, [&] {
-        return fmt::format("{}: this rank passed no {}", verb,
-                           whole ? part_name : whole_name);
-    });
+    require(whole && part, at, "{}: this rank passed no {}", verb,
+            whole ? part_name : whole_name);
     require(whole.dtype() == part.dtype() && whole.elements() == parts * part.elements(),
-            at, [&] {
-                return fmt::format(
-                    "{}: the {} holds {} x {}, expected {} x {}: {} times the {}'s {} "
-                    "elements",
-                    verb, whole_name, whole.elements(), name_of(whole.dtype()),
-                    parts * part.elements(), name_of(part.dtype()), parts, part_name,
-                    part.elements());
-            });
+            at,
+            "{}: the {} holds {} x {}, expected {} x {}: {} times the {}'s {} "
+            "elements",
+            verb, whole_name, whole.elements(), whole.dtype(), parts * part.elements(),
+            part.dtype(), parts, part_name, part.elements());
 }
 
 /// A tensor that every rank of a gather or scatter passes, not only the root.
 void require_everywhere(Verb verb, const char* name, const Tensor& tensor, int rank,
                         SourceLine at) {
-    require(static_cast<bool>(tensor), at, [&] {
-        return fmt::format("{}: rank {} passed no {}", name_of(verb), rank, name);
-    });
+    require(static_cast<bool>(tensor), at, "{}: rank {} passed no {}", name_of(verb),
+            rank, name);
 }
 
 }  // namespace
 
 void Work::wait(SourceLine at) {
-    require(state_ != nullptr, at,
-            [] { return std::string("wait: this Work was moved from"); });
+    require(state_ != nullptr, at, "wait: this Work was moved from");
     state_->wait(at);
 }
 
@@ -53,9 +46,8 @@ void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& outpu
     check_own(verb, output, at);
     check_own(verb, input, at);
     const Tensor& any = input ? input : output;
-    require(static_cast<bool>(any), at, [&] {
-        return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_);
-    });
+    require(static_cast<bool>(any), at, "{}: rank {} passed no tensor", name_of(verb),
+            rank_);
     operation.verb = verb;
     operation.dtype = any.dtype();
     operation.count = any.elements();
@@ -78,26 +70,20 @@ void Communicator::check_own(Verb verb, const Tensor& tensor, SourceLine at) con
 
 void Communicator::set_reduction(CommOperation& operation, Reduction reduction) const {
     require(reduction != Reduction::mean || is_floating(operation.dtype), operation.at,
-            [&] {
-                return fmt::format("{}: a mean of {} values is not an integer; use sum",
-                                   name_of(operation.verb), name_of(operation.dtype));
-            });
-    require(operation.dtype != DType::bf16 || !device_.has_numbers(), operation.at, [&] {
-        return fmt::format(
+            "{}: a mean of {} values is not an integer; use sum", name_of(operation.verb),
+            name_of(operation.dtype));
+    require(operation.dtype != DType::bf16 || !device_.has_numbers(), operation.at,
             "{}: bf16 has no arithmetic yet; only runs that compute shapes only may "
             "reduce it",
             name_of(operation.verb));
-    });
     operation.reduction = reduction;
 }
 
 void Communicator::set_peer(CommOperation& operation, int peer) const {
-    require(peer >= 0 && peer < size_, operation.at, [&] {
-        return fmt::format("{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
-                           name_of(operation.verb),
-                           has_root(operation.verb) ? "root" : "peer", peer, name_,
-                           size_ - 1);
-    });
+    require(peer >= 0 && peer < size_, operation.at,
+            "{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
+            name_of(operation.verb), has_root(operation.verb) ? "root" : "peer", peer,
+            name_, size_ - 1);
     operation.peer = peer;
 }
 
@@ -141,9 +127,8 @@ void Communicator::fill_message(CommOperation& operation, Verb verb, const Tenso
                                 int peer, SourceLine at) const {
     const bool sends = verb == Verb::send;
     check_own(verb, buffer, at);
-    require(static_cast<bool>(buffer), at, [&] {
-        return fmt::format("{}: rank {} passed no tensor", name_of(verb), rank_);
-    });
+    require(static_cast<bool>(buffer), at, "{}: rank {} passed no tensor", name_of(verb),
+            rank_);
     operation.verb = verb;
     operation.dtype = buffer.dtype();
     operation.count = buffer.elements();
@@ -217,11 +202,9 @@ Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceL
     CommOperation operation;
     fill(operation, Verb::all_to_all, output, input, at);
     require_parts("all_to_all", "output", output, "input", input, 1, at);
-    require(input.elements() % size_ == 0, at, [&] {
-        return fmt::format(
+    require(input.elements() % size_ == 0, at,
             "all_to_all: {} elements cannot be dealt out to {} ranks in equal blocks",
             input.elements(), size_);
-    });
     operation.count = input.elements() / size_;
     return launch(operation);
 }
@@ -248,10 +231,9 @@ Work Communicator::barrier(SourceLine at) {
 std::unique_ptr<Communicator> Communicator::split(int color, int key,
                                                   const std::string& name,
                                                   SourceLine at) {
-    require(color >= 0 || color == kNoColor, at, [&] {
-        return fmt::format("split: colour {} of rank {} is negative; kNoColor is {}",
-                           color, rank_, static_cast<int>(kNoColor));
-    });
+    require(color >= 0 || color == kNoColor, at,
+            "split: colour {} of rank {} is negative; kNoColor is {}", color, rank_,
+            static_cast<int>(kNoColor));
     return split(SplitRequest{color, key, name, {}, false}, at);
 }
 
@@ -264,20 +246,15 @@ std::unique_ptr<Communicator> Communicator::split(const SplitRequest& request,
 std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ranks,
                                                      const std::string& name,
                                                      SourceLine at) {
-    require(!ranks.empty(), at,
-            [&] { return fmt::format("subgroup: {} is to have no members", name); });
+    require(!ranks.empty(), at, "subgroup: {} is to have no members", name);
     std::vector<bool> listed(static_cast<std::size_t>(size_));
     for (const int rank : ranks) {
-        require(rank >= 0 && rank < size_, at, [&] {
-            return fmt::format(
+        require(rank >= 0 && rank < size_, at,
                 "subgroup: {} is not a rank of {}, whose ranks are 0 to {}", rank, name_,
                 size_ - 1);
-        });
-        require(!listed[static_cast<std::size_t>(rank)], at, [&] {
-            return fmt::format("subgroup: rank {} is in the list of {} twice", rank,
-                               name);
-        });
-        listed[static_cast<std::size_t>(rank)] = true;
+        require(!listed[rank], at, "subgroup: rank {} is in the list of {} twice", rank,
+                name);
+        listed[rank] = true;
     }
     const auto place = std::find(ranks.begin(), ranks.end(), rank_);
     const bool member = place != ranks.end();

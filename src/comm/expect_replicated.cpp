@@ -13,29 +13,26 @@ namespace lockstep {
 
 void expect_replicated(Communicator& group, const Tensor& tensor, const std::string& name,
                        SourceLine at) {
-    require(static_cast<bool>(tensor), at, [&] {
-        return fmt::format("expect_replicated: rank {} of {} passed no tensor",
-                           group.rank(), group.name());
-    });
+    require(static_cast<bool>(tensor), at,
+            "expect_replicated: rank {} of {} passed no tensor", group.rank(),
+            group.name());
     group.require_no_open_group("expect_replicated", at);
     group.do_expect_replicated(tensor, name, at);
 }
 
 void declare_replicas(Communicator& group, const Tensor& tensor, const std::string& name,
                       SourceLine at) {
-    require(static_cast<bool>(tensor), at, [&] {
-        return fmt::format("declare_replicas: rank {} of {} passed no tensor for {}",
-                           group.rank(), group.name(), name);
-    });
+    require(static_cast<bool>(tensor), at,
+            "declare_replicas: rank {} of {} passed no tensor for {}", group.rank(),
+            group.name(), name);
     group.do_declare_replicas(tensor, name, at);
 }
 
 void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
                   SourceLine at) {
-    require(static_cast<bool>(tensor), at, [&] {
-        return fmt::format("declare_same: rank {} of {} passed no tensor for {}",
-                           group.rank(), group.name(), name);
-    });
+    require(static_cast<bool>(tensor), at,
+            "declare_same: rank {} of {} passed no tensor for {}", group.rank(),
+            group.name(), name);
     group.do_declare_same(tensor, name, at);
 }
 
@@ -86,7 +83,7 @@ Words signature_of(const HostTensor& values) {
     words[1] = static_cast<std::int64_t>(values.dtype());
     words[2] = values.shape().dimensions();
     for (int i = 0; i < values.shape().dimensions(); ++i)
-        words[static_cast<std::size_t>(3 + i)] = values.shape()[i];
+        words[3 + i] = values.shape()[i];
     return words;
 }
 
@@ -107,7 +104,7 @@ int rank_in(const Words& words) {
 std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
                                   const std::vector<std::vector<int>>& sets,
                                   SourceLine at) {
-    const auto of = [&](int member) { return words[static_cast<std::size_t>(member)]; };
+    const auto of = [&](int member) { return words[member]; };
     std::vector<ReplicaSide> sides;
     for (const std::vector<int>& members : sets) {
         sides.push_back({{}, kind_text(of(members.front())), at});
@@ -152,9 +149,7 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     const std::vector<std::vector<int>> sets = equal_members(words);
     if (sets.size() == 1) return;
 
-    const auto first_of = [&](const std::vector<int>& set) {
-        return words[static_cast<std::size_t>(set.front())];
-    };
+    const auto first_of = [&](const std::vector<int>& set) { return words[set.front()]; };
     const Words usual = first_of(sets[0]);
     std::vector<int> all;
     for (const Words& member : words)
@@ -171,8 +166,7 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     broadcast(buffer, sets[0].front(), at).wait(at);
     usual_values = device_.download(buffer, at);
     const Words found = alike ? difference_of(mine, usual_values) : Words{};
-    const Words odd = words_of_all(*this, device_, found,
-                                   at)[static_cast<std::size_t>(sets[1].front())];
+    const Words odd = words_of_all(*this, device_, found, at)[sets[1].front()];
     sides[0].value = value_text(usual_values, odd[0]);
     sides[1].value = value_text(value_in(odd, usual_values.dtype()), 0);
     throw FaultError(replicas_differ(

@@ -41,15 +41,12 @@ void Mesh::check_axes(SourceLine at) const {
     std::int64_t product = 1;
     for (std::size_t i = 0; i < axes_.size(); ++i) {
         const Axis& axis = axes_[i];
-        require(!axis.name.empty(), at,
-                [&] { return fmt::format("mesh: axis number {} has no name", i); });
-        require(axis.size >= 1, at, [&] {
-            return fmt::format("mesh: axis {} has size {}, expected 1 or more", axis.name,
-                               axis.size);
-        });
+        require(!axis.name.empty(), at, "mesh: axis number {} has no name", i);
+        require(axis.size >= 1, at, "mesh: axis {} has size {}, expected 1 or more",
+                axis.name, axis.size);
         const auto same = [&](const Axis& other) { return other.name == axis.name; };
         require(std::count_if(axes_.begin(), axes_.end(), same) == 1, at,
-                [&] { return fmt::format("mesh: there are two axes {}", axis.name); });
+                "mesh: there are two axes {}", axis.name);
         // Beyond the world's size no product comes back to it.
         if (product <= world_->size()) product *= axis.size;
     }

@@ -58,9 +58,8 @@ std::uint64_t hash_of_bits(const std::byte* data, std::int64_t bytes) {
 }
 
 BitDifference difference_in_bits(const HostTensor& a, const HostTensor& b) {
-    require(a.shape() == b.shape() && a.dtype() == b.dtype(), [] {
-        return std::string("only tensors of one shape and dtype are compared by bits");
-    });
+    require(a.shape() == b.shape() && a.dtype() == b.dtype(),
+            "only tensors of one shape and dtype are compared by bits");
     BitDifference difference;
     const std::int64_t each = bytes_of(a.dtype());
     for (std::int64_t i = 0; i < a.elements(); ++i) {

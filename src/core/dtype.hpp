@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <fmt/core.h>
+
 namespace lockstep {
 
 /// Element types. bf16 has a size, so that memory can be planned with it, but no
@@ -57,3 +59,13 @@ constexpr DType dtype_of<std::int32_t>() {
 }
 
 }  // namespace lockstep
+
+/// Prints a dtype as its name.
+template <>
+struct fmt::formatter<lockstep::DType> {
+    constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+    template <typename Context>
+    auto format(lockstep::DType dtype, Context& context) const {
+        return fmt::format_to(context.out(), "{}", lockstep::name_of(dtype));
+    }
+};

@@ -15,11 +15,9 @@ HostTensor::HostTensor(Shape shape, DType dtype)
 
 template <typename T>
 HostTensor HostTensor::of(Shape shape, std::span<const T> values) {
-    require(static_cast<std::int64_t>(values.size()) == shape.elements(), [&] {
-        return fmt::format(
-            "a tensor of shape {} has {} elements, but {} values were given",
-            shape.text(), shape.elements(), values.size());
-    });
+    require(static_cast<std::int64_t>(values.size()) == shape.elements(),
+            "a tensor of shape {} has {} elements, but {} values were given", shape,
+            shape.elements(), values.size());
     HostTensor tensor(shape, dtype_of<T>());
     if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size_bytes());
     return tensor;
@@ -27,10 +25,8 @@ HostTensor HostTensor::of(Shape shape, std::span<const T> values) {
 
 template <typename T>
 std::span<T> HostTensor::values() {
-    require(dtype_ == dtype_of<T>(), [&] {
-        return fmt::format("a tensor of {} was read as {}", name_of(dtype_),
-                           name_of(dtype_of<T>()));
-    });
+    require(dtype_ == dtype_of<T>(), "a tensor of {} was read as {}", dtype_,
+            dtype_of<T>());
     return {reinterpret_cast<T*>(data_.data()), static_cast<std::size_t>(elements())};
 }
 
@@ -91,10 +87,7 @@ HostTensor HostTensor::as(DType dtype) const {
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
-        [&] {
-            return fmt::format("{} rows from {} on of a tensor of shape {}", count, begin,
-                               shape_.text());
-        });
+        "{} rows from {} on of a tensor of shape {}", count, begin, shape_);
     HostTensor part(shape_.with_first(count), dtype_);
     const std::int64_t row_bytes = shape_[0] == 0 ? 0 : bytes() / shape_[0];
     if (part.bytes() > 0)

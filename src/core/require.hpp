@@ -1,7 +1,10 @@
 #pragma once
 
+#include <concepts>
 #include <stdexcept>
 #include <string>
+
+#include <fmt/core.h>
 
 #include "src/core/source_line.hpp"
 
@@ -22,17 +25,34 @@ class MissingError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Throws UsageError with `sentence()` unless `condition` holds; in every build. The
-/// sentence is made only when it is needed:
+/// Throws UsageError unless `condition` holds; in every build. The sentence is formatted
+/// only if it is needed:
 ///
-///     require(k == b.shape()[0], at, [&] { return fmt::format("matmul: …", …); });
-template <typename Sentence>
+///     require(k == n, at, "matmul: a has {} columns, but b has {} rows", k, n);
+///
+/// The arguments are evaluated in any case, so they are values at hand. A sentence that
+/// takes work, or that only makes sense once the condition has failed, is a function.
+template <typename... Arguments>
+void require(bool condition, SourceLine at, fmt::format_string<Arguments...> sentence,
+             Arguments&&... arguments) {
+    if (!condition) [[unlikely]]
+        throw UsageError(fmt::vformat(sentence, fmt::make_format_args(arguments...)), at);
+}
+
+template <typename... Arguments>
+void require(bool condition, fmt::format_string<Arguments...> sentence,
+             Arguments&&... arguments) {
+    if (!condition) [[unlikely]]
+        throw UsageError(fmt::vformat(sentence, fmt::make_format_args(arguments...)));
+}
+
+template <std::invocable Sentence>
 void require(bool condition, SourceLine at, Sentence&& sentence) {
     if (!condition) [[unlikely]]
         throw UsageError(sentence(), at);
 }
 
-template <typename Sentence>
+template <std::invocable Sentence>
 void require(bool condition, Sentence&& sentence) {
     if (!condition) [[unlikely]]
         throw UsageError(sentence());

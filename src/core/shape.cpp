@@ -12,24 +12,17 @@ Shape::Shape(std::initializer_list<std::int64_t> extents)
     : Shape(extents.begin(), static_cast<int>(extents.size())) {}
 
 Shape::Shape(const std::int64_t* extents, int dimensions) : dimensions_(dimensions) {
-    require(dimensions <= kMaxDimensions, [&] {
-        return fmt::format("a shape has at most {} dimensions, not {}", kMaxDimensions,
-                           dimensions);
-    });
+    require(dimensions <= kMaxDimensions, "a shape has at most {} dimensions, not {}",
+            kMaxDimensions, dimensions);
     std::int64_t elements = 1;
     for (int d = 0; d < dimensions; ++d) {
-        require(extents[d] >= 0, [&] {
-            return fmt::format("extent {} of a shape is {}; it must not be negative", d,
-                               extents[d]);
-        });
-        require(
-            extents[d] == 0 ||
-                elements <= std::numeric_limits<std::int64_t>::max() / 16 / extents[d],
-            [&] {
-                return std::string("a shape with more elements than can be addressed");
-            });
+        require(extents[d] >= 0, "extent {} of a shape is {}; it must not be negative", d,
+                extents[d]);
+        require(extents[d] == 0 || elements <= std::numeric_limits<std::int64_t>::max() /
+                                                   16 / extents[d],
+                "a shape with more elements than can be addressed");
         if (extents[d] > 0) elements *= extents[d];
-        extents_[static_cast<std::size_t>(d)] = extents[d];
+        extents_[d] = extents[d];
     }
 }
 
@@ -41,7 +34,7 @@ Shape Shape::with_first(std::int64_t extent) const {
 
 Shape Shape::with_last(std::int64_t extent) const {
     Shape shape = *this;
-    shape.extents_[static_cast<std::size_t>(dimensions_ - 1)] = extent;
+    shape.extents_[dimensions_ - 1] = extent;
     return {shape.extents_.data(), dimensions_};
 }
 

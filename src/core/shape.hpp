@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <string>
 
+#include <fmt/core.h>
+
 namespace lockstep {
 
 /// The extents of a tensor, outermost first; row-major. Up to four dimensions, none for a
@@ -27,9 +29,7 @@ class Shape {
     }
 
     int dimensions() const { return dimensions_; }
-    std::int64_t operator[](int dimension) const {
-        return extents_[static_cast<std::size_t>(dimension)];
-    }
+    std::int64_t operator[](int dimension) const { return extents_[dimension]; }
 
     std::int64_t elements() const {
         std::int64_t product = 1;
@@ -64,3 +64,13 @@ class Shape {
 };
 
 }  // namespace lockstep
+
+/// Prints a shape as its text().
+template <>
+struct fmt::formatter<lockstep::Shape> {
+    constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+    template <typename Context>
+    auto format(const lockstep::Shape& shape, Context& context) const {
+        return fmt::format_to(context.out(), "{}", shape.text());
+    }
+};

@@ -9,11 +9,8 @@ namespace lockstep {
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
-        at, [&] {
-            return fmt::format(
-                "{} rows from {} on of a tensor of shape {} were asked for", count, begin,
-                shape_.text());
-        });
+        at, "{} rows from {} on of a tensor of shape {} were asked for", count, begin,
+        shape_);
     Tensor view = *this;
     view.shape_ = shape_.with_first(count);
     if (shape_[0] > 0) view.offset_ += begin * (bytes() / shape_[0]);
@@ -21,11 +18,9 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const
 }
 
 Tensor Tensor::reshaped(Shape shape, SourceLine at) const {
-    require(shape.elements() == elements(), at, [&] {
-        return fmt::format(
-            "a tensor of shape {} cannot be seen as {}: {} elements, not {}",
-            shape_.text(), shape.text(), elements(), shape.elements());
-    });
+    require(shape.elements() == elements(), at,
+            "a tensor of shape {} cannot be seen as {}: {} elements, not {}", shape_,
+            shape, elements(), shape.elements());
     Tensor view = *this;
     view.shape_ = shape;
     return view;
@@ -36,10 +31,9 @@ Tensor Tensor::flat() const {
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) const {
-    require(begin >= 0 && count >= 0 && count <= elements() - begin, at, [&] {
-        return fmt::format("{} elements from {} on of a tensor of {} were asked for",
-                           count, begin, elements());
-    });
+    require(begin >= 0 && count >= 0 && count <= elements() - begin, at,
+            "{} elements from {} on of a tensor of {} were asked for", count, begin,
+            elements());
     Tensor view = *this;
     view.shape_ = Shape::flat(count);
     view.offset_ += begin * bytes_of(dtype_);

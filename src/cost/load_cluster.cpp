@@ -189,10 +189,8 @@ ClusterSpec load_cluster(const std::string& name_or_path) {
         const std::string base =
             json["base"].is_string() ? json["base"].get<std::string>() : "";
         const ClusterSpec* preset = find_preset(base);
-        require(preset != nullptr, [&] {
-            return fmt::format("cluster file {}: base is not a preset; those are {}",
-                               name_or_path, fmt::join(cluster_preset_names(), ", "));
-        });
+        require(preset != nullptr, "cluster file {}: base is not a preset; those are {}",
+                name_or_path, fmt::join(cluster_preset_names(), ", "));
         spec = *preset;
     }
     spec.name = std::filesystem::path(name_or_path).stem().string();

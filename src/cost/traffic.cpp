@@ -15,9 +15,9 @@ TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node) {
     TrafficByLink share;
     share[0].calls = 1;
-    const int rank = ranks[static_cast<std::size_t>(member)];
+    const int rank = ranks[member];
     for_each_transfer(call, member, [&](const Transfer& transfer) {
-        const int peer = ranks[static_cast<std::size_t>(transfer.peer)];
+        const int peer = ranks[transfer.peer];
         TrafficCount& count = share[same_node(rank, peer) ? 0 : 1];
         (transfer.sent ? count.messages_sent : count.messages_received) +=
             transfer.messages;

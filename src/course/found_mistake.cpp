@@ -65,7 +65,7 @@ class Entry {
 
   private:
     void expect(bool holds, const std::string& expected) const {
-        require(holds, [&] { return fmt::format("{}: expected {}", where_, expected); });
+        require(holds, "{}: expected {}", where_, expected);
     }
 
     const json& entry_;
@@ -97,9 +97,8 @@ std::optional<FoundMistake> read_found_mistake(const std::string& text,
                                                const std::string& program, int ranks,
                                                const std::vector<std::string>& causes) {
     const json document = parsed(text, name);
-    require(document.is_object() && document.contains(program), [&] {
-        return fmt::format("{}: expected an object with an entry \"{}\"", name, program);
-    });
+    require(document.is_object() && document.contains(program),
+            "{}: expected an object with an entry \"{}\"", name, program);
     const Entry entry(document.at(program), fmt::format("{}, \"{}\"", name, program));
     const bool ranks_there = entry.has("ranks"), line_there = entry.has("line"),
                cause_there = entry.has("cause");

@@ -10,15 +10,13 @@ namespace lockstep {
 
 const Tensor& TaskInputs::tensor(const std::string& name) const {
     const auto found = tensors.find(name);
-    require(found != tensors.end(),
-            [&] { return fmt::format("this task is given no tensor '{}'", name); });
+    require(found != tensors.end(), "this task is given no tensor '{}'", name);
     return found->second;
 }
 
 std::int64_t TaskInputs::number(const std::string& name) const {
     const auto found = numbers.find(name);
-    require(found != numbers.end(),
-            [&] { return fmt::format("this task is given no number '{}'", name); });
+    require(found != numbers.end(), "this task is given no number '{}'", name);
     return found->second;
 }
 
@@ -26,7 +24,7 @@ int TaskInputs::integer(const std::string& name) const {
     const std::int64_t value = number(name);
     require(value >= std::numeric_limits<int>::min() &&
                 value <= std::numeric_limits<int>::max(),
-            [&] { return fmt::format("the number '{}' is {}, too large", name, value); });
+            "the number '{}' is {}, too large", name, value);
     return static_cast<int>(value);
 }
 

@@ -10,37 +10,29 @@
 namespace lockstep {
 
 void require_heads(const std::string& layer, const AttentionSizes& sizes) {
-    require(sizes.heads > 0, [&] {
-        return fmt::format("{} with {} heads; it needs one", layer, sizes.heads);
-    });
-    require(sizes.kv_heads >= 0 && sizes.heads % sizes.key_heads() == 0, [&] {
-        return fmt::format(
+    require(sizes.heads > 0, "{} with {} heads; it needs one", layer, sizes.heads);
+    require(sizes.kv_heads >= 0 && sizes.heads % sizes.key_heads() == 0,
             "{} with {} heads of keys and values for {} of queries; the first must "
             "divide the second, or be 0 for as many",
             layer, sizes.kv_heads, sizes.heads);
-    });
 }
 
 void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes) {
-    require(sizes.heads > 0 && hidden > 0 && hidden % sizes.heads == 0, [&] {
-        return fmt::format(
+    require(sizes.heads > 0 && hidden > 0 && hidden % sizes.heads == 0,
             "{}: attention of {} heads over {} columns; each head takes as many, so "
             "the first must divide the second",
             layer, sizes.heads, hidden);
-    });
     require_heads(layer + ": attention", sizes);
 }
 
 AttentionHeads attention_heads(const Tensor& x, const AttentionSizes& sizes) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
     const std::int64_t columns = x.shape().columns();
-    require(x.shape().dimensions() == 3 && columns % (a + 2 * g) == 0, [&] {
-        return fmt::format(
+    require(x.shape().dimensions() == 3 && columns % (a + 2 * g) == 0,
             "attention got x of shape {}; (sequence, batch, columns) is expected, with "
             "queries of {} heads and keys and values of {}: a multiple of {} columns",
-            x.shape().text(), a, g, a + 2 * g);
-    });
+            x.shape(), a, g, a + 2 * g);
     const std::int64_t width = columns / (a + 2 * g);
     return {{x, a, width, 0}, {x, g, width, a * width}, {x, g, width, (a + g) * width}};
 }

@@ -8,11 +8,9 @@ namespace lockstep {
 
 Shape table_shape(const ParameterInit& init, std::int64_t vocabulary,
                   std::int64_t width) {
-    require(vocabulary > 0 && width > 0, [&] {
-        return fmt::format(
+    require(vocabulary > 0 && width > 0,
             "{}: an embedding of {} rows and {} columns; both must be positive",
             init.child("weight").name, vocabulary, width);
-    });
     return {vocabulary, width};
 }
 

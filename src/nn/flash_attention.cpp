@@ -32,10 +32,8 @@ FlashAttention::FlashAttention(Device& device, const AttentionSizes& sizes,
                                TokenOrder order, int ranks)
     : device_(device), sizes_(sizes), deal_{order, ranks, 0} {
     require_heads("attention", sizes);
-    require(ranks > 0, [&] {
-        return fmt::format(
-            "attention over the tokens of {} ranks; one is expected at least", ranks);
-    });
+    require(ranks > 0, "attention over the tokens of {} ranks; one is expected at least",
+            ranks);
 }
 
 AttentionOptions FlashAttention::options(const AttentionHeads& heads) const {

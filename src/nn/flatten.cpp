@@ -8,7 +8,7 @@ namespace lockstep {
 
 Tensor Flatten::do_forward(const Tensor& x, Saved& saved) {
     require(x.shape().dimensions() > 0,
-            [] { return "Flatten got a scalar; it needs a first dimension to keep"; });
+            "Flatten got a scalar; it needs a first dimension to keep");
     saved.keep("shape of x", Tensor(nullptr, x.shape(), x.dtype()));
     std::int64_t rest = 1;
     for (int d = 1; d < x.shape().dimensions(); ++d)

@@ -17,12 +17,10 @@
 namespace lockstep {
 
 void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
-    require(sizes.layers >= 0 && sizes.block.inner >= 0, [&] {
-        return fmt::format(
+    require(sizes.layers >= 0 && sizes.block.inner >= 0,
             "{}: a GPT of {} layers and {} columns within its MLPs; neither may be "
             "negative",
             init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
-    });
 }
 
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes) {
@@ -33,12 +31,10 @@ std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& s
 
 std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
                                        const SequencePart& part) {
-    require(part.tokens.ranks == 1 || part.attention, [&] {
-        return fmt::format(
+    require(part.tokens.ranks == 1 || part.attention,
             "{}: tokens of {} ranks, but no attention that sees the others'; "
             "context_part() makes one",
             init.name, part.tokens.ranks);
-    });
     auto attention = std::make_unique<Sequential>();
     attention->add(make_norm(init.child("ln_1"), sizes));
     attention->add(make_attention(init.child("attn"), sizes.hidden, sizes.attention(),
@@ -85,9 +81,8 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                             Parameter* table, const SequencePart& part) {
     require_sizes(init, sizes);
     const int count = sizes.layer_count();
-    require(0 <= first && first <= last && last <= count, [&] {
-        return fmt::format("layers {} to {} of a GPT of {} layers", first, last, count);
-    });
+    require(0 <= first && first <= last && last <= count,
+            "layers {} to {} of a GPT of {} layers", first, last, count);
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto layers = std::make_unique<Sequential>();

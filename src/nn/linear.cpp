@@ -9,21 +9,17 @@
 namespace lockstep {
 
 Shape linear_shape(const ParameterInit& init, std::int64_t in, std::int64_t out) {
-    require(in > 0 && out > 0, [&] {
-        return fmt::format(
+    require(in > 0 && out > 0,
             "{}: a linear layer from {} to {} columns; both must be positive",
             init.child("weight").name, in, out);
-    });
     return {out, in};
 }
 
 void require_columns(const Parameter& weight, const char* what, const Tensor& tensor,
                      std::int64_t columns) {
-    require(tensor.shape().columns() == columns, [&] {
-        return fmt::format("{} has shape {}, so {} must have {} columns; got shape {}",
-                           weight.name(), weight.shape().text(), what, columns,
-                           tensor.shape().text());
-    });
+    require(tensor.shape().columns() == columns,
+            "{} has shape {}, so {} must have {} columns; got shape {}", weight.name(),
+            weight.shape(), what, columns, tensor.shape());
 }
 
 Linear::Linear(const ParameterInit& init, std::int64_t in, std::int64_t out, bool bias)

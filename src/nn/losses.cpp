@@ -19,11 +19,9 @@ Shape with_last_dropped(const Shape& shape) {
 }  // namespace
 
 void require_rows(const char* loss, const Tensor& prediction, SourceLine at) {
-    require(prediction.elements() > 0, at, [&] {
-        return fmt::format(
+    require(prediction.elements() > 0, at,
             "{} of a batch of shape {}: the mean of an empty batch is not defined", loss,
-            prediction.shape().text());
-    });
+            prediction.shape());
 }
 
 void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
@@ -31,12 +29,10 @@ void require_targets(const char* loss, const Tensor& logits, const Tensor& targe
     const Shape& shape = logits.shape();
     const Shape& given = targets.shape();
     const bool flat = given.dimensions() <= 1 || shape.dimensions() <= 2;
-    require(flat || with_last_dropped(shape) == given, at, [&] {
-        return fmt::format(
+    require(flat || with_last_dropped(shape) == given, at,
             "{}: targets of shape {} for logits of shape {}; one for each row is "
             "expected, in the order of the logits' first dimensions",
-            loss, given.text(), shape.text());
-    });
+            loss, given.text(), shape);
 }
 
 // loss = weight / n * sum (p - t)^2,  gradient = weight / n * 2 (p - t),  n elements

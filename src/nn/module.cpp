@@ -16,23 +16,19 @@ const Tensor* Saved::find(const char* name) const {
 }
 
 void Saved::keep(const char* name, Tensor tensor) {
-    require(find(name) == nullptr, [&] {
-        return fmt::format(
+    require(find(name) == nullptr,
             "this Saved already holds \"{}\" of another forward: each micro-batch needs "
             "its own, or clear() where there is no backward",
             name);
-    });
     tensors_.emplace_back(name, std::move(tensor));
 }
 
 const Tensor& Saved::at(const char* name) const {
     const Tensor* tensor = find(name);
-    require(tensor != nullptr, [&] {
-        return fmt::format(
+    require(tensor != nullptr,
             "backward needs \"{}\", which this Saved does not hold: each backward "
             "follows one forward with the same Saved",
             name);
-    });
     return *tensor;
 }
 
@@ -68,10 +64,9 @@ auto using_parameters(const std::vector<Parameter*>& parameters, Work&& work) {
 }
 
 void require_gradient(const Tensor& dy) {
-    require(static_cast<bool>(dy), [] {
-        return "backward was given no gradient: the module after this one computes none "
-               "for its input (an Embedding, or set_input_gradient(false))";
-    });
+    require(static_cast<bool>(dy),
+            "backward was given no gradient: the module after this one computes none "
+            "for its input (an Embedding, or set_input_gradient(false))");
 }
 
 }  // namespace

@@ -12,13 +12,11 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters)
     : parameters_(std::move(parameters)) {
     std::set<const Parameter*> seen;
     for (const Parameter* parameter : parameters_) {
-        require(parameter != nullptr && parameter->value, [&] {
-            return fmt::format("an optimizer was given {}, which has no value here",
-                               parameter ? parameter->name() : "a null parameter");
-        });
-        require(seen.insert(parameter).second, [&] {
-            return fmt::format("an optimizer was given {} twice", parameter->name());
-        });
+        require(parameter != nullptr && parameter->value,
+                "an optimizer was given {}, which has no value here",
+                parameter ? parameter->name() : "a null parameter");
+        require(seen.insert(parameter).second, "an optimizer was given {} twice",
+                parameter->name());
     }
 }
 

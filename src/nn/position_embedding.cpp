@@ -16,16 +16,14 @@ PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t con
 }
 
 const Tensor& PositionEmbedding::places_of(const Tensor& x) {
-    require(x.shape().dimensions() == 3, [&] {
-        return fmt::format("{} got x of shape {}; (sequence, batch, width) is expected",
-                           weight_.name(), x.shape().text());
-    });
+    require(x.shape().dimensions() == 3,
+            "{} got x of shape {}; (sequence, batch, width) is expected", weight_.name(),
+            x.shape());
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
-    require(deal_.ranks * length <= weight_.shape()[0], [&] {
-        return fmt::format("{} has {} places, but the sequence takes {}", weight_.name(),
-                           weight_.shape()[0], deal_.ranks * length);
-    });
+    require(deal_.ranks * length <= weight_.shape()[0],
+            "{} has {} places, but the sequence takes {}", weight_.name(),
+            weight_.shape()[0], deal_.ranks * length);
     const TokenRows tokens = deal_.own(length);
     const Shape shape{length, batch};
     if (places_ && places_.shape() == shape) return places_;

@@ -12,18 +12,13 @@ namespace {
 
 /// sum += straight, where `sum` is the branch's own.
 Tensor added(Tensor sum, const Tensor& straight) {
-    require(sum && sum.shape() == straight.shape(), [&] {
-        return fmt::format(
+    require(sum && sum.shape() == straight.shape(),
             "Residual: the branch gives {} for {}; it must keep the shape, since the two "
             "are added",
-            sum ? sum.shape().text() : std::string("no gradient"),
-            straight.shape().text());
-    });
-    require(sum.storage()->references() == 1, [] {
-        return std::string(
+            sum ? sum.shape().text() : std::string("no gradient"), straight.shape());
+    require(sum.storage()->references() == 1,
             "Residual: the branch gives a tensor that it keeps or was given, and adding "
             "to it would change that one too; end it with a layer that does not");
-    });
     sum.device()->add(sum, straight);
     return sum;
 }
@@ -31,8 +26,7 @@ Tensor added(Tensor sum, const Tensor& straight) {
 }  // namespace
 
 Residual::Residual(std::unique_ptr<Module> branch) : branch_(std::move(branch)) {
-    require(branch_ != nullptr,
-            [] { return std::string("Residual was given a branch that is null"); });
+    require(branch_ != nullptr, "Residual was given a branch that is null");
 }
 
 Tensor Residual::do_forward(const Tensor& x, Saved& saved) {

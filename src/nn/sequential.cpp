@@ -7,8 +7,7 @@
 namespace lockstep {
 
 void Sequential::add(std::unique_ptr<Module> module) {
-    require(module != nullptr,
-            [] { return "Sequential was given a module that is null"; });
+    require(module != nullptr, "Sequential was given a module that is null");
     if (modules_.empty()) module->set_input_gradient(input_gradient());
     modules_.push_back(std::move(module));
 }

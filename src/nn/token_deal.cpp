@@ -19,12 +19,10 @@ void copy_row(HostTensor& destination, std::int64_t to, const HostTensor& source
 }
 
 void require_ranks(const TokenDeal& deal) {
-    require(0 <= deal.rank && deal.rank < deal.ranks, [&] {
-        return fmt::format(
+    require(0 <= deal.rank && deal.rank < deal.ranks,
             "rank {} of {} that tokens are dealt to; ranks count from 0, and one is "
             "expected at least",
             deal.rank, deal.ranks);
-    });
 }
 
 }  // namespace
@@ -32,22 +30,18 @@ void require_ranks(const TokenDeal& deal) {
 std::int64_t TokenDeal::share_of(std::int64_t tokens, const std::string& what) const {
     require_ranks(*this);
     const int parts = order == TokenOrder::zigzag ? 2 * ranks : ranks;
-    require(tokens > 0 && tokens % parts == 0, [&] {
-        return fmt::format(
+    require(tokens > 0 && tokens % parts == 0,
             "{}: a sequence of {} tokens over {} rank{} in {} order; a positive "
             "multiple of {} is expected",
             what, tokens, ranks, ranks == 1 ? "" : "s", name_of(order), parts);
-    });
     return tokens / ranks;
 }
 
 TokenRows TokenDeal::all(std::int64_t share) const {
-    require(order != TokenOrder::zigzag || share % 2 == 0, [&] {
-        return fmt::format(
+    require(order != TokenOrder::zigzag || share % 2 == 0,
             "{} tokens on each of {} ranks in zigzag order, which deals two stretches "
             "of equal length to each; an even number is expected",
             share, ranks);
-    });
     return {order, ranks, share, 0};
 }
 
@@ -76,20 +70,15 @@ HostTensor dealt_rows(const HostTensor& sequence, const TokenDeal& deal) {
 
 HostTensor whole_sequence(const std::vector<HostTensor>& of_ranks, TokenOrder order) {
     const auto ranks = static_cast<std::int64_t>(of_ranks.size());
-    require(ranks > 0, [] {
-        return std::string("a whole sequence of no ranks' tokens; one is expected");
-    });
+    require(ranks > 0, "a whole sequence of no ranks' tokens; one is expected");
     const HostTensor& first = of_ranks[0];
     const std::int64_t share = first.shape()[0];
     HostTensor whole(first.shape().with_first(ranks * share), first.dtype());
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        const HostTensor& rows = of_ranks[static_cast<std::size_t>(rank)];
-        require(rows.shape() == first.shape() && rows.dtype() == first.dtype(), [&] {
-            return fmt::format(
+        const HostTensor& rows = of_ranks[rank];
+        require(rows.shape() == first.shape() && rows.dtype() == first.dtype(),
                 "rank {} has tokens of shape {}, {}, but rank 0 has {}, {}", rank,
-                rows.shape().text(), name_of(rows.dtype()), first.shape().text(),
-                name_of(first.dtype()));
-        });
+                rows.shape(), rows.dtype(), first.shape(), first.dtype());
         const TokenDeal deal{order, static_cast<int>(ranks), static_cast<int>(rank)};
         const TokenRows own = deal.own(share);
         for (std::int64_t row = 0; row < share; ++row)

@@ -18,11 +18,9 @@ namespace {
 Part own_rows(const ParameterInit& init, const TensorParallel& tp,
               const Shape& whole, const ColumnParallelOptions& options) {
     const int stacked = options.stacked;
-    require(stacked > 0 && whole[0] % stacked == 0, [&] {
-        return fmt::format(
+    require(stacked > 0 && whole[0] % stacked == 0,
             "{}: {} columns for {} stacked layers; each must get as many",
             init.name, whole[0], stacked);
-    });
     if (!options.pad) tp.share(init.name, "columns", whole[0] / stacked);
     return stacked_part(whole, stacked, tp.size(), tp.rank());
 }
@@ -32,18 +30,14 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp,
 void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
                         const ColumnParallelOptions& options) {
     if (!options.gather_output) return;
-    require(options.stacked == 1 && !options.pad, [&] {
-        return fmt::format(
+    require(options.stacked == 1 && !options.pad,
             "{}: gather_output puts shares side by side, so it goes with "
             "neither stacked layers nor padding",
             init.name);
-    });
-    require(!tp.splits_sequence(), [&] {
-        return fmt::format(
+    require(!tp.splits_sequence(),
             "{}: gather_output gives every rank the whole sequence, but "
             "with sequence parallelism each holds a part outside regions",
             init.name);
-    });
 }
 
 }  // namespace

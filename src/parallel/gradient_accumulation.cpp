@@ -7,10 +7,8 @@ namespace lockstep {
 // lesson: gradient-accumulation
 Tensor accumulate_gradients(Device& device, Module& model, const Loss& loss,
                             std::span<const MicroBatch> micro_batches) {
-    require(!micro_batches.empty(), [] {
-        return std::string(
+    require(!micro_batches.empty(),
             "gradient accumulation needs at least one micro-batch");
-    });
     Tensor total;
     zero_gradients(model);
     for (int i = 0; const MicroBatch& batch : micro_batches) {

@@ -40,12 +40,10 @@ Arriving SequenceParallel::gathered(const Tensor& part) {
 // The sum over ranks of (s, b, …), of which each gets its (s/t, b, …)
 Arriving SequenceParallel::scattered(const Tensor& whole) {
     const std::int64_t length = whole.shape()[0];
-    require(length % size() == 0, [&] {
-        return fmt::format(
+    require(length % size() == 0,
             "sequence parallelism: a sequence of {} tokens cannot be "
             "shared out to {} ranks; each must get as many",
             length, size());
-    });
     Tensor part = device().empty(whole.shape().with_first(length / size()),
                                  whole.dtype());
     Work work = group().reduce_scatter(part, whole, Reduction::sum);

@@ -63,12 +63,10 @@ namespace {
 void require_equal_heads(const ParameterInit& init,
                          const BlockSizes& sizes) {
     const std::int64_t keys = sizes.attention().key_heads();
-    require(keys == sizes.heads, [&] {
-        return fmt::format(
+    require(keys == sizes.heads,
             "{}: {} heads of keys and values for {} of queries; where "
             "weights are shared out, as many are expected",
             init.name, keys, sizes.heads);
-    });
 }
 
 /// A norm stands outside regions.
@@ -111,10 +109,9 @@ std::unique_ptr<Sequential> make_parallel_gpt(const ParameterInit& init,
                                               TensorParallel& tp,
                                               const GptSizes& sizes) {
     require_sizes(init, sizes);
-    require(!sizes.tied, [] {
-        return "a GPT of shared-out weights has no tied head; tied is "
-               "expected to be false";
-    });
+    require(!sizes.tied,
+            "a GPT of shared-out weights has no tied head; tied is "
+            "expected to be false");
     const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto gpt = std::make_unique<Sequential>();

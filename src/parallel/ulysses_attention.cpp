@@ -12,12 +12,10 @@ AttentionSizes share_of_heads(const Communicator& group,
                               const AttentionSizes& sizes) {
     const int n = group.size();
     const auto share = [n](const char* of, std::int64_t heads) {
-        require(heads % n == 0, [&] {
-            return fmt::format(
+        require(heads % n == 0,
                 "Ulysses attention of {} heads{} over {} ranks, which "
                 "share the heads out: a multiple of {} is expected",
                 heads, of, n, n);
-        });
         return heads / n;
     };
     return {share("", sizes.heads), sizes.causal,

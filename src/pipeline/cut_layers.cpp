@@ -48,18 +48,13 @@ Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
                                    int parts) {
     require(parts >= 1 && static_cast<std::size_t>(parts) <= costs.size(),
-            [&] {
-                return fmt::format(
-                    "{} layers cannot be cut into {} parts; each part "
-                    "needs one",
-                    costs.size(), parts);
-            });
+            "{} layers cannot be cut into {} parts; each part "
+            "needs one",
+            costs.size(), parts);
     std::vector<double> sums{0};
     for (const std::int64_t cost : costs) {
-        require(cost >= 0, [&] {
-            return fmt::format(
-                "a layer costs {}; none may cost less than 0", cost);
-        });
+        require(cost >= 0, "a layer costs {}; none may cost less than 0",
+                cost);
         sums.push_back(sums.back() + static_cast<double>(cost));
     }
 
@@ -75,8 +70,7 @@ std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
     std::vector<LayerRange> ranges;
     int last = static_cast<int>(costs.size());
     for (int part = parts; part-- > 0;) {
-        const int first = even.begins[static_cast<std::size_t>(part)]
-                                     [static_cast<std::size_t>(last)];
+        const int first = even.begins[part][last];
         ranges.push_back({first, last});
         last = first;
     }

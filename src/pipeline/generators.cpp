@@ -43,16 +43,13 @@ Schedule make_schedule(const std::string& name,
     const Generator* found = std::ranges::find_if(
         kGenerators,
         [&](const Generator& each) { return name == each.name; });
-    require(found != std::end(kGenerators), [&] {
-        return fmt::format("unknown schedule '{}'; there are {}", name,
-                           fmt::join(schedule_names(), ", "));
-    });
-    require(shape.chunks <= 1 || found->takes_chunks, [&] {
-        return fmt::format(
+    require(found != std::end(kGenerators),
+            "unknown schedule '{}'; there are {}", name,
+            fmt::join(schedule_names(), ", "));
+    require(shape.chunks <= 1 || found->takes_chunks,
             "{} has one chunk a stage; {} were asked for, which "
             "interleaved has",
             name, shape.chunks);
-    });
     return found->make(shape);
 }
 

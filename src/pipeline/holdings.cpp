@@ -61,7 +61,7 @@ Holdings peak_of(const Schedule& schedule, const WeightVersions& versions,
         const Place place{stage, position};
         const Instruction& work = schedule.at(place);
         now.add(work, kept);
-        VersionsInUse& chunk = in_use[static_cast<std::size_t>(work.chunk)];
+        VersionsInUse& chunk = in_use[work.chunk];
         const bool steps = work.kind == InstructionKind::optimizer_step;
         if (has_micro_batch(work.kind) && !is_message(work.kind))
             chunk.add(work, versions.read(place));

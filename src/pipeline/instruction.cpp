@@ -82,9 +82,7 @@ std::optional<Instruction> read_instruction(std::string_view text) {
     Instruction instruction;
     bool known = false;
     for (int kind = 0; kind < kInstructionKinds; ++kind) {
-        if (text.substr(0, letters) !=
-            kTexts[static_cast<std::size_t>(kind)].letters)
-            continue;
+        if (text.substr(0, letters) != kTexts[kind].letters) continue;
         instruction.kind = static_cast<InstructionKind>(kind);
         known = true;
     }

@@ -26,15 +26,13 @@ Instruction turn(InstructionKind kind, int k, const PipelineShape& shape) {
 Schedule interleaved_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("interleaved", shape);
     const int p = shape.stages;
-    require(shape.micro_batches % p == 0, [&] {
-        return fmt::format(
+    require(shape.micro_batches % p == 0,
             "interleaved takes the micro-batches in rounds of {}, one for "
             "each stage; {} of them are no multiple of that",
             p, shape.micro_batches);
-    });
     const int turns = shape.micro_batches * shape.chunks;
     for (int stage = 0; stage < p; ++stage) {
-        auto& work = schedule.work[static_cast<std::size_t>(stage)];
+        auto& work = schedule.work[stage];
         const auto add = [&](InstructionKind kind, int k) {
             work.push_back(turn(kind, k, shape));
         };

@@ -45,9 +45,8 @@ class Lists {
     /// The message that ends or begins at `end`, in front of `position`.
     void add(Place end, int position, InstructionKind kind) {
         const Instruction& work = schedule_.at(end);
-        before_[static_cast<std::size_t>(end.stage)]
-               [static_cast<std::size_t>(position)]
-                   .push_back({kind, work.micro_batch, work.chunk});
+        before_[end.stage][position].push_back(
+            {kind, work.micro_batch, work.chunk});
     }
     void add_send(const Passage& passage) {
         const bool activation = schedule_.at(passage.user).kind == forward;
@@ -104,10 +103,9 @@ struct Ends {
     /// Right behind the last that has ended by then.
     int place_at(Picoseconds time) const {
         const auto later = std::ranges::upper_bound(times, time);
-        return later == times.begin() ? 0
-                                      : positions[static_cast<std::size_t>(
-                                            later - times.begin() - 1)] +
-                                            1;
+        return later == times.begin()
+                   ? 0
+                   : positions[later - times.begin() - 1] + 1;
     }
 };
 
@@ -131,10 +129,7 @@ Schedule with_messages(const Schedule& schedule,
     const WorkIndex index(schedule);
     std::vector<Passage> passages = passages_of(schedule, index);
     const auto end_of = [&](Place place) {
-        return timing
-            .spans[static_cast<std::size_t>(place.stage)]
-                  [static_cast<std::size_t>(place.position)]
-            .end;
+        return timing.spans[place.stage][place.position].end;
     };
     for (Passage& passage : passages)
         passage.made = end_of(passage.maker);
@@ -147,8 +142,7 @@ Schedule with_messages(const Schedule& schedule,
     Lists lists(schedule);
     for (const Passage& passage : passages) {
         lists.add_send(passage);
-        const Ends& receiver =
-            ends[static_cast<std::size_t>(passage.user.stage)];
+        const Ends& receiver = ends[passage.user.stage];
         lists.add_recv(passage, receiver.place_at(passage.made));
     }
     return lists.merged();

@@ -9,7 +9,7 @@ Schedule one_forward_one_backward_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("1f1b", shape);
     const int m = shape.micro_batches;
     for (int stage = 0; stage < shape.stages; ++stage) {
-        auto& work = schedule.work[static_cast<std::size_t>(stage)];
+        auto& work = schedule.work[stage];
         // Warm-up: a forward for each stage behind this one.
         const int ahead = std::min(shape.stages - 1 - stage, m);
         for (int i = 0; i < ahead; ++i)

@@ -21,7 +21,7 @@ HeldMemory held_memory(const Schedule& schedule, const Timing& timing,
     HeldMemory held{{{0, 0, 0}}};
     Holdings now;
     const std::vector<Instruction>& work = schedule.of(stage);
-    const auto& spans = timing.spans[static_cast<std::size_t>(stage)];
+    const auto& spans = timing.spans[stage];
     for (std::size_t i = 0; i < work.size(); ++i) {
         if (!is_computation(work[i].kind)) continue;
         now.add(work[i], kept);
@@ -61,7 +61,7 @@ char HeldDigits::digit(double held) const {
     if (held <= 0) return kDigits.front();
     const double value =
         exact_ ? held : std::max(std::ceil(held / most_ * 9 - 1e-9), 1.);
-    return kDigits[static_cast<std::size_t>(value)];
+    return kDigits[value];
 }
 
 std::string HeldDigits::words() const {
@@ -82,7 +82,7 @@ std::string HeldDigits::columns(const HeldMemory& held,
         const int behind = std::min(
             std::max(grid.column_of(until), first + 1), grid.columns);
         for (int c = first; c < behind; ++c) {
-            double& column = highest[static_cast<std::size_t>(c)];
+            double& column = highest[c];
             column = std::max(column, level.total());
         }
     }

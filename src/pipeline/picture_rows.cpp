@@ -13,7 +13,7 @@ std::vector<StageBox> boxes_of(const Schedule& schedule,
                                bool (*wanted)(InstructionKind)) {
     std::vector<StageBox> boxes;
     const std::vector<Instruction>& work = schedule.of(stage);
-    const auto& spans = timing.spans[static_cast<std::size_t>(stage)];
+    const auto& spans = timing.spans[stage];
     for (std::size_t i = 0; i < work.size(); ++i)
         if (wanted(work[i].kind) && spans[i].end > spans[i].start)
             boxes.push_back({&work[i], spans[i]});
@@ -40,25 +40,24 @@ void show_hidden(const std::vector<StageBox>& boxes, const CellGrid& grid,
     };
     std::vector<Columns> columns(boxes.size());
     for (int c = 0; c < grid.columns; ++c) {
-        const int box = shown[static_cast<std::size_t>(c)];
+        const int box = shown[c];
         if (box < 0) continue;
-        Columns& mine = columns[static_cast<std::size_t>(box)];
+        Columns& mine = columns[box];
         if (mine.count++ == 0) mine.first = c;
     }
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         if (columns[i].count > 0) continue;
         const TimeSpan& span = boxes[i].span;
         const Picoseconds middle = span.start + (span.end - span.start) / 2;
-        const int there = shown[static_cast<std::size_t>(
-            std::min(grid.column_of(middle), grid.columns - 1))];
+        const int there =
+            shown[std::min(grid.column_of(middle), grid.columns - 1)];
         if (there < 0) continue;
-        Columns& others = columns[static_cast<std::size_t>(there)];
+        Columns& others = columns[there];
         if (others.count < 2) continue;
         const bool before = static_cast<int>(i) < there;
         columns[i] = {
             before ? others.first : others.first + others.count - 1, 1};
-        shown[static_cast<std::size_t>(columns[i].first)] =
-            static_cast<int>(i);
+        shown[columns[i].first] = static_cast<int>(i);
         others.first += before ? 1 : 0;
         --others.count;
     }

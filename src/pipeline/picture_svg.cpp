@@ -173,8 +173,7 @@ void SvgPicture::draw_held() {
         y_ += kHeldGap;
         const SvgRow row{stage, y_, kHeld};
         draw_track(row);
-        body_ += svg_held(held[static_cast<std::size_t>(stage)], scale_,
-                          row, most);
+        body_ += svg_held(held[stage], scale_, row, most);
         y_ += kHeld;
     }
     y_ += kGap;

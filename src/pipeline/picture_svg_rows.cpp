@@ -39,10 +39,7 @@ std::string strokes(const std::vector<StageBox>& boxes,
     std::vector<std::string> colours;
     colours.reserve(shown.size());
     for (const int box : shown)
-        colours.push_back(
-            box < 0
-                ? ""
-                : colour_of(*boxes[static_cast<std::size_t>(box)].work));
+        colours.push_back(box < 0 ? "" : colour_of(*boxes[box].work));
     struct Path {
         std::size_t at = 0;  ///< the column where the pen is
         std::string moves;

@@ -149,8 +149,7 @@ std::string TextPicture::boxes_text(const std::vector<StageBox>& boxes) {
         if (shown[c] < 0)
             text.append(next - c, '.');
         else
-            text += box_text(boxes[static_cast<std::size_t>(shown[c])],
-                             static_cast<int>(next - c));
+            text += box_text(boxes[shown[c]], static_cast<int>(next - c));
         c = next;
     }
     return text;

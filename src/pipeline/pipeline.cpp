@@ -17,26 +17,18 @@ const PipelinePlan& fitting(const PipelinePlan& plan,
                             const std::vector<Module*>& chunks,
                             SourceLine at) {
     const Schedule& schedule = plan.schedule();
-    require(line.size() == schedule.stages, at, [&] {
-        return fmt::format(
+    require(line.size() == schedule.stages, at,
             "schedule '{}' has {} stages, but '{}' has {} ranks; one for "
             "each is expected",
             schedule.name, schedule.stages, line.name(), line.size());
-    });
     require(chunks.size() == static_cast<std::size_t>(schedule.chunks), at,
-            [&] {
-                return fmt::format(
-                    "schedule '{}' has {} chunks a stage, but stage {} "
-                    "was given {} modules; one for each is expected",
-                    schedule.name, schedule.chunks, line.rank(),
-                    chunks.size());
-            });
+            "schedule '{}' has {} chunks a stage, but stage {} "
+            "was given {} modules; one for each is expected",
+            schedule.name, schedule.chunks, line.rank(), chunks.size());
     const auto none = std::ranges::find(chunks, nullptr);
-    require(none == chunks.end(), at, [&] {
-        return fmt::format(
+    require(none == chunks.end(), at,
             "chunk {} of stage {} is null; a module is expected",
             none - chunks.begin(), line.rank());
-    });
     return plan;
 }
 
@@ -53,15 +45,13 @@ Pipeline::Pipeline(Device& device, Communicator& line,
       mail_(line),
       stash_(device, plan, line.rank()),
       used_up_(chunks_.size(), 1) {
-    require(static_cast<bool>(boundary_.shape), at, [] {
-        return "a pipeline was given no function that tells the shape of "
-               "what goes from part to part";
-    });
+    require(static_cast<bool>(boundary_.shape), at,
+            "a pipeline was given no function that tells the shape of "
+            "what goes from part to part");
     const Schedule& schedule = plan.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
         if (schedule.part(line.rank(), chunk) == 0)
-            chunks_[static_cast<std::size_t>(chunk)]->set_input_gradient(
-                false);
+            chunks_[chunk]->set_input_gradient(false);
 }
 
 Tensor Pipeline::run(const Loss& loss,
@@ -90,23 +80,18 @@ void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
                                SourceLine at) const {
     const Schedule& schedule = plan_.schedule();
     const auto count = static_cast<std::size_t>(schedule.micro_batches);
-    require(micro_batches.size() == count, at, [&] {
-        return fmt::format(
+    require(micro_batches.size() == count, at,
             "schedule '{}' has {} micro-batches, but {} were given",
             schedule.name, count, micro_batches.size());
-    });
-    const auto& parts =
-        schedule.parts[static_cast<std::size_t>(line_.rank())];
+    const auto& parts = schedule.parts[line_.rank()];
     if (std::ranges::find(parts, 0) == parts.end()) return;
     const auto none = std::ranges::find_if_not(
         micro_batches, [](const MicroBatch& batch) {
             return static_cast<bool>(batch.input);
         });
-    require(none == micro_batches.end(), at, [&] {
-        return fmt::format(
+    require(none == micro_batches.end(), at,
             "stage {} reads the inputs, but that of micro-batch {} is none",
             line_.rank(), none - micro_batches.begin());
-    });
 }
 
 // lesson: pipeline-executor
@@ -187,11 +172,9 @@ void Pipeline::add_loss(Place place, const Tensor& y) {
     const MicroBatch& batch = micro_batch(place);
     const LossResult result =
         (*loss_)(device_, y, batch.target, batch.weight, at_);
-    require(result.loss && result.gradient, at_, [&] {
-        return fmt::format("the loss of micro-batch {} came without a {}",
-                           at(place).micro_batch,
-                           result.loss ? "gradient" : "value");
-    });
+    require(result.loss && result.gradient, at_,
+            "the loss of micro-batch {} came without a {}",
+            at(place).micro_batch, result.loss ? "gradient" : "value");
     flight(place).dy = result.gradient;
     if (total_loss_)
         device_.add(total_loss_, result.loss);
@@ -207,9 +190,9 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
                     "part {} of the model, on stage {}, made {} {} of "
                     "micro-batch {}, but what goes from part to part is "
                     "said to be {} {}",
-                    part(place), place.stage, y.shape().text(),
-                    name_of(y.dtype()), at(place).micro_batch,
-                    expected.text(), name_of(boundary_.dtype));
+                    part(place), place.stage, y.shape(), y.dtype(),
+                    at(place).micro_batch, expected.text(),
+                    name_of(boundary_.dtype));
             });
     if (Flight* next = neighbour(place, +1))
         next->x = y;

@@ -109,12 +109,9 @@ class Pipeline {
     bool is_last(Place place) const {
         return part(place) == plan_.schedule().last_part();
     }
-    Module& chunk(Place place) {
-        return *chunks_[static_cast<std::size_t>(at(place).chunk)];
-    }
+    Module& chunk(Place place) { return *chunks_[at(place).chunk]; }
     const MicroBatch& micro_batch(Place place) const {
-        return micro_batches_[static_cast<std::size_t>(
-            at(place).micro_batch)];
+        return micro_batches_[at(place).micro_batch];
     }
     Flight& flight(int chunk, int micro_batch);
     Flight& flight(Place place) {

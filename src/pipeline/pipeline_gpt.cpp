@@ -53,26 +53,20 @@ namespace {
 
 void require_cut(const GptSizes& sizes, const Schedule& schedule,
                  const std::vector<LayerRange>& cut) {
-    require(
-        cut.size() == static_cast<std::size_t>(schedule.part_count()), [&] {
-            return fmt::format(
-                "schedule '{}' has {} parts, but the GPT is cut into {}",
-                schedule.name, schedule.part_count(), cut.size());
-        });
+    require(cut.size() == static_cast<std::size_t>(schedule.part_count()),
+            "schedule '{}' has {} parts, but the GPT is cut into {}",
+            schedule.name, schedule.part_count(), cut.size());
     int next = 0;
     for (const LayerRange& range : cut) {
-        require(range.first == next && range.last >= range.first, [&] {
-            return fmt::format(
+        require(range.first == next && range.last >= range.first,
                 "a part has layers {} to {} of the GPT; it is expected to "
                 "begin with layer {}",
                 range.first, range.last, next);
-        });
         next = range.last;
     }
-    require(next == sizes.layer_count(), [&] {
-        return fmt::format("the last part ends with layer {} of {}", next,
-                           sizes.layer_count());
-    });
+    require(next == sizes.layer_count(),
+            "the last part ends with layer {} of {}", next,
+            sizes.layer_count());
 }
 
 /// A table that two chunks read has one version at a time.
@@ -82,14 +76,11 @@ void require_end_updates(const GptSizes& sizes, const Schedule& schedule,
     for (const Instruction& work : schedule.of(stage)) {
         updated = updated || work.kind == InstructionKind::optimizer_step;
         require(!sizes.tied || !updated || !has_micro_batch(work.kind),
-                [&] {
-                    return fmt::format(
-                        "schedule '{}' updates stage {}'s weights before "
-                        "its last micro-batch is done; a GPT whose head "
-                        "is tied to its table needs updates at the end "
-                        "only",
-                        schedule.name, stage);
-                });
+                "schedule '{}' updates stage {}'s weights before "
+                "its last micro-batch is done; a GPT whose head "
+                "is tied to its table needs updates at the end "
+                "only",
+                schedule.name, stage);
     }
 }
 
@@ -120,8 +111,8 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
     for (int part = 0; part < schedule.part_count(); ++part)
         for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
             if (schedule.part(stage, chunk) != part) continue;
-            const LayerRange& range = cut[static_cast<std::size_t>(part)];
-            auto& layers = made.chunks[static_cast<std::size_t>(chunk)];
+            const LayerRange& range = cut[part];
+            auto& layers = made.chunks[chunk];
             layers = make_gpt_layers(init, sizes, range.first, range.last,
                                      table);
             if (!table) table = find_parameter(*layers, kGptTable);

@@ -20,12 +20,10 @@ void Pipeline::reduce_over(Communicator& replicas) {
 }
 
 void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
-    require(chunk_of(parameter) >= 0, [&] {
-        return fmt::format(
+    require(chunk_of(parameter) >= 0,
             "{} was tied on stage {}, which has no parameter of that name "
             "in its chunks",
             parameter.name(), line_.rank());
-    });
     ties_.emplace_back(&parameter, &sharers);
     declare_replicas(sharers, parameter.value, parameter.name());
 }
@@ -54,49 +52,38 @@ void Pipeline::require_shared_gradients() const {
 /// A part that another stage holds too has its gradients summed with it.
 void Pipeline::require_tied(int chunk) const {
     const Schedule& schedule = plan_.schedule();
-    for (const Parameter* parameter :
-         chunks_[static_cast<std::size_t>(chunk)]->parameters()) {
+    for (const Parameter* parameter : chunks_[chunk]->parameters()) {
         const bool tied = std::ranges::any_of(
             ties_, [&](const auto& tie) { return tie.first == parameter; });
-        require(tied, [&] {
-            return fmt::format(
+        require(tied,
                 "schedule '{}' has part {} on several stages, so {} on "
                 "stage {} must be tied to the other copy; see "
                 "Pipeline::tie",
                 schedule.name, schedule.part(line_.rank(), chunk),
                 parameter->name(), line_.rank());
-        });
     }
 }
 
 void Pipeline::update_by(std::vector<Optimizer*> optimizers,
                          SourceLine at) {
-    require(optimizers.size() == chunks_.size(), at, [&] {
-        return fmt::format(
+    require(optimizers.size() == chunks_.size(), at,
             "{} optimizers for {} chunks; one for each is expected",
             optimizers.size(), chunks_.size());
-    });
     const Schedule& schedule = plan_.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-        require(
-            optimizers[static_cast<std::size_t>(chunk)] != nullptr, at,
-            [&] {
-                return fmt::format(
-                    "the optimizer of chunk {} is null; one is expected",
-                    chunk);
-            });
+        require(optimizers[chunk] != nullptr, at,
+                "the optimizer of chunk {} is null; one is expected",
+                chunk);
         const bool steps = std::ranges::any_of(
             schedule.of(line_.rank()), [&](const Instruction& each) {
                 return each.kind == InstructionKind::optimizer_step &&
                        each.chunk == chunk;
             });
-        require(steps, at, [&] {
-            return fmt::format(
+        require(steps, at,
                 "schedule '{}' never updates chunk {} of stage {}: add an "
                 "optimizer step (U), or step after run() instead of "
                 "update_by()",
                 schedule.name, chunk, line_.rank());
-        });
     }
     optimizers_ = std::move(optimizers);
 }
@@ -104,8 +91,7 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers,
 void Pipeline::reduce_gradients(int chunk) {
     clear_used_up(static_cast<std::size_t>(chunk));
     std::vector<Work> works;
-    const auto parameters =
-        chunks_[static_cast<std::size_t>(chunk)]->parameters();
+    const auto parameters = chunks_[chunk]->parameters();
     if (replicas_)
         for (const Parameter* parameter : parameters)
             works.push_back(replicas_->all_reduce(parameter->gradient));

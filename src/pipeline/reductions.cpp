@@ -23,9 +23,8 @@ class ReductionCheck {
         for (int position = 0; position < count; ++position)
             follow({stage_, position}, updates);
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
-            require(
-                states_[static_cast<std::size_t>(chunk)] != State::partial,
-                [&] { return missing(chunk, "the end"); });
+            require(states_[chunk] != State::partial,
+                    [&] { return missing(chunk, "the end"); });
     }
 
   private:
@@ -33,11 +32,9 @@ class ReductionCheck {
 
     void follow(Place place, bool updates) {
         const Instruction& work = schedule_.at(place);
-        State& state = states_[static_cast<std::size_t>(work.chunk)];
+        State& state = states_[work.chunk];
         const auto refuse = [&](bool wrong, const char* what) {
-            require(!wrong, [&] {
-                return fmt::format("{}: {}", schedule_.where(place), what);
-            });
+            require(!wrong, "{}: {}", schedule_.where(place), what);
         };
         switch (work.kind) {
             case InstructionKind::backward:

@@ -36,10 +36,7 @@ struct Schedule {
     std::vector<std::vector<int>> parts;
     std::vector<std::vector<Instruction>> work;  ///< of each stage
 
-    int part(int stage, int chunk) const {
-        return parts[static_cast<std::size_t>(stage)]
-                    [static_cast<std::size_t>(chunk)];
-    }
+    int part(int stage, int chunk) const { return parts[stage][chunk]; }
     int part(Place place) const {
         return part(place.stage, at(place).chunk);
     }
@@ -50,11 +47,10 @@ struct Schedule {
     int holders(int part) const;
 
     const Instruction& at(Place place) const {
-        return work[static_cast<std::size_t>(place.stage)]
-                   [static_cast<std::size_t>(place.position)];
+        return work[place.stage][place.position];
     }
     const std::vector<Instruction>& of(int stage) const {
-        return work[static_cast<std::size_t>(stage)];
+        return work[stage];
     }
     int instructions() const;
     /// Those that compute: what is neither a message nor at a step's end.

@@ -101,21 +101,16 @@ class Timer final : public WalkVisitor {
         std::optional<Picoseconds> started;
     };
 
-    Lane& lane(int stage) {
-        return lanes_[static_cast<std::size_t>(stage)];
-    }
+    Lane& lane(int stage) { return lanes_[stage]; }
     const StageDurations& durations(int stage) const {
-        return durations_.size() == 1
-                   ? durations_.front()
-                   : durations_[static_cast<std::size_t>(stage)];
+        return durations_.size() == 1 ? durations_.front()
+                                      : durations_[stage];
     }
     TimeSpan& span(Place place) {
-        return timing_.spans[static_cast<std::size_t>(place.stage)]
-                            [static_cast<std::size_t>(place.position)];
+        return timing_.spans[place.stage][place.position];
     }
     Place& cause(Place place) {
-        return causes_[static_cast<std::size_t>(place.stage)]
-                      [static_cast<std::size_t>(place.position)];
+        return causes_[place.stage][place.position];
     }
     void enter(Place place, const Earliest& start, Picoseconds duration) {
         span(place) = {start.time, start.time + duration};
@@ -159,31 +154,25 @@ Timing Timer::finish() {
 void require_durations(const Schedule& schedule,
                        const std::vector<StageDurations>& durations) {
     const std::size_t stages = static_cast<std::size_t>(schedule.stages);
-    require(durations.size() == 1 || durations.size() == stages, [&] {
-        return fmt::format(
+    require(durations.size() == 1 || durations.size() == stages,
             "durations of {} stages for a schedule of {}; one for all, or "
             "one for each is expected",
             durations.size(), stages);
-    });
     constexpr double kMostTime = 4e18;
     double sum = 0;
     for (const StageDurations& each : durations) {
         for (const Picoseconds time :
              {each.forward, each.backward_input, each.backward_weight,
               each.message}) {
-            require(time >= 0, [&] {
-                return fmt::format("a duration of {}; none may be negative",
-                                   time);
-            });
+            require(time >= 0, "a duration of {}; none may be negative",
+                    time);
             sum += static_cast<double>(time) * schedule.instructions();
         }
     }
-    require(sum < kMostTime, [&] {
-        return fmt::format(
+    require(sum < kMostTime,
             "{} instructions of such durations may take longer than can "
             "be counted ({:.0e})",
             schedule.instructions(), kMostTime);
-    });
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ struct Timing {
     Picoseconds makespan = 0;  ///< until the last stage's end
 
     const TimeSpan& span(Place place) const {
-        return spans[static_cast<std::size_t>(place.stage)]
-                    [static_cast<std::size_t>(place.position)];
+        return spans[place.stage][place.position];
     }
 
     // The bubble, of the stage that takes longest, as papers have it: each

@@ -78,11 +78,11 @@ Problem check_parts(const Schedule& schedule) {
                     schedule,
                     fmt::format("stage {} holds part {} of the model twice",
                                 &parts - schedule.parts.data(), part));
-            held[static_cast<std::size_t>(part)] = 1;
+            held[part] = 1;
         }
     }
     for (int part = 0; part < schedule.part_count(); ++part)
-        if (!held[static_cast<std::size_t>(part)])
+        if (!held[part])
             return problem_of(schedule,
                               fmt::format("no stage holds part {} "
                                           "of the model",

@@ -30,14 +30,14 @@ bool Walk::run() {
 }
 
 Place Walk::at(int stage) const {
-    const Lane& lane = lanes_[static_cast<std::size_t>(stage)];
+    const Lane& lane = lanes_[stage];
     const bool ended =
         lane.next == static_cast<int>(schedule_.of(stage).size());
     return ended ? Place{} : Place{stage, lane.next};
 }
 
 Place Walk::queued(int stage) const {
-    const Lane& lane = lanes_[static_cast<std::size_t>(stage)];
+    const Lane& lane = lanes_[stage];
     return lane.served == lane.queue.size()
                ? Place{}
                : Place{stage, lane.queue[lane.served]};
@@ -83,8 +83,7 @@ void Walk::serve(int stage) {
 }
 
 void Walk::finish(Place place) {
-    done_[static_cast<std::size_t>(place.stage)]
-         [static_cast<std::size_t>(place.position)] = 1;
+    done_[place.stage][static_cast<std::size_t>(place.position)] = 1;
     std::vector<int>& waiting = lane(place.stage).waiting;
     for (const int stage : waiting)
         look_again(stage);

@@ -38,8 +38,7 @@ class Walk {
     /// empty.
     Place queued(int stage) const;
     bool done(Place place) const {
-        return done_[static_cast<std::size_t>(place.stage)]
-                    [static_cast<std::size_t>(place.position)] != 0;
+        return done_[place.stage][place.position] != 0;
     }
 
   private:
@@ -51,9 +50,7 @@ class Walk {
         bool ready = false;        ///< to be looked at again
     };
 
-    Lane& lane(int stage) {
-        return lanes_[static_cast<std::size_t>(stage)];
-    }
+    Lane& lane(int stage) { return lanes_[stage]; }
     void advance(int stage);
     void serve(int stage);
     void finish(Place place);

@@ -9,7 +9,7 @@ WeightVersions::WeightVersions(const Schedule& schedule)
                                0);
         std::vector<int>& newest = newest_.emplace_back();
         for (const Instruction& each : list) {
-            int& chunk = steps[static_cast<std::size_t>(each.chunk)];
+            int& chunk = steps[each.chunk];
             newest.push_back(chunk);
             if (each.kind == InstructionKind::optimizer_step) ++chunk;
         }

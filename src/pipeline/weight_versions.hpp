@@ -14,8 +14,7 @@ class WeightVersions {
 
     /// Optimizer steps of the instruction's chunk before it.
     int newest(Place place) const {
-        return newest_[static_cast<std::size_t>(place.stage)]
-                      [static_cast<std::size_t>(place.position)];
+        return newest_[place.stage][place.position];
     }
     /// What it says, or the newest where it says nothing.
     int read(Place place) const {

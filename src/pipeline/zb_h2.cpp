@@ -7,10 +7,9 @@ namespace lockstep {
 Schedule zb_h2_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("zb-h2", shape);
     for (int stage = 0; stage < shape.stages; ++stage)
-        schedule.work[static_cast<std::size_t>(stage)] =
-            split_backward_work(
-                shape.micro_batches,
-                {2 * (shape.stages - 1 - stage), 2 * stage});
+        schedule.work[stage] = split_backward_work(
+            shape.micro_batches,
+            {2 * (shape.stages - 1 - stage), 2 * stage});
     end_step(schedule);
     return schedule;
 }

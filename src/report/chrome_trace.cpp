@@ -170,8 +170,7 @@ class RunWriter {
         std::string bytes;
         for (int c = 0; c < kMemoryCategories; ++c)
             bytes += fmt::format("{}\"{}\":{}", c == 0 ? "" : ",",
-                                 name_of(static_cast<MemoryCategory>(c)),
-                                 level.bytes[static_cast<std::size_t>(c)]);
+                                 name_of(static_cast<MemoryCategory>(c)), level.bytes[c]);
         event(R"({{"ph":"C","name":"memory bytes","pid":{},"ts":{},"args":{{{}}}}})",
               process_of(level.rank), microseconds_text(nanoseconds(level.time)), bytes);
     }

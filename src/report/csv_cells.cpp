@@ -77,15 +77,11 @@ std::string CsvReader::quoted(std::size_t column) {
         if (text_[at_] == '"') ++at_;
         found += text_[at_];
     }
-    require(take('"'), [&] {
-        return fmt::format("{}, row {}, column {}: the quote is not closed", name_, line,
-                           column);
-    });
+    require(take('"'), "{}, row {}, column {}: the quote is not closed", name_, line,
+            column);
     const std::size_t end = end_of_cell();
-    require(trimmed(text_.substr(at_, end - at_)).empty(), [&] {
-        return fmt::format("{}, row {}, column {}: text follows a closing quote", name_,
-                           line, column);
-    });
+    require(trimmed(text_.substr(at_, end - at_)).empty(),
+            "{}, row {}, column {}: text follows a closing quote", name_, line, column);
     at_ = end;
     return std::string(trimmed(found));
 }

@@ -99,10 +99,8 @@ void InputFile::read(void* destination, std::uint64_t size) {
 
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes) {
     InputFile file(path);
-    require(file.size() <= limit_bytes, [&] {
-        return fmt::format("{}: {} bytes, where at most {} are expected", path.string(),
-                           file.size(), limit_bytes);
-    });
+    require(file.size() <= limit_bytes, "{}: {} bytes, where at most {} are expected",
+            path.string(), file.size(), limit_bytes);
     std::string text(static_cast<std::size_t>(file.size()), '\0');
     file.read(text.data(), file.size());
     return text;

@@ -22,8 +22,7 @@ Json time_json(const TimeReport& time) {
 Json categories_json(const std::array<std::int64_t, kMemoryCategories>& bytes) {
     Json json = Json::object();
     for (int c = 0; c < kMemoryCategories; ++c)
-        json[name_of(static_cast<MemoryCategory>(c))] =
-            bytes[static_cast<std::size_t>(c)];
+        json[name_of(static_cast<MemoryCategory>(c))] = bytes[c];
     return json;
 }
 

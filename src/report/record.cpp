@@ -181,8 +181,7 @@ void naming(const fs::path& folder, Action&& action) {
 }
 
 void check_folder(const fs::path& folder) {
-    require(!folder.empty(),
-            [] { return std::string("the folder for the record has no name"); });
+    require(!folder.empty(), "the folder for the record has no name");
     if (!fs::exists(folder)) return;
     require(fs::is_directory(folder),
             [&] { return folder.string() + ": this exists and is not a folder"; });
@@ -191,12 +190,10 @@ void check_folder(const fs::path& folder) {
         const std::string name = entry.path().filename().string();
         if (is_staging(name)) continue;
         empty = false;
-        require(is_record_file(name) && entry.is_regular_file(), [&] {
-            return fmt::format(
+        require(is_record_file(name) && entry.is_regular_file(),
                 "{}: this folder holds {}, which is no part of a record; nothing was "
                 "overwritten, name another folder",
                 folder.string(), name);
-        });
     }
     if (!empty) read_run_options(folder);
 }

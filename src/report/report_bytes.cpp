@@ -28,7 +28,7 @@ HostTensor tensor_of(const Json& json) {
                       static_cast<DType>(json.at(1).get<int>()));
     const auto& data = json.at(2).get_binary();
     require(static_cast<std::int64_t>(data.size()) == tensor.bytes(),
-            [] { return std::string("a tensor's bytes are not its shape's"); });
+            "a tensor's bytes are not its shape's");
     if (!data.empty()) std::memcpy(tensor.data(), data.data(), data.size());
     return tensor;
 }

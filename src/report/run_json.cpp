@@ -34,7 +34,7 @@ RunOptions options_of(const Json& json) {
     json.at("cluster").get_to(options.cluster);
     options.check = json.value("check", std::string("cheap"));
     options.sum_length = json.value("sum_length", std::int64_t{1});
-    require(options.sum_length >= 1, [] { return std::string("sum_length below 1"); });
+    require(options.sum_length >= 1, "sum_length below 1");
     for (const auto& [key, value] : json.at("settings").items())
         options.settings[key] = value.get<std::string>();
     return options;

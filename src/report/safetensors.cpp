@@ -52,8 +52,7 @@ const char* format_name(DType dtype) {
 }
 
 std::string quoted(const std::string& text) {
-    require(is_utf8(text),
-            [] { return std::string("a name in a safetensors file must be UTF-8"); });
+    require(is_utf8(text), "a name in a safetensors file must be UTF-8");
     return json_quoted(text);
 }
 
@@ -67,9 +66,8 @@ std::string metadata_member(const std::map<std::string, std::string>& metadata) 
 
 std::string tensor_member(const Entry& entry, std::int64_t begin) {
     const auto& [name, tensor] = entry;
-    require(name != "__metadata__", [] {
-        return std::string("no tensor of a safetensors file can be __metadata__");
-    });
+    require(name != "__metadata__",
+            "no tensor of a safetensors file can be __metadata__");
     std::string extents;
     for (int d = 0; d < tensor.shape().dimensions(); ++d)
         extents += fmt::format("{}{}", d == 0 ? "" : ",", tensor.shape()[d]);
@@ -94,20 +92,17 @@ std::string header_of(const std::vector<const Entry*>& order,
 }
 
 std::string read_header(InputFile& file, const std::filesystem::path& path) {
-    require(file.size() >= kLengthBytes, [&] {
-        return fmt::format("{}: {} bytes are too few for a safetensors file",
-                           path.string(), file.size());
-    });
+    require(file.size() >= kLengthBytes,
+            "{}: {} bytes are too few for a safetensors file", path.string(),
+            file.size());
     std::uint64_t length = 0;
     file.read(&length, kLengthBytes);
-    require(length <= kMaxHeaderBytes, [&] {
-        return fmt::format("{}: the header claims {} bytes; the format allows {}",
-                           path.string(), length, kMaxHeaderBytes);
-    });
-    require(length <= file.size() - kLengthBytes, [&] {
-        return fmt::format("{}: the header claims {} bytes, but {} follow", path.string(),
-                           length, file.size() - kLengthBytes);
-    });
+    require(length <= kMaxHeaderBytes,
+            "{}: the header claims {} bytes; the format allows {}", path.string(), length,
+            kMaxHeaderBytes);
+    require(length <= file.size() - kLengthBytes,
+            "{}: the header claims {} bytes, but {} follow", path.string(), length,
+            file.size() - kLengthBytes);
     std::string header(static_cast<std::size_t>(length), '\0');
     file.read(header.data(), length);
     return header;
@@ -119,10 +114,9 @@ void write_safetensors(const std::filesystem::path& path, const NamedTensors& te
                        const std::map<std::string, std::string>& metadata) {
     const std::vector<const Entry*> order = in_file_order(tensors);
     const std::string header = header_of(order, metadata);
-    require(header.size() <= kMaxHeaderBytes, [&] {
-        return fmt::format("{}: the header would have {} bytes; the format allows {}",
-                           path.string(), header.size(), kMaxHeaderBytes);
-    });
+    require(header.size() <= kMaxHeaderBytes,
+            "{}: the header would have {} bytes; the format allows {}", path.string(),
+            header.size(), kMaxHeaderBytes);
     const auto length = static_cast<std::uint64_t>(header.size());
     WholeFile file(path);
     file.write(reinterpret_cast<const std::byte*>(&length), kLengthBytes);

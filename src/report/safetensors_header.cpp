@@ -40,17 +40,15 @@ class Guard {
         if (event == Event::object_start || event == Event::array_start) {
             require(depth < kMaxDepth,
                     [&] { return file_ + ": the header is nested too deeply"; });
-            keys_[static_cast<std::size_t>(depth)].clear();
+            keys_[depth].clear();
             values_ = 0;
         } else if (event == Event::key) {
-            require(keys_[static_cast<std::size_t>(depth - 1)].insert(value).second, [&] {
-                return fmt::format("{}: the header has {} twice", file_, quoted(value));
-            });
+            require(keys_[depth - 1].insert(value).second, "{}: the header has {} twice",
+                    file_, quoted(value));
         } else if (event == Event::value && depth == kMaxDepth) {
-            require(++values_ <= Shape::kMaxDimensions, [&] {
-                return fmt::format("{}: the header has an array of more than {} values",
-                                   file_, Shape::kMaxDimensions);
-            });
+            require(++values_ <= Shape::kMaxDimensions,
+                    "{}: the header has an array of more than {} values", file_,
+                    Shape::kMaxDimensions);
         }
         return true;
     }
@@ -106,9 +104,7 @@ class EntryReader {
 
   private:
     void check(bool condition, const std::string& complaint) const {
-        require(condition, [&] {
-            return fmt::format("{}: tensor {}: {}", file_, quoted(name_), complaint);
-        });
+        require(condition, "{}: tensor {}: {}", file_, quoted(name_), complaint);
     }
 
     DType read_dtype() const {
@@ -171,24 +167,18 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
                  const std::string& file) {
     std::uint64_t covered = 0;
     for (const TensorEntry& entry : entries) {
-        require(entry.begin == covered, [&] {
-            return fmt::format(
+        require(entry.begin == covered,
                 "{}: tensor {}: its data begins at {}, but that before it ends at {}: "
                 "they {}",
                 file, quoted(entry.name), entry.begin, covered,
                 entry.begin < covered ? "overlap" : "leave a gap");
-        });
         covered = entry.end;
-        require(covered <= data_bytes, [&] {
-            return fmt::format(
+        require(covered <= data_bytes,
                 "{}: tensor {}: its data ends at {}, but the file has {} bytes of data",
                 file, quoted(entry.name), covered, data_bytes);
-        });
     }
-    require(covered == data_bytes, [&] {
-        return fmt::format("{}: {} bytes after the last tensor belong to none", file,
-                           data_bytes - covered);
-    });
+    require(covered == data_bytes, "{}: {} bytes after the last tensor belong to none",
+            file, data_bytes - covered);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ std::string svg_memory(const std::vector<TraceMemory>& trace, const SvgScale& sc
         const auto category = static_cast<MemoryCategory>(categories - 1);
         std::int64_t peak = 0;
         for (const TraceMemory& level : trace)
-            peak = std::max(peak, level.bytes[static_cast<std::size_t>(categories - 1)]);
+            peak = std::max(peak, level.bytes[categories - 1]);
         if (peak == 0) continue;
         std::string path = fmt::format("M{} {}", levels.front().x, svg_number(bottom));
         std::string drawn;

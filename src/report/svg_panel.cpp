@@ -188,8 +188,7 @@ std::set<MemoryCategory> SvgPanel::categories() const {
     for (const Device& device : devices_)
         for (const TraceMemory& level : device.memory)
             for (int c = 0; c < kMemoryCategories; ++c)
-                if (level.bytes[static_cast<std::size_t>(c)] > 0)
-                    found.insert(static_cast<MemoryCategory>(c));
+                if (level.bytes[c] > 0) found.insert(static_cast<MemoryCategory>(c));
     return found;
 }
 

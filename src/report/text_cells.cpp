@@ -63,13 +63,13 @@ std::vector<int> fill_cells(const std::vector<const TraceEvent*>& spans,
     std::vector<bool> visible(spans.size(), false);
     for (std::size_t c = 0; c < count; ++c) {
         if (2 * busy[c] < cell) shown[c] = -1;
-        if (shown[c] >= 0) visible[static_cast<std::size_t>(shown[c])] = true;
+        if (shown[c] >= 0) visible[shown[c]] = true;
     }
     for (std::size_t i = 0; i < spans.size(); ++i) {
         const Picoseconds middle =
             spans[i]->start + (spans[i]->end - spans[i]->start) / 2;
         const int at = std::min(grid.column_of(middle), grid.columns - 1);
-        int& target = shown[static_cast<std::size_t>(at)];
+        int& target = shown[at];
         if (!visible[i] && target < 0) target = static_cast<int>(i);
     }
     return shown;

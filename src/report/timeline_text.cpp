@@ -127,7 +127,7 @@ class Picture {
             if (cells[c] < 0) {
                 text.append(next - c, '.');
             } else {
-                const TraceEvent& event = *spans[static_cast<std::size_t>(cells[c])];
+                const TraceEvent& event = *spans[cells[c]];
                 text +=
                     in_colour(box_text(event, columns), look_of(event), options_.colour);
             }

@@ -25,8 +25,7 @@ TaskOutputs run(RemoteDevice& device, const TaskStart& start) {
     Rank rank(device, world, report);
     const Tasks known = tasks();
     const auto task = known.find(start.task);
-    require(task != known.end(),
-            [&] { return fmt::format("there is no task '{}'", start.task); });
+    require(task != known.end(), "there is no task '{}'", start.task);
     TaskOutputs out;
     task->second(rank, {start.tensors, start.numbers}, out);
     world.require_groups_started();

@@ -100,13 +100,10 @@ void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
         static_cast<double>(queries.rows()) * static_cast<double>(keys.rows()) *
         static_cast<double>(queries.batches()) * static_cast<double>(queries.heads);
     require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <= kMostAttention,
-            at, [&] {
-                return fmt::format(
-                    "attention of {} queries to {} keys in {} batches of {} heads of "
-                    "width {} takes more time than a graded program has",
-                    queries.rows(), keys.rows(), queries.batches(), queries.heads,
-                    queries.width);
-            });
+            at,
+            "attention of {} queries to {} keys in {} batches of {} heads of "
+            "width {} takes more time than a graded program has",
+            queries.rows(), keys.rows(), queries.batches(), queries.heads, queries.width);
 }
 
 template <std::size_t I>
@@ -116,11 +113,9 @@ void RankSession::device_call(WireReader& in, WireWriter& out) {
     auto values = take(in, std::type_identity<typename Signature::Values>());
     if constexpr (kReadsOnHost<I>) {
         const SourceLine at = std::get<SourceLine>(values);
-        require(may_download_, at, [] {
-            return std::string(
+        require(may_download_, at,
                 "this is graded, and computes on the device: what is there "
                 "cannot be read on the host");
-        });
     }
     if constexpr (kAttends<I>) {
         constexpr std::size_t kHeads = 1;

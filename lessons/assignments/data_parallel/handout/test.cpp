@@ -99,8 +99,8 @@ void expect_kept(const RunReport& got, int rank, const RunReport& expected) {
     for (const bool loss : {true, false})
         for (const auto& [name, values] : expected.ranks[0].kept)
             if (name.starts_with("loss") == loss)
-                expect_close(got.ranks[static_cast<std::size_t>(rank)].kept.at(name),
-                             values, fmt::format("{} on rank {}", name, rank));
+                expect_close(got.ranks[rank].kept.at(name), values,
+                             fmt::format("{} on rank {}", name, rank));
 }
 
 void test_shard_gradient(std::int64_t rows) {

@@ -56,13 +56,13 @@ class Draft {
             rank.may_download = true;
     }
     void expect(int rank, const std::string& name, const HostTensor& values) {
-        trial.expected[static_cast<std::size_t>(rank)].emplace(full(name), values);
+        trial.expected[rank].emplace(full(name), values);
     }
 
     Trial trial;
 
   private:
-    RankTask& of(int rank) { return trial.ranks[static_cast<std::size_t>(rank)]; }
+    RankTask& of(int rank) { return trial.ranks[rank]; }
     std::string full(const std::string& name) const {
         return trial.program + ": " + name;
     }

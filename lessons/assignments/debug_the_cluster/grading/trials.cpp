@@ -41,7 +41,7 @@ Trial filter_trial(const Judge& judge, int ranks, int steps) {
         const std::vector<std::int64_t> documents = documents_of(draft, step, steps);
         x.emplace_back(), y.emplace_back();
         for (int rank = 0; rank < ranks; ++rank) {
-            const std::int64_t count = documents[static_cast<std::size_t>(rank)];
+            const std::int64_t count = documents[rank];
             x.back().push_back(
                 draft.normal(fmt::format("x {} {}", step, rank), {count, kIn}));
             y.back().push_back(
@@ -145,7 +145,7 @@ Trial clip_trial(const Judge& judge, int ranks, int percent) {
         }
     };
     for (int rank = 0; rank < ranks; ++rank) {
-        expect(rank, "sharded", sharded[static_cast<std::size_t>(rank)]);
+        expect(rank, "sharded", sharded[rank]);
         expect(rank, "replicated", replicated);
         draft.give_number(rank, "largest in thousandths", largest);
     }

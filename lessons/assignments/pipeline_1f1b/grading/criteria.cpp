@@ -170,7 +170,7 @@ void judge_memory(Judge& judge, const Part& part) {
         ask_overlap(judge, part, size, schedule);
         const std::vector<Holdings> peaks = peak_holdings(schedule);
         for (int stage = 0; stage < size.stages; ++stage) {
-            const Holdings& peak = peaks[static_cast<std::size_t>(stage)];
+            const Holdings& peak = peaks[stage];
             const int held =
                 part.halves ? static_cast<int>(std::lround(peak.memory)) : peak.in_flight;
             const int most = part.most_held(size, stage);

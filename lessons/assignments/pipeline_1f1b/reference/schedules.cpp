@@ -9,7 +9,7 @@ using enum InstructionKind;
 namespace {
 
 std::vector<Instruction>& work_of(Schedule& schedule, int stage) {
-    return schedule.work[static_cast<std::size_t>(stage)];
+    return schedule.work[stage];
 }
 
 }  // namespace

@@ -85,8 +85,7 @@ void judge_reduce_scatter(Judge& judge) {
         const HostTensor sum = sum_of(judge, ring);
         for (int rank = 0; rank < ring.ranks; ++rank) {
             const Chunk own = own_chunk(ring, rank);
-            const HostTensor& left =
-                judge.left(result.ranks[static_cast<std::size_t>(rank)], "buffer");
+            const HostTensor& left = judge.left(result.ranks[rank], "buffer");
             judge.close(fmt::format("{}: chunk {} on its rank", ring.name(), rank),
                         left.rows(own.begin, own.count), sum.rows(own.begin, own.count),
                         ring.bound());
@@ -98,8 +97,7 @@ void judge_reduce_scatter(Judge& judge) {
 void judge_buffers(Judge& judge, const TaskResult& result, const Ring& ring,
                    const HostTensor& expected) {
     for (int rank = 0; rank < ring.ranks; ++rank)
-        judge.close(buffer_text(ring, rank),
-                    judge.left(result.ranks[static_cast<std::size_t>(rank)], "buffer"),
+        judge.close(buffer_text(ring, rank), judge.left(result.ranks[rank], "buffer"),
                     expected, ring.bound());
 }
 
@@ -133,7 +131,7 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
         const TaskResult& result = run(judge, task, ring);
         judge_route(judge, result, ring);
         for (int rank = 0; rank < ring.ranks; ++rank) {
-            const RankReport& left = result.report.ranks[static_cast<std::size_t>(rank)];
+            const RankReport& left = result.report.ranks[rank];
             const std::string name =
                 fmt::format("{}: {}: rank {}", part, ring.name(), rank);
             judge.as_reference(name + ": sent", "bytes", left.bytes_sent());
@@ -179,9 +177,9 @@ void judge_time(Judge& judge) {
 void judge_memory(Judge& judge) {
     const TaskResult& result = run_long(judge);
     for (int rank = 0; rank < kLong.ranks; ++rank)
-        judge.as_reference(
-            fmt::format("a1.3: {}: rank {}: peak", kLong.name(), rank), "bytes of memory",
-            result.report.ranks[static_cast<std::size_t>(rank)].memory.peak, {100, 2});
+        judge.as_reference(fmt::format("a1.3: {}: rank {}: peak", kLong.name(), rank),
+                           "bytes of memory", result.report.ranks[rank].memory.peak,
+                           {100, 2});
 }
 
 Criterion criterion(const std::string& id, const std::string& title, int points,

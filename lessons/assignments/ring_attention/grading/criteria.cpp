@@ -120,7 +120,7 @@ const TaskResult& run_right(Judge& judge, const std::string& task, const Case& o
     if (backward)
         asked = {{"dq", &expected.dq}, {"dk", &expected.dk}, {"dv", &expected.dv}};
     for (int rank = 0; rank < of.ranks; ++rank) {
-        const RankResult& left = result.ranks[static_cast<std::size_t>(rank)];
+        const RankResult& left = result.ranks[rank];
         const Chunk own = of.own(rank);
         const auto compare = [&](const std::string& name, const HostTensor& part) {
             judge.close(text_of(of, rank, name, part), judge.left(left, name), part);
@@ -199,7 +199,7 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
         const TaskResult& result = run_right(judge, task, of);
         judge_route(judge, result, of);
         for (int rank = 0; rank < of.ranks; ++rank) {
-            const RankReport& left = result.report.ranks[static_cast<std::size_t>(rank)];
+            const RankReport& left = result.report.ranks[rank];
             const std::string name =
                 fmt::format("{}: {}: rank {}", part, of.name(), rank);
             if (task == "backward")
@@ -220,8 +220,7 @@ void judge_memory(Judge& judge, const std::string& part, const std::string& task
         judge.as_reference(
             fmt::format("{}: {}: rank {}: peak with blocks of up to {} bytes", part,
                         kLong.name(), rank, most_tokens * kLong.token_bytes()),
-            "bytes of memory",
-            result.report.ranks[static_cast<std::size_t>(rank)].memory.peak,
+            "bytes of memory", result.report.ranks[rank].memory.peak,
             {100, percent_more});
 }
 

@@ -24,15 +24,14 @@ class Head {
         const std::int64_t i = at(query), seen = of_.causal ? query + 1 : tokens_;
         std::vector<double> p(static_cast<std::size_t>(seen));
         for (std::int64_t key = 0; key < seen; ++key)
-            p[static_cast<std::size_t>(key)] =
-                factor * product(of_.queries, i, of_.keys, at(key));
+            p[key] = factor * product(of_.queries, i, of_.keys, at(key));
         out_.log_sum_exp.set(number_ * tokens_ + query, make_weights(p));
         for (std::int64_t key = 0; key < seen; ++key)
-            add(out_.y, i, p[static_cast<std::size_t>(key)], of_.values, at(key));
+            add(out_.y, i, p[key], of_.values, at(key));
         const double dy_y = product(of_.dy, i, out_.y, i);
         for (std::int64_t key = 0; key < seen; ++key) {
             const std::int64_t j = at(key);
-            const double weight = p[static_cast<std::size_t>(key)];
+            const double weight = p[key];
             const double ds =
                 factor * weight * (product(of_.dy, i, of_.values, j) - dy_y);
             add(out_.dq, i, ds, of_.keys, j);

@@ -114,7 +114,7 @@ void compare(const RunReport& ring, const Sequence& sequence,
         for (const std::string& name : names) {
             const Chunk part = chunk(sequence.tokens, ranks, rank);
             const HostTensor& all = whole.ranks[0].kept.at(name);
-            expect_close(ring.ranks[static_cast<std::size_t>(rank)].kept.at(name),
+            expect_close(ring.ranks[rank].kept.at(name),
                          name == "log_sum_exp" ? last_part(all, part)
                                                : all.rows(part.begin, part.count),
                          fmt::format("{} of rank {}{}", name, rank, when));
@@ -139,7 +139,7 @@ void test_bytes(int ranks, const Sequence& sequence) {
     for (int rank = 0; rank < ranks; ++rank) {
         const Chunk next = chunk(sequence.tokens, ranks, (rank + 1) % ranks);
         const std::int64_t token = 2 * kBatch * sequence.heads * kWidth * 8;
-        expect_equal(report.ranks[static_cast<std::size_t>(rank)].bytes_sent(),
+        expect_equal(report.ranks[rank].bytes_sent(),
                      (sequence.tokens - next.count) * token,
                      fmt::format("bytes that rank {} sends", rank));
     }
