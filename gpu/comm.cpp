@@ -107,7 +107,7 @@ TraceEvent Comm::label_of(std::span<const CommOperation> operations,
 
 void Comm::count(const CommOperation& operation) {
     if (operation.is_no_message(rank())) return;
-    TrafficByLink& counts = channel_.traffic[operation.verb];
+    TrafficByLink& counts = channel_.traffic[static_cast<std::size_t>(operation.verb)];
     const std::int64_t element_bytes = bytes_of(operation.dtype);
     if (is_point_to_point(operation.verb)) {
         const int peer = channel_.ranks[operation.peer];
