@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "gpu/launcher/descriptor.hpp"
 #include "gpu/launcher/message.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::gpu {
 
@@ -14,7 +14,7 @@ namespace lockstep::gpu {
 /// says that it does. Closes itself when the other side has, or talks rubbish.
 class Connection {
   public:
-    explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}
+    explicit Connection(os::Descriptor socket) : socket_(std::move(socket)) {}
 
     bool open() const { return socket_.open(); }
     int number() const { return socket_.number(); }
@@ -42,7 +42,7 @@ class Connection {
     void finish_message();
     size_t send_some(const std::string& bytes, size_t from);
 
-    Descriptor socket_;
+    os::Descriptor socket_;
     uint64_t longest_ = 64;
     bool heard_ = false;
 

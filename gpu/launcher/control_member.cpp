@@ -30,7 +30,7 @@ std::optional<Message> introduce(Connection& line, const Placement& placement,
     line.send({MessageKind::hello, pack(hello_of(placement))});
     while (line.open() && Clock::now() < due) {
         pollfd wait = {line.number(), line.events(), 0};
-        poll(&wait, 1, milliseconds_until(due));
+        poll(&wait, 1, os::milliseconds_until(due));
         if (wait.revents & POLLOUT) line.flush();
         if (wait.revents & ~POLLOUT) line.receive();
         if (std::optional<Message> answer = line.next()) return answer;

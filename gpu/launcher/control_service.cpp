@@ -49,7 +49,7 @@ void ControlService::wait_and_transfer() {
     const std::vector<Connection*> lines = connections();
     for (const Connection* line : lines)
         waits.push_back({line->number(), line->events(), 0});
-    poll(waits.data(), waits.size(), due == kNever ? -1 : milliseconds_until(due));
+    poll(waits.data(), waits.size(), os::milliseconds_until(due));
     if (waits[0].revents) calm(shared_.waker);
     for (size_t i = 0; i < lines.size(); ++i) {
         if (waits[i + 2].revents & POLLOUT) lines[i]->flush();
@@ -80,12 +80,10 @@ void ControlService::serve_stop() noexcept {
 
 void ControlService::print_text() noexcept {
     if (!shared_.claim_text()) return;
-    const std::string text = shared_.failure().text;
-    for (size_t sent = 0; sent < text.size();) {
-        const ssize_t wrote =
-            write(STDERR_FILENO, text.data() + sent, text.size() - sent);
-        if (wrote <= 0) return;
-        sent += static_cast<size_t>(wrote);
+    try {
+        os::write_all(STDERR_FILENO, shared_.failure().text, "standard error");
+    } catch (const std::exception&) {
+        // Standard error is gone, too.
     }
 }
 

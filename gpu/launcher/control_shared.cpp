@@ -19,7 +19,7 @@ ControlShared::ControlShared(const Placement& placement_, const ControlOptions& 
     : placement(placement_),
       options(options_),
       watch(options_.timeout_seconds),
-      waker(make_waker()),
+      waker(os::make_waker()),
       speaks_(placement_.rank == 0) {}
 
 void ControlShared::await_welcome() {

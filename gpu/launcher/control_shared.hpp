@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "gpu/launcher/control.hpp"
-#include "gpu/launcher/descriptor.hpp"
 #include "gpu/launcher/message.hpp"
 #include "gpu/launcher/stall_watch.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::gpu {
 
@@ -23,7 +23,7 @@ class ControlShared {
     const Placement placement;
     const ControlOptions options;
     StallWatch watch;
-    Descriptor waker;  ///< of the control thread's poll()
+    os::Descriptor waker;  ///< of the control thread's poll()
 
     // The main thread's side.
 

@@ -15,8 +15,7 @@ constexpr Clock::duration kLeastPatience = 3s;  // a description may take 2 of t
 }  // namespace
 
 Heartbeat::Heartbeat(double timeout_seconds)
-    : timeout_(std::chrono::duration_cast<Clock::duration>(
-          std::chrono::duration<double>(timeout_seconds))),
+    : timeout_(os::duration_of(timeout_seconds)),
       interval_(std::clamp<Clock::duration>(timeout_ / 8, 50ms, 1s)) {}
 
 bool Heartbeat::strikes(Clock::time_point now) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "gpu/launcher/stall_watch.hpp"
 
 namespace lockstep::gpu {
 

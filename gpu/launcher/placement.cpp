@@ -1,16 +1,12 @@
 #include "gpu/launcher/placement.hpp"
 
-#include <cstdlib>
-
 #include "gpu/launcher/placement_launchers.hpp"
+#include "src/os/environment.hpp"
 
 namespace lockstep::gpu {
 
 Environment process_environment() {
-    return [](const std::string& name) -> std::optional<std::string> {
-        const char* value = std::getenv(name.c_str());
-        return value ? std::optional<std::string>(value) : std::nullopt;
-    };
+    return &os::variable;
 }
 
 std::optional<Placement> find_placement(const Environment& environment) {

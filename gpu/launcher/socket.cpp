@@ -128,7 +128,7 @@ Descriptor try_to_connect(int family, const sockaddr* where, socklen_t bytes,
     // A machine that is starting drops what comes: ask again soon.
     const auto soon = std::min(deadline, Clock::now() + std::chrono::seconds(3));
     pollfd wait = {connection.number(), POLLOUT, 0};
-    if (poll(&wait, 1, milliseconds_until(soon)) != 1) return {};
+    if (poll(&wait, 1, os::milliseconds_until(soon)) != 1) return {};
     int error = 0;
     socklen_t error_bytes = sizeof error;
     getsockopt(connection.number(), SOL_SOCKET, SO_ERROR, &error, &error_bytes);

@@ -1,9 +1,12 @@
 #pragma once
 
 #include "gpu/launcher/address.hpp"
-#include "gpu/launcher/descriptor.hpp"
+#include "gpu/launcher/stall_watch.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::gpu {
+
+using os::Descriptor;
 
 /// A socket that waits at the address. UsageError where the address cannot be: its host
 /// has no such name, is another machine, or something else waits there.

@@ -8,8 +8,7 @@ namespace lockstep::gpu {
 using namespace std::chrono_literals;
 
 StallWatch::StallWatch(double timeout_seconds)
-    : timeout_(std::chrono::duration_cast<Clock::duration>(
-          std::chrono::duration<double>(timeout_seconds))),
+    : timeout_(os::duration_of(timeout_seconds)),
       interval_(std::clamp<Clock::duration>(timeout_ / 8, 5ms, 1s)) {}
 
 void StallWatch::begin() noexcept {

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "src/os/deadline.hpp"
 
 namespace lockstep::gpu {
+
+using os::after;
+using os::Clock;
+using os::kNever;
 
 /// How a program gets on.
 enum class Pace : uint32_t {

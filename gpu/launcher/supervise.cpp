@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <poll.h>
@@ -15,24 +14,26 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/held_signals.hpp"
-#include "gpu/launcher/process.hpp"
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
+#include "src/os/deadline.hpp"
+#include "src/os/environment.hpp"
+#include "src/os/held_signals.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
 
+using os::Clock;
+
 /// The copies that run, and how the run as a whole has gone.
 class Supervisor {
   public:
-    explicit Supervisor(double grace_seconds)
-        : grace_(std::chrono::duration_cast<Clock::duration>(
-              std::chrono::duration<double>(grace_seconds))) {}
+    explicit Supervisor(double grace_seconds) : grace_(os::duration_of(grace_seconds)) {}
     ~Supervisor() {
         kill_all(SIGKILL);
         for (const pid_t process : running_)
-            if (process > 0) waitpid(process, nullptr, 0);
+            if (process > 0) os::wait_for(process);
     }
     Supervisor(const Supervisor&) = delete;
     Supervisor& operator=(const Supervisor&) = delete;
@@ -53,7 +54,7 @@ class Supervisor {
                            [](pid_t p) { return p > 0; });
     }
 
-    HeldSignals signals_;
+    os::HeldSignals signals_;
     Clock::duration grace_;
     std::vector<pid_t> running_;   // by rank; 0 where it has ended
     std::vector<bool> signalled_;  // by rank: by this process
@@ -65,7 +66,7 @@ class Supervisor {
 };
 
 void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
-    CopyPlan plan;
+    os::CopyPlan plan;
     plan.arguments = {program_invocation_name};
     plan.arguments.insert(plan.arguments.end(), arguments.begin(), arguments.end());
     plan.signal_mask = signals_.mask_before();
@@ -81,7 +82,7 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
                           {"LOCKSTEP_LOCAL_SIZE", size},
                           {"LOCKSTEP_RENDEZVOUS", meeting},
                           {"LOCKSTEP_SUPERVISED", "1"}};
-        running_.push_back(start_copy(plan));
+        running_.push_back(os::start_copy(plan));
         signalled_.push_back(false);
     }
 }
@@ -89,7 +90,7 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
 int Supervisor::wait() {
     while (any_running()) {
         pollfd waits = {signals_.descriptor(), POLLIN, 0};
-        poll(&waits, 1, patience_end_ ? milliseconds_until(*patience_end_) : -1);
+        poll(&waits, 1, os::milliseconds_until(patience_end_.value_or(os::kNever)));
         while (const std::optional<signalfd_siginfo> signal = signals_.take())
             if (signal->ssi_signo != SIGCHLD) interrupt(*signal);
         collect();
@@ -135,7 +136,7 @@ void Supervisor::say_death(int rank, int signal) {
 
 void Supervisor::interrupt(const signalfd_siginfo& signal) {
     const int number = static_cast<int>(signal.ssi_signo);
-    if (sent_by_process(signal)) kill_all(number);
+    if (os::sent_by_process(signal)) kill_all(number);
     if (interrupted_) return kill_all(SIGKILL);
     interrupted_ = true;
     if (status_ == 0) status_ = 128 + number;
@@ -165,7 +166,7 @@ void Supervisor::kill_all(int signal) {
 int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds) {
     // A copy that did not know its place would start copies too, and so on.
-    require(std::getenv("LOCKSTEP_SUPERVISED") == nullptr,
+    require(!os::variable("LOCKSTEP_SUPERVISED"),
             "LOCKSTEP_SUPERVISED is set: a process that was started as one "
             "of several starts no others; unset it to begin a run here");
     Supervisor supervisor(grace_seconds);

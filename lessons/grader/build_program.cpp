@@ -12,7 +12,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-using gpu::Clock;
+using os::Clock;
 
 constexpr std::int64_t kLargestFile = 256 << 20;
 constexpr std::size_t kMostOutput = 1 << 20;
@@ -51,7 +51,7 @@ class HandedOver {
 class Build {
   public:
     explicit Build(const BuildPlan& plan)
-        : plan_(plan), deadline_(gpu::after(Clock::now(), plan.wall_seconds)) {}
+        : plan_(plan), deadline_(os::after(Clock::now(), plan.wall_seconds)) {}
 
     std::optional<BuildFailure> compile_all() {
         const std::size_t count = plan_.sources.size();

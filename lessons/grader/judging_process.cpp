@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 
 namespace lockstep::lessons {
 
@@ -113,11 +114,9 @@ JudgingProcess::~JudgingProcess() {
 }
 
 void JudgingProcess::start() {
-    std::array<int, 2> ends{-1, -1};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-        throw std::system_error(errno, std::generic_category(), "cannot make a socket");
-    socket_ = gpu::Descriptor(ends[0]);
-    const gpu::Descriptor theirs(ends[1]);
+    os::SocketPair line = os::make_socket_pair(SOCK_STREAM);
+    socket_ = std::move(line.ours);
+    const os::Descriptor theirs = std::move(line.theirs);
     const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ < 0)
@@ -174,10 +173,8 @@ Judgement JudgingProcess::judgement_without_answer() {
 }
 
 int JudgingProcess::end() {
-    int status = 0;
     ::kill(process_, SIGKILL);
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
+    const int status = os::wait_for(process_);
     process_ = -1;
     socket_.close();
     return status;

@@ -5,9 +5,9 @@
 #include <string>
 #include <sys/types.h>
 
-#include "gpu/launcher/descriptor.hpp"
 #include "lessons/grader/remote/frames.hpp"
 #include "lessons/grader/report/grade_report.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::lessons {
 
@@ -59,7 +59,7 @@ class JudgingProcess {
     Work work_;
     Limits limits_;
     pid_t process_ = -1;
-    gpu::Descriptor socket_;
+    os::Descriptor socket_;
     Frames line_{-1};
 };
 

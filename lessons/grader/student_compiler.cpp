@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "lessons/runner/find_on_path.hpp"
 #include "src/core/require.hpp"
+#include "src/os/environment.hpp"
 
 namespace lockstep::lessons {
 
@@ -17,7 +17,7 @@ std::vector<std::string> student_compiler() {
         if (!words.empty()) return words;
     }
     for (const char* name : {"g++", "c++", "clang++"})
-        if (!find_on_path(name).empty()) return {name};
+        if (!os::find_on_path(name).empty()) return {name};
     throw MissingError("there is no C++ compiler on the PATH; install g++");
 }
 

@@ -1,13 +1,11 @@
 #include "lessons/grader/student_process.hpp"
 
-#include <array>
-#include <cerrno>
 #include <sys/socket.h>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "lessons/grader/report/clean_text.hpp"
+#include "src/os/deadline.hpp"
 
 namespace lockstep::lessons {
 
@@ -34,20 +32,13 @@ Confinement StudentProcess::usual_confinement() {
     return confinement;
 }
 
-StudentProcess::Line StudentProcess::make_line() {
-    std::array<int, 2> ends{-1, -1};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-        throw std::system_error(errno, std::generic_category(), "cannot make a socket");
-    return {gpu::Descriptor(ends[0]), gpu::Descriptor(ends[1])};
-}
-
 StudentProcess::StudentProcess(const std::filesystem::path& folder,
                                const std::string& program, const Confinement& confinement)
-    : StudentProcess(folder, program, confinement, make_line()) {}
+    : StudentProcess(folder, program, confinement, os::make_socket_pair(SOCK_STREAM)) {}
 
 StudentProcess::StudentProcess(const std::filesystem::path& folder,
                                const std::string& program, const Confinement& confinement,
-                               Line line)
+                               os::SocketPair line)
     : confinement_(confinement),
       line_(std::move(line.ours)),
       frames_(line_.number()),
@@ -55,7 +46,7 @@ StudentProcess::StudentProcess(const std::filesystem::path& folder,
 
 RankProcess::End StudentProcess::ending() {
     using namespace std::chrono_literals;
-    std::optional<Ending> ending = process_.wait(gpu::Clock::now() + 2s);
+    std::optional<Ending> ending = process_.wait(os::Clock::now() + 2s);
     if (!ending) {
         process_.kill();
         if (frames_.end() == Frames::End::gone)

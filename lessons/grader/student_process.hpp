@@ -21,16 +21,11 @@ class StudentProcess final : public RankProcess {
     static Confinement usual_confinement();
 
   private:
-    struct Line {
-        gpu::Descriptor ours;
-        gpu::Descriptor theirs;
-    };
-    static Line make_line();
     StudentProcess(const std::filesystem::path& folder, const std::string& program,
-                   const Confinement& confinement, Line line);
+                   const Confinement& confinement, os::SocketPair line);
 
     Confinement confinement_;
-    gpu::Descriptor line_;
+    os::Descriptor line_;
     Frames frames_;
     ConfinedProcess process_;
 };

@@ -2,11 +2,11 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/kit.hpp"
-#include "lessons/runner/child.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 
 namespace lockstep::lessons {
 
@@ -19,9 +19,9 @@ int pack_gradescope(const GradescopeRequest& request) {
                 fs::is_regular_file(request.file),
             [&] { return name + ": what is there is not a file"; });
     const fs::path root = Kit::find().sources();
-    const Child packing =
-        run_child({"python3", "-B", (root / "lessons/grader/gradescope/pack.py").string(),
-                   root.string(), assignment.slug, fs::absolute(request.file).string()});
+    const os::Child packing = os::run_child(
+        {"python3", "-B", (root / "lessons/grader/gradescope/pack.py").string(),
+         root.string(), assignment.slug, fs::absolute(request.file).string()});
     if (packing.status != 0) {
         const std::string& said = packing.errors;
         const std::size_t last = said.find_last_of('\n', said.size() - 2);

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/backend.hpp"
-#include "lessons/runner/child.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "lessons/runner/utf8.hpp"
+#include "src/os/child.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -103,8 +103,8 @@ void refuse_placement(const gpu::Placement& placement) {
             placement.launcher, placement.size, placement.launcher);
 }
 
-Child run_lesson_on(const BackendsRequest& request, const std::string& backend, int ranks,
-                    const fs::path& folder) {
+os::Child run_lesson_on(const BackendsRequest& request, const std::string& backend,
+                        int ranks, const fs::path& folder) {
     std::vector<std::string> words{"/proc/self/exe", "lesson", request.slug};
     words.insert(words.end(), request.lesson_words.begin(), request.lesson_words.end());
     if (!request.lesson_options.ranks) words.push_back(fmt::format("--ranks={}", ranks));
@@ -112,7 +112,7 @@ Child run_lesson_on(const BackendsRequest& request, const std::string& backend, 
          {"--backend=" + backend, "--out=" + folder.string(), std::string("--json")})
         words.push_back(word);
     const Notice notice(fmt::format("running {} on {}", request.slug, backend));
-    return run_child(words);
+    return os::run_child(words);
 }
 
 /// What the lesson's JSON document says of its checks and of the backend that it took.
@@ -134,7 +134,7 @@ bool was_stopped(const std::string& document) {
 
 /// Status that this program ends with where a run has left no record; says why on
 /// standard error, in the lesson's own words where it had any.
-int explain_lost_run(const Child& child, const std::string& backend) {
+int explain_lost_run(const os::Child& child, const std::string& backend) {
     std::string text = child.errors;
     const bool signalled = child.status > 128;
     if (signalled || text.empty())
@@ -203,7 +203,7 @@ int compare_backends(const BackendsRequest& request) {
     for (int i = 0; i < 2; ++i) {
         const std::string& backend = request.backends[i];
         const fs::path folder = folders.of(i, request.backends);
-        const Child child = run_lesson_on(request, backend, ranks, folder);
+        const os::Child child = run_lesson_on(request, backend, ranks, folder);
         if (child.interrupted_by != 0) {
             folders.remove();
             std::signal(child.interrupted_by, SIG_DFL);

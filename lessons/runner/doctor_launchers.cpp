@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/child.hpp"
 #include "lessons/runner/doctor.hpp"
-#include "lessons/runner/find_on_path.hpp"
 #include "lessons/runner/utf8.hpp"
+#include "src/os/child.hpp"
+#include "src/os/environment.hpp"
 
 namespace lockstep::lessons {
 
@@ -15,7 +15,7 @@ namespace {
 std::string version_of(const std::string& program) {
     constexpr double kPatience = 5;
     try {
-        const Child child = run_child({program, "--version"}, kPatience);
+        const os::Child child = os::run_child({program, "--version"}, kPatience);
         const std::string& text = child.output.empty() ? child.errors : child.output;
         return child.status == 0 ? printable(text.substr(0, text.find('\n'))) : "";
     } catch (const std::exception&) {
@@ -25,7 +25,7 @@ std::string version_of(const std::string& program) {
 
 Finding launcher(const std::string& name, bool tells_version, const std::string& gives,
                  const std::string& install) {
-    const std::string file = find_on_path(name);
+    const std::string file = os::find_on_path(name);
     if (file.empty())
         return {name, false, fmt::format("{} is not on the PATH", name), gives, install};
     const std::string version = tells_version ? version_of(file) : "";

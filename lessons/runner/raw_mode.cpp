@@ -6,6 +6,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "src/os/descriptor.hpp"
+
 namespace lockstep::lessons {
 
 namespace {
@@ -24,11 +26,7 @@ void note_signal(int number) {
 /// A byte, or -1 where there is none.
 int read_byte(int descriptor) {
     unsigned char byte = 0;
-    ssize_t got = 0;
-    do
-        got = ::read(descriptor, &byte, 1);
-    while (got < 0 && errno == EINTR);
-    return got == 1 ? byte : -1;
+    return os::read_some(descriptor, &byte, 1) == 1 ? byte : -1;
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
 #include "lessons/runner/terminal.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
-#include <poll.h>
 #include <string>
 #include <sys/ioctl.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace lockstep::lessons {
@@ -40,21 +37,6 @@ void guard_standard_streams() {
         // open() takes the lowest number that is free, which is this one.
         const int mode = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
         if (::open("/dev/null", mode) != descriptor) return;
-    }
-}
-
-void write_all(int descriptor, std::string_view text, const char* name) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(descriptor, text.data(), text.size());
-        if (written >= 0) {
-            text.remove_prefix(static_cast<std::size_t>(written));
-        } else if (errno == EAGAIN) {
-            pollfd writable{descriptor, POLLOUT, 0};
-            ::poll(&writable, 1, -1);
-        } else if (errno != EINTR) {
-            throw std::system_error(errno, std::generic_category(),
-                                    std::string("cannot write to ") + name);
-        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "src/os/descriptor.hpp"
+
 namespace lockstep::lessons {
 
 inline constexpr int kPipeColumns = 80;
@@ -20,9 +22,7 @@ int window_columns(int descriptor);
 /// that no file that it opens becomes one of them. Writing to them goes on to fail.
 void guard_standard_streams();
 
-/// Writes all of it to a file descriptor. Throws std::system_error where it cannot;
-/// `name` is what the message calls it.
-void write_all(int descriptor, std::string_view text, const char* name);
+using os::write_all;
 
 /// Writes to standard output.
 void print(std::string_view text);

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep {
 
@@ -43,8 +44,7 @@ WholeFile::~WholeFile() {
 
 void WholeFile::write(const std::byte* data, std::size_t size) {
     while (size > 0) {
-        const ssize_t written = ::write(descriptor_, data, size);
-        if (written < 0 && errno == EINTR) continue;
+        const ssize_t written = os::write_some(descriptor_, data, size);
         if (written < 0) fail(errno, path_);
         data += written;
         size -= static_cast<std::size_t>(written);
@@ -89,8 +89,8 @@ InputFile::~InputFile() {
 void InputFile::read(void* destination, std::uint64_t size) {
     auto* to = static_cast<std::byte*>(destination);
     while (size > 0) {
-        const ssize_t got = ::read(descriptor_, to, static_cast<std::size_t>(size));
-        if (got < 0 && errno == EINTR) continue;
+        const ssize_t got =
+            os::read_some(descriptor_, to, static_cast<std::size_t>(size));
         if (got <= 0) fail(got < 0 ? errno : EIO, path_);
         to += got;
         size -= static_cast<std::uint64_t>(got);

@@ -1,7 +1,6 @@
 #include "tests/gpu/processes.hpp"
 
 #include <array>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,23 +11,22 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "src/os/child.hpp"
+#include "src/os/deadline.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
+
+using os::Clock;
+using os::Descriptor;
 
 /// A pipe from the child: what it says, or its standard error.
 struct Stream {
     Descriptor end;
     std::string* text;
 };
-
-std::pair<Descriptor, Descriptor> make_pipe() {
-    std::array<int, 2> ends = {};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-    return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
 
 [[noreturn]] void run_child(int number, const std::function<std::string(int)>& program,
                             int said, int errors) {
@@ -46,11 +44,7 @@ std::pair<Descriptor, Descriptor> make_pipe() {
         text = error.what();
         status = 99;
     }
-    for (size_t sent = 0; sent < text.size();) {
-        const ssize_t wrote = write(said, text.data() + sent, text.size() - sent);
-        if (wrote <= 0) break;
-        sent += static_cast<size_t>(wrote);
-    }
+    os::write_all(said, text, "the test");
     _exit(status);
 }
 
@@ -61,7 +55,7 @@ void drain(std::vector<Stream>& streams, const std::vector<pid_t>& children,
         std::vector<pollfd> waits;
         for (const Stream& stream : streams)
             waits.push_back({stream.end.number(), POLLIN, 0});
-        if (poll(waits.data(), waits.size(), milliseconds_until(deadline)) == 0)
+        if (poll(waits.data(), waits.size(), os::milliseconds_until(deadline)) == 0)
             for (const pid_t child : children)
                 kill(child, SIGKILL);
         for (size_t i = 0; i < streams.size(); ++i) {
@@ -88,20 +82,20 @@ std::vector<ProcessEnd> run_processes(int count,
     std::vector<pid_t> children;
     const auto start = Clock::now();
     for (int number = 0; number < count; ++number) {
-        auto [said, say] = make_pipe();
-        auto [errors, complain] = make_pipe();
+        os::Pipe said = os::make_pipe();
+        os::Pipe errors = os::make_pipe();
         const pid_t child = fork();
-        if (child == 0) run_child(number, program, say.number(), complain.number());
+        if (child == 0)
+            run_child(number, program, said.writing.number(), errors.writing.number());
         children.push_back(child);
         ProcessEnd& end = ends[static_cast<size_t>(number)];
-        streams.push_back({std::move(said), &end.said});
-        streams.push_back({std::move(errors), &end.errors});
+        streams.push_back({std::move(said.reading), &end.said});
+        streams.push_back({std::move(errors.reading), &end.errors});
     }
     std::vector<std::thread> waiters;
     for (size_t i = 0; i < children.size(); ++i)
         waiters.emplace_back([&, i] {
-            int status = 0;
-            waitpid(children[i], &status, 0);
+            const int status = os::wait_for(children[i]);
             ends[i].status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
             ends[i].seconds = std::chrono::duration<double>(Clock::now() - start).count();
         });

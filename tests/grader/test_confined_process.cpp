@@ -193,15 +193,15 @@ TEST_CASE("A program has its own descriptors and variables alone", "[grader][con
 TEST_CASE("A program answers on the descriptor that it is given", "[grader][confined]") {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    const gpu::Descriptor ours(ends[0]);
+    const os::Descriptor ours(ends[0]);
     const timeval patience{5, 0};
     ::setsockopt(ours.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    gpu::Descriptor theirs(ends[1]);
+    os::Descriptor theirs(ends[1]);
     ConfinedPlan plan = hostile_program().plan("answer", tight());
     plan.given = theirs.number();
     ConfinedProcess process(plan);
     theirs.close();
-    CHECK_FALSE(process.wait(gpu::after(gpu::Clock::now(), 0.05)));
+    CHECK_FALSE(process.wait(os::after(os::Clock::now(), 0.05)));
     REQUIRE(::write(ours.number(), "ping", 4) == 4);
     std::array<char, 8> answer{};
     CHECK(::read(ours.number(), answer.data(), answer.size()) == 4);

@@ -17,14 +17,15 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/confine/keeper.hpp"
-#include "lessons/runner/find_on_path.hpp"
+#include "src/os/child.hpp"
+#include "src/os/environment.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
-using gpu::Clock;
-using gpu::Descriptor;
+using os::Clock;
+using os::Descriptor;
 
 /// How long the keeper may take to end all, and report.
 constexpr double kPatienceSeconds = 4;
@@ -38,24 +39,6 @@ Descriptor opened(int descriptor, const char* what) {
     return Descriptor(descriptor);
 }
 
-struct Ends {
-    Descriptor ours;
-    Descriptor theirs;
-};
-
-Ends make_pipe() {
-    std::array<int, 2> ends{-1, -1};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot make a pipe");
-    return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
-Ends make_channel() {
-    std::array<int, 2> ends{-1, -1};
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
-        fail(errno, "cannot make a pair of sockets");
-    return {Descriptor(ends[0]), Descriptor(ends[1])};
-}
-
 /// The file that a program's name stands for. One in the folder is named from there: its
 /// user need not be able to enter the folders above.
 std::string program_file(const std::string& name, const std::filesystem::path& folder) {
@@ -65,25 +48,15 @@ std::string program_file(const std::string& name, const std::filesystem::path& f
             name.front() == '/' && !inside.empty() && *inside.begin() != "..";
         return named ? "./" + inside.string() : name;
     }
-    std::string file = find_on_path(name);
+    std::string file = os::find_on_path(name);
     if (file.empty()) fail(ENOENT, "cannot start " + name);
     return file;
 }
 
 std::vector<std::string> environment(const ConfinedPlan& plan) {
-    std::vector<std::string> all{"PATH=" + search_path(), "HOME=/nonexistent",
+    std::vector<std::string> all{"PATH=" + os::search_path(), "HOME=/nonexistent",
                                  "LANG=C.UTF-8", "TMPDIR=" + plan.folder.string()};
     all.insert(all.end(), plan.variables.begin(), plan.variables.end());
-    return all;
-}
-
-/// As exec wants it.
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    all.reserve(texts.size() + 1);
-    for (const std::string& text : texts)
-        all.push_back(const_cast<char*>(text.c_str()));
-    all.push_back(nullptr);
     return all;
 }
 
@@ -104,11 +77,6 @@ std::string step_text(StartStep step, const ConfinedPlan& plan) {
             break;
     }
     return "cannot start " + program;
-}
-
-void wait_for(pid_t process) {
-    while (::waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
-    }
 }
 
 /// The report's meaning, as far as it goes without the output.
@@ -146,23 +114,23 @@ ConfinedProcess::ConfinedProcess(const ConfinedPlan& plan)
 ConfinedProcess::~ConfinedProcess() {
     kill();
     try {
-        wait(gpu::after(Clock::now(), kPatienceSeconds));
+        wait(os::after(Clock::now(), kPatienceSeconds));
     } catch (const std::system_error&) {
     }
     if (keeper_ < 0) return;
     ::kill(keeper_, SIGKILL);
-    wait_for(keeper_);
+    os::wait_for(keeper_);
 }
 
 void ConfinedProcess::start(const ConfinedPlan& plan) {
     const std::string file = program_file(plan.words.front(), plan.folder);
     const std::vector<std::string> variables = environment(plan);
-    const std::vector<char*> arguments = pointers(plan.words);
-    const std::vector<char*> variable_pointers = pointers(variables);
+    const std::vector<char*> arguments = os::exec_words(plan.words);
+    const std::vector<char*> variable_pointers = os::exec_words(variables);
     const Descriptor nothing =
         opened(::open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
-    Ends failure = make_pipe();
-    Ends channel = make_channel();
+    os::Pipe failure = os::make_pipe();
+    os::SocketPair channel = os::make_socket_pair(SOCK_SEQPACKET);
     const Fence fence(confinement_.only_computes ? "" : plan.folder);
     SystemCallFilter filter(file.c_str(), arguments.data());
     const bool drops_user = ::geteuid() == 0;
@@ -174,9 +142,9 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
         .nothing = nothing.number(),
         .output = output_.number(),
         .given = plan.given,
-        .failure = failure.theirs.number(),
+        .failure = failure.writing.number(),
         .channel = channel.theirs.number(),
-        .deadline = gpu::after(started_, confinement_.wall_seconds),
+        .deadline = os::after(started_, confinement_.wall_seconds),
         .limits = limits_of(confinement_, drops_user),
         .drops_user = drops_user,
         .fence = &fence,
@@ -187,15 +155,12 @@ void ConfinedProcess::start(const ConfinedPlan& plan) {
     if (keeper_ == 0) keep(keeper_plan);
     channel_ = std::move(channel.ours);
     channel.theirs.close();
-    failure.theirs.close();
+    failure.writing.close();
     StartFailure failed;
-    ssize_t got = 0;
-    while ((got = ::read(failure.ours.number(), &failed, sizeof failed)) < 0 &&
-           errno == EINTR) {
-    }
-    if (got != sizeof failed) return;
+    if (os::read_some(failure.reading.number(), &failed, sizeof failed) != sizeof failed)
+        return;
     channel_.close();
-    wait_for(keeper_);
+    os::wait_for(keeper_);
     fail(failed.error, step_text(failed.step, plan));
 }
 
@@ -206,7 +171,7 @@ void ConfinedProcess::kill() noexcept {
 std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
     if (ending_) return ending_;
     pollfd watched{channel_.number(), POLLIN, 0};
-    while (::poll(&watched, 1, gpu::milliseconds_until(deadline)) <= 0)
+    while (::poll(&watched, 1, os::milliseconds_until(deadline)) <= 0)
         if (Clock::now() >= deadline) return std::nullopt;
     KeeperReport report;
     const ssize_t got = ::recv(channel_.number(), &report, sizeof report, 0);
@@ -224,7 +189,7 @@ void ConfinedProcess::finish(const Ending& ending) {
     if (ending.signal == SIGABRT && ending.by == EndedBy::signal &&
         output_end().find("std::bad_alloc") != std::string::npos)
         ending_->by = EndedBy::memory_limit;
-    wait_for(std::exchange(keeper_, -1));
+    os::wait_for(std::exchange(keeper_, -1));
 }
 
 std::string ConfinedProcess::output(std::size_t most_bytes) const {

@@ -6,9 +6,10 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "gpu/launcher/descriptor.hpp"
 #include "lessons/grader/confine/confinement.hpp"
 #include "lessons/grader/confine/ending.hpp"
+#include "src/os/deadline.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::lessons {
 
@@ -43,7 +44,7 @@ class ConfinedProcess {
 
     /// How it ended, once it has; nothing if it still runs at the deadline. Its own
     /// limits hold whether or not anybody waits.
-    std::optional<Ending> wait(gpu::Clock::time_point deadline = gpu::kNever);
+    std::optional<Ending> wait(os::Clock::time_point deadline = os::kNever);
 
     /// poll() finds this readable once wait() would return at once.
     int descriptor() const { return channel_.number(); }
@@ -58,9 +59,9 @@ class ConfinedProcess {
     std::string output_end() const;
 
     Confinement confinement_;
-    gpu::Clock::time_point started_;
-    gpu::Descriptor output_;
-    gpu::Descriptor channel_;
+    os::Clock::time_point started_;
+    os::Descriptor output_;
+    os::Descriptor channel_;
     pid_t keeper_ = -1;
     std::optional<Ending> ending_;
 };

@@ -60,9 +60,9 @@ std::size_t known_size() {
                         : offsetof(Ruleset, tcp);
 }
 
-void allow(const gpu::Descriptor& rules, const std::filesystem::path& path,
+void allow(const os::Descriptor& rules, const std::filesystem::path& path,
            std::uint64_t what) {
-    const gpu::Descriptor opened(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    const os::Descriptor opened(::open(path.c_str(), O_PATH | O_CLOEXEC));
     const PathBeneath rule{what, opened.number()};
     ::syscall(kAddRule, rules.number(), kPathBeneath, &rule, 0);
 }
@@ -72,7 +72,7 @@ void allow(const gpu::Descriptor& rules, const std::filesystem::path& path,
 Fence::Fence(const std::filesystem::path& folder) {
     if (version() < 1) return;
     const Ruleset wanted = refused();
-    rules_ = gpu::Descriptor(
+    rules_ = os::Descriptor(
         static_cast<int>(::syscall(kCreateRuleset, &wanted, known_size(), 0)));
     if (!rules_.open()) return;
     allow(rules_, "/dev/null", kWriteFile);

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "src/os/descriptor.hpp"
 
 namespace lockstep::lessons {
 
@@ -23,7 +23,7 @@ class Fence {
     static bool works();
 
   private:
-    gpu::Descriptor rules_;
+    os::Descriptor rules_;
 };
 
 }  // namespace lockstep::lessons

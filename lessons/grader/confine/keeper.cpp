@@ -19,7 +19,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-using gpu::Clock;
+using os::Clock;
 
 /// How long processes that were killed may take to go.
 constexpr double kEndSeconds = 2;
@@ -105,12 +105,12 @@ class Keeper {
     /// No process that came of the program is left after this; unless the system cannot
     /// end one in time.
     void end_all() {
-        const auto deadline = gpu::after(Clock::now(), kEndSeconds);
+        const auto deadline = os::after(Clock::now(), kEndSeconds);
         if (!ended_) ::kill(-program_, SIGKILL);
         while (reap() && Clock::now() < deadline) {
             kill_children();
             if (!ended_) ::kill(program_, SIGKILL);
-            wait_until(std::min(deadline, gpu::after(Clock::now(), 0.005)), -1);
+            wait_until(std::min(deadline, os::after(Clock::now(), 0.005)), -1);
         }
     }
 

@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 
-#include "gpu/launcher/descriptor.hpp"
 #include "lessons/grader/confine/fence.hpp"
 #include "lessons/grader/confine/limits.hpp"
 #include "lessons/grader/confine/system_calls.hpp"
+#include "src/os/deadline.hpp"
 
 namespace lockstep::lessons {
 
@@ -21,7 +21,7 @@ struct KeeperPlan {
     int given = -1;  ///< becomes descriptor 3; -1: none
     int failure;     ///< takes a StartFailure; closed by a successful exec
     int channel;     ///< takes a KeeperReport; its end is the wish that all end
-    gpu::Clock::time_point deadline;
+    os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
     bool drops_user;
     const Fence* fence;

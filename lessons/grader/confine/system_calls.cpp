@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lessons/grader/confine/allowed_calls.hpp"
+#include "src/os/child.hpp"
 
 namespace lockstep::lessons {
 
@@ -191,10 +192,9 @@ bool SystemCallFilter::works() {
                                ::socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM;
             ::_exit(holds ? 0 : 1);
         }
-        int status = 1;
-        while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-        }
-        return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (child < 0) return false;
+        const int status = os::wait_for(child);
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
     }();
     return works;
 }

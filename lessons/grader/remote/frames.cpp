@@ -10,21 +10,10 @@
 
 namespace lockstep::lessons {
 
-namespace {
-
-int milliseconds_until(Frames::Clock::time_point deadline) {
-    if (deadline == Frames::Clock::time_point::max()) return -1;
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - Frames::Clock::now());
-    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
-}
-
-}  // namespace
-
 bool Frames::ready(short events, Clock::time_point deadline) {
     while (true) {
         pollfd watched{descriptor_, events, 0};
-        const int count = ::poll(&watched, 1, milliseconds_until(deadline));
+        const int count = ::poll(&watched, 1, os::milliseconds_until(deadline));
         if (count > 0) return true;
         if (count < 0 && errno == EINTR) continue;
         end_ = count == 0 ? End::late : End::gone;

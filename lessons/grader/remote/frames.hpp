@@ -1,9 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "src/os/deadline.hpp"
 
 namespace lockstep::lessons {
 
@@ -11,19 +12,18 @@ namespace lockstep::lessons {
 /// over a socket, each behind its length. The descriptor stays its owner's.
 class Frames {
   public:
-    using Clock = std::chrono::steady_clock;
+    using Clock = os::Clock;
 
     explicit Frames(int descriptor) : descriptor_(descriptor) {}
 
     /// False where the other side has gone, or takes nothing until `deadline`.
     [[nodiscard]] bool send(std::string_view message,
-                            Clock::time_point deadline = Clock::time_point::max());
+                            Clock::time_point deadline = os::kNever);
 
     enum class End { none, gone, late, too_long };
     /// The next message; none where the other side has gone, it is late, or it announces
     /// more than a message may hold: end() says which.
-    std::optional<std::string> receive(
-        Clock::time_point deadline = Clock::time_point::max());
+    std::optional<std::string> receive(Clock::time_point deadline = os::kNever);
     End end() const { return end_; }
 
     static constexpr std::size_t kMostBytes = std::size_t{40} << 20;

@@ -4,13 +4,13 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-#include "gpu/launcher/descriptor.hpp"
+#include "src/os/descriptor.hpp"
 
-namespace lockstep::gpu {
+namespace lockstep::os {
 
-/// While one lives, the signals that concern who waits for other programs (SIGINT,
-/// SIGTERM, SIGHUP, where they are not ignored, and SIGCHLD) wait to be taken. To be made
-/// on the main thread, before others are started.
+/// While one lives, the signals that concern a process that waits for other programs wait
+/// to be taken: SIGCHLD, and those of SIGINT, SIGTERM and SIGHUP that are not ignored. It
+/// is to be made on the main thread, before others are started.
 class HeldSignals {
   public:
     /// Throws std::system_error.
@@ -19,7 +19,7 @@ class HeldSignals {
     HeldSignals(const HeldSignals&) = delete;
     HeldSignals& operator=(const HeldSignals&) = delete;
 
-    /// What programs that are started meanwhile should have.
+    /// Returns the mask that programs which are started meanwhile should have.
     const sigset_t& mask_before() const { return mask_before_; }
 
     /// poll() finds this readable while a signal waits.
@@ -33,10 +33,10 @@ class HeldSignals {
     Descriptor descriptor_;
 };
 
-/// Whether another process sent the signal to this one. The terminal's own reach all its
-/// processes: nobody need pass them on.
+/// Returns true if another process sent the signal to this one. The terminal's own reach
+/// all its processes: nobody need pass them on.
 inline bool sent_by_process(const signalfd_siginfo& signal) {
     return signal.ssi_code <= 0;
 }
 
-}  // namespace lockstep::gpu
+}  // namespace lockstep::os

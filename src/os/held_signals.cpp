@@ -1,10 +1,10 @@
-#include "gpu/launcher/held_signals.hpp"
+#include "src/os/held_signals.hpp"
 
 #include <cerrno>
 #include <system_error>
 #include <unistd.h>
 
-namespace lockstep::gpu {
+namespace lockstep::os {
 
 namespace {
 
@@ -26,7 +26,7 @@ HeldSignals::HeldSignals() {
     descriptor_ = Descriptor(signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!descriptor_.open())
         throw std::system_error(errno, std::generic_category(), "cannot make a signalfd");
-    // Where SIGCHLD is ignored, children leave no status.
+    // If SIGCHLD is ignored, children leave no status.
     struct sigaction usual = {};
     usual.sa_handler = SIG_DFL;
     sigaction(SIGCHLD, &usual, &child_action_);
@@ -44,4 +44,4 @@ std::optional<signalfd_siginfo> HeldSignals::take() const {
     return got == sizeof signal ? std::optional(signal) : std::nullopt;
 }
 
-}  // namespace lockstep::gpu
+}  // namespace lockstep::os

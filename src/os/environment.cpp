@@ -1,0 +1,45 @@
+#include "src/os/environment.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <unistd.h>
+
+namespace lockstep::os {
+
+std::optional<std::string> variable(const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& variables) {
+    std::vector<std::string> all;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        bool replaced = false;
+        for (const auto& [name, value] : variables)
+            replaced |= text.starts_with(name + "=");
+        if (!replaced) all.emplace_back(text);
+    }
+    for (const auto& [name, value] : variables)
+        all.push_back(name + "=" + value);
+    return all;
+}
+
+std::string search_path() {
+    return variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+}
+
+std::string find_on_path(const std::string& name) {
+    std::string rest = search_path();
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find(':'), rest.size());
+        const std::string file = rest.substr(0, end) + "/" + name;
+        if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
+        rest.erase(0, end + 1);
+    }
+    return "";
+}
+
+}  // namespace lockstep::os

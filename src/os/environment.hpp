@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::os {
+
+/// The value of an environment variable, if it is set.
+std::optional<std::string> variable(const std::string& name);
+
+/// Returns this process's environment with some variables set: "NAME=value" each.
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& variables);
+
+/// Returns the folders in which programs are looked for, with ':' between: the
+/// environment's PATH, or the usual ones if it has none.
+std::string search_path();
+
+/// Returns the file that a name on the PATH stands for; empty if there is none.
+std::string find_on_path(const std::string& name);
+
+}  // namespace lockstep::os
