@@ -14,6 +14,9 @@ ALLOWED = {
     "gpu/device.cpp": '#include "gpu/device.hpp"\n#include <cuda_runtime.h>\n#include <nccl.h>\n'
                       "#include <fmt/core.h>\n",
     "gpu/kernels.cu": '#include "src/core/philox.hpp"\n#include <cuda_fp16.h>\n',
+    "gpu/kernels/gelu.cu": '#include "gpu/kernels/gelu.hpp"\n#include "gpu/launch_error.hpp"\n',
+    "src/os/child.cpp": '#include "src/os/child.hpp"\n#include "src/core/require.hpp"\n',
+    "src/text/wrap.cpp": '#include "src/text/wrap.hpp"\n#include "src/core/require.hpp"\n',
     "lessons/runner/main.cpp": '#include "sim/cluster.hpp"\n#include "gpu/cluster.hpp"\n',
     "tests/device_contract.hpp": '#include "sim/device.hpp"\n#include <Eigen/Core>\n',
 }
@@ -35,32 +38,59 @@ BROKEN = [
     ("gpu/a.cpp", "#include <unsupported/Eigen/CXX11/Tensor>", "gpu knows nothing of Eigen"),
     ("gpu/a.cu", "#include <fmt/format.h>", "a kernel's file includes no fmt"),
     ("tests/a.cu", "#include <Eigen/Core>", "a kernel's file includes no Eigen"),
+    ("src/core/a.cpp", '#include "src/text/wrap.hpp"', "src/core sees no other room"),
+    ("src/os/a.cpp", '#include "src/text/wrap.hpp"', "src/os sees no other room but core"),
+    ("src/text/a.hpp", '#include "../os/child.cpp"', "src/text sees no other room but core"),
+    ("gpu/kernels/a.cu", '#include "gpu/device.hpp"',
+     "gpu/kernels sees nothing of gpu but how a launch fails"),
+    ("lessons/grader/confine/a.hpp", '#include "gpu/launcher/control.hpp"',
+     "grading knows nothing of gpu"),
 ]
 
 
-def breaches_of(tree):
+# Two rooms that see each other; what lies deeper is part of a room.
+MUTUAL = ALLOWED | {
+    "src/nn/deep/gpt.cpp": '#include "src/comm/communicator.hpp"\n',
+    "src/comm/mesh.cpp": "\n#include <nn/gpt.hpp>\n#include \"src/nn/gpt.hpp\"\n",
+}
+
+
+def of_tree(tree, question, *arguments):
     with tempfile.TemporaryDirectory() as root:
         for file, text in tree.items():
             path = os.path.join(root, file)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as out:
                 out.write(text)
-        return walls.breaches(root)
+        return question(root, *arguments)
 
 
 class Walls(unittest.TestCase):
     def test_what_is_allowed_passes(self):
-        found, looked_at = breaches_of(ALLOWED)
+        found, looked_at = of_tree(ALLOWED, walls.breaches)
         self.assertEqual(found, [])
         self.assertEqual(looked_at, sum(text.count("#include") for text in ALLOWED.values()))
 
     def test_every_wall_can_be_seen_broken(self):
         for file, line, rule in BROKEN:
             with self.subTest(file=file, line=line):
-                found, _ = breaches_of(ALLOWED | {file: f"#pragma once\n{line}\n"})
+                found, _ = of_tree(ALLOWED | {file: f"#pragma once\n{line}\n"}, walls.breaches)
                 include = line.split("include", 1)[1].strip()
                 self.assertIn(f"{file}:2: {include}: {rule}", found)
         self.assertEqual({rule for *_, rule in BROKEN}, {rule for *_, rule in walls.WALLS})
+
+    def test_rooms_that_import_each_other_are_seen(self):
+        self.assertEqual(of_tree(ALLOWED, walls.pairs_amiss, []), [])
+        self.assertEqual(of_tree(MUTUAL, walls.pairs_amiss, []),
+                         ["src/comm and src/nn import each other: src/comm/mesh.cpp:3, "
+                          "src/nn/deep/gpt.cpp:1"])
+
+    def test_the_list_of_pairs_may_only_shrink(self):
+        known = [("src/comm", "src/nn")]
+        self.assertEqual(of_tree(MUTUAL, walls.pairs_amiss, known), [])
+        self.assertEqual(of_tree(ALLOWED, walls.pairs_amiss, known),
+                         ["src/comm and src/nn no longer import each other: take them off "
+                          "the list"])
 
 
 if __name__ == "__main__":
