@@ -2,6 +2,8 @@
 // circle.
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,21 +55,43 @@ std::string wait_text(const Activity& link) {
                        link.posted->operation.at.text());
 }
 
-std::string fault_of_circle(const Chain& chain) {
-    const auto all = [&](auto&& property) {
-        return std::all_of(chain.links.begin(), chain.links.end(), property);
-    };
-    const bool messages = all([](const Activity& link) {
-        return is_point_to_point(link.posted->operation.verb);
-    });
-    // "pp" is the name of the pipeline's axis of a mesh.
-    const bool pipeline =
-        all([](const Activity& link) { return link.posted->batch->team->name == "pp"; });
-    const bool collectives = all([](const Activity& link) {
-        return !is_point_to_point(link.posted->operation.verb);
-    });
-    if (messages) return pipeline ? "F14" : "F11";
-    return collectives ? "F12" : "F13";
+/// How many sends and recvs of the rank are done, over all communicators.
+std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank) {
+    std::pair<std::int64_t, std::int64_t> done;
+    for (const auto& team : engine.teams()) {
+        const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
+        if (member == team->ranks.end()) continue;
+        const TrafficByVerb& counts = team->counts[member - team->ranks.begin()];
+        for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::send)])
+            done.first += link.calls;
+        for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::recv)])
+            done.second += link.calls;
+    }
+    return done;
+}
+
+/// Whether a circle of messages is one of a pipeline's stages: its ranks have not sent
+/// and received equally many messages so far, since each follows a list of its own. Ranks
+/// that do the same as each other, in a ring or an exchange, have.
+bool is_pipeline(const Engine& engine, const Chain& chain) {
+    const auto first = messages_of(engine, chain.links.front().rank);
+    return std::any_of(chain.links.begin(), chain.links.end(),
+                       [&](const Activity& link) {
+                           return messages_of(engine, link.rank) != first;
+                       }) &&
+           std::none_of(chain.links.begin(), chain.links.end(), [](const Activity& link) {
+               return link.posted->operation.all_to_all_v;
+           });
+}
+
+std::string fault_of_circle(const Engine& engine, const Chain& chain) {
+    const auto messages =
+        std::count_if(chain.links.begin(), chain.links.end(), [](const Activity& link) {
+            return is_point_to_point(link.posted->operation.verb);
+        });
+    if (messages == 0) return "F12";
+    if (messages < std::ssize(chain.links)) return "F13";
+    return is_pipeline(engine, chain) ? "F14" : "F11";
 }
 
 /// Of messages that all go one way; null where there are both.
@@ -132,8 +156,8 @@ Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
 }
 
 Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
-    Diagnosis diagnosis =
-        start_diagnosis(engine, fault_of_circle(chain), *chain.links.front().posted);
+    Diagnosis diagnosis = start_diagnosis(engine, fault_of_circle(engine, chain),
+                                          *chain.links.front().posted);
     diagnosis.sentence = circle_sentence(chain);
     if (const char* const cause = cause_of_circle(chain, diagnosis.fault))
         diagnosis.cause = cause;

@@ -304,6 +304,39 @@ TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][err
     }
 }
 
+TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][errors]") {
+    for (const std::string name : {"pp", "pipe", "x", "world"}) {
+        const auto group = [&](Rank& rank) {
+            return rank.world().split(0, rank.index(), name);
+        };
+        // One forward, one backward, with a send each way at once.
+        const Diagnosis pipeline = fault_of(2, [&](Rank& rank) {
+            const auto stages = group(rank);
+            const Tensor x = floats(rank, 4);
+            if (rank.index() == 0) stages->send(x, 1).wait();
+            if (rank.index() == 1) stages->recv(x, 0).wait();
+            stages->send(x, 1 - rank.index()).wait();
+            stages->recv(x, 1 - rank.index()).wait();
+        });
+        CHECK(pipeline.fault == "F14");
+        // Neighbours in a ring exchange values, which goes well once.
+        for (const int ranks : {2, 4}) {
+            const Diagnosis ring = fault_of(ranks, [&](Rank& rank) {
+                const auto ranks_of_ring = group(rank);
+                const int n = rank.size();
+                const int right = (rank.index() + 1) % n;
+                const int left = (rank.index() + n - 1) % n;
+                const Tensor x = floats(rank, 4);
+                const Tensor y = floats(rank, 4);
+                ranks_of_ring->group().send(x, right).recv(y, left).start().wait();
+                ranks_of_ring->send(x, right).wait();
+                ranks_of_ring->recv(y, left).wait();
+            });
+            CHECK(ring.fault == "F11");
+        }
+    }
+}
+
 TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
     for (const World& world : all_worlds()) {
         const auto run = [&] {
