@@ -71,20 +71,6 @@ void reduce_scatter(const Members& members) {
         copy(at(members, c).output.flat(), totals[c]);
 }
 
-void all_gather(const Members& members) {
-    const std::int64_t count = at(members, 0).count;
-    for (int to = 0; to < size_of(members); ++to)
-        for (int from = 0; from < size_of(members); ++from)
-            copy(block(at(members, to).output, from * count, count),
-                 at(members, from).input.flat());
-}
-
-void broadcast(const Members& members) {
-    const CommOperation& root = at(members, at(members, 0).peer);
-    for (int member = 0; member < size_of(members); ++member)
-        copy(at(members, member).output.flat(), root.input.flat());
-}
-
 void reduce(const Members& members) {
     const int root = at(members, 0).peer;
     const Tensor total = reduce_round(
@@ -92,63 +78,46 @@ void reduce(const Members& members) {
     copy(at(members, root).output.flat(), total);
 }
 
-void gather(const Members& members) {
-    const CommOperation& root = at(members, at(members, 0).peer);
-    for (int from = 0; from < size_of(members); ++from)
-        copy(block(root.output, from * root.count, root.count),
-             at(members, from).input.flat());
+/// The block of a buffer that two members exchange; all of it if it holds one.
+Tensor block_of(const Tensor& buffer, VerbFacts::Holds holds, int other,
+                std::int64_t count) {
+    return holds == VerbFacts::Holds::blocks ? block(buffer, other * count, count)
+                                             : buffer.flat();
 }
 
-void scatter(const Members& members) {
-    const CommOperation& root = at(members, at(members, 0).peer);
-    for (int to = 0; to < size_of(members); ++to)
-        copy(at(members, to).output.flat(),
-             block(root.input, to * root.count, root.count));
-}
-
-void all_to_all(const Members& members) {
-    const int n = size_of(members);
-    const std::int64_t count = at(members, 0).count;
-    // Through copies of the inputs: an output may be its own rank's input.
-    for (int from = 0; from < n; ++from) {
-        const Tensor& input = at(members, from).input;
-        if (input.elements() == 0 || !input.overlaps(at(members, from).output)) continue;
+/// Copies of inputs that are their own rank's output, too, as an all_to_all may have.
+void set_aside(const Members& members) {
+    for (Posted* member : members) {
+        const Tensor& input = member->operation.input;
+        if (input.elements() == 0 || !input.overlaps(member->operation.output)) continue;
         const Tensor aside = input.device()->scratch(input.shape(), input.dtype());
         input.device()->transfer(aside, input);
-        members[from]->operation.input = aside;
+        member->operation.input = aside;
     }
-    for (int to = 0; to < n; ++to)
-        for (int from = 0; from < n; ++from)
-            copy(block(at(members, to).output, from * count, count),
-                 block(at(members, from).input, to * count, count));
+}
+
+/// Every input, or its block for the one who gets it, goes to all who get something.
+void move(const Members& members, const VerbFacts& verb) {
+    const std::int64_t count = at(members, 0).count;
+    const int root = at(members, 0).peer;
+    if (!verb.gathers() && verb.output == VerbFacts::Holds::blocks) set_aside(members);
+    for (int to = 0; to < size_of(members); ++to) {
+        if (!verb.writes(to == root)) continue;
+        for (int from = 0; from < size_of(members); ++from)
+            if (verb.reads(from == root))
+                copy(block_of(at(members, to).output, verb.output, from, count),
+                     block_of(at(members, from).input, verb.input, to, count));
+    }
 }
 
 }  // namespace
 
 void compute(const std::vector<Posted*>& members) {
-    switch (at(members, 0).verb) {
-        case Verb::all_reduce:
-            return all_reduce(members);
-        case Verb::all_gather:
-            return all_gather(members);
-        case Verb::reduce_scatter:
-            return reduce_scatter(members);
-        case Verb::broadcast:
-            return broadcast(members);
-        case Verb::reduce:
-            return reduce(members);
-        case Verb::gather:
-            return gather(members);
-        case Verb::scatter:
-            return scatter(members);
-        case Verb::all_to_all:
-            return all_to_all(members);
-        case Verb::barrier:
-        case Verb::split:
-        case Verb::send:
-        case Verb::recv:
-            return;
-    }
+    const VerbFacts verb = facts_of(at(members, 0).verb);
+    if (!verb.reduces) return move(members, verb);
+    if (verb.scatters()) return reduce_scatter(members);
+    if (verb.has_root()) return reduce(members);
+    all_reduce(members);
 }
 
 }  // namespace lockstep::sim

@@ -11,11 +11,6 @@
 
 namespace lockstep::sim {
 
-bool same_signature(const CommOperation& a, const CommOperation& b) {
-    return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype &&
-           a.peer == b.peer && (a.reduction == b.reduction || !has_reduction(a.verb));
-}
-
 namespace {
 
 /// Members that passed the same.

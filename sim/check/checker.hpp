@@ -9,10 +9,6 @@ namespace lockstep::sim {
 
 class Engine;
 
-/// Whether two ranks' operations can be the same collective: verb, count, dtype,
-/// reduction, root.
-bool same_signature(const CommOperation& a, const CommOperation& b);
-
 /// Why a collective cannot go on whose members passed different things, or a send and a
 /// recv that differ (F01 to F05, F09, F13). `posted` is any operation of it. The run is
 /// quiet.

@@ -114,11 +114,11 @@ void InFlight::collective_begins(const Team& /*team*/, const Meeting& meeting) {
 
 void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
     const CommOperation& operation = meeting.first->operation;
-    const bool from_root =
-        operation.verb == Verb::broadcast || operation.verb == Verb::scatter;
-    const bool to_root = operation.verb == Verb::reduce || operation.verb == Verb::gather;
+    const VerbFacts verb = facts_of(operation.verb);
+    const bool from_root = verb.from == VerbFacts::Who::root;
+    const bool to_root = verb.to == VerbFacts::Who::root;
     const Posted* const root =
-        has_root(operation.verb) ? meeting.arrived[operation.peer] : nullptr;
+        verb.has_root() ? meeting.arrived[operation.peer] : nullptr;
     // What went along with the data that somebody has.
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {

@@ -27,29 +27,29 @@ bool may_be_zeros(const Meeting& meeting) {
 }  // namespace
 
 void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
-    const Verb verb = meeting.first->operation.verb;
-    if (verb == Verb::barrier || verb == Verb::split) return;
+    const CommOperation& first = meeting.first->operation;
+    const VerbFacts verb = facts_of(first.verb);
+    if (!verb.moves()) return;
     if (!drifts_.empty()) forget_drifts(meeting);
     const Origin origin = origin_of(team, meeting);
     Layout result;
     result.origin = origin;
     result.identity = identity_of(*origin);
-    const CommOperation& first = meeting.first->operation;
-    if (verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter)
+    if (verb.reduces) {
         result = reduction_of(team, meeting, origin);
-    if (verb == Verb::all_gather) result = gathering_of(meeting, origin);
-    if (verb == Verb::broadcast) {
+    } else if (verb.is_alike() && verb.gathers()) {
+        result = gathering_of(meeting, origin);
+    } else if (verb.is_alike()) {
         const Posted& root = *meeting.arrived[first.peer];
         const Layout sent = of(root.batch->rank, root.operation.input);
         result.kind = Kind::replicated;
         if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
+    } else if (verb.scatters()) {
+        result.kind = Kind::sharded;
     }
-    if (verb == Verb::scatter) result.kind = Kind::sharded;
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        const bool is_root = side->batch->member == first.peer;
-        if (!output || ((verb == Verb::reduce || verb == Verb::gather) && !is_root))
-            continue;
+        if (!output || !first.leaves_result(side->batch->member)) continue;
         if (result.kind == Kind::sharded) result.index = side->batch->member;
         if (result.kind == Kind::unknown)
             known(side->batch->rank).forget(output);
@@ -66,7 +66,7 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
     result.identity = identity_of(*origin);
     result.reduced =
         origin->reduction == Reduction::sum || origin->reduction == Reduction::mean;
-    result.kind = origin->verb == Verb::reduce_scatter ? Kind::sharded : Kind::replicated;
+    result.kind = facts_of(origin->verb).scatters() ? Kind::sharded : Kind::replicated;
     if (origin->reduction != Reduction::sum || team.size() < 2 || origin->count == 0)
         return result;
     check_shards(team, meeting, origin);

@@ -77,9 +77,9 @@ void OwnGradientWatcher::launched(Batch& batch) {
     RankSteps& mine = of(batch.rank);
     for (const Posted& posted : batch.posted) {
         const CommOperation& operation = posted.operation;
-        const Verb verb = operation.verb;
-        if (verb == Verb::broadcast || verb == Verb::scatter || verb == Verb::gather)
-            continue;
+        // Gradients are not what a root deals out, or collects as they are.
+        const VerbFacts verb = facts_of(operation.verb);
+        if (verb.has_root() && !verb.reduces) continue;
         const Tensor& buffer = operation.output ? operation.output : operation.input;
         if (buffer && std::max(buffer.elements(), operation.input.elements()) > kFigures)
             mine.since.add(batch.team, buffer);

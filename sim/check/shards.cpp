@@ -110,20 +110,19 @@ void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
 
 void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
-    if (first.verb == Verb::all_gather || first.verb == Verb::gather)
-        return gather(team, meeting);
-    if (first.verb == Verb::barrier || first.verb == Verb::split) return;
-    const bool deals = first.verb == Verb::reduce_scatter || first.verb == Verb::scatter;
+    const VerbFacts verb = facts_of(first.verb);
+    if (verb.gathers()) return gather(team, meeting);
+    if (!verb.moves()) return;
+    const bool deals = verb.scatters();
     const Origin origin = deals ? origin_of(team, meeting) : nullptr;
     Ranges sent;
-    if (first.verb == Verb::broadcast) {
+    if (verb.is_alike() && verb.has_root()) {
         const Posted& root = *meeting.arrived[first.peer];
         sent = known(root.batch->rank).read(root.operation.input);
     }
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        if (!output || (first.verb == Verb::reduce && side->batch->member != first.peer))
-            continue;
+        if (!output || !first.leaves_result(side->batch->member)) continue;
         Known& memory = known(side->batch->rank);
         if (deals)
             memory.set(output,
@@ -178,8 +177,7 @@ void ShardWatcher::gather(const Team& team, const Meeting& meeting) {
         }
     }
     for (const Posted* side : meeting.arrived)
-        if (side->operation.output &&
-            (first.verb == Verb::all_gather || side->batch->member == first.peer))
+        if (side->operation.output && first.leaves_result(side->batch->member))
             known(side->batch->rank).put(side->operation.output, whole);
 }
 

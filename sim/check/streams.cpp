@@ -136,8 +136,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     const Layout layout = layouts_.of(rank, activation);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
-        (layout.origin->verb != Verb::all_reduce &&
-         layout.origin->verb != Verb::all_gather) ||
+        !facts_of(layout.origin->verb).is_alike() || has_root(layout.origin->verb) ||
         team->size() < 2 || !in_team(*team, rank)) {
         constexpr std::size_t kKept = 4096;  // of a run that never updates
         if (mine.uses.size() < kKept) mine.uses.push_back({draw, operation.at});
@@ -168,7 +167,8 @@ void StreamWatcher::launched(Batch& batch) {
         const CommOperation& operation = posted.operation;
         if (operation.output) mine.drawn.forget(operation.output);
         const bool parameters =
-            operation.verb == Verb::all_gather && operation.input &&
+            facts_of(operation.verb).gathers() && !has_root(operation.verb) &&
+            operation.input &&
             operation.input.storage()->category == MemoryCategory::parameters;
         if (!is_in_forward(batch.rank) || operation.count <= 1 || parameters) continue;
         std::vector<const Team*>& with = mine.exchanged;

@@ -183,7 +183,8 @@ void VersionWatcher::launched(Batch& batch) {
     for (const Posted& posted : batch.posted) {
         const CommOperation& operation = posted.operation;
         if (!operation.output) continue;
-        const bool gathers = operation.verb == Verb::all_gather &&
+        const VerbFacts verb = facts_of(operation.verb);
+        const bool gathers = verb.gathers() && verb.is_alike() &&
                              batch.team->size() > 1 && operation.count > 0;
         if (!gathers) {
             written(batch.rank, operation.output);

@@ -234,31 +234,26 @@ Ranges WeightWatcher::reduced(const Meeting& meeting, const Origin& origin) cons
 
 void WeightWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
-    if (first.verb == Verb::barrier || first.verb == Verb::split || team.size() == 1)
-        return;
+    const VerbFacts verb = facts_of(first.verb);
+    if (!verb.moves() || team.size() == 1) return;
     Ranges whole;  // of what all together make
-    if (has_reduction(first.verb)) {
+    if (verb.reduces) {
         if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
             whole = reduced(meeting, origin_of(team, meeting));
-    } else if (first.verb == Verb::broadcast) {
-        const Posted& root = *meeting.arrived[first.peer];
-        whole = known(root.batch->rank).read(root.operation.input);
-    } else if (first.verb == Verb::all_gather) {
+    } else if (verb.is_alike()) {
         const std::int64_t bytes = first.count * bytes_of(first.dtype);
-        for (std::size_t member = 0; member < meeting.arrived.size(); ++member) {
-            const Posted& side = *meeting.arrived[member];
-            append(whole, known(side.batch->rank).read(side.operation.input),
-                   static_cast<std::int64_t>(member) * bytes);
+        for (const Posted* side : meeting.arrived) {
+            const int member = side->batch->member;
+            if (verb.reads(member == first.peer))
+                append(whole, known(side->batch->rank).read(side->operation.input),
+                       verb.gathers() ? member * bytes : 0);
         }
     }
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        if (!output) continue;
-        const bool elsewhere =
-            first.verb == Verb::reduce && side->batch->member != first.peer;
-        if (elsewhere) continue;
+        if (!output || !first.leaves_result(side->batch->member)) continue;
         const std::int64_t from =
-            first.verb == Verb::reduce_scatter ? side->batch->member * output.bytes() : 0;
+            verb.scatters() ? side->batch->member * output.bytes() : 0;
         known(side->batch->rank).put(output, clipped(whole, from, from + output.bytes()));
     }
 }

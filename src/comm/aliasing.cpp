@@ -10,40 +10,13 @@
 namespace lockstep {
 
 BufferUse buffers_of(const CommOperation& operation, int rank) {
+    const VerbFacts verb = facts_of(operation.verb);
     const bool root = rank == operation.peer;
-    bool reads = true;
-    bool writes = true;
-    switch (operation.verb) {
-        case Verb::broadcast:
-            reads = root;
-            writes = !root;
-            break;
-        case Verb::reduce:
-        case Verb::gather:
-            writes = root;
-            break;
-        case Verb::scatter:
-            reads = root;
-            break;
-        case Verb::send:
-            writes = false;
-            break;
-        case Verb::recv:
-            reads = false;
-            break;
-        case Verb::barrier:
-        case Verb::split:
-            return {};
-        case Verb::all_reduce:
-        case Verb::all_gather:
-        case Verb::reduce_scatter:
-        case Verb::all_to_all:
-            break;
-    }
     const auto used = [](bool uses, const Tensor& tensor) {
         return uses && tensor && tensor.elements() > 0 ? &tensor : nullptr;
     };
-    return {used(reads, operation.input), used(writes, operation.output)};
+    return {used(verb.reads(root), operation.input),
+            used(verb.writes(root), operation.output)};
 }
 
 std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
@@ -60,18 +33,10 @@ std::string place_text(const Tensor& tensor) {
                        tensor.offset_bytes() + tensor.bytes());
 }
 
-bool gathers(Verb verb) {
-    return verb == Verb::all_gather || verb == Verb::gather;
-}
-
-bool scatters(Verb verb) {
-    return verb == Verb::reduce_scatter || verb == Verb::scatter;
-}
-
 std::string in_place_rule(Verb verb) {
-    if (gathers(verb))
+    if (facts_of(verb).gathers())
         return "input must be this rank's own block of output, or lie apart from it";
-    if (scatters(verb))
+    if (facts_of(verb).scatters())
         return "output must be this rank's own block of input, or lie apart from it";
     return "input and output must be the same, or lie apart";
 }
@@ -147,10 +112,11 @@ void require_in_place_rule(const CommOperation& operation, int rank,
                            const std::string& name) {
     const auto [input, output] = buffers_of(operation, rank);
     if (input == nullptr || output == nullptr || !input->overlaps(*output)) return;
-    const bool input_is_part = gathers(operation.verb);
+    const VerbFacts verb = facts_of(operation.verb);
+    const bool input_is_part = verb.gathers();
     const Tensor& whole = input_is_part ? *output : *input;
     const Tensor& part = input_is_part ? *input : *output;
-    const bool has_blocks = input_is_part || scatters(operation.verb);
+    const bool has_blocks = input_is_part || verb.scatters();
     const std::int64_t block =
         whole.offset_bytes() + (has_blocks ? rank * part.bytes() : 0);
     if (part.offset_bytes() == block) return;

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 std::string text_of(const CommOperation& operation) {
-    if (operation.verb == Verb::barrier || operation.verb == Verb::split)
+    if (!facts_of(operation.verb).moves())
         return fmt::format("{}()", name_of(operation.verb));
     if (operation.all_to_all_v)
         return fmt::format("all_to_all_v({} {} x {} {} rank {})",
@@ -26,6 +26,11 @@ std::string text_of(const CommOperation& operation) {
     if (operation.verb == Verb::recv)
         text += fmt::format(", from rank {}", operation.peer);
     return text + ")";
+}
+
+bool same_signature(const CommOperation& a, const CommOperation& b) {
+    return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype &&
+           a.peer == b.peer && (a.reduction == b.reduction || !has_reduction(a.verb));
 }
 
 std::int64_t CommOperation::bytes() const {

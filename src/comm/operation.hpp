@@ -27,23 +27,95 @@ enum class Verb : std::uint8_t {
 };
 inline constexpr std::size_t kVerbs = 12;
 
-constexpr const char* name_of(Verb verb) {
-    constexpr const char* kNames[] = {
-        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
-        "scatter",    "all_to_all", "barrier",        "split",     "send",   "recv"};
-    return kNames[static_cast<int>(verb)];
+/// What a verb does: who gives what to whom. This is the one place that says so; backends
+/// and checkers ask here.
+struct VerbFacts {
+    /// Which members of the communicator.
+    enum class Who : std::uint8_t { none, root, others, all };
+    /// What a buffer holds: `whole` is one block of CommOperation::count elements;
+    /// `blocks` is one such block for each member, in the members' order.
+    enum class Holds : std::uint8_t { whole, blocks };
+
+    const char* name;
+    Who from;      ///< whose inputs are read; of a send, the sender's
+    Who to;        ///< whose outputs are written; `others` are all but the root
+    Holds input;   ///< of blocks, block i is meant for member i
+    Holds output;  ///< of blocks, block i came from member i
+    bool reduces;  ///< combines the inputs; else it only moves them
+    bool is_message = false;  ///< between two members; else a collective
+
+    /// Whether a member's input is read, and its output written.
+    constexpr bool reads(bool is_root) const {
+        return from == Who::all || (from == Who::root && is_root);
+    }
+    constexpr bool writes(bool is_root) const {
+        return to == Who::all || (to == Who::root && is_root) ||
+               (to == Who::others && !is_root);
+    }
+    constexpr bool moves() const { return from != Who::none || to != Who::none; }
+    constexpr bool has_root() const {
+        return !is_message && (from == Who::root || to == Who::root);
+    }
+    /// Puts the members' inputs side by side.
+    constexpr bool gathers() const {
+        return input == Holds::whole && output == Holds::blocks;
+    }
+    /// Gives each member a block of its own of what it makes.
+    constexpr bool scatters() const {
+        return input == Holds::blocks && output == Holds::whole;
+    }
+    /// Leaves all members with the same values.
+    constexpr bool is_alike() const {
+        return !is_message && to != Who::none && to != Who::root && input == Holds::whole;
+    }
+};
+
+/// A verb that is not listed here does not compile.
+constexpr VerbFacts facts_of(Verb verb) {
+    using Who = VerbFacts::Who;
+    constexpr auto whole = VerbFacts::Holds::whole;
+    constexpr auto blocks = VerbFacts::Holds::blocks;
+    switch (verb) {
+        //             name               from        to           input   output  reduces
+        case Verb::all_reduce:
+            return {"all_reduce", Who::all, Who::all, whole, whole, true};
+        case Verb::all_gather:
+            return {"all_gather", Who::all, Who::all, whole, blocks, false};
+        case Verb::reduce_scatter:
+            return {"reduce_scatter", Who::all, Who::all, blocks, whole, true};
+        case Verb::broadcast:
+            return {"broadcast", Who::root, Who::others, whole, whole, false};
+        case Verb::reduce:
+            return {"reduce", Who::all, Who::root, whole, whole, true};
+        case Verb::gather:
+            return {"gather", Who::all, Who::root, whole, blocks, false};
+        case Verb::scatter:
+            return {"scatter", Who::root, Who::all, blocks, whole, false};
+        case Verb::all_to_all:
+            return {"all_to_all", Who::all, Who::all, blocks, blocks, false};
+        case Verb::barrier:
+            return {"barrier", Who::none, Who::none, whole, whole, false};
+        case Verb::split:
+            return {"split", Who::none, Who::none, whole, whole, false};
+        case Verb::send:
+            return {"send", Who::all, Who::none, whole, whole, false, true};
+        case Verb::recv:
+            return {"recv", Who::none, Who::all, whole, whole, false, true};
+    }
+    return {};
 }
 
+constexpr const char* name_of(Verb verb) {
+    return facts_of(verb).name;
+}
 constexpr bool is_point_to_point(Verb verb) {
-    return verb == Verb::send || verb == Verb::recv;
+    return facts_of(verb).is_message;
 }
 constexpr bool has_root(Verb verb) {
-    return verb == Verb::broadcast || verb == Verb::reduce || verb == Verb::gather ||
-           verb == Verb::scatter;
+    return facts_of(verb).has_root();
 }
 constexpr bool has_reduction(Verb verb) {
-    return verb == Verb::all_reduce || verb == Verb::reduce_scatter ||
-           verb == Verb::reduce;
+    return facts_of(verb).reduces;
 }
 
 /// What one rank asks of a communicator.
@@ -64,6 +136,13 @@ struct CommOperation {
 
     /// Of the larger of its buffers.
     std::int64_t bytes() const;
+    /// Whether a member has what the operation makes: it is written there, or was there
+    /// before, as at the root of a broadcast.
+    bool leaves_result(int member) const {
+        const VerbFacts::Who to = facts_of(verb).to;
+        return to != VerbFacts::Who::none &&
+               (to != VerbFacts::Who::root || member == peer);
+    }
     /// Whether it is a part of an all_to_all_v that the ranks of a communicator do not
     /// exchange: rank `rank`'s with itself, or one of nothing. It takes no time and is
     /// not counted.
@@ -89,6 +168,10 @@ std::string text_of(const SplitRequest& request);
 
 /// "ranks 0–3", "ranks 3, 1" in another order than that of their numbers.
 std::string member_text(const std::vector<int>& members);
+
+/// Whether two ranks' operations can be the same collective: verb, count, dtype,
+/// reduction, root.
+bool same_signature(const CommOperation& a, const CommOperation& b);
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".
 std::string text_of(const CommOperation& operation);
