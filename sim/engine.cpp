@@ -1,24 +1,57 @@
 #include "sim/engine.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 
-#include <fmt/format.h>
-
-#include "sim/check/checker.hpp"
-#include "sim/check/lifecycle.hpp"
-#include "sim/check/unwaited.hpp"
+#include "sim/collective.hpp"
 #include "sim/comm.hpp"
 #include "sim/device.hpp"
-#include "sim/traffic.hpp"
 #include "src/core/require.hpp"
+#include "src/cost/collectives.hpp"
 
 namespace lockstep::sim {
+
+namespace {
+
+TraceEvent span_of(const Batch& batch, int micro_batch) {
+    std::string name;
+    std::int64_t bytes = 0;
+    for (const Posted& posted : batch.posted) {
+        add_verb(name, posted.operation);
+        bytes += posted.operation.bytes();
+    }
+    return {batch.rank, batch.team->name, name,  "communication", batch.started,
+            batch.end,  micro_batch,      bytes, batch.at};
+}
+
+/// When a collective starts for which all are there.
+Picoseconds start_of(const Meeting& meeting) {
+    Picoseconds start = 0;
+    for (const Posted* posted : meeting.arrived)
+        start = std::max(start, posted->batch->turn);
+    return start;
+}
+
+/// Teams whose first collectives can end, by when these start: where two of them use one
+/// buffer, the order shows.
+void in_virtual_order(std::vector<Team*>& teams) {
+    std::vector<std::tuple<Picoseconds, int, Team*>> starts;
+    for (Team* team : teams)
+        starts.emplace_back(start_of(team->meetings.front()), team->id, team);
+    std::sort(starts.begin(), starts.end());
+    for (std::size_t i = 0; i < teams.size(); ++i)
+        teams[i] = std::get<Team*>(starts[i]);
+}
+
+}  // namespace
 
 Engine::Engine(ClusterOptions options)
     : options_(std::move(options)),
       scheduler_(options_.executor, options_.workers, options_.schedule_seed),
       trace_(options_.trace),
+      watchers_(*this),
       network_(options_.spec, options_.ranks),
       batches_(*this),
       handle_(std::make_shared<Engine*>(this)) {
@@ -27,13 +60,13 @@ Engine::Engine(ClusterOptions options)
     Team& world = make_team("world", std::move(all));
     for (int i = 0; i < options_.ranks; ++i) {
         ranks_.push_back(
-            std::make_unique<RankState>(i, options_, scheduler_, trace_, check_));
+            std::make_unique<RankState>(i, options_, scheduler_, trace_, watchers_));
         RankState& state = *ranks_.back();
         state.device = options_.device_factory ? options_.device_factory(i, state.clock)
                                                : std::make_unique<Device>(i, state.clock);
         state.world = make_communicator(world, i);
     }
-    if (options_.check == CheckLevel::full) check_.watch(*this);
+    checker_ = make_checker(*this, watchers_);
 }
 
 Engine::~Engine() {
@@ -82,13 +115,17 @@ void Engine::run_rank(int index, const Program& program) {
         Rank self(*state.device, *state.world, state.report);
         program(self);
         state.world->require_groups_started();
-        check_.tell_of(index, &Watcher::ended, index);
+        watchers_.tell_of(index, &Watcher::ended, index);
     } catch (const Cancelled&) {
         throw;
     } catch (...) {
         note_mistake(index, std::current_exception());
     }
     state.ended = true;
+}
+
+void Watchers::note_mistake(int rank) const {
+    engine_.note_mistake(rank, std::current_exception());
 }
 
 void Engine::note_mistake(int index, std::exception_ptr what) {
@@ -113,7 +150,7 @@ Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
     batch.next = nullptr;
     post(batch, operations);
     Work work(&batch);
-    check_.tell_of(batch.rank, &Watcher::launched, batch);
+    watchers_.tell_of(batch.rank, &Watcher::launched, batch);
     intrusive_ptr_add_ref(&batch);  // the queue's, until it closes
 
     Member& side = team.members[member];
@@ -164,9 +201,8 @@ void Engine::wait(Batch& batch, SourceLine at) {
     }
     state.clock.wait_until(batch.end);
     Member& side = batch.team->members[batch.member];
-    note_waited(side, batch.number);
-    side.waited = std::max(side.waited, batch.number);
-    check_.tell_of(batch.rank, &Watcher::waited, batch, at);
+    side.note_waited(batch.number);
+    watchers_.tell_of(batch.rank, &Watcher::waited, batch, at);
 }
 
 std::unique_ptr<Communicator> Engine::split(Team& team, int member,
@@ -188,20 +224,20 @@ void Engine::communicator_went(Team& team, int member) {
     team.lifetimes[member].went = true;
     const int index = team.ranks[member];
     if (side.waited == side.batches || current() != index) return;
-    if (std::optional<Diagnosis> diagnosis = explain_open_works(*this, team, member))
+    if (std::optional<Diagnosis> diagnosis = checker_->explain_open_works(team, member))
         note_mistake(index, std::make_exception_ptr(FaultError(std::move(*diagnosis))));
 }
 
 void Engine::expect_replicated(const Team& team, int member, const Tensor& tensor,
                                const std::string& name, SourceLine at) {
     const int index = team.ranks[member];
-    expectations_.note(team, member, tensor, name, at, rank(index).clock.now());
+    checker_->expected(team, member, tensor, name, at, rank(index).clock.now());
 }
 
 void Engine::declare_replicas(const Team& team, int member, const Tensor& tensor,
                               const std::string& name, SourceLine at) {
     const int index = team.ranks[member];
-    check_.tell_of(index, &Watcher::declared, team, member, tensor, name, at);
+    watchers_.tell_of(index, &Watcher::declared, team, member, tensor, name, at);
 }
 
 // Finding partners.
@@ -270,6 +306,273 @@ void Engine::pair(Posted& posted) {
          static_cast<std::uint64_t>(&send - send.batch->posted.data()), send.sequence});
 }
 
+// When no rank can run: communications move on, in virtual time.
+
+bool Engine::on_quiet() {
+    try {
+        if (move_on()) return true;
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+    complete_diagnosis();
+    return false;
+}
+
+bool Engine::move_on() {
+    woken_ = 0;
+    while (true) {
+        if (note_failure()) return false;
+        checker_->quiet();
+        watchers_.tell(&Watcher::quiet);
+        bool moved = end_meetings();
+        moved = pass_messages() || moved;
+        if (woken_ > 0 && mistakes_.empty()) return true;
+        if (moved) continue;
+        // No rank can run and no pair is new, so none can add a message of an earlier
+        // time.
+        const auto hand_over = [&](const Message& message, Network::Span span) {
+            deliver(message, span);
+        };
+        if (!network_.advance(hand_over)) break;
+        if (woken_ > 0 && mistakes_.empty()) return true;
+    }
+    if (std::optional<Diagnosis> stop = checker_->explain_stop()) {
+        note_diagnosis(std::move(*stop));
+        return false;
+    }
+    checker_->run_ended();
+    watchers_.tell(&Watcher::run_ended);
+    return false;
+}
+
+/// Communications that never end, up to the stop.
+void Engine::trace_open(Picoseconds stop) {
+    if (!trace_.on()) return;
+    for (const auto& team : teams_) {
+        for (const Member& member : team->members) {
+            if (member.first == nullptr || member.first->posted.empty()) continue;
+            TraceEvent event = span_of(*member.first, -1);
+            event.name += " (never ended)";
+            event.start = member.first->opened;
+            event.end = std::max(stop, event.start);
+            trace_.event(std::move(event));
+        }
+    }
+}
+
+bool Engine::end_meetings() {
+    std::vector<Team*> teams = std::exchange(complete_, {});
+    if (teams.size() > 1) in_virtual_order(teams);
+    for (Team* team : teams)
+        end_meeting(*team);
+    return !teams.empty();
+}
+
+void Engine::end_meeting(Team& team) {
+    if (team.meetings.front().first->operation.verb == Verb::split)
+        checker_->require_same_groups(team, team.meetings.front());
+    const Meeting meeting = std::move(team.meetings.front());
+    team.meetings.pop_front();
+    ++team.first_meeting;
+
+    const CommOperation operation = meeting.first->operation;
+    const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
+                              team.size(), operation.peer < 0 ? 0 : operation.peer};
+    const Picoseconds start = start_of(meeting);
+    const Network::Span span{start,
+                             start + collective_time(call, options_.spec, team.ranks)};
+
+    if (operation.verb == Verb::split) split_team(team, meeting);
+    watchers_.tell(&Watcher::collective_begins, team, meeting);
+    if (options_.numbers) compute(meeting.arrived);
+    watchers_.tell(&Watcher::collective_ended, team, meeting);
+    team.count_collective(call, options_.spec);
+    for (Posted* posted : meeting.arrived)
+        finish(*posted, span);
+    list_if_complete(team);
+}
+
+void Engine::split_team(const Team& team, const Meeting& meeting) {
+    std::map<int, std::vector<std::pair<int, int>>> colours;  // to (key, member)
+    for (const Posted* posted : meeting.arrived) {
+        const SplitRequest& request = rank(posted->batch->rank).split.asked;
+        if (request.color != Communicator::kNoColor)
+            colours[request.color].emplace_back(request.key, posted->batch->member);
+    }
+    for (auto& [colour, members] : colours) {
+        std::sort(members.begin(), members.end());
+        std::vector<int> ranks;
+        for (const auto& [key, member] : members)
+            ranks.push_back(team.ranks[member]);
+        Team& made = make_team(rank(ranks.front()).split.asked.name, ranks);
+        for (int member = 0; member < made.size(); ++member) {
+            RankState::Split& split = rank(ranks[member]).split;
+            split.team = &made;
+            split.member = member;
+        }
+    }
+}
+
+/// What a message touches was last used when its ranks ran: a thousand ranks later it has
+/// left the caches.
+void Engine::prefetch(const Message& message) const {
+    for (const Posted* side : {message.send, message.recv}) {
+        __builtin_prefetch(side);
+        __builtin_prefetch(side->batch);
+    }
+    __builtin_prefetch(ranks_[message.source].get());
+}
+
+bool Engine::pass_messages() {
+    constexpr std::size_t kAhead = 4;
+    const std::vector<Message> messages = std::exchange(paired_, {});
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        const Message& message = messages[i];
+        if (i + kAhead < messages.size()) prefetch(messages[i + kAhead]);
+        if (message.send->operation.is_no_message(message.send->batch->member))
+            deliver(message, {message.ready, message.ready});
+        else if (is_alone(message))
+            deliver(message, network_.pass(message));
+        else
+            network_.enqueue(message);
+    }
+    return !messages.empty();
+}
+
+/// Adds the message to both sides' counts.
+void Engine::count(const Message& message) const {
+    const bool same_node = options_.spec.same_node(message.source, message.destination);
+    for (const Posted* side : {message.send, message.recv}) {
+        const Batch& batch = *side->batch;
+        const auto verb = static_cast<std::size_t>(side->operation.verb);
+        batch.team->counts[batch.member][verb][same_node ? 0 : 1] +=
+            message_share(side->operation.verb, message.bytes);
+    }
+}
+
+/// Whether nothing can come before the message at its ports: they are its ranks' own,
+/// both ranks are blocked on it (or have ended), and no other send or recv of theirs is
+/// under way. Then it need not wait its turn in virtual time.
+bool Engine::is_alone(const Message& message) const {
+    const auto blocked_on = [&](const Batch& batch) {
+        const RankState& state = *ranks_[batch.rank];
+        return (state.waiting == &batch || state.ended) && state.message_batches == 1;
+    };
+    return message.send->batch->undone_sends == 1 &&
+           message.recv->batch->undone_recvs == 1 && blocked_on(*message.send->batch) &&
+           blocked_on(*message.recv->batch) &&
+           !network_.is_shared(message.source, message.destination);
+}
+
+void Engine::deliver(const Message& message, Network::Span span) {
+    watchers_.tell(&Watcher::message_begins, *message.send, *message.recv);
+    const Tensor& output = message.recv->operation.output;
+    if (options_.numbers && output.elements() > 0)
+        output.device()->transfer(output.flat(), message.send->operation.input.flat());
+    watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
+    if (!message.send->operation.is_no_message(message.send->batch->member))
+        count(message);
+    trace_.flow({message.source, message.destination, message.send->batch->team->name,
+                 span.start, span.end, message.bytes});
+    finish(*message.send, span);
+    finish(*message.recv, span);
+}
+
+void Engine::finish(Posted& posted, Network::Span span) {
+    Batch& batch = *posted.batch;
+    posted.done = true;
+    const bool first = batch.undone == static_cast<int>(batch.posted.size());
+    batch.started = first ? span.start : std::min(batch.started, span.start);
+    batch.end = std::max(batch.end, span.end);
+    if (!is_point_to_point(posted.operation.verb)) batch.turn = span.end;
+    batch.undone_sends -= posted.operation.verb == Verb::send;
+    batch.undone_recvs -= posted.operation.verb == Verb::recv;
+    if (--batch.undone == 0) close(batch);
+}
+
+void Engine::close(Batch& batch) {
+    RankState& state = rank(batch.rank);
+    Member& side = batch.team->members[batch.member];
+    batch.state = Batch::State::closed;
+    side.free_at = batch.end;
+    state.clock.communicated(batch.started, batch.end);
+    if (trace_.on() && !batch.posted.empty())
+        trace_.event(span_of(batch, state.clock.micro_batch()));
+    if (batch.counted) --state.message_batches;
+    watchers_.tell(&Watcher::closing, batch);
+    if (state.waiting == &batch) {
+        state.waiting = nullptr;
+        scheduler_.make_ready(batch.rank);
+        ++woken_;
+    } else {
+        side.note_unwaited(batch);
+    }
+    batch.posted.clear();
+    side.first = batch.next;
+    if (side.first == nullptr) side.last = nullptr;
+    intrusive_ptr_release(&batch);
+    if (side.first != nullptr) open(*side.first);
+}
+
+// How a run ends that cannot go on.
+
+/// A mistake that was found by who knows one rank only lacks what the whole run knows.
+void Engine::complete_diagnosis() const {
+    try {
+        if (failure_) std::rethrow_exception(failure_);
+    } catch (FaultError& fault) {
+        checker_->complete(fault.diagnosis());
+    } catch (...) {
+    }
+}
+
+/// Of virtual things alone: which side of a collective or message came last on the host
+/// must not show.
+Engine::Order Engine::order_of(const Mistake& mistake) const {
+    if (mistake.posted == nullptr) {
+        const RankState& state = *ranks_[mistake.rank];
+        return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
+    }
+    const Posted& posted = *mistake.posted;
+    const Team& team = *posted.batch->team;
+    if (is_point_to_point(posted.operation.verb)) {
+        const Posted& send =
+            posted.operation.verb == Verb::send ? posted : *posted.partner;
+        return {std::max(posted.batch->opened, posted.partner->batch->opened),
+                std::min(posted.batch->rank, posted.partner->batch->rank),
+                team.id,
+                1,
+                send.batch->rank,
+                static_cast<std::int64_t>(send.sequence)};
+    }
+    Order order{
+        0, posted.batch->rank, team.id, 0, 0, static_cast<std::int64_t>(posted.sequence)};
+    for (const Posted* side : meeting_of(posted).arrived) {
+        if (side == nullptr) continue;
+        order[0] = std::max(order[0], side->batch->opened);
+        order[1] = std::min<std::int64_t>(order[1], side->batch->rank);
+    }
+    return order;
+}
+
+bool Engine::note_failure() {
+    if (mistakes_.empty()) return false;
+    const Mistake& first = *std::min_element(
+        mistakes_.begin(), mistakes_.end(),
+        [&](const Mistake& a, const Mistake& b) { return order_of(a) < order_of(b); });
+    if (first.posted == nullptr)
+        failure_ = rank(first.rank).failure;
+    else
+        note_diagnosis(checker_->explain_difference(*first.posted));
+    return true;
+}
+
+/// Ranks can go no further.
+void Engine::note_diagnosis(Diagnosis diagnosis) {
+    trace_open(diagnosis.time);
+    failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));
+}
+
 RunReport Engine::report() {
     RunReport whole;
     for (const auto& state : ranks_) {
@@ -279,7 +582,8 @@ RunReport Engine::report() {
     }
     for (const auto& team : teams_) {
         for (int member = 0; member < team->size(); ++member)
-            add_traffic(*team, member, rank(team->ranks[member]).report.traffic);
+            append_traffic(team->name, team->counts[member],
+                           rank(team->ranks[member]).report.traffic);
     }
     for (const auto& state : ranks_)
         whole.ranks.push_back(std::move(state->report));

@@ -7,13 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "sim/check/expectations.hpp"
-#include "sim/check/full_check.hpp"
 #include "sim/network.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/team.hpp"
 #include "sim/trace.hpp"
 #include "sim/virtual_device.hpp"
+#include "sim/watcher.hpp"
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
@@ -42,8 +41,8 @@ struct RankState {
     static constexpr std::size_t kHistory = 4;
 
     RankState(int index, const ClusterOptions& options, Scheduler& scheduler,
-              Trace& trace, const FullCheck& check)
-        : clock(index, options, scheduler, trace, check) {}
+              Trace& trace, const Watchers& watchers)
+        : clock(index, options, scheduler, trace, watchers) {}
 
     // First what every message touches.
     Batch* waiting = nullptr;  ///< what it is suspended for
@@ -99,7 +98,7 @@ class Engine {
     /// What a rank threw, or was found to do wrong; its first one counts.
     void note_mistake(int index, std::exception_ptr what);
 
-    // For the checker.
+    // For those who look for mistakes.
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
     const ClusterOptions& options() const { return options_; }
@@ -137,13 +136,12 @@ class Engine {
     bool pass_messages();
     void prefetch(const Message& message) const;
     bool is_alone(const Message& message) const;
+    void count(const Message& message) const;
     void deliver(const Message& message, Network::Span span);
     void finish(Posted& posted, Network::Span span);
     void close(Batch& batch);
     Order order_of(const Mistake& mistake) const;
     bool note_failure();
-    void note_stop();
-    void note_kept_communicators();
     void note_diagnosis(Diagnosis diagnosis);
     void trace_open(Picoseconds stop);
     void complete_diagnosis() const;
@@ -154,8 +152,8 @@ class Engine {
     ClusterOptions options_;
     Scheduler scheduler_;
     Trace trace_;
-    FullCheck check_;
-    Expectations expectations_;
+    Watchers watchers_;
+    std::unique_ptr<Checker> checker_;
     Network network_;
     BatchPool batches_;
     std::vector<std::unique_ptr<Team>> teams_;

@@ -92,4 +92,35 @@ void BatchPool::give_back(Batch* batch) noexcept {
     free_.push_back(batch);
 }
 
+void Member::note_unwaited(const Batch& batch) {
+    if (batch.posted.empty()) return;
+    const Posted& first_posted = batch.posted.front();
+    if (unwaited == nullptr) unwaited = std::make_unique<std::vector<Unwaited>>();
+    Unwaited& entry =
+        unwaited->emplace_back(Unwaited{batch.number, first_posted.sequence,
+                                        batch.posted.size(), first_posted.operation});
+    entry.operation.input = entry.operation.output = Tensor();
+}
+
+void Member::forget_waited() {
+    std::erase_if(*unwaited,
+                  [&](const Unwaited& entry) { return entry.number <= waited; });
+    if (unwaited->empty()) unwaited.reset();
+}
+
+void Team::count_collective(const CollectiveCall& call, const ClusterSpec& spec) {
+    const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
+    if (shares.empty() || !(shared_call == call)) {
+        shared_call = call;
+        shares.assign(members.size(), {});
+        for (int member = 0; member < size(); ++member)
+            shares[member] = collective_share(call, member, ranks, same_node);
+    }
+    for (std::size_t member = 0; member < members.size(); ++member) {
+        TrafficByLink& sum = counts[member][static_cast<std::size_t>(call.verb)];
+        for (std::size_t link = 0; link < sum.size(); ++link)
+            sum[link] += shares[member][link];
+    }
+}
+
 }  // namespace lockstep::sim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -119,6 +120,17 @@ struct Member {
     /// In order; null where there are none. Batches that are not done, from `first` on,
     /// were not waited for either. Waiting for a batch is waiting for all before it.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
+
+    /// The batch is done, and still knows its operations; its rank does not wait for it.
+    void note_unwaited(const Batch& batch);
+    /// The rank has waited for its batch `number`, and so for those before.
+    void note_waited(std::uint64_t number) {
+        waited = std::max(waited, number);
+        if (unwaited != nullptr) forget_waited();
+    }
+
+  private:
+    void forget_waited();
 };
 
 /// From when to when a rank has a communicator.
@@ -150,6 +162,11 @@ struct Team {
     std::deque<Meeting> meetings;
 
     int size() const { return static_cast<int>(ranks.size()); }
+
+    /// Adds what each member exchanges in a collective to its counts, by the class of
+    /// each link. The call itself counts once, among those inside a node. What the last
+    /// call came to is kept: most calls are made again and again.
+    void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
 };
 
 /// The collective that the posted operation, which is not done, is a part of.

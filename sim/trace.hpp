@@ -1,6 +1,7 @@
 #pragma once
 
-#include <string>
+#include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "src/run/run_report.hpp"
@@ -25,7 +26,22 @@ class Trace {
 
     /// Moves what was recorded into the report, in an order that does not depend on the
     /// host's: by rank, then by time.
-    void move_into(RunReport& report);
+    void move_into(RunReport& report) {
+        // A rank's own records were made in its program order, which a stable sort keeps.
+        std::stable_sort(events_.begin(), events_.end(),
+                         [](const auto& a, const auto& b) {
+                             return std::tie(a.rank, a.start) < std::tie(b.rank, b.start);
+                         });
+        std::stable_sort(flows_.begin(), flows_.end(), [](const auto& a, const auto& b) {
+            return std::tie(a.source_rank, a.start, a.destination_rank) <
+                   std::tie(b.source_rank, b.start, b.destination_rank);
+        });
+        std::stable_sort(memory_.begin(), memory_.end(),
+                         [](const auto& a, const auto& b) { return a.rank < b.rank; });
+        report.trace = std::move(events_);
+        report.flows = std::move(flows_);
+        report.memory_trace = std::move(memory_);
+    }
 
   private:
     bool on_;

@@ -18,7 +18,7 @@ constexpr std::int64_t kOffloadBytes = 2'000'000;
 }  // namespace
 
 VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
-                             Scheduler& scheduler, Trace& trace, const FullCheck& check)
+                             Scheduler& scheduler, Trace& trace, const Watchers& check)
     : rank_(rank),
       spec_(options.spec),
       scheduler_(scheduler),

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "sim/check/full_check.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
+#include "sim/watcher.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "src/device/ledger.hpp"
 #include "src/device/monitor.hpp"
@@ -19,7 +19,7 @@ namespace lockstep::sim {
 class VirtualDevice final : public DeviceMonitor {
   public:
     VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
-                  Trace& trace, const FullCheck& check);
+                  Trace& trace, const Watchers& check);
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
     void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
@@ -64,7 +64,7 @@ class VirtualDevice final : public DeviceMonitor {
     const ClusterSpec& spec_;
     Scheduler& scheduler_;
     Trace& trace_;
-    const FullCheck& check_;
+    const Watchers& check_;
     bool numbers_;
     Ledger ledger_;
     TimeReport time_;

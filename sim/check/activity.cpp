@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,36 @@
 namespace lockstep::sim {
 
 namespace {
+
+/// If a device is full (F30): what the others hold, as often one is full alone.
+void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
+    constexpr std::size_t kListed = 8;
+    const int full = diagnosis.parties.front().ranks.front();
+    // Ranks that hold the same together, in order of the lowest.
+    std::vector<std::pair<std::string, std::vector<int>>> groups;
+    for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
+        if (rank == full) continue;
+        const MemoryReport& memory = engine.ranks()[rank]->clock.memory();
+        const std::int64_t held = std::accumulate(memory.current.begin(),
+                                                  memory.current.end(), std::int64_t{0});
+        const std::string text = fmt::format("{}, at the most {} so far",
+                                             bytes_text(held), bytes_text(memory.peak));
+        const auto same = std::find_if(groups.begin(), groups.end(),
+                                       [&](const auto& g) { return g.first == text; });
+        if (same == groups.end())
+            groups.push_back({text, {rank}});
+        else
+            same->second.push_back(rank);
+    }
+    if (groups.empty()) return;
+    diagnosis.details.emplace_back("What the others hold:");
+    for (std::size_t i = 0; i < std::min(kListed, groups.size()); ++i)
+        diagnosis.details.push_back(
+            fmt::format("  {}: {}", ranks_text(groups[i].second), groups[i].first));
+    if (groups.size() > kListed)
+        diagnosis.details.push_back(
+            fmt::format("  and {} different amounts more", groups.size() - kListed));
+}
 
 /// Members of the posted operation's team that it waits for, as ranks of the run.
 std::vector<int> awaited_by(const Posted& posted) {
@@ -181,6 +213,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
 }
 
 void complete(const Engine& engine, Diagnosis& diagnosis) {
+    if (diagnosis.fault == "F30") add_memory_of_others(engine, diagnosis);
     if (diagnosis.time >= 0) return;
     std::vector<int> told;
     for (Diagnosis::Party& party : diagnosis.parties) {

@@ -42,7 +42,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
 /// Fills in what is missing of a diagnosis without a time: that, what its parties did
-/// before, and what the others are doing.
+/// before, what the others are doing, and what they hold if a device is full (F30).
 void complete(const Engine& engine, Diagnosis& diagnosis);
 
 /// What all ranks do that are not in `told`.

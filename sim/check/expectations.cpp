@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/check/team_diagnosis.hpp"
+#include "sim/check/origin.hpp"
 #include "src/comm/expect.hpp"
 #include "src/device/device.hpp"
 

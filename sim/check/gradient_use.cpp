@@ -1,13 +1,38 @@
-#include "sim/check/gradient_use.hpp"
-
 #include <fmt/format.h>
 
-#include "sim/check/parameters.hpp"
+#include "sim/check/check.hpp"
+#include "sim/check/shadow.hpp"
+#include "sim/check/tensors.hpp"
+#include "sim/engine.hpp"
 #include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 
 namespace {
+
+/// What a gradient has been used for since it was last set.
+struct GradientUse {
+    const char* update;
+    SourceLine used_at;
+    const char* added_by = nullptr;  ///< by backward, since
+    SourceLine added_at;
+};
+
+/// Finds gradients that backward adds to after an update has used them, and that are used
+/// again: they were not set to zero (F27). Sums of a program's own, momentum by hand,
+/// say, are its own affair: only what backward adds counts, and scaling makes something
+/// else of a gradient.
+class GradientUseWatcher final : public Tracker<GradientUse> {
+  public:
+    using Tracker::Tracker;
+
+    void executing(int rank, const DeviceOperation& operation) override;
+    void collective_begins(const Team& team, const Meeting& meeting) override;
+    void message_begins(Posted& send, Posted& recv) override;
+
+  private:
+    void use(int rank, const DeviceOperation& operation);
+};
 
 [[noreturn]] void raise(int rank, const GradientUse& before,
                         const DeviceOperation& update) {
@@ -23,8 +48,6 @@ namespace {
         {{rank}, update.name, "uses it again", update.at, {}}};
     throw FaultError(std::move(diagnosis));
 }
-
-}  // namespace
 
 void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
     Known& memory = known(rank);
@@ -73,6 +96,12 @@ void GradientUseWatcher::collective_begins(const Team& /*team*/, const Meeting& 
 
 void GradientUseWatcher::message_begins(Posted& /*send*/, Posted& recv) {
     known(recv.batch->rank).forget(recv.operation.output);
+}
+
+}  // namespace
+
+std::unique_ptr<Watcher> watch_gradient_use(Engine& engine) {
+    return std::make_unique<GradientUseWatcher>(engine.ranks().size());
 }
 
 }  // namespace lockstep::sim

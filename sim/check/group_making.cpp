@@ -1,15 +1,14 @@
 // Ranks that disagree about a group: NCCL hangs when it is made or in its first
 // collective, since each rank waits for others than come.
 
-#include "sim/check/group_making.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <map>
 
 #include <fmt/format.h>
 
-#include "sim/check/team_diagnosis.hpp"
+#include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {

@@ -1,15 +1,256 @@
-#include "sim/check/in_flight.hpp"
-
 #include <algorithm>
+#include <deque>
+#include <limits>
+#include <unordered_map>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "sim/check/activity.hpp"
-#include "sim/check/late_delivery.hpp"
-#include "sim/check/race_text.hpp"
+#include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/check/tensors.hpp"
+#include "sim/check/vector_clock.hpp"
+#include "sim/engine.hpp"
+#include "sim/watcher.hpp"
 #include "src/comm/aliasing.hpp"
 
 namespace lockstep::sim {
+
+namespace {
+
+/// A stretch of memory that an operation in flight reads or writes.
+struct Use {
+    const Storage* storage = nullptr;
+    std::int64_t begin = 0;  ///< in bytes
+    std::int64_t end = 0;
+    bool reads = false;
+    bool writes = false;
+    bool over = false;  ///< its rank knows that it has been read, and lets go of it
+    int held = 0;       ///< tensors of it that the open batch has
+    int place = 0;      ///< of the operation in its batch
+    std::uint64_t number = 0;  ///< the batch's
+    Tensor tensor;             ///< keeps the storage
+    Past operation;
+
+    // Where there are numbers, for what the device does not see: data().
+    std::uint64_t hash = 0;
+    bool hashed = false;         ///< hash is that of what is read, at its launch
+    bool compared_last = false;  ///< once more when it is waited for
+    bool late = false;           ///< what arrives shows when it is waited for
+    Tensor aside;                ///< what has arrived, and does not show yet
+
+    bool meets(const Storage* other, std::int64_t from, std::int64_t to) const {
+        return storage == other && begin < to && from < end && !over;
+    }
+};
+
+/// Races between communication and what else a rank does: a buffer read before it has
+/// arrived (F16), overwritten while it is in use (F17), given up while it is in use
+/// (F18).
+///
+/// A rank has queues: compute, in program order, and one for each communicator. An
+/// operation that is launched at one line and waited for at another uses its buffers in
+/// between. What else touches them there, a device operation, a copy to or from the host,
+/// an operation of another communicator, is a race, whether or not this run shows it; two
+/// operations of one communicator are ordered by its queue.
+///
+/// A use ends when the compute queue *knows* so:
+/// - waiting for an operation is knowing that it and all before it in its queue are done;
+/// - knowledge travels with messages. An operation begins with what its rank knew at the
+///   launch and what the operation before it in its queue ended with. A message ends with
+///   what both sides began with, and with that the send has read its buffer; a collective
+///   with what all members began with, and that it has read theirs (a rooted one only
+///   along the way of the data). Waiting for an operation adds what it ended with. So a
+///   rank that has sent, and has received an answer to that, may overwrite what it sent.
+///
+/// The clocks hold only what somebody needs: what an operation has done that ends while
+/// its rank is blocked in a wait for it, the rank will know by itself.
+///
+/// Accesses by Tensor::data() go past the device. For these, where there are numbers: a
+/// buffer to be written holds NaN from the launch on, what arrives for a rank that does
+/// not wait for it yet is kept aside until it does, and what is read is compared with
+/// what it was at the launch.
+class InFlight final : public Watcher {
+  public:
+    explicit InFlight(Engine& engine);
+
+    void launched(Batch& batch) override;
+    void waited(Batch& batch, SourceLine at) override;
+    void executing(int rank, const DeviceOperation& operation) override;
+    void copying(int rank, CopyDirection direction, const Tensor& tensor,
+                 SourceLine at) override;
+    void collective_begins(const Team& team, const Meeting& meeting) override;
+    void collective_ended(const Team& team, const Meeting& meeting) override;
+    void message_begins(Posted& send, Posted& recv) override;
+    void message_ended(Posted& send, Posted& recv) override;
+    void closing(Batch& batch) override;
+
+  private:
+    /// A batch that its rank does not know to be done.
+    struct Flight {
+        std::uint64_t number;
+        Knowledge launch;  ///< what its rank knew
+        Knowledge end;     ///< what its operations have ended with so far
+        bool moved = false;
+    };
+    /// A rank's side of a communicator.
+    struct Queue {
+        const Team* team = nullptr;
+        std::uint64_t done = 0;  ///< its rank knows that all up to this one are
+        Knowledge known;         ///< what its last batch ended with
+        std::deque<Flight> flights;
+        std::deque<Use> uses;  ///< by (number, place)
+    };
+    struct Side {
+        Knowledge known;  ///< to the compute queue
+        std::vector<Queue> queues;
+        /// Tensors that the engine and this watcher have of each storage in use.
+        std::unordered_map<const Storage*, int> held;
+    };
+    using Uses = std::deque<Use>::iterator;
+
+    Side& side_of(int rank) { return sides_[rank]; }
+    Queue& queue_of(int rank, const Team& team);
+    Queue& queue_of(const Batch& batch) { return queue_of(batch.rank, *batch.team); }
+    Flight* flight_of(const Batch& batch);
+    std::pair<Uses, Uses> uses_of(const Posted& posted);
+    bool is_blocked_on(const Batch& batch) const;
+
+    std::vector<Use> uses_in(const Batch& batch) const;
+    template <typename Text>
+    void check(int rank, const Tensor& tensor, bool reads, bool writes, const Team* team,
+               Text text, SourceLine at);
+
+    Knowledge start_of(const Batch& batch);
+    void add_facts(KnowledgeSum& sum, const Posted& posted);
+    Knowledge end_of(KnowledgeSum& sum);
+    void end_with(const Posted& posted, const Knowledge& end);
+
+    void begin(const Posted& posted);
+    void arrive(const Posted& posted);
+    void finish(int rank, Queue& queue, std::uint64_t number, SourceLine at,
+                std::optional<Diagnosis>& found);
+    void finish(int rank, Use& use, SourceLine at, std::optional<Diagnosis>& found);
+    void learn(int rank, SourceLine at, std::optional<Diagnosis>& found);
+
+    Engine& engine_;
+    std::vector<Side> sides_;  ///< by rank
+};
+
+/// What no program takes for a result.
+void spoil(const Tensor& tensor) {
+    if (tensor.dtype() == DType::bf16) return;
+    tensor.device()->transfer_fill(tensor, is_floating(tensor.dtype())
+                                               ? std::numeric_limits<double>::quiet_NaN()
+                                               : -1.0);
+}
+
+// An access that the device does not see, Tensor::data(), shows by what follows. It goes
+// by way of the device, and so works on any backend.
+
+/// At the launch. `alone`: no other operation in flight uses the memory. `arrives_apart`:
+/// what is written is not what the operation reads.
+void prepare(Use& use, bool alone, bool arrives_apart) {
+    if (use.tensor.bytes_begin() == nullptr) return;
+    if (use.reads && alone) {
+        use.hash = hash_of(use.tensor);
+        use.hashed = true;
+        use.compared_last = !use.writes && arrives_apart;
+    }
+    use.late = use.writes && alone && arrives_apart;
+    if (use.late && !use.reads) spoil(use.tensor);
+}
+
+/// What the operation has written is kept aside.
+void put_aside(Use& use) {
+    if (!use.late || use.aside || use.tensor.device() == nullptr) return;
+    use.aside = use.tensor.device()->scratch(use.tensor.shape(), use.tensor.dtype());
+    use.tensor.device()->transfer(use.aside, use.tensor);
+    spoil(use.tensor);
+}
+
+/// What was kept aside shows.
+void put_in_place(Use& use) {
+    if (!use.aside) return;
+    use.tensor.device()->transfer(use.tensor, use.aside);
+    use.aside = Tensor();
+    use.late = false;
+}
+
+/// Whether a buffer that is read still holds what it held at the launch.
+bool is_unchanged(const Use& use) {
+    return !use.hashed || hash_of(use.tensor) == use.hash;
+}
+
+Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
+    const Past& past = use.operation;
+    Diagnosis diagnosis = diagnosis_on(*past.team, fault);
+    if (!is_point_to_point(past.verb))
+        diagnosis.sequence = static_cast<std::int64_t>(past.sequence);
+    Diagnosis::Party launch;
+    launch.ranks = {rank};
+    launch.operation = text_of(past) + ", launched";
+    launch.at = past.at;
+    diagnosis.parties.push_back(std::move(launch));
+    return diagnosis;
+}
+
+void add_party(Diagnosis& diagnosis, int rank, std::string operation, SourceLine at) {
+    Diagnosis::Party party;
+    party.ranks = {rank};
+    party.operation = std::move(operation);
+    party.at = at;
+    diagnosis.parties.push_back(std::move(party));
+}
+
+/// F16 or F17: at `at`, in `what`, the rank touches a buffer that an operation uses.
+Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool reads,
+                       const Tensor& touched, SourceLine at) {
+    Diagnosis diagnosis = start_diagnosis(reads ? "F16" : "F17", rank, use);
+    const std::int64_t begin = std::max(use.begin, touched.offset_bytes());
+    const std::int64_t end = std::min(use.end, touched.offset_bytes() + touched.bytes());
+    diagnosis.sentence = fmt::format(
+        "rank {} {} a buffer in {} at {} while {}, launched at {}, still {} it: the rank "
+        "has not waited for that {} (the two share {})",
+        rank, reads ? "reads" : "overwrites", what, at.text(), text_of(use.operation),
+        use.operation.at.text(), use.writes ? "writes to" : "reads from",
+        name_of(use.operation.verb), buffer_text(touched, begin, end));
+    add_party(diagnosis, rank,
+              fmt::format("{} {} the buffer", what, reads ? "reads" : "overwrites"), at);
+    return diagnosis;
+}
+
+/// F17 by a write that no device operation made: seen when the operation moved its data,
+/// or, with a line, when its rank waited for it.
+Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
+    Diagnosis diagnosis = start_diagnosis("F17", rank, use);
+    const bool waited = waited_at.line != 0;
+    diagnosis.sentence = fmt::format(
+        "rank {} overwrote a buffer that {}, launched at {}, reads, {}: {} no longer "
+        "hold what they held at the launch; no device operation wrote there, so the "
+        "program did by itself (Tensor::data())",
+        rank, text_of(use.operation), use.operation.at.text(),
+        waited ? fmt::format("before its wait at {}", waited_at.text())
+               : std::string("before that was done"),
+        buffer_text(use.tensor, use.begin, use.end));
+    if (waited) add_party(diagnosis, rank, "wait", waited_at);
+    return diagnosis;
+}
+
+/// F18: what the rank has just learned to be done used memory that nobody had kept.
+Diagnosis explain_given_up(int rank, const Use& use, SourceLine waited_at) {
+    Diagnosis diagnosis = start_diagnosis("F18", rank, use);
+    diagnosis.sentence = fmt::format(
+        "rank {} let go of the buffer of {}, launched at {}, before it waited at {}: the "
+        "last variable that held these {} x {}, made at {}, went while the communication "
+        "could still {} them",
+        rank, text_of(use.operation), use.operation.at.text(), waited_at.text(),
+        use.tensor.elements(), name_of(use.tensor.dtype()),
+        use.tensor.storage()->allocated_at.text(), use.writes ? "write to" : "read");
+    add_party(diagnosis, rank, "wait, when the buffer had gone", waited_at);
+    return diagnosis;
+}
 
 InFlight::InFlight(Engine& engine) : engine_(engine), sides_(engine.ranks().size()) {}
 
@@ -198,6 +439,154 @@ void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
                 !use.writes && !use.over)
                 finish(rank, use, at, found);
     }
+}
+
+std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted) {
+    std::deque<Use>& uses = queue_of(*posted.batch).uses;
+    const auto place = static_cast<int>(&posted - posted.batch->posted.data());
+    const auto before = [](const Use& use, const std::pair<std::uint64_t, int>& key) {
+        return std::make_pair(use.number, use.place) < key;
+    };
+    const auto key = std::make_pair(posted.batch->number, place);
+    const Uses first = std::lower_bound(uses.begin(), uses.end(), key, before);
+    Uses last = first;
+    while (last != uses.end() && std::make_pair(last->number, last->place) == key)
+        ++last;
+    return {first, last};
+}
+
+/// Whether its rank will know by itself when the batch is done.
+bool InFlight::is_blocked_on(const Batch& batch) const {
+    const Batch* const waiting = engine_.ranks()[batch.rank]->waiting;
+    return waiting != nullptr && waiting->team == batch.team &&
+           waiting->number >= batch.number;
+}
+
+/// What the batch began with; it is its queue's first that is not closed.
+Knowledge InFlight::start_of(const Batch& batch) {
+    const Flight* const flight = flight_of(batch);
+    return flight == nullptr ? nullptr : joined(flight->launch, queue_of(batch).known);
+}
+
+/// What an operation that has moved its data says of its rank's queue: that all before it
+/// are done, and that it has read its own.
+void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
+    const Batch& batch = *posted.batch;
+    const Queue& queue = queue_of(batch);
+    if (batch.number > queue.done + 1 && !queue.flights.empty() &&
+        queue.flights.front().number < batch.number)
+        sum.add({batch.rank, batch.team->id, 0}, batch.number - 1);
+    const auto place = static_cast<int>(&posted - batch.posted.data());
+    if (buffers_of(posted.operation, batch.member).read != nullptr)
+        sum.add({batch.rank, batch.team->id, place + 1}, batch.number);
+}
+
+Knowledge InFlight::end_of(KnowledgeSum& sum) {
+    sum.forget([&](const VectorClock::Entry& entry) {
+        const Team& team = *engine_.teams()[entry.lane.team];
+        return queue_of(entry.lane.rank, team).done >= entry.number;
+    });
+    return sum.take();
+}
+
+void InFlight::end_with(const Posted& posted, const Knowledge& end) {
+    Flight* const flight = flight_of(*posted.batch);
+    if (flight == nullptr) return;
+    flight->end = joined(flight->end, end);
+    flight->moved = true;
+}
+
+/// Before the data move.
+void InFlight::begin(const Posted& posted) {
+    for (Use& use : queue_of(*posted.batch).uses) {
+        if (use.number >= posted.batch->number) break;
+        put_in_place(use);
+    }
+    const auto [first, last] = uses_of(posted);
+    for (auto use = first; use != last; ++use)
+        if (!use->over && !is_unchanged(*use))
+            engine_.note_mistake(posted.batch->rank,
+                                 std::make_exception_ptr(FaultError(explain_hidden_write(
+                                     posted.batch->rank, *use, SourceLine{}))));
+}
+
+/// The data have moved.
+void InFlight::arrive(const Posted& posted) {
+    const bool blocked = is_blocked_on(*posted.batch);
+    const auto [first, last] = uses_of(posted);
+    for (auto use = first; use != last; ++use) {
+        if (!blocked) put_aside(*use);
+        // Nobody can touch it from here to the end of the wait.
+        if (blocked) use->compared_last = false;
+    }
+}
+
+void InFlight::message_begins(Posted& send, Posted& recv) {
+    begin(send);
+    begin(recv);
+}
+
+void InFlight::message_ended(Posted& send, Posted& recv) {
+    KnowledgeSum sum;
+    sum.add(start_of(*send.batch));
+    sum.add(start_of(*recv.batch));
+    for (const Posted* side : {&send, &recv})
+        if (!is_blocked_on(*side->batch)) add_facts(sum, *side);
+    const Knowledge end = end_of(sum);
+    end_with(send, end);
+    end_with(recv, end);
+    arrive(send);
+    arrive(recv);
+}
+
+void InFlight::collective_begins(const Team& /*team*/, const Meeting& meeting) {
+    for (const Posted* posted : meeting.arrived)
+        begin(*posted);
+}
+
+void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
+    const CommOperation& operation = meeting.first->operation;
+    const VerbFacts verb = facts_of(operation.verb);
+    const bool from_root = verb.from == VerbFacts::Who::root;
+    const bool to_root = verb.to == VerbFacts::Who::root;
+    const Posted* const root =
+        verb.has_root() ? meeting.arrived[operation.peer] : nullptr;
+    // What went along with the data that somebody has.
+    KnowledgeSum sum;
+    for (const Posted* posted : meeting.arrived) {
+        if (from_root && posted != root) continue;
+        sum.add(start_of(*posted->batch));
+        if (!is_blocked_on(*posted->batch)) add_facts(sum, *posted);
+    }
+    const Knowledge sent = end_of(sum);
+    for (const Posted* posted : meeting.arrived) {
+        const bool receives = from_root ? posted != root : !to_root || posted == root;
+        const Knowledge own = start_of(*posted->batch);
+        end_with(*posted, receives ? joined(sent, own) : own);
+        arrive(*posted);
+    }
+}
+
+void InFlight::closing(Batch& batch) {
+    Flight* const flight = flight_of(batch);
+    if (flight == nullptr) return;
+    if (!flight->moved) flight->end = start_of(batch);
+    Queue& queue = queue_of(batch);
+    queue.known = flight->end;
+    std::unordered_map<const Storage*, int>& held = side_of(batch.rank).held;
+    auto use = std::lower_bound(
+        queue.uses.begin(), queue.uses.end(), batch.number,
+        [](const Use& a, std::uint64_t number) { return a.number < number; });
+    for (; use != queue.uses.end() && use->number == batch.number; ++use) {
+        const auto count = held.find(use->storage);
+        if ((count->second -= use->held) == 0) held.erase(count);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Watcher> watch_buffers(Engine& engine) {
+    return std::make_unique<InFlight>(engine);
 }
 
 }  // namespace lockstep::sim

@@ -1,14 +1,225 @@
 #include "sim/check/layouts.hpp"
 
 #include <algorithm>
+#include <vector>
 
-#include "sim/check/layout_join.hpp"
-#include "sim/check/layout_text.hpp"
+#include <fmt/format.h>
+
+#include "sim/check/origin.hpp"
 #include "sim/engine.hpp"
+#include "src/device/monitor.hpp"
 
 namespace lockstep::sim {
 
 using Kind = Layout::Kind;
+
+namespace {
+
+/// The numbers at a place inside of what the identity is of.
+inline std::uint64_t identity_at(const Shadow<Layout>::Range& range) {
+    return mixed(range.fact.identity, static_cast<std::uint64_t>(range.shift()));
+}
+
+/// Every range is `wanted`, and of collectives of the same ranks: the first; else
+/// null.
+template <typename Wanted>
+const Layout* all_of_one(const LayoutRanges& ranges, const Tensor& tensor,
+                         Wanted wanted) {
+    if (ranges.empty() || !cover(ranges, tensor.bytes())) return nullptr;
+    for (const auto& range : ranges)
+        if (!wanted(range.fact) ||
+            !same_ranks(*range.fact.team(), *ranges.front().fact.team()))
+            return nullptr;
+    return &ranges.front().fact;
+}
+
+/// What a device operation makes of its operands: add each of them, in order. One without
+/// a known past makes the result unknown, unless another is a shard.
+class LayoutJoin {
+  public:
+    explicit LayoutJoin(const DeviceOperation& operation);
+
+    void add(const Tensor& operand, LayoutRanges ranges);
+    Layout result() const;
+
+  private:
+    void add(const Layout& layout, bool added_to);
+    void add_replica(const Layout& layout);
+    bool is_product() const;
+
+    const DeviceOperation& operation_;
+    std::vector<LayoutRanges> operands_;  ///< the pointers below lead into these
+    std::uint64_t identity_;
+    bool unknown_;                     ///< something is, or fits no other operand
+    Layout varying_;                   ///< of the first shard
+    const Layout* replica_ = nullptr;  ///< the first
+    bool reduced_ = true;  ///< every replica is, and no constant shard is a factor
+    const Layout* sum_ = nullptr;      ///< what is added to, where that is reduced
+    const Layout* drifted_ = nullptr;  ///< what is added to, where it has
+};
+
+LayoutJoin::LayoutJoin(const DeviceOperation& operation)
+    : operation_(operation),
+      identity_(
+          mixed(static_cast<std::uint64_t>(operation.flops),
+                static_cast<std::uint64_t>(operation.derivation.factor * 4294967296.0))),
+      unknown_(operation.derivation.kind == Derivation::Kind::part) {
+    for (const char* letter = operation.name; *letter != 0; ++letter)
+        identity_ = mixed(identity_, static_cast<unsigned char>(*letter));
+    operands_.reserve(operation.reads.size());
+}
+
+void LayoutJoin::add(const Tensor& operand, LayoutRanges ranges) {
+    operands_.push_back(std::move(ranges));
+    const LayoutRanges& known = operands_.back();
+    unknown_ = unknown_ || !cover(known, operand.bytes());
+    const bool added_to = operation_.derivation.adds && &operand == operation_.writes[0];
+    if (added_to && is_backward_sum(operation_))
+        sum_ = all_of_one(known, operand, [](const Layout& layout) {
+            return (is_reduced(layout) && is_one(layout.multiplier)) ||
+                   layout.kind == Kind::mixed;
+        });
+    for (const auto& range : known) {
+        identity_ = mixed(identity_, identity_at(range));
+        identity_ = mixed(identity_, static_cast<std::uint64_t>(range.begin));
+        add(range.fact, added_to);
+    }
+}
+
+void LayoutJoin::add(const Layout& layout, bool added_to) {
+    switch (layout.kind) {
+        case Kind::constant:
+            // Shards may be filled with one number, and then this is a term of a sum.
+            reduced_ = reduced_ && (added_to || !is_product());
+            return;
+        case Kind::sharded:
+        case Kind::varying:
+            if (varying_.kind == Kind::varying) return;
+            varying_.kind = Kind::varying;
+            varying_.origin = layout.origin;
+            return;
+        case Kind::replicated:
+            return add_replica(layout);
+        case Kind::drifted:
+            unknown_ = true;
+            if (added_to && drifted_ == nullptr) drifted_ = &layout;
+            return;
+        case Kind::mixed:
+            unknown_ = unknown_ || !added_to;
+            return;
+        case Kind::unknown:
+        case Kind::twice:
+            unknown_ = true;
+            return;
+    }
+}
+
+/// Linear in two operands.
+bool LayoutJoin::is_product() const {
+    const unsigned linear = operation_.derivation.linear;
+    return (linear & (linear - 1)) != 0;
+}
+
+void LayoutJoin::add_replica(const Layout& layout) {
+    if (replica_ == nullptr) replica_ = &layout;
+    unknown_ = unknown_ || !same_ranks(*replica_->team(), *layout.team());
+    reduced_ = reduced_ && layout.reduced;
+}
+
+Layout LayoutJoin::result() const {
+    if (drifted_ != nullptr) return *drifted_;
+    const bool varies = varying_.kind == Kind::varying;
+    if (sum_ != nullptr && sum_->kind == Kind::mixed) return *sum_;
+    if (sum_ != nullptr && (unknown_ || varies)) {
+        Layout result = *sum_;
+        result.kind = Kind::mixed;
+        result.changed = operation_.at;
+        return result;
+    }
+    if (varies) return varying_;
+    if (unknown_) return {};
+    Layout result;
+    result.kind = replica_ == nullptr ? Kind::constant : Kind::replicated;
+    if (replica_ != nullptr) {
+        result.reduced = reduced_;
+        result.origin = replica_->origin;
+    }
+    result.identity = identity_;
+    return result;
+}
+
+Diagnosis explain_second(const char* fault, const Layout& twice, SourceLine read_at,
+                         const char* reader) {
+    const CollectiveOrigin& first = *twice.before->origin;
+    const CollectiveOrigin& second = *twice.second;
+    Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, fault);
+    diagnosis.parties = {first.party(), second.party()};
+    diagnosis.details.push_back(
+        fmt::format("{} at {} uses the values.", reader, read_at.text()));
+    return diagnosis;
+}
+
+/// F22, or F27 if it was accumulated in between: at `read_at` the operation `reader` uses
+/// what was summed a second time.
+Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* reader) {
+    const int n = twice.second->team->size();
+    if (twice.before->kind == Kind::mixed) {
+        Diagnosis diagnosis = explain_second("F27", twice, read_at, reader);
+        diagnosis.sentence = fmt::format(
+            "what {} summed over {} is summed again: {} added this rank's new "
+            "contribution to that sum, and {} adds up both over {} ranks, so that the "
+            "old sum counts {} times",
+            twice.before->origin->text_with_line(),
+            ranks_text(sorted_ranks(*twice.before->team())), twice.before->changed.text(),
+            twice.second->text_with_line(), n, n);
+        diagnosis.cause =
+            "Within one step: reduce once, after its last micro-batch. From one step to "
+            "the next: zero the gradients in between.";
+        diagnosis.parties.insert(diagnosis.parties.begin() + 1,
+                                 {diagnosis.parties.front().ranks,
+                                  "adds to what is reduced",
+                                  "",
+                                  twice.before->changed,
+                                  {}});
+        return diagnosis;
+    }
+    Diagnosis diagnosis = explain_second("F22", twice, read_at, reader);
+    diagnosis.sentence = fmt::format(
+        "{} sums what {} has reduced over the same ranks already: every one of the {} "
+        "ranks brings the whole sum, so the values come out {} times too large",
+        twice.second->text_with_line(), twice.before->origin->text_with_line(), n, n);
+    return diagnosis;
+}
+
+/// F22: a collective sums shards of what another has summed over the same ranks.
+Diagnosis explain_summed_shards(const CollectiveOrigin& first,
+                                const CollectiveOrigin& second) {
+    Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, "F22");
+    diagnosis.sentence = fmt::format(
+        "{} sums what {} has summed over the same ranks already: since then each rank "
+        "holds another part of the sum, and now these different parts are added up",
+        second.text_with_line(), first.text_with_line());
+    diagnosis.cause =
+        "The shards are parts of the whole sum already: take the second reduction away.";
+    diagnosis.parties = {first.party(), second.party()};
+    return diagnosis;
+}
+
+/// F23: replicas of a parameter are updated with gradients that nobody reduced.
+Diagnosis explain_drift(const Drift& drift) {
+    const Team& team = *drift.gradient->team;
+    Diagnosis diagnosis = diagnosis_on(team, "F23");
+    diagnosis.sentence = fmt::format(
+        "{} at {} updates replicas of one parameter ({}) on {} with gradients that "
+        "come from each rank's own shard ({}) and were never reduced over {}",
+        drift.operation, drift.at.text(), drift.parameter->text_with_line(),
+        ranks_text(drift.ranks), drift.gradient->text_with_line(), team.name);
+    diagnosis.parties = {{drift.ranks, drift.operation, "", drift.at, {}},
+                         drift.gradient->party()};
+    return diagnosis;
+}
+
+}  // namespace
 
 Layouts::Layouts(const Engine& engine)
     : Tracker(engine.ranks().size()),
@@ -150,6 +361,153 @@ void Layouts::run_ended() {
         if (drift.ranks.size() > 1 && reduces_others)
             throw FaultError(explain_drift(drift));
     }
+}
+
+namespace {
+
+/// Zeros stay zeros, however often they are summed. Without numbers nobody knows.
+bool may_be_zeros(const Meeting& meeting) {
+    return std::all_of(meeting.arrived.begin(), meeting.arrived.end(), [](Posted* side) {
+        const Tensor& input = side->operation.input;
+        if (!input.device()->has_numbers()) return true;
+        const HostTensor values = input.device()->peek(input);
+        for (std::int64_t i = 0; i < values.elements(); ++i)
+            if (values.at(i) != 0) return false;
+        return true;
+    });
+}
+
+}  // namespace
+
+void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    const VerbFacts verb = facts_of(first.verb);
+    if (!verb.moves()) return;
+    if (!drifts_.empty()) forget_drifts(meeting);
+    const Origin origin = origin_of(team, meeting);
+    Layout result;
+    result.origin = origin;
+    result.identity = identity_of(*origin);
+    if (verb.reduces) {
+        result = reduction_of(team, meeting, origin);
+    } else if (verb.is_alike() && verb.gathers()) {
+        result = gathering_of(meeting, origin);
+    } else if (verb.is_alike()) {
+        const Posted& root = *meeting.arrived[first.peer];
+        const Layout sent = of(root.batch->rank, root.operation.input);
+        result.kind = Kind::replicated;
+        if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
+    } else if (verb.scatters()) {
+        result.kind = Kind::sharded;
+    }
+    for (const Posted* side : meeting.arrived) {
+        const Tensor& output = side->operation.output;
+        if (!output || !first.leaves_result(side->batch->member)) continue;
+        if (result.kind == Kind::sharded) result.index = side->batch->member;
+        if (result.kind == Kind::unknown)
+            known(side->batch->rank).forget(output);
+        else
+            known(side->batch->rank).set(output, result);
+    }
+}
+
+/// Summing what all of them have had from one sum, or that and more.
+Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
+                             const Origin& origin) const {
+    Layout result;
+    result.origin = origin;
+    result.identity = identity_of(*origin);
+    result.reduced =
+        origin->reduction == Reduction::sum || origin->reduction == Reduction::mean;
+    result.kind = facts_of(origin->verb).scatters() ? Kind::sharded : Kind::replicated;
+    if (origin->reduction != Reduction::sum || team.size() < 2 || origin->count == 0)
+        return result;
+    check_shards(team, meeting, origin);
+
+    const Posted& one = *meeting.arrived.front();
+    const Ranges ranges = known(one.batch->rank).read(one.operation.input);
+    const Layout* const layout =
+        all_of_one(ranges, one.operation.input, [&](const Layout& part) {
+            const bool again =
+                part.kind == Kind::mixed ||
+                (is_reduced(part) && !is_one(part.multiplier * team.size()));
+            return again && contains(*part.team(), team);
+        });
+    if (layout == nullptr) return result;
+    for (const Posted* side : meeting.arrived) {
+        const Ranges others = known(side->batch->rank).read(side->operation.input);
+        const bool alike = std::equal(ranges.begin(), ranges.end(), others.begin(),
+                                      others.end(), [](const auto& a, const auto& b) {
+                                          return a.begin == b.begin && a.end == b.end &&
+                                                 a.fact.kind == b.fact.kind &&
+                                                 identity_at(a) == identity_at(b);
+                                      });
+        if (!alike) return result;
+    }
+    if (may_be_zeros(meeting)) return result;
+    result.before = std::make_shared<const Layout>(*layout);
+    result.second = origin;
+    result.kind = Kind::twice;
+    return result;
+}
+
+/// Each rank holds another part of the sum: adding the parts up makes no sense. A single
+/// number a rank may be a count.
+void Layouts::check_shards(const Team& team, const Meeting& meeting,
+                           const Origin& origin) const {
+    if (!is_floating(origin->dtype)) return;
+    const Layout* first = nullptr;
+    for (const Posted* side : meeting.arrived) {
+        const auto* const range = known(side->batch->rank).whole(side->operation.input);
+        const bool shard =
+            range != nullptr && range->fact.kind == Kind::sharded &&
+            range->fact.reduced && range->fact.origin->count > 1 &&
+            same_ranks(*range->fact.team(), team) &&
+            range->fact.team()->ranks[range->fact.index] == side->batch->rank &&
+            (first == nullptr || first->identity == range->fact.identity);
+        if (!shard) return;
+        first = &range->fact;
+    }
+    if (may_be_zeros(meeting)) return;
+    throw FaultError(explain_summed_shards(*first->origin, *origin));
+}
+
+/// Shards of one sum, gathered in order, are the whole sum.
+Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const {
+    Layout result;
+    result.kind = Kind::replicated;
+    result.origin = origin;
+    result.identity = identity_of(*origin);
+    const Layout* first = nullptr;
+    for (const Posted* side : meeting.arrived) {
+        const auto* const range = known(side->batch->rank).whole(side->operation.input);
+        const bool part = range != nullptr && range->fact.kind == Kind::sharded &&
+                          range->fact.reduced && is_one(range->fact.multiplier) &&
+                          range->fact.index == side->batch->member &&
+                          range->start == side->operation.input.offset_bytes() &&
+                          range->fact.origin->count == origin->count &&
+                          same_ranks(*range->fact.team(), *origin->team) &&
+                          (first == nullptr || first->identity == range->fact.identity);
+        if (!part) return result;
+        first = &range->fact;
+    }
+    result.reduced = true;
+    result.origin = first->origin;
+    return result;
+}
+
+/// Who brings drifted parameters together, in whatever way, means them to drift.
+void Layouts::forget_drifts(const Meeting& meeting) {
+    for (const Posted* side : meeting.arrived)
+        for (const Tensor* buffer : {&side->operation.input, &side->operation.output})
+            for (const auto& range : known(side->batch->rank).read(*buffer))
+                if (range.fact.kind == Kind::drifted) drifts_.clear();
+}
+
+void Layouts::message_begins(Posted& send, Posted& recv) {
+    for (const auto& range : known(send.batch->rank).read(send.operation.input))
+        if (range.fact.kind == Kind::drifted) drifts_.clear();
+    known(recv.batch->rank).forget(recv.operation.output);
 }
 
 }  // namespace lockstep::sim

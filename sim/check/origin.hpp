@@ -6,6 +6,7 @@
 
 #include "sim/team.hpp"
 #include "src/run/diagnosis.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
 
@@ -48,6 +49,22 @@ constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
 inline std::uint64_t identity_of(const CollectiveOrigin& origin) {
     return mixed(mixed(0x636f6c6c, static_cast<std::uint64_t>(origin.team->id)),
                  origin.sequence);
+}
+
+/// The start of a diagnosis of the class: on which communicator.
+inline Diagnosis diagnosis_on(const Team& team, const std::string& fault) {
+    Diagnosis diagnosis = diagnosis_of(fault);
+    diagnosis.communicator = team.name;
+    diagnosis.members = team.ranks;
+    return diagnosis;
+}
+
+/// And which of its collectives.
+inline Diagnosis diagnosis_on(const Team& team, std::uint64_t sequence,
+                              const std::string& fault) {
+    Diagnosis diagnosis = diagnosis_on(team, fault);
+    diagnosis.sequence = static_cast<std::int64_t>(sequence);
+    return diagnosis;
 }
 
 }  // namespace lockstep::sim

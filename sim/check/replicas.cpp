@@ -1,19 +1,310 @@
-#include "sim/check/replicas.hpp"
-
 #include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "sim/check/contents.hpp"
+#include "sim/check/check.hpp"
 #include "sim/check/layouts.hpp"
-#include "sim/check/replica_text.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/check/rollcall.hpp"
+#include "sim/check/shadow.hpp"
+#include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
+#include "sim/team.hpp"
+#include "sim/watcher.hpp"
 
 namespace lockstep::sim {
 
 namespace {
 
+/// Which tensors the ranks have declared to be replicas (declare_replicas), and how often
+/// each was updated. A declaration is of a place in memory, until that is freed.
+class Declarations {
+  public:
+    struct Declaration {
+        const Team* team;
+        int member;
+        std::uint64_t number;  ///< the same on all members
+        std::string name;
+        SourceLine at;
+        ByteRange range;
+        std::map<ByteRange, std::uint64_t> updates;  ///< of each part, in bytes of it
+    };
+    /// The part of a declared tensor that an update steps: all of it, or a shard.
+    struct Part {
+        const Declaration* declaration;
+        std::uint64_t step;    ///< of this part, from 1
+        std::uint64_t number;  ///< of part and step, the same on all members
+        Tensor value;
+        Tensor gradient;
+    };
+
+    explicit Declarations(std::size_t ranks) : ranks_(ranks) {}
+
+    void add(const Team& team, int member, const Tensor& tensor, const std::string& name,
+             SourceLine at);
+    void freed(int rank, const Storage& storage) noexcept;
+    /// Counts it, too.
+    std::vector<Part> updated_by(int rank, const DeviceOperation& update);
+
+  private:
+    struct RankDeclarations {
+        std::unordered_map<const Storage*, std::vector<Declaration>> by_storage;
+        /// By team and name; members need not declare in one order.
+        std::map<std::pair<int, std::string>, std::uint64_t> counts;
+    };
+
+    RankDeclarations& of(int rank) { return ranks_[rank]; }
+
+    std::vector<RankDeclarations> ranks_;
+};
+
+/// F24: ranks that step with one reduced gradient hold the same parameter before the
+/// step; so do ranks that have declared it a replica (declare_replicas). F23 by
+/// declaration: these step with the same gradient, too, bit by bit.
+///
+/// What is compared: parameters that members of a team update with the same part of what
+/// was reduced over the team, by their bits. Shards that are updated with different parts
+/// are told apart by that; who steps with gradients of its own (local SGD) is not looked
+/// at, unless by declaration.
+class ReplicaWatcher final : public Watcher {
+  public:
+    ReplicaWatcher(const Engine& engine, const Layouts& layouts);
+
+    void declared(const Team& team, int member, const Tensor& tensor,
+                  const std::string& name, SourceLine at) override;
+    void executing(int rank, const DeviceOperation& operation) override;
+    void copied(int rank, CopyDirection direction, const Tensor& tensor,
+                SourceLine at) override;
+    void launched(Batch& batch) override;
+    void freed(int rank, const Storage& storage) noexcept override;
+    void quiet() override;
+    void run_ended() override { quiet(); }
+
+  private:
+    /// What last wrote a part of the memory.
+    struct Maker {
+        const char* name = "";
+        SourceLine at;
+    };
+    struct RankMemory {
+        Shadow<Maker> makers;
+        template <typename Value>
+        using ByPlace = std::unordered_map<const Storage*, std::map<std::int64_t, Value>>;
+        /// Updates of each parameter.
+        ByPlace<std::uint64_t> steps;
+        /// The last claim of each gradient, and how often it was made in a row.
+        ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
+    };
+
+    RankMemory& of(int rank) { return ranks_[rank]; }
+    Rollcall::Claim claim_of(int rank, const DeviceOperation& update,
+                             const Tensor& tensor, std::uint64_t step);
+    void compare_declared(int rank, const DeviceOperation& update);
+    void compare_reduced(int rank, const DeviceOperation& update);
+
+    const Engine& engine_;
+    const Layouts& layouts_;
+    std::vector<RankMemory> ranks_;
+    Declarations declarations_;
+    Rollcall rollcall_;
+    bool noted_ = false;
+};
+
+void Declarations::add(const Team& team, int member, const Tensor& tensor,
+                       const std::string& name, SourceLine at) {
+    const ByteRange range = ByteRange::of(tensor);
+    if (team.size() < 2 || range.empty()) return;
+    RankDeclarations& mine = of(team.ranks[member]);
+    std::vector<Declaration>& here = mine.by_storage[tensor.storage()];
+    const bool known = std::any_of(here.begin(), here.end(), [&](const auto& past) {
+        return past.team == &team && past.range == range;
+    });
+    if (known) return;
+    std::uint64_t number = mixed(0x6465636c, mine.counts[{team.id, name}]++);
+    for (const char letter : name)
+        number = mixed(number, static_cast<unsigned char>(letter));
+    here.push_back({&team, member, number, name, at, range, {}});
+}
+
+void Declarations::freed(int rank, const Storage& storage) noexcept {
+    of(rank).by_storage.erase(&storage);
+}
+
+std::vector<Declarations::Part> Declarations::updated_by(int rank,
+                                                         const DeviceOperation& update) {
+    std::vector<Part> parts;
+    const Tensor& parameter = parameter_of(update);
+    const auto found = of(rank).by_storage.find(parameter.storage());
+    if (found == of(rank).by_storage.end()) return parts;
+    const ByteRange range = ByteRange::of(parameter);
+    for (Declaration& declaration : found->second) {
+        if (!declaration.range.overlaps(range)) continue;
+        const std::int64_t first = std::max(range.begin, declaration.range.begin);
+        const std::int64_t last = std::min(range.end, declaration.range.end);
+        const ByteRange part{first - declaration.range.begin,
+                             last - declaration.range.begin};
+        const std::uint64_t step = ++declaration.updates[part];
+        std::uint64_t number = mixed(declaration.number, step);
+        number = mixed(number, static_cast<std::uint64_t>(part.begin));
+        number = mixed(number, static_cast<std::uint64_t>(part.end));
+        const auto stepped = [&](const Tensor& tensor) {
+            if (part.end - part.begin == range.end - range.begin) return tensor;
+            const std::int64_t each = bytes_of(parameter.dtype());
+            return tensor.slice((first - range.begin) / each, (last - first) / each);
+        };
+        parts.push_back({&declaration, step, number, stepped(parameter),
+                         stepped(gradient_of(update))});
+    }
+    return parts;
+}
+
 using Claim = Rollcall::Claim;
+using Roll = Rollcall::Roll;
+using Side = Rollcall::Side;
+
+/// What made the byte at `place` of a claim's values.
+const Claim::Maker* maker_at(const Claim& claim, std::int64_t place) {
+    for (const Claim::Maker& maker : claim.makers)
+        if (maker.begin <= place && place < maker.end) return &maker;
+    return nullptr;
+}
+
+std::string made_text(const Claim::Maker* maker) {
+    return maker == nullptr
+               ? ""
+               : fmt::format(", written by {} at {}", maker->name, maker->at.text());
+}
+
+/// Parameters of the sides, where they are not of one shape, differ in no element.
+std::int64_t differing_byte(const Roll& roll, const Claim& a, const Claim& b) {
+    const HostTensor* const mine = roll.values_of(a);
+    const HostTensor* const usual = roll.values_of(b);
+    if (mine == nullptr || usual == nullptr || !(a.shape == b.shape)) return 0;
+    return std::max<std::int64_t>(difference_in_bits(*mine, *usual).first, 0) *
+           bytes_of(a.dtype);
+}
+
+/// "3 on ranks 0, 2–3 (sgd at train.cpp:12)".
+std::string gradient_text(const Roll& roll, const Side& side, const std::string& value) {
+    return fmt::format("{} on {} ({} at {})", value.empty() ? "one" : value,
+                       ranks_text(side.ranks(*roll.team)), side.first().by,
+                       side.first().at.text());
+}
+
+/// Where the two gradients come from, as far as that is known.
+std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd) {
+    const std::string& one = usual.first().reduced;
+    const std::string& other = odd.first().reduced;
+    if (one.empty() && other.empty())
+        return fmt::format("nothing is known to have reduced it over {}",
+                           roll.team->name);
+    if (one == other) return fmt::format("it was reduced by {}", one);
+    const auto text = [&](const Side& side) {
+        const std::string& by = side.first().reduced;
+        return fmt::format("{} by {}", ranks_text(side.ranks(*roll.team)),
+                           by.empty() ? "nothing that is known" : by);
+    };
+    return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
+}
+
+bool differ_by_rounding(const Roll& roll, const Side& usual, const Side& odd) {
+    const HostTensor* const one = roll.values_of(usual.first());
+    const HostTensor* const other = roll.values_of(odd.first());
+    return one != nullptr && other != nullptr && one->shape() == other->shape() &&
+           !differ_by_more_than_rounding(*one, *other);
+}
+
+constexpr const char* kParts =
+    "Something between the loss and this gradient is not the same on all of these ranks. "
+    "Tensor parallelism: an all-reduce is left out, f's (backward, where a "
+    "column-parallel layer begins) or g's (forward, where a row-parallel layer ends). "
+    "Sequence parallelism: each rank has seen its tokens only; call complete_gradients() "
+    "after the last backward. Else: sum the gradient over these ranks before this line.";
+constexpr const char* kRounding =
+    "The gradients differ by rounding only, as sums do that are taken in another order. "
+    "Replicas drift apart by that, too: let all ranks use one result; that of an "
+    "all_reduce has the same bits on all of them.";
+
+/// F24: replicas of a parameter that differ before a step.
+Diagnosis explain_drifted(const Roll& roll, const std::vector<Side>& sides) {
+    const Team& team = *roll.team;
+    const Claim& usual = sides[0].first();
+    const Claim& odd = sides[1].first();
+    const FirstDifference difference = first_difference(roll, odd, usual);
+    const std::int64_t place = differing_byte(roll, odd, usual);
+    const auto holds = [&](const Side& side, const std::string& value) {
+        const std::vector<int> ranks = side.ranks(team);
+        return fmt::format("{} {} {}{}", ranks_text(ranks),
+                           ranks.size() == 1 ? "holds" : "hold",
+                           value.empty() ? side.first().shape.text() : value,
+                           made_text(maker_at(side.first(), place)));
+    };
+    Diagnosis diagnosis = diagnosis_on(team, "F24");
+    diagnosis.sentence = fmt::format(
+        "before step {} the replicas of {} over {} differ{}{}: {}, but {}; {} {}",
+        usual.step, usual.name, team.name, difference.element.empty() ? "" : " in ",
+        difference.element, holds(sides[1], difference.odd),
+        holds(sides[0], difference.usual),
+        usual.declared_at.line > 0
+            ? fmt::format("they were declared replicas at {}, and all step at",
+                          usual.declared_at.text())
+            : "then all step with the same gradient at",
+        usual.at.text());
+    if (!difference.differing.empty()) diagnosis.details.push_back(difference.differing);
+    for (const Side& side : sides) {
+        const Claim& claim = side.first();
+        const Claim::Maker* const maker = maker_at(claim, place);
+        const std::string value = &side == &sides[0]
+                                      ? difference.usual
+                                      : first_difference(roll, claim, usual).odd;
+        diagnosis.parties.push_back(
+            {side.ranks(team),
+             maker == nullptr ? fmt::format("update of {}", claim.name)
+                              : fmt::format("{} wrote {}", maker->name, claim.name),
+             value,
+             maker == nullptr ? claim.at : maker->at,
+             {}});
+    }
+    return diagnosis;
+}
+
+/// F23: the gradients of a parameter that was declared a replica, if they differ.
+Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides) {
+    const Team& team = *roll.team;
+    const Side& usual = sides[0];
+    const Side& odd = sides[1];
+    const FirstDifference difference = first_difference(roll, odd.first(), usual.first());
+    Diagnosis diagnosis = diagnosis_on(team, "F23");
+    diagnosis.sentence = fmt::format(
+        "in step {} {} hold the same {}, declared a replica over {} at {}, but step with "
+        "gradients of their own: {} of the gradient is {}, but {}; {}",
+        usual.first().step, ranks_text(sorted_ranks(team)), usual.first().name, team.name,
+        usual.first().declared_at.text(), difference.element,
+        gradient_text(roll, usual, difference.usual),
+        gradient_text(roll, odd, difference.odd), reductions_text(roll, usual, odd));
+    diagnosis.cause = differ_by_rounding(roll, usual, odd) ? kRounding : kParts;
+    if (!difference.differing.empty()) diagnosis.details.push_back(difference.differing);
+    if (sides.size() > 2) {
+        std::vector<int> rest;
+        for (std::size_t i = 2; i < sides.size(); ++i)
+            for (const int rank : sides[i].ranks(team))
+                rest.push_back(rank);
+        std::sort(rest.begin(), rest.end());
+        diagnosis.details.push_back(fmt::format("{} {} yet others", ranks_text(rest),
+                                                rest.size() == 1 ? "has" : "have"));
+    }
+    for (const Side* side : {&usual, &odd})
+        diagnosis.parties.push_back(
+            {side->ranks(team),
+             fmt::format("{} of {}", side->first().by, side->first().name),
+             "its own gradient",
+             side->first().at,
+             {}});
+    return diagnosis;
+}
 
 Diagnosis explain(const Rollcall::Roll& roll, const std::vector<Rollcall::Side>& sides) {
     return roll.claims.front().is_gradient ? explain_own_gradients(roll, sides)
@@ -26,8 +317,6 @@ std::string reduction_text(const Layout& gradient, const Team& replicas) {
                 ? ", and changed since"
                 : fmt::format(", not over {}", replicas.name));
 }
-
-}  // namespace
 
 ReplicaWatcher::ReplicaWatcher(const Engine& engine, const Layouts& layouts)
     : engine_(engine),
@@ -147,6 +436,12 @@ void ReplicaWatcher::quiet() {
     // A roll that some member will never answer: it steps with another part.
     constexpr std::uint64_t kClaims = 64;
     rollcall_.forget_old(kClaims);
+}
+
+}  // namespace
+
+std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts) {
+    return std::make_unique<ReplicaWatcher>(engine, layouts);
 }
 
 }  // namespace lockstep::sim

@@ -1,8 +1,131 @@
-#include "sim/check/row_weights.hpp"
-
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/check/shadow.hpp"
+#include "sim/check/tensors.hpp"
+#include "sim/engine.hpp"
+#include "src/device/monitor.hpp"
+#include "src/run/fault_text.hpp"
 
 namespace lockstep::sim {
+
+namespace {
+
+/// Rows of which one call of a loss's backward made the gradient.
+struct LossRows {
+    int rank;
+    int micro_batch;  ///< -1 where there is none
+    const char* operation;
+    SourceLine at;
+    double factor;  ///< of each row (of each element, where errors are squared)
+    Shape shape;    ///< of the prediction
+    bool squared;
+    std::int64_t bytes;     ///< of the gradient
+    std::uint64_t content;  ///< of prediction and target: replicas have the same
+
+    std::int64_t rows() const { return shape.rows(); }
+    std::int64_t elements() const { return shape.elements(); }
+};
+
+/// What was done to a gradient since backward.
+struct GradientStep {
+    Origin reduction;  ///< a sum or mean over ranks; none is a scaling
+    double factor = 1;
+    SourceLine at;
+
+    bool operator==(const GradientStep& other) const {
+        return reduction == other.reduction && factor == other.factor &&
+               (reduction || at == other.at);
+    }
+};
+
+/// What a value is the gradient of: the sum of factor times loss over rows, and what was
+/// done since. Backward is linear, so that all that it makes of a loss's gradient has its
+/// rows. No rows at all are zeros.
+struct RowWeights {
+    std::vector<std::shared_ptr<const LossRows>> losses;
+    std::vector<GradientStep> steps;
+    bool is_loss_gradient = false;  ///< nothing else was made of it yet
+
+    bool zero() const { return losses.empty(); }
+    /// What all factors were multiplied by since.
+    double multiplier() const;
+};
+using Weights = std::shared_ptr<const RowWeights>;
+
+inline bool nearly_equal(double one, double other) {
+    return std::abs(one - other) <= 1e-9 * std::max(std::abs(one), std::abs(other));
+}
+
+/// What is counted for the mean: rows, or elements where errors are squared.
+enum class Unit : std::uint8_t { rows, elements };
+
+/// The figures of a gradient.
+struct Figures {
+    std::map<int, double> by_rank;  ///< factors times counts, of each rank's losses
+    double factors = 0;             ///< their sum: 1 for a mean over all
+    double multiplier = 1;          ///< since backward
+    bool equal = true;              ///< one factor for all
+    double factor = 0;              ///< the first
+    int ranks() const { return static_cast<int>(by_rank.size()); }
+    double total() const { return factors * multiplier; }
+
+    bool all_by_rank(double value) const {
+        return std::all_of(by_rank.begin(), by_rank.end(), [&](const auto& entry) {
+            return nearly_equal(entry.second, value);
+        });
+    }
+};
+
+/// Follows, from the backward of a loss to the update of a parameter, with which weight
+/// each row counts, and finds what is averaged wrongly (F21) and means of unequal means
+/// (F28). Whatever is not plainly linear makes a value unknown; so does a product of
+/// elements, which may be a mask that leaves rows out.
+class RowWeightWatcher final : public Tracker<Weights> {
+  public:
+    explicit RowWeightWatcher(const Engine& engine);
+
+    void executing(int rank, const DeviceOperation& operation) override;
+    void collective_begins(const Team& team, const Meeting& meeting) override;
+    void message_begins(Posted& send, Posted& recv) override;
+
+  private:
+    struct RankLosses {
+        std::vector<std::shared_ptr<const LossRows>> losses;  ///< since its last step
+        bool stepped = false;                                 ///< since the last of them
+    };
+    struct GroupSizes {
+        std::size_t seen = 0;  ///< communicators
+        std::vector<int> sizes;
+    };
+
+    /// Of all of a tensor's values together; null is unknown.
+    Weights of(int rank, const Tensor& tensor) const;
+    Weights made_by(int rank, const DeviceOperation& operation) const;
+    void begin_gradient(int rank, const DeviceOperation& operation);
+    void scale(int rank, const DeviceOperation& operation);
+    bool has_all_losses(int rank, const RowWeights& gradient) const;
+    const std::vector<int>& group_sizes(int rank);
+    void check_update(int rank, const DeviceOperation& operation);
+    Ranges reduced(const Meeting& meeting, const Origin& origin) const;
+
+    const Engine& engine_;
+    std::vector<RankLosses> of_step_;            ///< by rank
+    std::vector<GroupSizes> groups_;             ///< by rank
+    std::map<Weights, std::vector<int>> right_;  ///< with which group sizes
+    const Weights zero_ = std::make_shared<const RowWeights>();
+};
 
 double RowWeights::multiplier() const {
     double product = 1;
@@ -11,6 +134,8 @@ double RowWeights::multiplier() const {
     return product;
 }
 
+/// Returns the weights of the sum of two values of one rank, if they can be told; else
+/// null. Both may be of the same rows, by different paths through the model.
 Weights sum_of(const Weights& one, const Weights& other) {
     if (!one || !other) return nullptr;
     if (one->zero() || one == other) return other;
@@ -26,6 +151,8 @@ Weights sum_of(const Weights& one, const Weights& other) {
     return std::make_shared<const RowWeights>(std::move(sum));
 }
 
+/// Returns the weights of a sum over ranks: null if two have the same rows, since then
+/// nobody knows whether they are replicas or parts of one whole.
 Weights reduction_of(const std::vector<Weights>& members, const Origin& origin) {
     RowWeights result;
     std::vector<std::pair<std::uint64_t, std::size_t>> contents;  // and whose
@@ -51,6 +178,506 @@ Weights reduction_of(const std::vector<Weights>& members, const Origin& origin) 
     const bool mean = origin->reduction == Reduction::mean;
     result.steps.push_back({origin, mean ? 1.0 / origin->team->size() : 1.0, origin->at});
     return std::make_shared<const RowWeights>(std::move(result));
+}
+
+std::int64_t count_of(const LossRows& loss, Unit unit) {
+    return unit == Unit::rows ? loss.rows() : loss.elements();
+}
+
+Figures figures_of(const RowWeights& gradient, Unit unit) {
+    Figures figures;
+    figures.multiplier = gradient.multiplier();
+    figures.factor = gradient.losses.front()->factor;
+    for (const auto& loss : gradient.losses) {
+        const double part = loss->factor * static_cast<double>(count_of(*loss, unit));
+        figures.by_rank[loss->rank] += part;
+        figures.factors += part;
+        figures.equal = figures.equal && nearly_equal(loss->factor, figures.factor);
+    }
+    return figures;
+}
+
+/// A mean over all, or a sum; half of that is as usual for squared errors.
+bool is_right(const Figures& figures, bool squared) {
+    const double each = figures.factor * figures.multiplier;
+    const auto fits = [&](double wanted) {
+        return nearly_equal(figures.total(), wanted) || nearly_equal(each, wanted);
+    };
+    return figures.equal && (fits(1) || (squared && fits(0.5)));
+}
+
+/// Ranks, or micro-batches of a rank, each of which took the mean over its own rows.
+bool is_mean_of_means(const RowWeights& gradient, const Figures& figures, Unit unit) {
+    std::map<int, double> factor_of_rank;
+    bool by_rank = figures.ranks() > 1;
+    std::set<std::pair<int, int>> places;
+    const auto part = [&](const LossRows& loss) {
+        return loss.factor * static_cast<double>(count_of(loss, unit));
+    };
+    bool by_micro_batch = true;
+    for (const auto& loss : gradient.losses) {
+        const auto [known, added] = factor_of_rank.emplace(loss->rank, loss->factor);
+        by_rank = by_rank && nearly_equal(known->second, loss->factor);
+        by_micro_batch = by_micro_batch && loss->micro_batch >= 0 &&
+                         places.emplace(loss->rank, loss->micro_batch).second &&
+                         nearly_equal(part(*loss), part(*gradient.losses.front()));
+    }
+    by_rank = by_rank && figures.all_by_rank(figures.by_rank.begin()->second);
+    return by_rank || by_micro_batch;
+}
+
+bool is_one_loss(const RowWeights& gradient) {
+    const LossRows& first = *gradient.losses.front();
+    return std::all_of(
+        gradient.losses.begin(), gradient.losses.end(), [&](const auto& loss) {
+            return loss->at == first.at && loss->operation == first.operation;
+        });
+}
+
+/// Where a loss sums over time and takes the mean over sequences, say.
+bool has_extent(const RowWeights& gradient, int n) {
+    const Shape& shape = gradient.losses.front()->shape;
+    for (int d = 0; shape.dimensions() > 2 && d < shape.dimensions(); ++d)
+        if (shape[d] == n) return true;
+    return false;
+}
+
+std::vector<int> ranks_of(const RowWeights& gradient) {
+    std::set<int> ranks;
+    for (const auto& loss : gradient.losses)
+        ranks.insert(loss->rank);
+    return {ranks.begin(), ranks.end()};
+}
+
+const GradientStep* reduction_in(const RowWeights& gradient) {
+    for (const GradientStep& step : gradient.steps)
+        if (step.reduction) return &step;
+    return nullptr;
+}
+
+std::string factor_text(double factor) {
+    const double inverse = 1 / factor;
+    return std::abs(inverse - std::round(inverse)) < 1e-9 * inverse && inverse > 1.5
+               ? fmt::format("1/{:.0f}", inverse)
+               : fmt::format("{:.6g}", factor);
+}
+
+std::string step_text(const GradientStep& step) {
+    return step.reduction ? step.reduction->text_with_line()
+                          : fmt::format("the scaling by {} at {}",
+                                        factor_text(step.factor), step.at.text());
+}
+
+/// Steps that multiply by other than 1, named: "the scaling by 1/4 at …".
+std::string divisions_text(const RowWeights& gradient) {
+    std::string text;
+    for (const GradientStep& step : gradient.steps)
+        if (step.factor != 1) text += (text.empty() ? "" : ", and ") + step_text(step);
+    return text;
+}
+
+Diagnosis start(const char* fault, const RowWeights& gradient,
+                const DeviceOperation& update) {
+    Diagnosis diagnosis = diagnosis_of(fault);
+    const LossRows& first = *gradient.losses.front();
+    diagnosis.parties.push_back(
+        {ranks_of(gradient),
+         fmt::format("{}(factor {})", first.operation, factor_text(first.factor)),
+         "",
+         first.at,
+         {}});
+    for (const GradientStep& step : gradient.steps) {
+        if (step.reduction) {
+            diagnosis.communicator = step.reduction->team->name;
+            diagnosis.members = step.reduction->team->ranks;
+            diagnosis.sequence = static_cast<std::int64_t>(step.reduction->sequence);
+            diagnosis.parties.push_back(step.reduction->party());
+        } else if (step.factor != 1) {
+            diagnosis.parties.push_back({ranks_of(gradient),
+                                         "scale(" + factor_text(step.factor) + ")",
+                                         "",
+                                         step.at,
+                                         {}});
+        }
+    }
+    diagnosis.details.push_back(
+        fmt::format("{} at {} uses the gradient.", update.name, update.at.text()));
+    return diagnosis;
+}
+
+std::string unit_text(Unit unit) {
+    return unit == Unit::rows ? "rows" : "elements";
+}
+
+/// "a mean over its own 8 rows (factor 1/8)".
+std::string mean_text(const LossRows& loss, Unit unit) {
+    return fmt::format("factor {} for {} {}", factor_text(loss.factor),
+                       count_of(loss, unit), unit_text(unit));
+}
+
+/// "all_reduce(sum, 64 x f32) of dp at train.cpp:12 adds up the gradients of 4 ranks".
+std::string sum_text(const RowWeights& gradient, int ranks) {
+    const GradientStep* const sum = reduction_in(gradient);
+    return fmt::format("{} adds up the gradients of {} ranks",
+                       sum != nullptr ? sum->reduction->text_with_line() : "what follows",
+                       ranks);
+}
+
+/// How the mean over n ranks has gone wrong; empty where that does not explain it.
+std::string average_text(const RowWeights& gradient, const Figures& figures, Unit unit,
+                         const std::vector<int>& group_sizes) {
+    const int n = figures.ranks();
+    const double m = figures.multiplier;
+    const LossRows& loss = *gradient.losses.front();
+    const std::string divisions = divisions_text(gradient);
+    if (!figures.all_by_rank(1)) {
+        if (!nearly_equal(figures.factors, 1) || !nearly_equal(m * n, 1)) return "";
+        return fmt::format(
+            "the loss at {} divides by the number of all {} already ({} on rank {}), and "
+            "{} divides by {} once more: the gradient is 1/{} of that of the mean",
+            loss.at.text(), unit_text(unit), mean_text(loss, unit), loss.rank, divisions,
+            n, n);
+    }
+    const std::string own =
+        fmt::format("each rank's loss at {} is a mean over its own {} ({})",
+                    loss.at.text(), unit_text(unit), mean_text(loss, unit));
+    if (divisions.empty())
+        return fmt::format(
+            "{}, {}, and nothing divides by {}: the gradient is {} times that of the "
+            "mean",
+            own, sum_text(gradient, n), n, n);
+    if (nearly_equal(m * n * n, 1))
+        return fmt::format(
+            "{}, the gradients of {} ranks are added up, and then divided twice, by {}: "
+            "the gradient is 1/{} of that of the mean",
+            own, n, divisions, n);
+    for (const int size : group_sizes)
+        if (size != n && size > 1 && nearly_equal(m * size, 1))
+            return fmt::format(
+                "{}, and {}, but {} divides by {}, the size of another group: the "
+                "gradient is {} times that of the mean",
+                own, sum_text(gradient, n), divisions, size,
+                n % size == 0 ? fmt::format("{}", n / size)
+                              : fmt::format("{}/{}", n, size));
+    return "";
+}
+
+std::optional<Diagnosis> explain_average(const RowWeights& gradient,
+                                         const Figures& figures, Unit unit,
+                                         const DeviceOperation& update,
+                                         const std::vector<int>& group_sizes) {
+    if (figures.ranks() < 2 || has_extent(gradient, figures.ranks())) return std::nullopt;
+    std::string sentence = average_text(gradient, figures, unit, group_sizes);
+    if (sentence.empty()) return std::nullopt;
+    Diagnosis diagnosis = start("F21", gradient, update);
+    diagnosis.sentence = std::move(sentence);
+    return diagnosis;
+}
+
+std::optional<Diagnosis> explain_means(const RowWeights& gradient, const Figures& figures,
+                                       Unit unit, const DeviceOperation& update) {
+    const bool squared = gradient.losses.front()->squared;
+    const bool whole = nearly_equal(figures.total(), 1) ||
+                       (squared && nearly_equal(figures.total(), 0.5));
+    if (figures.equal || !whole || !is_mean_of_means(gradient, figures, unit))
+        return std::nullopt;
+    const auto [few, many] =
+        std::minmax_element(gradient.losses.begin(), gradient.losses.end(),
+                            [&](const auto& a, const auto& b) {
+                                return count_of(*a, unit) < count_of(*b, unit);
+                            });
+    const auto place = [&](const LossRows& loss) {
+        return loss.micro_batch >= 0
+                   ? fmt::format("rank {}, micro-batch {}", loss.rank, loss.micro_batch)
+                   : fmt::format("rank {}", loss.rank);
+    };
+    const double m = figures.multiplier;
+    Diagnosis diagnosis = start("F28", gradient, update);
+    diagnosis.sentence = fmt::format(
+        "the mean of means over unequal numbers of {}: the loss at {} takes a mean over "
+        "{} {} on {}, over {} on {}, and all count the same afterwards, so each of the "
+        "former {} weighs {:.6g} and each of the latter {:.6g}",
+        unit_text(unit), (*few)->at.text(), count_of(**few, unit), unit_text(unit),
+        place(**few), count_of(**many, unit), place(**many), unit_text(unit),
+        (*few)->factor * m, (*many)->factor * m);
+    return diagnosis;
+}
+
+/// Returns what is wrong with a gradient of known rows that a parameter is updated with:
+/// averaged wrongly (F21), or a mean of unequal means (F28). Only what one such mistake
+/// explains exactly; nothing if a row has weight 1, or all rows have one weight and make
+/// 1. `group_sizes` are those of the communicators that this rank is in.
+std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
+                                         const DeviceOperation& update,
+                                         const std::vector<int>& group_sizes) {
+    if (gradient.zero() || !is_one_loss(gradient)) return std::nullopt;
+    const bool squared = gradient.losses.front()->squared;
+    std::vector<Unit> units{Unit::rows};
+    if (squared) units.insert(units.begin(), Unit::elements);
+    for (const Unit unit : units)
+        if (is_right(figures_of(gradient, unit), squared)) return std::nullopt;
+    for (const Unit unit : units) {
+        const Figures figures = figures_of(gradient, unit);
+        if (auto found = explain_means(gradient, figures, unit, update)) return found;
+        if (auto found = explain_average(gradient, figures, unit, update, group_sizes))
+            return found;
+    }
+    return std::nullopt;
+}
+
+using Ranges = Shadow<Weights>::Ranges;
+
+/// A loss's gradient stands for all of its rows only where all of it is read.
+bool is_cut(const Shadow<Weights>::Range& range) {
+    return range.fact->is_loss_gradient &&
+           (range.shift() != 0 ||
+            range.end - range.begin != range.fact->losses.front()->bytes);
+}
+
+/// The part of ranges that lies in [from, to), counted from there.
+Ranges clipped(const Ranges& ranges, std::int64_t from, std::int64_t to) {
+    Ranges part;
+    for (const auto& range : ranges)
+        if (range.end > from && range.begin < to)
+            part.push_back({std::max(range.begin, from) - from,
+                            std::min(range.end, to) - from, range.start - from,
+                            range.fact});
+    return part;
+}
+
+void append(Ranges& all, const Ranges& more, std::int64_t at) {
+    for (const auto& range : more)
+        all.push_back({range.begin + at, range.end + at, range.start + at, range.fact});
+}
+
+RowWeightWatcher::RowWeightWatcher(const Engine& engine)
+    : Tracker(engine.ranks().size()),
+      engine_(engine),
+      of_step_(engine.ranks().size()),
+      groups_(engine.ranks().size()) {}
+
+Weights RowWeightWatcher::of(int rank, const Tensor& tensor) const {
+    const Ranges ranges = known(rank).read(tensor);
+    if (!cover(ranges, tensor.bytes())) return nullptr;
+    Weights sum = zero_;
+    for (const auto& range : ranges) {
+        if (is_cut(range)) return nullptr;
+        sum = sum_of(sum, range.fact);
+    }
+    // A loss's gradient of which a part was overwritten.
+    if (sum && sum->is_loss_gradient && ranges.size() > 1) return nullptr;
+    return sum;
+}
+
+void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
+    Known& memory = known(rank);
+    switch (operation.derivation.kind) {
+        case Derivation::Kind::fill:
+            if (operation.derivation.factor != 0) break;
+            return memory.set(*operation.writes[0], zero_);
+        case Derivation::Kind::copy:
+            return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+        case Derivation::Kind::loss_gradient:
+            return begin_gradient(rank, operation);
+        case Derivation::Kind::scale:
+            return scale(rank, operation);
+        case Derivation::Kind::update:
+            check_update(rank, operation);
+            break;
+        case Derivation::Kind::random:
+            break;
+        case Derivation::Kind::part:
+        case Derivation::Kind::function:
+            if (const Weights made = made_by(rank, operation)) {
+                for (const Tensor* written : operation.writes)
+                    memory.set(*written, made);
+                return;
+            }
+            break;
+    }
+    forget_results(rank, operation);
+}
+
+/// Null where nothing is known: of anything that is not linear in the one operand that
+/// comes from a loss.
+Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) const {
+    const Derivation& derivation = operation.derivation;
+    const bool part = derivation.kind == Derivation::Kind::part;
+    if (derivation.factor != 1) return nullptr;
+    Weights made;
+    for (std::size_t i = 0; i < operation.reads.size(); ++i) {
+        const Tensor& read = *operation.reads[i];
+        const bool added_to =
+            derivation.adds && std::find(operation.writes.begin(), operation.writes.end(),
+                                         &read) != operation.writes.end();
+        if (added_to || known(rank).knows_nothing_of(read)) continue;
+        const Weights weights = of(rank, read);
+        if (weights && weights->zero() && !derivation.adds && !part) continue;
+        // Of a scaled value only sums are told: backward scales, too, where forward does.
+        const bool sums = derivation.adds && operation.reads.size() == 2 &&
+                          read.elements() == operation.writes[0]->elements();
+        const bool follows = weights && (derivation.is_linear_in(i) || part) && !made &&
+                             (weights->steps.empty() || part || sums);
+        if (!follows) return nullptr;
+        made = weights;
+    }
+    if (!made) return nullptr;
+    if (part && made->is_loss_gradient) return nullptr;
+    if (made->is_loss_gradient) {
+        RowWeights further = *made;
+        further.is_loss_gradient = false;
+        made = std::make_shared<const RowWeights>(std::move(further));
+    }
+    if (!derivation.adds && !part) return made;
+    for (const Tensor* target : operation.writes) {
+        const Weights before = of(rank, *target);
+        if (!before || before->is_loss_gradient) return nullptr;
+        made = sum_of(before, made);
+        if (!made) return nullptr;
+    }
+    return made;
+}
+
+void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation) {
+    const Tensor& prediction = *operation.reads[0];
+    const Tensor& gradient = *operation.writes[0];
+    const VirtualDevice& clock = engine_.ranks()[rank]->clock;
+    // Of a loss whose columns are shared out: what is the same on all of these ranks.
+    const bool is_shard = operation.reads.size() > 2;
+    std::uint64_t content = 0;
+    for (std::size_t i = is_shard ? 1 : 0; i < operation.reads.size(); ++i)
+        content = mixed(content, hash_of(*operation.reads[i]));
+    RowWeights weights;
+    weights.losses.push_back(std::make_shared<const LossRows>(
+        LossRows{rank, clock.micro_batch(), operation.name, operation.at,
+                 operation.derivation.factor, prediction.shape(),
+                 operation.name == std::string_view("squared_error_backward"),
+                 gradient.bytes(), content}));
+    weights.is_loss_gradient = true;
+    RankLosses& mine = of_step_[rank];
+    if (std::exchange(mine.stepped, false)) mine.losses.clear();
+    constexpr std::size_t kNoted = 4096;  // of a run that never updates
+    if (mine.losses.size() < kNoted) mine.losses.push_back(weights.losses.front());
+    known(rank).set(gradient, std::make_shared<const RowWeights>(std::move(weights)));
+}
+
+void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
+    const Tensor& tensor = *operation.writes[0];
+    const double factor = operation.derivation.factor;
+    if (factor == 1 || known(rank).knows_nothing_of(tensor)) return;
+    Ranges ranges = known(rank).read(tensor);
+    std::erase_if(ranges, [](const auto& range) { return range.fact->is_loss_gradient; });
+    for (auto& range : ranges) {
+        if (range.fact->zero()) continue;
+        RowWeights scaled = *range.fact;
+        scaled.steps.push_back({nullptr, factor, operation.at});
+        range.fact = std::make_shared<const RowWeights>(std::move(scaled));
+    }
+    known(rank).put(tensor, std::move(ranges));
+}
+
+/// Whether all of the rank's losses of this step are in the gradient. One of several,
+/// of two heads that take turns, say, has a weight that is no mean's.
+bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
+    const auto& all = gradient.losses;
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const auto& loss) { return loss->rank == rank; }))
+        return true;
+    const auto& mine = of_step_[rank].losses;
+    return std::all_of(mine.begin(), mine.end(), [&](const auto& loss) {
+        return std::find(all.begin(), all.end(), loss) != all.end();
+    });
+}
+
+/// Of the communicators that the rank is in, each once.
+const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
+    GroupSizes& groups = groups_[rank];
+    for (; groups.seen < engine_.teams().size(); ++groups.seen) {
+        const Team& team = *engine_.teams()[groups.seen];
+        const auto& ranks = team.ranks;
+        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end() &&
+            std::find(groups.sizes.begin(), groups.sizes.end(), team.size()) ==
+                groups.sizes.end())
+            groups.sizes.push_back(team.size());
+    }
+    return groups.sizes;
+}
+
+void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) {
+    of_step_[rank].stepped = true;
+    const Weights weights = of(rank, gradient_of(operation));
+    if (!weights || weights->zero() || weights->is_loss_gradient ||
+        !has_all_losses(rank, *weights))
+        return;
+    // All ranks of a reduction have the same.
+    const std::vector<int>& sizes = group_sizes(rank);
+    const auto judged = right_.find(weights);
+    if (judged != right_.end() && judged->second == sizes) return;
+    if (auto diagnosis = explain_weights(*weights, operation, sizes))
+        throw FaultError(std::move(*diagnosis));
+    constexpr std::size_t kJudged = 256;
+    if (right_.size() >= kJudged) right_.clear();
+    right_[weights] = sizes;
+}
+
+// Between ranks.
+
+Ranges RowWeightWatcher::reduced(const Meeting& meeting, const Origin& origin) const {
+    std::vector<Ranges> inputs;
+    for (const Posted* side : meeting.arrived)
+        inputs.push_back(known(side->batch->rank).read(side->operation.input));
+    Ranges result;
+    const Ranges& first = inputs.front();
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        std::vector<Weights> members;
+        for (const Ranges& input : inputs) {
+            if (input.size() != first.size() || input[i].begin != first[i].begin ||
+                input[i].end != first[i].end)
+                return {};
+            members.push_back(input[i].fact);
+        }
+        if (Weights sum = reduction_of(members, origin))
+            result.push_back(
+                {first[i].begin, first[i].end, first[i].begin, std::move(sum)});
+    }
+    return result;
+}
+
+void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+    const CommOperation& first = meeting.first->operation;
+    const VerbFacts verb = facts_of(first.verb);
+    if (!verb.moves() || team.size() == 1) return;
+    Ranges whole;  // of what all together make
+    if (verb.reduces) {
+        if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
+            whole = reduced(meeting, origin_of(team, meeting));
+    } else if (verb.is_alike()) {
+        const std::int64_t bytes = first.count * bytes_of(first.dtype);
+        for (const Posted* side : meeting.arrived) {
+            const int member = side->batch->member;
+            if (verb.reads(member == first.peer))
+                append(whole, known(side->batch->rank).read(side->operation.input),
+                       verb.gathers() ? member * bytes : 0);
+        }
+    }
+    for (const Posted* side : meeting.arrived) {
+        const Tensor& output = side->operation.output;
+        if (!output || !first.leaves_result(side->batch->member)) continue;
+        const std::int64_t from =
+            verb.scatters() ? side->batch->member * output.bytes() : 0;
+        known(side->batch->rank).put(output, clipped(whole, from, from + output.bytes()));
+    }
+}
+
+void RowWeightWatcher::message_begins(Posted& send, Posted& recv) {
+    copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
+               send.operation.input);
+}
+
+}  // namespace
+
+std::unique_ptr<Watcher> watch_row_weights(Engine& engine) {
+    return std::make_unique<RowWeightWatcher>(engine);
 }
 
 }  // namespace lockstep::sim

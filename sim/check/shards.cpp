@@ -1,15 +1,55 @@
-#include "sim/check/shards.hpp"
-
 #include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include "sim/check/team_diagnosis.hpp"
+#include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/check/shadow.hpp"
+#include "sim/engine.hpp"
 
 namespace lockstep::sim {
 
 namespace {
+
+/// Parts of a whole that were put together in another order than they were dealt out in.
+struct Misplaced {
+    Origin gathering;
+    std::vector<std::int64_t> parts;  ///< by member: which part it brought
+    Origin dealing;                   ///< none where random numbers were drawn
+    const char* drawn_by = "";
+    SourceLine dealt_at;
+};
+
+/// A part of a whole: of what a reduce_scatter or scatter dealt out, or of a stream of
+/// random numbers.
+struct ShardPart {
+    std::uint64_t whole;
+    std::int64_t offset;  ///< bytes, in the whole
+    Origin dealing;
+    const char* drawn_by;
+    SourceLine at;
+    std::shared_ptr<const Misplaced> misplaced;
+};
+
+/// Follows which part of which whole a shard is, through copies and updates in place, and
+/// finds parts that are gathered in another order than they were dealt out in (F26), once
+/// something other than a copy reads across two of them: who gathers in a strange order
+/// and sorts the blocks afterwards makes no mistake.
+class ShardWatcher final : public Tracker<ShardPart> {
+  public:
+    using Tracker::Tracker;
+
+    void executing(int rank, const DeviceOperation& operation) override;
+    void collective_begins(const Team& team, const Meeting& meeting) override;
+    void message_begins(Posted& send, Posted& recv) override;
+
+  private:
+    void check_use(int rank, const DeviceOperation& operation) const;
+    void gather(const Team& team, const Meeting& meeting);
+    std::shared_ptr<const Misplaced> misplaced_in(const Team& team,
+                                                  const Meeting& meeting) const;
+};
 
 using Range = Shadow<ShardPart>::Range;
 
@@ -68,8 +108,6 @@ bool keeps_places(const DeviceOperation& operation) {
             operation.reads[0] == operation.writes[0] &&
             operation.reads[1]->elements() == operation.writes[0]->elements());
 }
-
-}  // namespace
 
 void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
     check_use(rank, operation);
@@ -184,6 +222,12 @@ void ShardWatcher::gather(const Team& team, const Meeting& meeting) {
 void ShardWatcher::message_begins(Posted& send, Posted& recv) {
     copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
                send.operation.input);
+}
+
+}  // namespace
+
+std::unique_ptr<Watcher> watch_shards(Engine& engine) {
+    return std::make_unique<ShardWatcher>(engine.ranks().size());
 }
 
 }  // namespace lockstep::sim

@@ -3,6 +3,8 @@
 #include <compare>
 #include <string>
 
+#include "src/core/bits.hpp"
+#include "src/device/device.hpp"
 #include "src/device/monitor.hpp"
 
 namespace lockstep::sim {
@@ -38,5 +40,19 @@ inline const Tensor& gradient_of(const DeviceOperation& update) {
 
 /// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" where it has no name.
 std::string name_of(const Tensor& tensor);
+
+// What a tensor holds, for a watcher: neither charged nor seen by other watchers.
+
+inline HostTensor values_of(const Tensor& tensor) {
+    return tensor.device()->transfer_to_host(tensor);
+}
+
+inline std::uint64_t hash_of(const Tensor& tensor) {
+    const HostTensor values = values_of(tensor);
+    return hash_of_bits(values.data(), values.bytes());
+}
+
+/// Sums made in another order differ by little; parts of a sum differ. Two of one shape.
+bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b);
 
 }  // namespace lockstep::sim

@@ -1,9 +1,19 @@
-#include "sim/check/contents.hpp"
+#include "sim/check/tensors.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 namespace lockstep::sim {
+
+std::string name_of(const Tensor& tensor) {
+    if (!tensor.label().empty()) return tensor.label();
+    const Storage& storage = *tensor.storage();
+    const char* const part = tensor.bytes() < storage.bytes ? "part of the" : "the";
+    return fmt::format("{} tensor {} made at {}", part, tensor.shape().text(),
+                       storage.allocated_at.text());
+}
 
 bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b) {
     constexpr double kRounding = 1e-3;

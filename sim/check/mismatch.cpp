@@ -1,0 +1,268 @@
+// Ranks that call one thing with different arguments: members of a collective (F01 to
+// F05, F13), the two sides of a message (F03, F09) or of an all_to_all_v (F08).
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "sim/check/activity.hpp"
+#include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/engine.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+std::string part_text(const Posted& posted) {
+    const bool sends = posted.operation.verb == Verb::send;
+    const Tensor& part = sends ? posted.operation.input : posted.operation.output;
+    const std::int64_t rows = part.shape()[0];
+    const std::int64_t count = posted.operation.count;
+    return part.shape().dimensions() == 1
+               ? fmt::format("{} {}", count, count == 1 ? "element" : "elements")
+               : fmt::format("{} {} ({} elements)", rows, rows == 1 ? "row" : "rows",
+                             count);
+}
+
+std::vector<std::int64_t> counts_of(const Batch& batch, Verb verb) {
+    std::vector<std::int64_t> counts;
+    for (const Posted& part : batch.posted)
+        if (part.operation.verb == verb) counts.push_back(part.operation.count);
+    return counts;
+}
+
+/// A rank that expects to get just what it sends has taken the counts of one for those of
+/// the other; equal numbers for all say nothing.
+bool expects_what_it_sends(const Batch& batch) {
+    const std::vector<std::int64_t> sent = counts_of(batch, Verb::send);
+    return sent == counts_of(batch, Verb::recv) &&
+           std::adjacent_find(sent.begin(), sent.end(), std::not_equal_to<>()) !=
+               sent.end();
+}
+
+/// All counts of one side of the posted part's call: "rank 0 sends 2, 5, 1 elements to
+/// ranks 0, 1, 2".
+std::string counts_text(const Posted& posted) {
+    constexpr std::size_t kListed = 32;
+    const std::vector<std::int64_t> all = counts_of(*posted.batch, posted.operation.verb);
+    std::string counts;
+    for (std::size_t i = 0; i < std::min(all.size(), kListed); ++i)
+        counts += fmt::format("{}{}", i == 0 ? "" : ", ", all[i]);
+    if (all.size() > kListed) counts += fmt::format(" and {} more", all.size() - kListed);
+    const bool sends = posted.operation.verb == Verb::send;
+    return fmt::format("rank {} {} ranks 0, 1, … of {} in elements: {}",
+                       posted.batch->rank, sends ? "sends to" : "expects from",
+                       posted.batch->team->name, counts);
+}
+
+/// F08: two parts of an all_to_all_v whose counts are to be the same, and are not.
+Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
+                              const Posted& recv) {
+    const int from = send.batch->rank;
+    const int to = recv.batch->rank;
+    Diagnosis diagnosis = diagnosis_on(*send.batch->team, "F08");
+    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    diagnosis.sentence = fmt::format(
+        "rank {}'s all_to_all_v at {} sends {} to rank {}, whose all_to_all_v at {} "
+        "expects {} from rank {}",
+        from, send.operation.at.text(), part_text(send), to, recv.operation.at.text(),
+        part_text(recv), from);
+    diagnosis.parties.push_back({{from},
+                                 "all_to_all_v",
+                                 fmt::format("send_counts[{}]", send.operation.peer),
+                                 send.operation.at,
+                                 history_of(engine, from, &send)});
+    diagnosis.parties.push_back({{to},
+                                 "all_to_all_v",
+                                 fmt::format("recv_counts[{}]", recv.operation.peer),
+                                 recv.operation.at,
+                                 history_of(engine, to, &recv)});
+    diagnosis.details = {counts_text(send), counts_text(recv)};
+    if (expects_what_it_sends(*recv.batch))
+        diagnosis.details.push_back(
+            fmt::format("rank {} expects from each rank just what it sends to it: its "
+                        "recv_counts are its send_counts",
+                        to));
+    diagnosis.others = others_of(engine, {from, to});
+    return diagnosis;
+}
+
+/// Members that passed the same.
+struct Faction {
+    std::vector<const Posted*> members;
+    const CommOperation& operation() const { return members.front()->operation; }
+    const char* calls() const { return members.size() == 1 ? "calls" : "call"; }
+    int lowest_rank() const { return members.front()->batch->rank; }
+    std::vector<int> ranks() const {
+        std::vector<int> ranks;
+        for (const Posted* member : members)
+            ranks.push_back(member->batch->rank);
+        std::sort(ranks.begin(), ranks.end());
+        return ranks;
+    }
+};
+
+/// The largest first; of equal ones the one with the lowest rank.
+std::vector<Faction> factions_of(const Meeting& meeting) {
+    std::vector<Faction> factions;
+    for (const Posted* posted : meeting.arrived) {
+        if (posted == nullptr) continue;
+        const auto same =
+            std::find_if(factions.begin(), factions.end(), [&](const Faction& f) {
+                return same_signature(f.operation(), posted->operation);
+            });
+        if (same == factions.end())
+            factions.push_back({{posted}});
+        else
+            same->members.push_back(posted);
+    }
+    std::stable_sort(factions.begin(), factions.end(),
+                     [](const Faction& a, const Faction& b) {
+                         return a.members.size() > b.members.size();
+                     });
+    return factions;
+}
+
+struct Difference {
+    std::string fault;
+    std::string field;
+    std::string odd;
+    std::string usual;
+};
+
+Difference difference(const CommOperation& odd, const CommOperation& usual) {
+    if (odd.verb != usual.verb)
+        return {"F01", "operation", name_of(odd.verb), name_of(usual.verb)};
+    if (odd.peer != usual.peer)
+        return {"F05", "root", std::to_string(odd.peer), std::to_string(usual.peer)};
+    if (odd.dtype != usual.dtype)
+        return {"F03", "type", std::string(name_of(odd.dtype)),
+                std::string(name_of(usual.dtype))};
+    if (odd.reduction != usual.reduction)
+        return {"F04", "reduction", name_of(odd.reduction), name_of(usual.reduction)};
+    return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
+}
+
+/// Whether `rank` has made the call at `at` among its last operations, before its newest
+/// one.
+bool has_passed(const Engine& engine, int rank, SourceLine at) {
+    const RankState& state = *engine.ranks()[rank];
+    const std::uint64_t kept =
+        std::min<std::uint64_t>(state.launched, RankState::kHistory);
+    for (std::uint64_t i = state.launched - kept; i + 1 < state.launched; ++i)
+        if (state.history[i % RankState::kHistory].at == at) return true;
+    return false;
+}
+
+/// Where one side is at a line that the other has passed or will pass again, they run the
+/// same code a different number of times: a diverged loop rather than calls in the wrong
+/// order.
+bool is_divergence(const Engine& engine, const Faction& odd, const Faction& usual) {
+    return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
+           has_passed(engine, odd.lowest_rank(), usual.operation().at);
+}
+
+Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
+                          const std::string& differs) {
+    return {faction.ranks(), text_of(*faction.members.front()), differs,
+            faction.operation().at,
+            history_of(engine, faction.lowest_rank(), faction.members.front())};
+}
+
+/// "rank 0's 9 x f32 were made at train.cpp:17": where its size and type come
+/// from. Not told where it is made by the call itself, or there is none.
+void add_maker(Diagnosis& diagnosis, const Posted& posted) {
+    const CommOperation& operation = posted.operation;
+    const bool takes_input =
+        operation.input &&
+        (operation.input.elements() == operation.count || !operation.output);
+    const Tensor& buffer = takes_input ? operation.input : operation.output;
+    if (!buffer) return;
+    const SourceLine made_at = buffer.storage()->allocated_at;
+    if (made_at.line == 0 || made_at == operation.at) return;
+    diagnosis.details.push_back(fmt::format(
+        "rank {}'s {} x {} {} made at {}", posted.batch->rank, operation.count,
+        name_of(operation.dtype),
+        buffer.bytes() == buffer.storage()->bytes ? "were" : "are a part of what was",
+        made_at.text()));
+}
+
+Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
+    const Team& team = *posted.batch->team;
+    const std::vector<Faction> factions = factions_of(meeting_of(posted));
+    const Faction& usual = factions[0];
+    const Faction& odd = factions[1];
+    Difference differs = difference(odd.operation(), usual.operation());
+    if (differs.fault == "F01" && is_divergence(engine, odd, usual))
+        differs.fault = "F13";
+
+    Diagnosis diagnosis = diagnosis_on(team, differs.fault);
+    diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
+    diagnosis.sentence = fmt::format(
+        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against {}",
+        posted.sequence, team.name, ranks_text(odd.ranks()), odd.calls(),
+        text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
+        usual.calls(), text_of(usual.operation()), usual.operation().at.text(),
+        differs.field, differs.odd, differs.usual);
+    std::vector<int> told;
+    for (const Faction& faction : factions) {
+        const bool is_usual = &faction == &usual;
+        diagnosis.parties.push_back(party_of(
+            engine, faction,
+            is_usual
+                ? ""
+                : fmt::format("{} {}", differs.field,
+                              difference(faction.operation(), usual.operation()).odd)));
+        for (const Posted* member : faction.members) {
+            told.push_back(member->batch->rank);
+            diagnosis.time = std::max(diagnosis.time, member->batch->opened);
+        }
+    }
+    if (differs.field == "count" || differs.field == "type")
+        for (const Faction* side : {&odd, &usual})
+            add_maker(diagnosis, *side->members.front());
+    diagnosis.others = others_of(engine, told);
+    return diagnosis;
+}
+
+Diagnosis explain_message(const Engine& engine, const Posted& posted) {
+    const bool sends = posted.operation.verb == Verb::send;
+    const Posted& send = sends ? posted : *posted.partner;
+    const Posted& recv = sends ? *posted.partner : posted;
+    const bool counts = send.operation.count != recv.operation.count;
+    if (counts && send.operation.all_to_all_v && recv.operation.all_to_all_v)
+        return explain_split_sizes(engine, send, recv);
+    const auto differing = [&](const CommOperation& operation) {
+        return counts ? fmt::format("count {}", operation.count)
+                      : fmt::format("type {}", name_of(operation.dtype));
+    };
+    Diagnosis diagnosis = diagnosis_on(*send.batch->team, counts ? "F09" : "F03");
+    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    diagnosis.sentence = fmt::format(
+        "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
+        send.batch->rank, send.operation.count, name_of(send.operation.dtype),
+        send.operation.at.text(), recv.batch->rank, recv.operation.count,
+        name_of(recv.operation.dtype), recv.operation.at.text(),
+        differing(send.operation), differing(recv.operation));
+    for (const Posted* side : {&send, &recv})
+        diagnosis.parties.push_back({{side->batch->rank},
+                                     text_of(*side),
+                                     differing(side->operation),
+                                     side->operation.at,
+                                     history_of(engine, side->batch->rank, side)});
+    for (const Posted* side : {&send, &recv})
+        add_maker(diagnosis, *side);
+    diagnosis.others = others_of(engine, {send.batch->rank, recv.batch->rank});
+    return diagnosis;
+}
+
+}  // namespace
+
+Diagnosis explain_difference(const Engine& engine, const Posted& posted) {
+    return is_point_to_point(posted.operation.verb) ? explain_message(engine, posted)
+                                                    : explain_meeting(engine, posted);
+}
+
+}  // namespace lockstep::sim
