@@ -48,7 +48,7 @@ Comm::~Comm() {
 BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
     engine(at);
     const auto member = static_cast<std::size_t>(rank());
-    const Batch* const open = team_.members[member].first;
+    const Launch* const open = team_.members[member].first;
     require(open == nullptr, at, [&] {
         return fmt::format(
             "the bytes sent over {} were asked for while its {} of {} is not waited for; "

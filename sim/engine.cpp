@@ -15,22 +15,22 @@ namespace lockstep::sim {
 
 namespace {
 
-TraceEvent span_of(const Batch& batch, int micro_batch) {
+TraceEvent span_of(const Launch& launch, int micro_batch) {
     std::string name;
     std::int64_t bytes = 0;
-    for (const Posted& posted : batch.posted) {
+    for (const Posted& posted : launch.posted) {
         add_verb(name, posted.operation);
         bytes += posted.operation.bytes();
     }
-    return {batch.rank, batch.team->name, name,  "communication", batch.started,
-            batch.end,  micro_batch,      bytes, batch.at};
+    return {launch.rank, launch.team->name, name,  "communication", launch.started,
+            launch.end,  micro_batch,       bytes, launch.at};
 }
 
 /// When a collective starts for which all are there.
 Picoseconds start_of(const Meeting& meeting) {
     Picoseconds start = 0;
     for (const Posted* posted : meeting.arrived)
-        start = std::max(start, posted->batch->turn);
+        start = std::max(start, posted->launch->turn);
     return start;
 }
 
@@ -53,7 +53,7 @@ Engine::Engine(ClusterOptions options)
       trace_(options_.trace),
       watchers_(*this),
       network_(options_.spec, options_.ranks),
-      batches_(*this),
+      launches_(*this),
       handle_(std::make_shared<Engine*>(this)) {
     std::vector<int> all(static_cast<std::size_t>(options_.ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -139,70 +139,70 @@ void Engine::note_mistake(int index, std::exception_ptr what) {
 
 Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
                     SourceLine at) {
-    Batch& batch = *batches_.take();
-    batch.team = &team;
-    batch.member = member;
-    batch.rank = team.ranks[member];
-    batch.at = at;
-    batch.state = Batch::State::queued;
-    batch.number = ++team.members[member].batches;
-    batch.issued = rank(batch.rank).clock.now();
-    batch.next = nullptr;
-    post(batch, operations);
-    Work work(&batch);
-    watchers_.tell_of(batch.rank, &Watcher::launched, batch);
-    intrusive_ptr_add_ref(&batch);  // the queue's, until it closes
+    Launch& launch = *launches_.take();
+    launch.team = &team;
+    launch.member = member;
+    launch.rank = team.ranks[member];
+    launch.at = at;
+    launch.state = Launch::State::queued;
+    launch.number = ++team.members[member].launches;
+    launch.issued = rank(launch.rank).clock.now();
+    launch.next = nullptr;
+    post(launch, operations);
+    Work work(&launch);
+    watchers_.tell_of(launch.rank, &Watcher::launched, launch);
+    intrusive_ptr_add_ref(&launch);  // the queue's, until it closes
 
     Member& side = team.members[member];
     if (side.first == nullptr) {
-        side.first = side.last = &batch;
-        open(batch);
+        side.first = side.last = &launch;
+        open(launch);
     } else {
-        side.last->next = &batch;
-        side.last = &batch;
+        side.last->next = &launch;
+        side.last = &launch;
     }
     return work;
 }
 
-void Engine::post(Batch& batch, std::span<CommOperation> operations) {
-    RankState& state = rank(batch.rank);
-    Member& side = batch.team->members[batch.member];
-    batch.undone = static_cast<int>(operations.size());
-    batch.undone_sends = batch.undone_recvs = 0;
-    batch.posted.reserve(operations.size());
+void Engine::post(Launch& launch, std::span<CommOperation> operations) {
+    RankState& state = rank(launch.rank);
+    Member& side = launch.team->members[launch.member];
+    launch.undone = static_cast<int>(operations.size());
+    launch.undone_sends = launch.undone_recvs = 0;
+    launch.posted.reserve(operations.size());
     for (CommOperation& operation : operations) {
         const bool message = is_point_to_point(operation.verb);
-        batch.undone_sends += operation.verb == Verb::send;
-        batch.undone_recvs += operation.verb == Verb::recv;
-        batch.posted.emplace_back(batch, message ? side.messages++ : side.collectives++,
-                                  std::move(operation));
-        note_past(batch.posted.back());
+        launch.undone_sends += operation.verb == Verb::send;
+        launch.undone_recvs += operation.verb == Verb::recv;
+        launch.posted.emplace_back(launch, message ? side.messages++ : side.collectives++,
+                                   std::move(operation));
+        note_past(launch.posted.back());
     }
-    batch.counted = batch.has_messages();
-    if (batch.counted) ++state.message_batches;
-    batch.index_by_peer();
+    launch.counted = launch.has_messages();
+    if (launch.counted) ++state.message_launches;
+    launch.index_by_peer();
 }
 
 void Engine::note_past(const Posted& posted) {
-    RankState& state = rank(posted.batch->rank);
+    RankState& state = rank(posted.launch->rank);
     const CommOperation& operation = posted.operation;
     // The many parts of one call are one of its rank's last operations.
-    if (operation.all_to_all_v && &posted != posted.batch->posted.data()) return;
+    if (operation.all_to_all_v && &posted != posted.launch->posted.data()) return;
     state.history[state.launched++ % RankState::kHistory] = past_of(posted);
 }
 
-void Engine::wait(Batch& batch, SourceLine at) {
-    require(scheduler_.current() == batch.rank, at, "rank {} waited for work of rank {}",
-            scheduler_.current(), batch.rank);
-    RankState& state = rank(batch.rank);
-    if (batch.state != Batch::State::closed) {
-        state.waiting = &batch;
+void Engine::wait(Launch& launch, SourceLine at) {
+    require(scheduler_.current() == launch.rank, at, "rank {} waited for work of rank {}",
+            scheduler_.current(), launch.rank);
+    RankState& state = rank(launch.rank);
+    if (launch.state != Launch::State::closed) {
+        state.waiting = &launch;
         scheduler_.suspend();
     }
-    state.clock.wait_until(batch.end);
-    Member& side = batch.team->members[batch.member];
-    side.note_waited(batch.number);
-    watchers_.tell_of(batch.rank, &Watcher::waited, batch, at);
+    state.clock.wait_until(launch.end);
+    Member& side = launch.team->members[launch.member];
+    side.note_waited(launch.number);
+    watchers_.tell_of(launch.rank, &Watcher::waited, launch, at);
 }
 
 std::unique_ptr<Communicator> Engine::split(Team& team, int member,
@@ -223,7 +223,7 @@ void Engine::communicator_went(Team& team, int member) {
     const Member& side = team.members[member];
     team.lifetimes[member].went = true;
     const int index = team.ranks[member];
-    if (side.waited == side.batches || current() != index) return;
+    if (side.waited == side.launches || current() != index) return;
     if (std::optional<Diagnosis> diagnosis = checker_->explain_open_works(team, member))
         note_mistake(index, std::make_exception_ptr(FaultError(std::move(*diagnosis))));
 }
@@ -242,13 +242,13 @@ void Engine::declare_replicas(const Team& team, int member, const Tensor& tensor
 
 // Finding partners.
 
-void Engine::open(Batch& batch) {
-    const Member& side = batch.team->members[batch.member];
-    batch.state = Batch::State::open;
-    batch.opened = std::max(batch.issued, side.free_at);
-    batch.started = batch.end = batch.turn = batch.opened;
-    if (batch.undone == 0) return close(batch);
-    for (Posted& posted : batch.posted) {
+void Engine::open(Launch& launch) {
+    const Member& side = launch.team->members[launch.member];
+    launch.state = Launch::State::open;
+    launch.opened = std::max(launch.issued, side.free_at);
+    launch.started = launch.end = launch.turn = launch.opened;
+    if (launch.undone == 0) return close(launch);
+    for (Posted& posted : launch.posted) {
         if (!is_point_to_point(posted.operation.verb))
             arrive(posted);
         else if (posted.partner == nullptr)
@@ -257,19 +257,19 @@ void Engine::open(Batch& batch) {
 }
 
 void Engine::arrive(Posted& posted) {
-    Team& team = *posted.batch->team;
+    Team& team = *posted.launch->team;
     const auto place = static_cast<std::size_t>(posted.sequence - team.first_meeting);
     while (team.meetings.size() <= place) {
         team.meetings.emplace_back();
         team.meetings.back().arrived.resize(team.members.size());
     }
     Meeting& meeting = team.meetings[place];
-    meeting.arrived[posted.batch->member] = &posted;
+    meeting.arrived[posted.launch->member] = &posted;
     if (meeting.first == nullptr) meeting.first = &posted;
     ++meeting.present;
     if (!same_signature(meeting.first->operation, posted.operation) && !meeting.differs) {
         meeting.differs = true;
-        mistakes_.push_back({posted.batch->rank, &posted});
+        mistakes_.push_back({posted.launch->rank, &posted});
     }
     list_if_complete(team);
 }
@@ -284,26 +284,27 @@ void Engine::list_if_complete(Team& team) {
 }
 
 void Engine::pair(Posted& posted) {
-    const Team& team = *posted.batch->team;
+    const Team& team = *posted.launch->team;
     const CommOperation& mine = posted.operation;
-    Batch* const other = team.members[mine.peer].first;
-    if (other == nullptr || other->state != Batch::State::open) return;
+    Launch* const other = team.members[mine.peer].first;
+    if (other == nullptr || other->state != Launch::State::open) return;
     const Verb wanted = mine.verb == Verb::send ? Verb::recv : Verb::send;
-    Posted* const partner = other->unpaired(wanted, posted.batch->member);
+    Posted* const partner = other->unpaired(wanted, posted.launch->member);
     if (partner == nullptr) return;
     posted.partner = partner;
     partner->partner = &posted;
     if (mine.count != partner->operation.count ||
         mine.dtype != partner->operation.dtype) {
-        mistakes_.push_back({posted.batch->rank, &posted});
+        mistakes_.push_back({posted.launch->rank, &posted});
         return;
     }
     Posted& send = mine.verb == Verb::send ? posted : *partner;
     Posted& recv = *send.partner;
-    paired_.push_back(
-        {&send, &recv, send.batch->rank, recv.batch->rank,
-         mine.count * bytes_of(mine.dtype), std::max(posted.batch->opened, other->opened),
-         static_cast<std::uint64_t>(&send - send.batch->posted.data()), send.sequence});
+    paired_.push_back({&send, &recv, send.launch->rank, recv.launch->rank,
+                       mine.count * bytes_of(mine.dtype),
+                       std::max(posted.launch->opened, other->opened),
+                       static_cast<std::uint64_t>(&send - send.launch->posted.data()),
+                       send.sequence});
 }
 
 // When no rank can run: communications move on, in virtual time.
@@ -395,9 +396,9 @@ void Engine::end_meeting(Team& team) {
 void Engine::split_team(const Team& team, const Meeting& meeting) {
     std::map<int, std::vector<std::pair<int, int>>> colours;  // to (key, member)
     for (const Posted* posted : meeting.arrived) {
-        const SplitRequest& request = rank(posted->batch->rank).split.asked;
+        const SplitRequest& request = rank(posted->launch->rank).split.asked;
         if (request.color != Communicator::kNoColor)
-            colours[request.color].emplace_back(request.key, posted->batch->member);
+            colours[request.color].emplace_back(request.key, posted->launch->member);
     }
     for (auto& [colour, members] : colours) {
         std::sort(members.begin(), members.end());
@@ -418,7 +419,7 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
-        __builtin_prefetch(side->batch);
+        __builtin_prefetch(side->launch);
     }
     __builtin_prefetch(ranks_[message.source].get());
 }
@@ -429,7 +430,7 @@ bool Engine::pass_messages() {
     for (std::size_t i = 0; i < messages.size(); ++i) {
         const Message& message = messages[i];
         if (i + kAhead < messages.size()) prefetch(messages[i + kAhead]);
-        if (message.send->operation.is_no_message(message.send->batch->member))
+        if (message.send->operation.is_no_message(message.send->launch->member))
             deliver(message, {message.ready, message.ready});
         else if (is_alone(message))
             deliver(message, network_.pass(message));
@@ -443,9 +444,9 @@ bool Engine::pass_messages() {
 void Engine::count(const Message& message) const {
     const bool same_node = options_.spec.same_node(message.source, message.destination);
     for (const Posted* side : {message.send, message.recv}) {
-        const Batch& batch = *side->batch;
+        const Launch& launch = *side->launch;
         const auto verb = static_cast<std::size_t>(side->operation.verb);
-        batch.team->counts[batch.member][verb][same_node ? 0 : 1] +=
+        launch.team->counts[launch.member][verb][same_node ? 0 : 1] +=
             message_share(side->operation.verb, message.bytes);
     }
 }
@@ -454,13 +455,13 @@ void Engine::count(const Message& message) const {
 /// both ranks are blocked on it (or have ended), and no other send or recv of theirs is
 /// under way. Then it need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
-    const auto blocked_on = [&](const Batch& batch) {
-        const RankState& state = *ranks_[batch.rank];
-        return (state.waiting == &batch || state.ended) && state.message_batches == 1;
+    const auto blocked_on = [&](const Launch& launch) {
+        const RankState& state = *ranks_[launch.rank];
+        return (state.waiting == &launch || state.ended) && state.message_launches == 1;
     };
-    return message.send->batch->undone_sends == 1 &&
-           message.recv->batch->undone_recvs == 1 && blocked_on(*message.send->batch) &&
-           blocked_on(*message.recv->batch) &&
+    return message.send->launch->undone_sends == 1 &&
+           message.recv->launch->undone_recvs == 1 && blocked_on(*message.send->launch) &&
+           blocked_on(*message.recv->launch) &&
            !network_.is_shared(message.source, message.destination);
 }
 
@@ -470,47 +471,47 @@ void Engine::deliver(const Message& message, Network::Span span) {
     if (options_.numbers && output.elements() > 0)
         output.device()->transfer(output.flat(), message.send->operation.input.flat());
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
-    if (!message.send->operation.is_no_message(message.send->batch->member))
+    if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);
-    trace_.flow({message.source, message.destination, message.send->batch->team->name,
+    trace_.flow({message.source, message.destination, message.send->launch->team->name,
                  span.start, span.end, message.bytes});
     finish(*message.send, span);
     finish(*message.recv, span);
 }
 
 void Engine::finish(Posted& posted, Network::Span span) {
-    Batch& batch = *posted.batch;
+    Launch& launch = *posted.launch;
     posted.done = true;
-    const bool first = batch.undone == static_cast<int>(batch.posted.size());
-    batch.started = first ? span.start : std::min(batch.started, span.start);
-    batch.end = std::max(batch.end, span.end);
-    if (!is_point_to_point(posted.operation.verb)) batch.turn = span.end;
-    batch.undone_sends -= posted.operation.verb == Verb::send;
-    batch.undone_recvs -= posted.operation.verb == Verb::recv;
-    if (--batch.undone == 0) close(batch);
+    const bool first = launch.undone == static_cast<int>(launch.posted.size());
+    launch.started = first ? span.start : std::min(launch.started, span.start);
+    launch.end = std::max(launch.end, span.end);
+    if (!is_point_to_point(posted.operation.verb)) launch.turn = span.end;
+    launch.undone_sends -= posted.operation.verb == Verb::send;
+    launch.undone_recvs -= posted.operation.verb == Verb::recv;
+    if (--launch.undone == 0) close(launch);
 }
 
-void Engine::close(Batch& batch) {
-    RankState& state = rank(batch.rank);
-    Member& side = batch.team->members[batch.member];
-    batch.state = Batch::State::closed;
-    side.free_at = batch.end;
-    state.clock.communicated(batch.started, batch.end);
-    if (trace_.on() && !batch.posted.empty())
-        trace_.event(span_of(batch, state.clock.micro_batch()));
-    if (batch.counted) --state.message_batches;
-    watchers_.tell(&Watcher::closing, batch);
-    if (state.waiting == &batch) {
+void Engine::close(Launch& launch) {
+    RankState& state = rank(launch.rank);
+    Member& side = launch.team->members[launch.member];
+    launch.state = Launch::State::closed;
+    side.free_at = launch.end;
+    state.clock.communicated(launch.started, launch.end);
+    if (trace_.on() && !launch.posted.empty())
+        trace_.event(span_of(launch, state.clock.micro_batch()));
+    if (launch.counted) --state.message_launches;
+    watchers_.tell(&Watcher::closing, launch);
+    if (state.waiting == &launch) {
         state.waiting = nullptr;
-        scheduler_.make_ready(batch.rank);
+        scheduler_.make_ready(launch.rank);
         ++woken_;
     } else {
-        side.note_unwaited(batch);
+        side.note_unwaited(launch);
     }
-    batch.posted.clear();
-    side.first = batch.next;
+    launch.posted.clear();
+    side.first = launch.next;
     if (side.first == nullptr) side.last = nullptr;
-    intrusive_ptr_release(&batch);
+    intrusive_ptr_release(&launch);
     if (side.first != nullptr) open(*side.first);
 }
 
@@ -534,23 +535,24 @@ Engine::Order Engine::order_of(const Mistake& mistake) const {
         return {state.clock.now(), mistake.rank, -1, 0, 0, 0};
     }
     const Posted& posted = *mistake.posted;
-    const Team& team = *posted.batch->team;
+    const Team& team = *posted.launch->team;
     if (is_point_to_point(posted.operation.verb)) {
         const Posted& send =
             posted.operation.verb == Verb::send ? posted : *posted.partner;
-        return {std::max(posted.batch->opened, posted.partner->batch->opened),
-                std::min(posted.batch->rank, posted.partner->batch->rank),
+        return {std::max(posted.launch->opened, posted.partner->launch->opened),
+                std::min(posted.launch->rank, posted.partner->launch->rank),
                 team.id,
                 1,
-                send.batch->rank,
+                send.launch->rank,
                 static_cast<std::int64_t>(send.sequence)};
     }
-    Order order{
-        0, posted.batch->rank, team.id, 0, 0, static_cast<std::int64_t>(posted.sequence)};
+    Order order{0,       posted.launch->rank,
+                team.id, 0,
+                0,       static_cast<std::int64_t>(posted.sequence)};
     for (const Posted* side : meeting_of(posted).arrived) {
         if (side == nullptr) continue;
-        order[0] = std::max(order[0], side->batch->opened);
-        order[1] = std::min<std::int64_t>(order[1], side->batch->rank);
+        order[0] = std::max(order[0], side->launch->opened);
+        order[1] = std::min<std::int64_t>(order[1], side->launch->rank);
     }
     return order;
 }

@@ -18,7 +18,7 @@
 namespace lockstep::sim {
 
 /// An operation that a rank launched, kept after it is done, for diagnoses.
-struct Past {
+struct PastOperation {
     const Team* team = nullptr;
     std::uint64_t sequence = 0;
     Verb verb = Verb::barrier;
@@ -29,9 +29,9 @@ struct Past {
     std::int64_t count = 0;
     SourceLine at;
 };
-inline Past past_of(const Posted& posted) {
+inline PastOperation past_of(const Posted& posted) {
     const CommOperation& operation = posted.operation;
-    return {posted.batch->team,  posted.sequence, operation.verb,
+    return {posted.launch->team, posted.sequence, operation.verb,
             operation.reduction, operation.dtype, operation.all_to_all_v,
             operation.peer,      operation.count, operation.at};
 }
@@ -45,13 +45,14 @@ struct RankState {
         : clock(index, options, scheduler, trace, watchers) {}
 
     // First what every message touches.
-    Batch* waiting = nullptr;  ///< what it is suspended for
-    int message_batches =
-        0;  ///< launched batches with sends or recvs that are not closed
+    Launch* waiting = nullptr;  ///< what it is suspended for
+    int message_launches =
+        0;  ///< launched launches with sends or recvs that are not closed
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice clock;
-    std::array<Past, kHistory> history;  ///< a ring; the newest is number launched - 1
+    std::array<PastOperation, kHistory>
+        history;  ///< a ring; the newest is number launched - 1
 
     std::unique_ptr<Device> device;
     std::unique_ptr<Communicator> world;
@@ -83,7 +84,7 @@ class Engine {
     // For communicators.
     Work launch(Team& team, int member, std::span<CommOperation> operations,
                 SourceLine at);
-    void wait(Batch& batch, SourceLine at);
+    void wait(Launch& launch, SourceLine at);
     std::unique_ptr<Communicator> split(Team& team, int member,
                                         const SplitRequest& request, SourceLine at);
     /// The member lets go of its communicator.
@@ -92,8 +93,8 @@ class Engine {
                            const std::string& name, SourceLine at);
     void declare_replicas(const Team& team, int member, const Tensor& tensor,
                           const std::string& name, SourceLine at);
-    BatchPool& batches() { return batches_; }
-    const BatchPool& batches() const { return batches_; }
+    LaunchPool& launches() { return launches_; }
+    const LaunchPool& launches() const { return launches_; }
     int current() const { return scheduler_.current(); }
     /// What a rank threw, or was found to do wrong; its first one counts.
     void note_mistake(int index, std::exception_ptr what);
@@ -120,8 +121,8 @@ class Engine {
     Team& make_team(const std::string& name, std::vector<int> ranks);
     RankState& rank(int index) { return *ranks_[index]; }
 
-    void post(Batch& batch, std::span<CommOperation> operations);
-    void open(Batch& batch);
+    void post(Launch& launch, std::span<CommOperation> operations);
+    void open(Launch& launch);
     void arrive(Posted& posted);
     void list_if_complete(Team& team);
     void pair(Posted& posted);
@@ -139,7 +140,7 @@ class Engine {
     void count(const Message& message) const;
     void deliver(const Message& message, Network::Span span);
     void finish(Posted& posted, Network::Span span);
-    void close(Batch& batch);
+    void close(Launch& launch);
     Order order_of(const Mistake& mistake) const;
     bool note_failure();
     void note_diagnosis(Diagnosis diagnosis);
@@ -155,7 +156,7 @@ class Engine {
     Watchers watchers_;
     std::unique_ptr<Checker> checker_;
     Network network_;
-    BatchPool batches_;
+    LaunchPool launches_;
     std::vector<std::unique_ptr<Team>> teams_;
     std::vector<std::unique_ptr<RankState>> ranks_;
     std::vector<Team*> complete_;  ///< their first meeting has all its members

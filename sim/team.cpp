@@ -9,13 +9,13 @@
 
 namespace lockstep::sim {
 
-void Batch::wait(SourceLine wait_at) {
+void Launch::wait(SourceLine wait_at) {
     require(engine != nullptr, wait_at,
             "wait: the run that this work was part of is over");
     engine->wait(*this, wait_at);
 }
 
-void Batch::index_by_peer() {
+void Launch::index_by_peer() {
     constexpr std::size_t kMany = 16;
     if (posted.size() < kMany) return;
     by_peer.resize(posted.size());
@@ -29,7 +29,7 @@ void Batch::index_by_peer() {
     });
 }
 
-Posted* Batch::unpaired(Verb verb, int peer) {
+Posted* Launch::unpaired(Verb verb, int peer) {
     const auto matches = [&](const Posted& candidate) {
         return candidate.operation.verb == verb && candidate.operation.peer == peer &&
                candidate.partner == nullptr;
@@ -53,52 +53,53 @@ Posted* Batch::unpaired(Verb verb, int peer) {
     return nullptr;
 }
 
-void Batch::release() noexcept {
+void Launch::release() noexcept {
     if (engine == nullptr)
         delete this;
     else
-        engine->batches().give_back(this);
+        engine->launches().give_back(this);
 }
 
-BatchPool::~BatchPool() {
-    for (Batch* batch : free_)
-        delete batch;
-    for (Batch* batch = in_use_; batch != nullptr;) {
-        Batch* const following = batch->pool_next;
-        batch->engine = nullptr;
-        if (batch->state != Batch::State::closed) intrusive_ptr_release(batch);
-        batch = following;
+LaunchPool::~LaunchPool() {
+    for (Launch* launch : free_)
+        delete launch;
+    for (Launch* launch = in_use_; launch != nullptr;) {
+        Launch* const following = launch->pool_next;
+        launch->engine = nullptr;
+        if (launch->state != Launch::State::closed) intrusive_ptr_release(launch);
+        launch = following;
     }
 }
 
-Batch* BatchPool::take() {
-    if (free_.empty()) free_.push_back(new Batch);
-    Batch* batch = free_.back();
+Launch* LaunchPool::take() {
+    if (free_.empty()) free_.push_back(new Launch);
+    Launch* launch = free_.back();
     free_.pop_back();
-    batch->engine = &engine_;
-    batch->pool_previous = nullptr;
-    batch->pool_next = in_use_;
-    if (in_use_ != nullptr) in_use_->pool_previous = batch;
-    in_use_ = batch;
-    return batch;
+    launch->engine = &engine_;
+    launch->pool_previous = nullptr;
+    launch->pool_next = in_use_;
+    if (in_use_ != nullptr) in_use_->pool_previous = launch;
+    in_use_ = launch;
+    return launch;
 }
 
-void BatchPool::give_back(Batch* batch) noexcept {
-    batch->by_peer.clear();
-    batch->posted.clear();  // of one that was refused
-    (batch->pool_previous ? batch->pool_previous->pool_next : in_use_) = batch->pool_next;
-    if (batch->pool_next != nullptr)
-        batch->pool_next->pool_previous = batch->pool_previous;
-    free_.push_back(batch);
+void LaunchPool::give_back(Launch* launch) noexcept {
+    launch->by_peer.clear();
+    launch->posted.clear();  // of one that was refused
+    (launch->pool_previous ? launch->pool_previous->pool_next : in_use_) =
+        launch->pool_next;
+    if (launch->pool_next != nullptr)
+        launch->pool_next->pool_previous = launch->pool_previous;
+    free_.push_back(launch);
 }
 
-void Member::note_unwaited(const Batch& batch) {
-    if (batch.posted.empty()) return;
-    const Posted& first_posted = batch.posted.front();
+void Member::note_unwaited(const Launch& launch) {
+    if (launch.posted.empty()) return;
+    const Posted& first_posted = launch.posted.front();
     if (unwaited == nullptr) unwaited = std::make_unique<std::vector<Unwaited>>();
     Unwaited& entry =
-        unwaited->emplace_back(Unwaited{batch.number, first_posted.sequence,
-                                        batch.posted.size(), first_posted.operation});
+        unwaited->emplace_back(Unwaited{launch.number, first_posted.sequence,
+                                        launch.posted.size(), first_posted.operation});
     entry.operation.input = entry.operation.output = Tensor();
 }
 

@@ -16,15 +16,15 @@
 namespace lockstep::sim {
 
 class Engine;
-class Batch;
+class Launch;
 struct Team;
 
 /// One operation that a rank launched.
 struct Posted {
-    Posted(Batch& in, std::uint64_t number, CommOperation&& asked)
-        : batch(&in), sequence(number), operation(std::move(asked)) {}
+    Posted(Launch& in, std::uint64_t number, CommOperation&& asked)
+        : launch(&in), sequence(number), operation(std::move(asked)) {}
 
-    Batch* batch;
+    Launch* launch;
     Posted* partner = nullptr;  ///< of a send or recv, once both are there
     /// Its place among the collectives of its communicator, from 0; of a send or recv,
     /// among this rank's sends and recvs.
@@ -35,10 +35,10 @@ struct Posted {
 
 /// Operations that a rank launched together, and what Work waits for.
 ///
-/// A communicator's batches are in order on each rank: the first is open, that is, its
+/// A communicator's launches are in order on each rank: the first is open, that is, its
 /// operations look for their partners; the rest queue behind it. When all its operations
 /// are done it closes, and the next one opens.
-class Batch final : public PendingWork {
+class Launch final : public PendingWork {
   public:
     enum class State : std::uint8_t { queued, open, closed };
 
@@ -58,15 +58,15 @@ class Batch final : public PendingWork {
     int undone = 0;  ///< operations not done
     int undone_sends = 0;
     int undone_recvs = 0;
-    bool counted = false;    ///< among its rank's batches with messages
+    bool counted = false;    ///< among its rank's launches with messages
     Picoseconds issued = 0;  ///< when what the device issued before was done
     Picoseconds opened = 0;
     Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
-    Picoseconds turn = 0;   ///< when its collectives so far are done: the next one's turn
-    Batch* next = nullptr;  ///< behind it in its member's queue
-    Batch* pool_next = nullptr;
-    Batch* pool_previous = nullptr;
+    Picoseconds turn = 0;  ///< when its collectives so far are done: the next one's turn
+    Launch* next = nullptr;  ///< behind it in its member's queue
+    Launch* pool_next = nullptr;
+    Launch* pool_previous = nullptr;
 
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
     /// Whether the program has a Work of it that it can still wait for.
@@ -80,29 +80,29 @@ class Batch final : public PendingWork {
     void release() noexcept override;
 };
 
-/// Batches are used again and again. One that a program still holds when the run ends
+/// Launches are used again and again. One that a program still holds when the run ends
 /// lives on by itself.
-class BatchPool {
+class LaunchPool {
   public:
-    explicit BatchPool(Engine& engine) : engine_(engine) {}
-    ~BatchPool();
-    BatchPool(const BatchPool&) = delete;
-    BatchPool& operator=(const BatchPool&) = delete;
+    explicit LaunchPool(Engine& engine) : engine_(engine) {}
+    ~LaunchPool();
+    LaunchPool(const LaunchPool&) = delete;
+    LaunchPool& operator=(const LaunchPool&) = delete;
 
-    Batch* take();
+    Launch* take();
     /// Those of a run's program, newest first.
-    const Batch* in_use() const { return in_use_; }
-    void give_back(Batch* batch) noexcept;
+    const Launch* in_use() const { return in_use_; }
+    void give_back(Launch* launch) noexcept;
 
   private:
     Engine& engine_;
-    Batch* in_use_ = nullptr;
-    std::vector<Batch*> free_;
+    Launch* in_use_ = nullptr;
+    std::vector<Launch*> free_;
 };
 
-/// A batch that is done, but that its rank has not waited for.
+/// A launch that is done, but that its rank has not waited for.
 struct Unwaited {
-    std::uint64_t number = 0;    ///< the batch's
+    std::uint64_t number = 0;    ///< the launch's
     std::uint64_t sequence = 0;  ///< of its first operation
     std::size_t operations = 0;
     CommOperation operation;  ///< its first one, without tensors
@@ -110,20 +110,20 @@ struct Unwaited {
 
 /// A rank's side of a communicator. One cache line: every operation touches it.
 struct Member {
-    Batch* first = nullptr;  ///< the open batch
-    Batch* last = nullptr;
+    Launch* first = nullptr;  ///< the open launch
+    Launch* last = nullptr;
     Picoseconds free_at = 0;
     std::uint64_t collectives = 0;  ///< launched so far
     std::uint64_t messages = 0;
-    std::uint64_t batches = 0;
-    std::uint64_t waited = 0;  ///< number of the last batch that was waited for
-    /// In order; null where there are none. Batches that are not done, from `first` on,
-    /// were not waited for either. Waiting for a batch is waiting for all before it.
+    std::uint64_t launches = 0;
+    std::uint64_t waited = 0;  ///< number of the last launch that was waited for
+    /// In order; null where there are none. Launches that are not done, from `first` on,
+    /// were not waited for either. Waiting for a launch is waiting for all before it.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
 
-    /// The batch is done, and still knows its operations; its rank does not wait for it.
-    void note_unwaited(const Batch& batch);
-    /// The rank has waited for its batch `number`, and so for those before.
+    /// The launch is done, and still knows its operations; its rank does not wait for it.
+    void note_unwaited(const Launch& launch);
+    /// The rank has waited for its launch `number`, and so for those before.
     void note_waited(std::uint64_t number) {
         waited = std::max(waited, number);
         if (unwaited != nullptr) forget_waited();
@@ -171,7 +171,7 @@ struct Team {
 
 /// The collective that the posted operation, which is not done, is a part of.
 inline const Meeting& meeting_of(const Posted& posted) {
-    const Team& team = *posted.batch->team;
+    const Team& team = *posted.launch->team;
     return team.meetings[posted.sequence - team.first_meeting];
 }
 

@@ -36,10 +36,10 @@ class Watcher {
     // A rank runs, and calls.
 
     /// Its operations are posted; none has moved anything.
-    virtual void launched(Batch& /*batch*/) {}
-    /// Work::wait is about to return: the batch is done, its buffers are the rank's
+    virtual void launched(Launch& /*launch*/) {}
+    /// Work::wait is about to return: the launch is done, its buffers are the rank's
     /// again.
-    virtual void waited(Batch& /*batch*/, SourceLine /*at*/) {}
+    virtual void waited(Launch& /*launch*/, SourceLine /*at*/) {}
     /// Before the numbers of a device operation are computed, and after.
     virtual void executing(int /*rank*/, const DeviceOperation& /*operation*/) {}
     virtual void executed(int /*rank*/, const DeviceOperation& /*operation*/) {}
@@ -67,8 +67,8 @@ class Watcher {
     virtual void collective_ended(const Team& /*team*/, const Meeting& /*meeting*/) {}
     virtual void message_begins(Posted& /*send*/, Posted& /*recv*/) {}
     virtual void message_ended(Posted& /*send*/, Posted& /*recv*/) {}
-    /// All of a batch's operations have ended; its buffers are still known.
-    virtual void closing(Batch& /*batch*/) {}
+    /// All of a launch's operations have ended; its buffers are still known.
+    virtual void closing(Launch& /*launch*/) {}
     /// Every rank has ended, and nothing is left open.
     virtual void run_ended() {}
 };

@@ -47,7 +47,7 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
 
 /// Members of the posted operation's team that it waits for, as ranks of the run.
 std::vector<int> awaited_by(const Posted& posted) {
-    const Team& team = *posted.batch->team;
+    const Team& team = *posted.launch->team;
     const auto rank_of = [&](std::size_t member) { return team.ranks[member]; };
     if (is_point_to_point(posted.operation.verb)) {
         if (posted.partner != nullptr) return {};
@@ -98,8 +98,8 @@ std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     return one ? "has ended" : "have ended";
 }
 
-/// What the rank's open batch waits for.
-Activity activity_of(const Batch& open) {
+/// What the rank's open launch waits for.
+Activity activity_of(const Launch& open) {
     Activity activity{open.rank, nullptr, {}};
     for (const Posted& posted : open.posted) {
         if (posted.done) continue;
@@ -118,25 +118,25 @@ Activity activity_of(const Batch& open) {
 Activity activity_of(const Engine& engine, int rank) {
     const RankState& state = *engine.ranks()[rank];
     if (state.waiting == nullptr) return {rank, nullptr, {}};
-    const Batch& waiting = *state.waiting;
+    const Launch& waiting = *state.waiting;
     return activity_of(*waiting.team->members[waiting.member].first);
 }
 
 Activity activity_in(const Engine& engine, int rank, const Team& team) {
     if (!engine.ranks()[rank]->ended) return activity_of(engine, rank);
     const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    const Batch* const open = team.members[place - team.ranks.begin()].first;
+    const Launch* const open = team.members[place - team.ranks.begin()].first;
     return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
 }
 
 std::string text_of(const Posted& posted) {
-    const std::string& team = posted.batch->team->name;
+    const std::string& team = posted.launch->team->name;
     if (is_point_to_point(posted.operation.verb))
         return text_of(posted.operation) + (team == "world" ? "" : " of " + team);
     return fmt::format("{} #{} of {}", text_of(posted.operation), posted.sequence, team);
 }
 
-std::string text_of(const Past& past) {
+std::string text_of(const PastOperation& past) {
     CommOperation operation;
     operation.verb = past.verb;
     operation.reduction = past.reduction;
@@ -154,8 +154,8 @@ std::vector<std::string> history_of(const Engine& engine, int rank, const Posted
     const std::uint64_t kept =
         std::min<std::uint64_t>(state.launched, RankState::kHistory);
     for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
-        const Past& past = state.history[i % RankState::kHistory];
-        if (now != nullptr && past.team == now->batch->team &&
+        const PastOperation& past = state.history[i % RankState::kHistory];
+        if (now != nullptr && past.team == now->launch->team &&
             past.verb == now->operation.verb && past.sequence == now->sequence)
             continue;
         history.push_back(fmt::format("{} at {}", text_of(past), past.at.text()));
@@ -174,7 +174,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
         std::string text = fmt::format(
             "{} {} {} {} {} {}{}", name_of(operation.verb), operation.count,
             name_of(operation.dtype), name_of(operation.reduction),
-            activity.posted->sequence, activity.posted->batch->team->name, phase);
+            activity.posted->sequence, activity.posted->launch->team->name, phase);
         return std::make_tuple(text, operation.at.text());
     };
     std::map<std::tuple<std::string, std::string>, std::vector<const Activity*>> grouped;

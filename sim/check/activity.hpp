@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 
 class Engine;
-struct Past;
+struct PastOperation;
 
 /// What a rank is doing when the run is quiet: it has ended, or it waits.
 struct Activity {
@@ -31,7 +31,7 @@ Activity activity_in(const Engine& engine, int rank, const Team& team);
 
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
-std::string text_of(const Past& past);
+std::string text_of(const PastOperation& past);
 
 /// A rank's last operations, oldest first, without the one that it is in now, if any.
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);

@@ -39,7 +39,7 @@ Chain follow(const Engine& engine, int start) {
                                               : activity_in(engine, rank, *team));
         const Activity& link = chain.links.back();
         if (link.ended() || link.awaits.empty()) return chain;
-        team = link.posted->batch->team;
+        team = link.posted->launch->team;
         const auto gone =
             std::find_if(link.awaits.begin(), link.awaits.end(), [&](int awaited) {
                 return engine.ranks()[awaited]->ended &&
@@ -149,7 +149,7 @@ std::vector<int> ranks_of(const std::vector<Activity>& links) {
 
 Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
                           const Posted& posted) {
-    Diagnosis diagnosis = diagnosis_on(*posted.batch->team, fault);
+    Diagnosis diagnosis = diagnosis_on(*posted.launch->team, fault);
     if (!is_point_to_point(posted.operation.verb))
         diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
     for (const auto& state : engine.ranks())
@@ -181,11 +181,11 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
     const bool sends = posted.operation.verb == Verb::send;
 
     std::vector<Activity> involved;
-    for (int rank : posted.batch->team->ranks) {
+    for (int rank : posted.launch->team->ranks) {
         const Activity activity =
             rank == waiting.rank ? waiting : activity_of(engine, rank);
         const bool same_call = !activity.ended() && !message &&
-                               activity.posted->batch->team == posted.batch->team &&
+                               activity.posted->launch->team == posted.launch->team &&
                                activity.posted->sequence == posted.sequence &&
                                !is_point_to_point(activity.posted->operation.verb);
         const bool absent =
@@ -223,26 +223,26 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
 /// An operation that was launched, never waited for, and never met its partners.
 Diagnosis explain_leftover(const Engine& engine, const Posted& posted) {
     const bool message = is_point_to_point(posted.operation.verb);
-    const Batch& batch = *posted.batch;
+    const Launch& launch = *posted.launch;
     Diagnosis diagnosis = start_diagnosis(engine, message ? "F10" : "F07", posted);
     diagnosis.sentence =
         message
             ? fmt::format(
                   "the run has ended, but rank {}'s {} at {} never met its {} on rank {}",
-                  batch.rank, text_of(posted), posted.operation.at.text(),
+                  launch.rank, text_of(posted), posted.operation.at.text(),
                   posted.operation.verb == Verb::send ? "recv" : "send",
-                  batch.team->ranks[posted.operation.peer])
+                  launch.team->ranks[posted.operation.peer])
             : fmt::format(
                   "the run has ended, but rank {}'s {} at {} was not called by every "
                   "rank of {}",
-                  batch.rank, text_of(posted), posted.operation.at.text(),
-                  batch.team->name);
-    diagnosis.parties.push_back({{batch.rank},
+                  launch.rank, text_of(posted), posted.operation.at.text(),
+                  launch.team->name);
+    diagnosis.parties.push_back({{launch.rank},
                                  text_of(posted),
                                  "",
                                  posted.operation.at,
-                                 history_of(engine, batch.rank, &posted)});
-    diagnosis.others = others_of(engine, {batch.rank});
+                                 history_of(engine, launch.rank, &posted)});
+    diagnosis.others = others_of(engine, {launch.rank});
     return diagnosis;
 }
 
@@ -277,12 +277,12 @@ constexpr std::size_t kMostAlone = 8;
 std::vector<int> opposed_to(const Posted& posted) {
     std::vector<int> ranks;
     if (is_point_to_point(posted.operation.verb)) {
-        if (posted.partner != nullptr) ranks.push_back(posted.partner->batch->rank);
+        if (posted.partner != nullptr) ranks.push_back(posted.partner->launch->rank);
         return ranks;
     }
     for (const Posted* other : meeting_of(posted).arrived)
         if (other != nullptr && !same_signature(other->operation, posted.operation))
-            ranks.push_back(other->batch->rank);
+            ranks.push_back(other->launch->rank);
     return ranks;
 }
 
@@ -297,7 +297,7 @@ Key key_of(const Posted& posted) {
     operation.count = posted.operation.count;
     const bool message = is_point_to_point(operation.verb);
     if (!message) operation.peer = posted.operation.peer;
-    return {message, posted.batch->team->id, message ? 0 : posted.sequence,
+    return {message, posted.launch->team->id, message ? 0 : posted.sequence,
             text_of(operation), posted.operation.at.text()};
 }
 

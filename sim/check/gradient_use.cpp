@@ -90,12 +90,12 @@ void GradientUseWatcher::collective_begins(const Team& /*team*/, const Meeting& 
                               has_reduction(operation.verb) &&
                               operation.input.overlaps(operation.output);
         if (operation.output && !in_place)
-            known(side->batch->rank).forget(operation.output);
+            known(side->launch->rank).forget(operation.output);
     }
 }
 
 void GradientUseWatcher::message_begins(Posted& /*send*/, Posted& recv) {
-    known(recv.batch->rank).forget(recv.operation.output);
+    known(recv.launch->rank).forget(recv.operation.output);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ using Askings = std::vector<Asking>;
 Askings askings_of(const Engine& engine, const Meeting& meeting) {
     Askings askings;
     for (const Posted* posted : meeting.arrived) {
-        const Batch& batch = *posted->batch;
-        const RankState& state = *engine.ranks()[batch.rank];
-        askings.push_back({batch.member, batch.rank, &state.split.asked, batch.at});
+        const Launch& launch = *posted->launch;
+        const RankState& state = *engine.ranks()[launch.rank];
+        askings.push_back({launch.member, launch.rank, &state.split.asked, launch.at});
     }
     return askings;
 }
@@ -44,24 +44,24 @@ std::vector<int> ranks_of(const Askings& askings) {
 }
 
 /// Those alike by `same` together: the most first, of equally many the lowest first.
-std::vector<Askings> factions_of(
+std::vector<Askings> sides_of(
     const Askings& askings,
     const std::function<bool(const SplitRequest&, const SplitRequest&)>& same) {
-    std::vector<Askings> factions;
+    std::vector<Askings> sides;
     for (const Asking& asking : askings) {
         const auto found =
-            std::find_if(factions.begin(), factions.end(), [&](const Askings& faction) {
-                return same(*faction.front().request, *asking.request);
+            std::find_if(sides.begin(), sides.end(), [&](const Askings& side) {
+                return same(*side.front().request, *asking.request);
             });
-        if (found == factions.end())
-            factions.push_back({asking});
+        if (found == sides.end())
+            sides.push_back({asking});
         else
             found->push_back(asking);
     }
-    std::stable_sort(
-        factions.begin(), factions.end(),
-        [](const Askings& a, const Askings& b) { return a.size() > b.size(); });
-    return factions;
+    std::stable_sort(sides.begin(), sides.end(), [](const Askings& a, const Askings& b) {
+        return a.size() > b.size();
+    });
+    return sides;
 }
 
 /// The call; where its callers pass different colours, without one.
@@ -122,15 +122,15 @@ void require_same_lists(const Team& team, const Meeting& meeting,
                         const Askings& askings) {
     const auto is_list = [](const Asking& asking) { return asking.request->same_on_all; };
     if (std::none_of(askings.begin(), askings.end(), is_list)) return;
-    const auto factions = factions_of(askings, [](const auto& a, const auto& b) {
+    const auto sides = sides_of(askings, [](const auto& a, const auto& b) {
         return a.same_on_all == b.same_on_all && a.members == b.members &&
                a.name == b.name;
     });
-    if (factions.size() == 1) return;
-    const SplitRequest& odd = *factions[1].front().request;
-    const SplitRequest& usual = *factions[0].front().request;
+    if (sides.size() == 1) return;
+    const SplitRequest& odd = *sides[1].front().request;
+    const SplitRequest& usual = *sides[0].front().request;
     const bool lists = odd.members != usual.members;
-    fail(team, meeting, factions[1], factions[0], lists ? "members" : "name",
+    fail(team, meeting, sides[1], sides[0], lists ? "members" : "name",
          fmt::format("every rank of {}, member or not, must make the same groups in the "
                      "same order",
                      team.name));
@@ -141,19 +141,19 @@ void require_same_lists(const Team& team, const Meeting& meeting,
 void require_same_name(const Team& team, const Meeting& meeting, const Askings& askings,
                        const Askings& made) {
     const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
-    if (factions_of(made, same_name).size() == 1) return;
+    if (sides_of(made, same_name).size() == 1) return;
     Askings told = askings;
     std::erase_if(told, [&](const Asking& asking) {
         return std::none_of(made.begin(), made.end(), [&](const Asking& member) {
             return member.request->name == asking.request->name;
         });
     });
-    const auto factions = factions_of(told, same_name);
-    fail(team, meeting, factions[1], factions[0], "name",
+    const auto sides = sides_of(told, same_name);
+    fail(team, meeting, sides[1], sides[0], "name",
          fmt::format("{} land in one new group, which is {} to some of them and {} to "
                      "others",
-                     ranks_text(ranks_of(made)), factions[1].front().request->name,
-                     factions[0].front().request->name));
+                     ranks_text(ranks_of(made)), sides[1].front().request->name,
+                     sides[0].front().request->name));
 }
 
 /// The rank through which `made` is not what one of its members expects: one that is

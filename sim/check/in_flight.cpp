@@ -27,11 +27,11 @@ struct Use {
     bool reads = false;
     bool writes = false;
     bool over = false;  ///< its rank knows that it has been read, and lets go of it
-    int held = 0;       ///< tensors of it that the open batch has
-    int place = 0;      ///< of the operation in its batch
-    std::uint64_t number = 0;  ///< the batch's
+    int held = 0;       ///< tensors of it that the open launch has
+    int place = 0;      ///< of the operation in its launch
+    std::uint64_t number = 0;  ///< the launch's
     Tensor tensor;             ///< keeps the storage
-    Past operation;
+    PastOperation operation;
 
     // Where there are numbers, for what the device does not see: data().
     std::uint64_t hash = 0;
@@ -75,8 +75,8 @@ class InFlight final : public Watcher {
   public:
     explicit InFlight(Engine& engine);
 
-    void launched(Batch& batch) override;
-    void waited(Batch& batch, SourceLine at) override;
+    void launched(Launch& launch) override;
+    void waited(Launch& launch, SourceLine at) override;
     void executing(int rank, const DeviceOperation& operation) override;
     void copying(int rank, CopyDirection direction, const Tensor& tensor,
                  SourceLine at) override;
@@ -84,21 +84,21 @@ class InFlight final : public Watcher {
     void collective_ended(const Team& team, const Meeting& meeting) override;
     void message_begins(Posted& send, Posted& recv) override;
     void message_ended(Posted& send, Posted& recv) override;
-    void closing(Batch& batch) override;
+    void closing(Launch& launch) override;
 
   private:
-    /// A batch that its rank does not know to be done.
+    /// A launch that its rank does not know to be done.
     struct Flight {
         std::uint64_t number;
-        Knowledge launch;  ///< what its rank knew
-        Knowledge end;     ///< what its operations have ended with so far
+        Knowledge at_launch;  ///< what its rank knew
+        Knowledge end;        ///< what its operations have ended with so far
         bool moved = false;
     };
     /// A rank's side of a communicator.
     struct Queue {
         const Team* team = nullptr;
         std::uint64_t done = 0;  ///< its rank knows that all up to this one are
-        Knowledge known;         ///< what its last batch ended with
+        Knowledge known;         ///< what its last launch ended with
         std::deque<Flight> flights;
         std::deque<Use> uses;  ///< by (number, place)
     };
@@ -112,17 +112,17 @@ class InFlight final : public Watcher {
 
     Side& side_of(int rank) { return sides_[rank]; }
     Queue& queue_of(int rank, const Team& team);
-    Queue& queue_of(const Batch& batch) { return queue_of(batch.rank, *batch.team); }
-    Flight* flight_of(const Batch& batch);
+    Queue& queue_of(const Launch& launch) { return queue_of(launch.rank, *launch.team); }
+    Flight* flight_of(const Launch& launch);
     std::pair<Uses, Uses> uses_of(const Posted& posted);
-    bool is_blocked_on(const Batch& batch) const;
+    bool is_blocked_on(const Launch& launch) const;
 
-    std::vector<Use> uses_in(const Batch& batch) const;
+    std::vector<Use> uses_in(const Launch& launch) const;
     template <typename Text>
     void check(int rank, const Tensor& tensor, bool reads, bool writes, const Team* team,
                Text text, SourceLine at);
 
-    Knowledge start_of(const Batch& batch);
+    Knowledge start_of(const Launch& launch);
     void add_facts(KnowledgeSum& sum, const Posted& posted);
     Knowledge end_of(KnowledgeSum& sum);
     void end_with(const Posted& posted, const Knowledge& end);
@@ -184,7 +184,7 @@ bool is_unchanged(const Use& use) {
 }
 
 Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
-    const Past& past = use.operation;
+    const PastOperation& past = use.operation;
     Diagnosis diagnosis = diagnosis_on(*past.team, fault);
     if (!is_point_to_point(past.verb))
         diagnosis.sequence = static_cast<std::int64_t>(past.sequence);
@@ -263,20 +263,20 @@ InFlight::Queue& InFlight::queue_of(int rank, const Team& team) {
     return queues.back();
 }
 
-InFlight::Flight* InFlight::flight_of(const Batch& batch) {
-    std::deque<Flight>& flights = queue_of(batch).flights;
-    const auto found = std::lower_bound(flights.begin(), flights.end(), batch.number,
+InFlight::Flight* InFlight::flight_of(const Launch& launch) {
+    std::deque<Flight>& flights = queue_of(launch).flights;
+    const auto found = std::lower_bound(flights.begin(), flights.end(), launch.number,
                                         [](const Flight& flight, std::uint64_t number) {
                                             return flight.number < number;
                                         });
-    return found == flights.end() || found->number != batch.number ? nullptr : &*found;
+    return found == flights.end() || found->number != launch.number ? nullptr : &*found;
 }
 
-std::vector<Use> InFlight::uses_in(const Batch& batch) const {
+std::vector<Use> InFlight::uses_in(const Launch& launch) const {
     std::vector<Use> uses;
-    for (const Posted& posted : batch.posted) {
+    for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
-        const auto [read, written] = buffers_of(operation, batch.member);
+        const auto [read, written] = buffers_of(operation, launch.member);
         const auto add = [&](const Tensor& tensor, bool reads, bool writes, int held) {
             Use& use = uses.emplace_back();
             use.storage = tensor.storage();
@@ -285,8 +285,8 @@ std::vector<Use> InFlight::uses_in(const Batch& batch) const {
             use.reads = reads;
             use.writes = writes;
             use.held = held;
-            use.place = static_cast<int>(&posted - batch.posted.data());
-            use.number = batch.number;
+            use.place = static_cast<int>(&posted - launch.posted.data());
+            use.number = launch.number;
             use.tensor = tensor.flat();
             use.operation = past_of(posted);
         };
@@ -344,13 +344,13 @@ void InFlight::copying(int rank, CopyDirection direction, const Tensor& tensor,
     check(rank, tensor, to_host, !to_host, nullptr, name, at);
 }
 
-void InFlight::launched(Batch& batch) {
-    Side& side = side_of(batch.rank);
-    Queue& queue = queue_of(batch);
-    std::vector<Use> uses = uses_in(batch);
+void InFlight::launched(Launch& launch) {
+    Side& side = side_of(launch.rank);
+    Queue& queue = queue_of(launch);
+    std::vector<Use> uses = uses_in(launch);
     for (const Use& use : uses) {
         const auto name = [&] { return text_of(use.operation); };
-        check(batch.rank, use.tensor, use.reads, use.writes, batch.team, name,
+        check(launch.rank, use.tensor, use.reads, use.writes, launch.team, name,
               use.operation.at);
     }
     for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -371,27 +371,27 @@ void InFlight::launched(Batch& batch) {
     }
     for (Use& use : uses)
         queue.uses.push_back(std::move(use));
-    queue.flights.push_back({batch.number, side.known, nullptr});
+    queue.flights.push_back({launch.number, side.known, nullptr});
 }
 
-void InFlight::waited(Batch& batch, SourceLine at) {
-    if (batch.state != Batch::State::closed) return;  // the run is being ended
-    Side& side = side_of(batch.rank);
-    Queue& queue = queue_of(batch);
+void InFlight::waited(Launch& launch, SourceLine at) {
+    if (launch.state != Launch::State::closed) return;  // the run is being ended
+    Side& side = side_of(launch.rank);
+    Queue& queue = queue_of(launch);
     std::optional<Diagnosis> found;
-    if (const Flight* flight = flight_of(batch)) {
+    if (const Flight* flight = flight_of(launch)) {
         const Knowledge before = side.known;
         side.known = joined(side.known, flight->end);
-        finish(batch.rank, queue, batch.number, at, found);
-        if (side.known != before) learn(batch.rank, at, found);
+        finish(launch.rank, queue, launch.number, at, found);
+        if (side.known != before) learn(launch.rank, at, found);
     }
     // Not thrown: destructors wait, too.
     if (found)
-        engine_.note_mistake(batch.rank,
+        engine_.note_mistake(launch.rank,
                              std::make_exception_ptr(FaultError(std::move(*found))));
 }
 
-/// All batches up to `number` are done.
+/// All launches up to `number` are done.
 void InFlight::finish(int rank, Queue& queue, std::uint64_t number, SourceLine at,
                       std::optional<Diagnosis>& found) {
     while (!queue.uses.empty() && queue.uses.front().number <= number) {
@@ -442,12 +442,12 @@ void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
 }
 
 std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted) {
-    std::deque<Use>& uses = queue_of(*posted.batch).uses;
-    const auto place = static_cast<int>(&posted - posted.batch->posted.data());
+    std::deque<Use>& uses = queue_of(*posted.launch).uses;
+    const auto place = static_cast<int>(&posted - posted.launch->posted.data());
     const auto before = [](const Use& use, const std::pair<std::uint64_t, int>& key) {
         return std::make_pair(use.number, use.place) < key;
     };
-    const auto key = std::make_pair(posted.batch->number, place);
+    const auto key = std::make_pair(posted.launch->number, place);
     const Uses first = std::lower_bound(uses.begin(), uses.end(), key, before);
     Uses last = first;
     while (last != uses.end() && std::make_pair(last->number, last->place) == key)
@@ -455,30 +455,31 @@ std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted
     return {first, last};
 }
 
-/// Whether its rank will know by itself when the batch is done.
-bool InFlight::is_blocked_on(const Batch& batch) const {
-    const Batch* const waiting = engine_.ranks()[batch.rank]->waiting;
-    return waiting != nullptr && waiting->team == batch.team &&
-           waiting->number >= batch.number;
+/// Whether its rank will know by itself when the launch is done.
+bool InFlight::is_blocked_on(const Launch& launch) const {
+    const Launch* const waiting = engine_.ranks()[launch.rank]->waiting;
+    return waiting != nullptr && waiting->team == launch.team &&
+           waiting->number >= launch.number;
 }
 
-/// What the batch began with; it is its queue's first that is not closed.
-Knowledge InFlight::start_of(const Batch& batch) {
-    const Flight* const flight = flight_of(batch);
-    return flight == nullptr ? nullptr : joined(flight->launch, queue_of(batch).known);
+/// What the launch began with; it is its queue's first that is not closed.
+Knowledge InFlight::start_of(const Launch& launch) {
+    const Flight* const flight = flight_of(launch);
+    return flight == nullptr ? nullptr
+                             : joined(flight->at_launch, queue_of(launch).known);
 }
 
 /// What an operation that has moved its data says of its rank's queue: that all before it
 /// are done, and that it has read its own.
 void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
-    const Batch& batch = *posted.batch;
-    const Queue& queue = queue_of(batch);
-    if (batch.number > queue.done + 1 && !queue.flights.empty() &&
-        queue.flights.front().number < batch.number)
-        sum.add({batch.rank, batch.team->id, 0}, batch.number - 1);
-    const auto place = static_cast<int>(&posted - batch.posted.data());
-    if (buffers_of(posted.operation, batch.member).read != nullptr)
-        sum.add({batch.rank, batch.team->id, place + 1}, batch.number);
+    const Launch& launch = *posted.launch;
+    const Queue& queue = queue_of(launch);
+    if (launch.number > queue.done + 1 && !queue.flights.empty() &&
+        queue.flights.front().number < launch.number)
+        sum.add({launch.rank, launch.team->id, 0}, launch.number - 1);
+    const auto place = static_cast<int>(&posted - launch.posted.data());
+    if (buffers_of(posted.operation, launch.member).read != nullptr)
+        sum.add({launch.rank, launch.team->id, place + 1}, launch.number);
 }
 
 Knowledge InFlight::end_of(KnowledgeSum& sum) {
@@ -490,7 +491,7 @@ Knowledge InFlight::end_of(KnowledgeSum& sum) {
 }
 
 void InFlight::end_with(const Posted& posted, const Knowledge& end) {
-    Flight* const flight = flight_of(*posted.batch);
+    Flight* const flight = flight_of(*posted.launch);
     if (flight == nullptr) return;
     flight->end = joined(flight->end, end);
     flight->moved = true;
@@ -498,21 +499,21 @@ void InFlight::end_with(const Posted& posted, const Knowledge& end) {
 
 /// Before the data move.
 void InFlight::begin(const Posted& posted) {
-    for (Use& use : queue_of(*posted.batch).uses) {
-        if (use.number >= posted.batch->number) break;
+    for (Use& use : queue_of(*posted.launch).uses) {
+        if (use.number >= posted.launch->number) break;
         put_in_place(use);
     }
     const auto [first, last] = uses_of(posted);
     for (auto use = first; use != last; ++use)
         if (!use->over && !is_unchanged(*use))
-            engine_.note_mistake(posted.batch->rank,
+            engine_.note_mistake(posted.launch->rank,
                                  std::make_exception_ptr(FaultError(explain_hidden_write(
-                                     posted.batch->rank, *use, SourceLine{}))));
+                                     posted.launch->rank, *use, SourceLine{}))));
 }
 
 /// The data have moved.
 void InFlight::arrive(const Posted& posted) {
-    const bool blocked = is_blocked_on(*posted.batch);
+    const bool blocked = is_blocked_on(*posted.launch);
     const auto [first, last] = uses_of(posted);
     for (auto use = first; use != last; ++use) {
         if (!blocked) put_aside(*use);
@@ -528,10 +529,10 @@ void InFlight::message_begins(Posted& send, Posted& recv) {
 
 void InFlight::message_ended(Posted& send, Posted& recv) {
     KnowledgeSum sum;
-    sum.add(start_of(*send.batch));
-    sum.add(start_of(*recv.batch));
+    sum.add(start_of(*send.launch));
+    sum.add(start_of(*recv.launch));
     for (const Posted* side : {&send, &recv})
-        if (!is_blocked_on(*side->batch)) add_facts(sum, *side);
+        if (!is_blocked_on(*side->launch)) add_facts(sum, *side);
     const Knowledge end = end_of(sum);
     end_with(send, end);
     end_with(recv, end);
@@ -555,29 +556,29 @@ void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {
         if (from_root && posted != root) continue;
-        sum.add(start_of(*posted->batch));
-        if (!is_blocked_on(*posted->batch)) add_facts(sum, *posted);
+        sum.add(start_of(*posted->launch));
+        if (!is_blocked_on(*posted->launch)) add_facts(sum, *posted);
     }
     const Knowledge sent = end_of(sum);
     for (const Posted* posted : meeting.arrived) {
         const bool receives = from_root ? posted != root : !to_root || posted == root;
-        const Knowledge own = start_of(*posted->batch);
+        const Knowledge own = start_of(*posted->launch);
         end_with(*posted, receives ? joined(sent, own) : own);
         arrive(*posted);
     }
 }
 
-void InFlight::closing(Batch& batch) {
-    Flight* const flight = flight_of(batch);
+void InFlight::closing(Launch& launch) {
+    Flight* const flight = flight_of(launch);
     if (flight == nullptr) return;
-    if (!flight->moved) flight->end = start_of(batch);
-    Queue& queue = queue_of(batch);
+    if (!flight->moved) flight->end = start_of(launch);
+    Queue& queue = queue_of(launch);
     queue.known = flight->end;
-    std::unordered_map<const Storage*, int>& held = side_of(batch.rank).held;
+    std::unordered_map<const Storage*, int>& held = side_of(launch.rank).held;
     auto use = std::lower_bound(
-        queue.uses.begin(), queue.uses.end(), batch.number,
+        queue.uses.begin(), queue.uses.end(), launch.number,
         [](const Use& a, std::uint64_t number) { return a.number < number; });
-    for (; use != queue.uses.end() && use->number == batch.number; ++use) {
+    for (; use != queue.uses.end() && use->number == launch.number; ++use) {
         const auto count = held.find(use->storage);
         if ((count->second -= use->held) == 0) held.erase(count);
     }

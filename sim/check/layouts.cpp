@@ -394,7 +394,7 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
         result = gathering_of(meeting, origin);
     } else if (verb.is_alike()) {
         const Posted& root = *meeting.arrived[first.peer];
-        const Layout sent = of(root.batch->rank, root.operation.input);
+        const Layout sent = of(root.launch->rank, root.operation.input);
         result.kind = Kind::replicated;
         if (is_reduced(sent) && contains(*sent.team(), team)) result = sent;
     } else if (verb.scatters()) {
@@ -402,12 +402,12 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     }
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->batch->member)) continue;
-        if (result.kind == Kind::sharded) result.index = side->batch->member;
+        if (!output || !first.leaves_result(side->launch->member)) continue;
+        if (result.kind == Kind::sharded) result.index = side->launch->member;
         if (result.kind == Kind::unknown)
-            known(side->batch->rank).forget(output);
+            known(side->launch->rank).forget(output);
         else
-            known(side->batch->rank).set(output, result);
+            known(side->launch->rank).set(output, result);
     }
 }
 
@@ -425,7 +425,7 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
     check_shards(team, meeting, origin);
 
     const Posted& one = *meeting.arrived.front();
-    const Ranges ranges = known(one.batch->rank).read(one.operation.input);
+    const Ranges ranges = known(one.launch->rank).read(one.operation.input);
     const Layout* const layout =
         all_of_one(ranges, one.operation.input, [&](const Layout& part) {
             const bool again =
@@ -435,7 +435,7 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
         });
     if (layout == nullptr) return result;
     for (const Posted* side : meeting.arrived) {
-        const Ranges others = known(side->batch->rank).read(side->operation.input);
+        const Ranges others = known(side->launch->rank).read(side->operation.input);
         const bool alike = std::equal(ranges.begin(), ranges.end(), others.begin(),
                                       others.end(), [](const auto& a, const auto& b) {
                                           return a.begin == b.begin && a.end == b.end &&
@@ -458,12 +458,12 @@ void Layouts::check_shards(const Team& team, const Meeting& meeting,
     if (!is_floating(origin->dtype)) return;
     const Layout* first = nullptr;
     for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->batch->rank).whole(side->operation.input);
+        const auto* const range = known(side->launch->rank).whole(side->operation.input);
         const bool shard =
             range != nullptr && range->fact.kind == Kind::sharded &&
             range->fact.reduced && range->fact.origin->count > 1 &&
             same_ranks(*range->fact.team(), team) &&
-            range->fact.team()->ranks[range->fact.index] == side->batch->rank &&
+            range->fact.team()->ranks[range->fact.index] == side->launch->rank &&
             (first == nullptr || first->identity == range->fact.identity);
         if (!shard) return;
         first = &range->fact;
@@ -480,10 +480,10 @@ Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const
     result.identity = identity_of(*origin);
     const Layout* first = nullptr;
     for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->batch->rank).whole(side->operation.input);
+        const auto* const range = known(side->launch->rank).whole(side->operation.input);
         const bool part = range != nullptr && range->fact.kind == Kind::sharded &&
                           range->fact.reduced && is_one(range->fact.multiplier) &&
-                          range->fact.index == side->batch->member &&
+                          range->fact.index == side->launch->member &&
                           range->start == side->operation.input.offset_bytes() &&
                           range->fact.origin->count == origin->count &&
                           same_ranks(*range->fact.team(), *origin->team) &&
@@ -500,14 +500,14 @@ Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const
 void Layouts::forget_drifts(const Meeting& meeting) {
     for (const Posted* side : meeting.arrived)
         for (const Tensor* buffer : {&side->operation.input, &side->operation.output})
-            for (const auto& range : known(side->batch->rank).read(*buffer))
+            for (const auto& range : known(side->launch->rank).read(*buffer))
                 if (range.fact.kind == Kind::drifted) drifts_.clear();
 }
 
 void Layouts::message_begins(Posted& send, Posted& recv) {
-    for (const auto& range : known(send.batch->rank).read(send.operation.input))
+    for (const auto& range : known(send.launch->rank).read(send.operation.input))
         if (range.fact.kind == Kind::drifted) drifts_.clear();
-    known(recv.batch->rank).forget(recv.operation.output);
+    known(recv.launch->rank).forget(recv.operation.output);
 }
 
 }  // namespace lockstep::sim

@@ -26,18 +26,18 @@ std::string part_text(const Posted& posted) {
                              count);
 }
 
-std::vector<std::int64_t> counts_of(const Batch& batch, Verb verb) {
+std::vector<std::int64_t> counts_of(const Launch& launch, Verb verb) {
     std::vector<std::int64_t> counts;
-    for (const Posted& part : batch.posted)
+    for (const Posted& part : launch.posted)
         if (part.operation.verb == verb) counts.push_back(part.operation.count);
     return counts;
 }
 
 /// A rank that expects to get just what it sends has taken the counts of one for those of
 /// the other; equal numbers for all say nothing.
-bool expects_what_it_sends(const Batch& batch) {
-    const std::vector<std::int64_t> sent = counts_of(batch, Verb::send);
-    return sent == counts_of(batch, Verb::recv) &&
+bool expects_what_it_sends(const Launch& launch) {
+    const std::vector<std::int64_t> sent = counts_of(launch, Verb::send);
+    return sent == counts_of(launch, Verb::recv) &&
            std::adjacent_find(sent.begin(), sent.end(), std::not_equal_to<>()) !=
                sent.end();
 }
@@ -46,24 +46,25 @@ bool expects_what_it_sends(const Batch& batch) {
 /// ranks 0, 1, 2".
 std::string counts_text(const Posted& posted) {
     constexpr std::size_t kListed = 32;
-    const std::vector<std::int64_t> all = counts_of(*posted.batch, posted.operation.verb);
+    const std::vector<std::int64_t> all =
+        counts_of(*posted.launch, posted.operation.verb);
     std::string counts;
     for (std::size_t i = 0; i < std::min(all.size(), kListed); ++i)
         counts += fmt::format("{}{}", i == 0 ? "" : ", ", all[i]);
     if (all.size() > kListed) counts += fmt::format(" and {} more", all.size() - kListed);
     const bool sends = posted.operation.verb == Verb::send;
     return fmt::format("rank {} {} ranks 0, 1, … of {} in elements: {}",
-                       posted.batch->rank, sends ? "sends to" : "expects from",
-                       posted.batch->team->name, counts);
+                       posted.launch->rank, sends ? "sends to" : "expects from",
+                       posted.launch->team->name, counts);
 }
 
 /// F08: two parts of an all_to_all_v whose counts are to be the same, and are not.
 Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
                               const Posted& recv) {
-    const int from = send.batch->rank;
-    const int to = recv.batch->rank;
-    Diagnosis diagnosis = diagnosis_on(*send.batch->team, "F08");
-    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    const int from = send.launch->rank;
+    const int to = recv.launch->rank;
+    Diagnosis diagnosis = diagnosis_on(*send.launch->team, "F08");
+    diagnosis.time = std::max(send.launch->opened, recv.launch->opened);
     diagnosis.sentence = fmt::format(
         "rank {}'s all_to_all_v at {} sends {} to rank {}, whose all_to_all_v at {} "
         "expects {} from rank {}",
@@ -80,7 +81,7 @@ Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
                                  recv.operation.at,
                                  history_of(engine, to, &recv)});
     diagnosis.details = {counts_text(send), counts_text(recv)};
-    if (expects_what_it_sends(*recv.batch))
+    if (expects_what_it_sends(*recv.launch))
         diagnosis.details.push_back(
             fmt::format("rank {} expects from each rank just what it sends to it: its "
                         "recv_counts are its send_counts",
@@ -90,39 +91,37 @@ Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
 }
 
 /// Members that passed the same.
-struct Faction {
+struct Side {
     std::vector<const Posted*> members;
     const CommOperation& operation() const { return members.front()->operation; }
     const char* calls() const { return members.size() == 1 ? "calls" : "call"; }
-    int lowest_rank() const { return members.front()->batch->rank; }
+    int lowest_rank() const { return members.front()->launch->rank; }
     std::vector<int> ranks() const {
         std::vector<int> ranks;
         for (const Posted* member : members)
-            ranks.push_back(member->batch->rank);
+            ranks.push_back(member->launch->rank);
         std::sort(ranks.begin(), ranks.end());
         return ranks;
     }
 };
 
 /// The largest first; of equal ones the one with the lowest rank.
-std::vector<Faction> factions_of(const Meeting& meeting) {
-    std::vector<Faction> factions;
+std::vector<Side> sides_of(const Meeting& meeting) {
+    std::vector<Side> sides;
     for (const Posted* posted : meeting.arrived) {
         if (posted == nullptr) continue;
-        const auto same =
-            std::find_if(factions.begin(), factions.end(), [&](const Faction& f) {
-                return same_signature(f.operation(), posted->operation);
-            });
-        if (same == factions.end())
-            factions.push_back({{posted}});
+        const auto same = std::find_if(sides.begin(), sides.end(), [&](const Side& f) {
+            return same_signature(f.operation(), posted->operation);
+        });
+        if (same == sides.end())
+            sides.push_back({{posted}});
         else
             same->members.push_back(posted);
     }
-    std::stable_sort(factions.begin(), factions.end(),
-                     [](const Faction& a, const Faction& b) {
-                         return a.members.size() > b.members.size();
-                     });
-    return factions;
+    std::stable_sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
+        return a.members.size() > b.members.size();
+    });
+    return sides;
 }
 
 struct Difference {
@@ -159,16 +158,15 @@ bool has_passed(const Engine& engine, int rank, SourceLine at) {
 /// Where one side is at a line that the other has passed or will pass again, they run the
 /// same code a different number of times: a diverged loop rather than calls in the wrong
 /// order.
-bool is_divergence(const Engine& engine, const Faction& odd, const Faction& usual) {
+bool is_divergence(const Engine& engine, const Side& odd, const Side& usual) {
     return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
            has_passed(engine, odd.lowest_rank(), usual.operation().at);
 }
 
-Diagnosis::Party party_of(const Engine& engine, const Faction& faction,
+Diagnosis::Party party_of(const Engine& engine, const Side& side,
                           const std::string& differs) {
-    return {faction.ranks(), text_of(*faction.members.front()), differs,
-            faction.operation().at,
-            history_of(engine, faction.lowest_rank(), faction.members.front())};
+    return {side.ranks(), text_of(*side.members.front()), differs, side.operation().at,
+            history_of(engine, side.lowest_rank(), side.members.front())};
 }
 
 /// "rank 0's 9 x f32 were made at train.cpp:17": where its size and type come
@@ -183,17 +181,17 @@ void add_maker(Diagnosis& diagnosis, const Posted& posted) {
     const SourceLine made_at = buffer.storage()->allocated_at;
     if (made_at.line == 0 || made_at == operation.at) return;
     diagnosis.details.push_back(fmt::format(
-        "rank {}'s {} x {} {} made at {}", posted.batch->rank, operation.count,
+        "rank {}'s {} x {} {} made at {}", posted.launch->rank, operation.count,
         name_of(operation.dtype),
         buffer.bytes() == buffer.storage()->bytes ? "were" : "are a part of what was",
         made_at.text()));
 }
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
-    const Team& team = *posted.batch->team;
-    const std::vector<Faction> factions = factions_of(meeting_of(posted));
-    const Faction& usual = factions[0];
-    const Faction& odd = factions[1];
+    const Team& team = *posted.launch->team;
+    const std::vector<Side> sides = sides_of(meeting_of(posted));
+    const Side& usual = sides[0];
+    const Side& odd = sides[1];
     Difference differs = difference(odd.operation(), usual.operation());
     if (differs.fault == "F01" && is_divergence(engine, odd, usual))
         differs.fault = "F13";
@@ -207,21 +205,20 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
         usual.calls(), text_of(usual.operation()), usual.operation().at.text(),
         differs.field, differs.odd, differs.usual);
     std::vector<int> told;
-    for (const Faction& faction : factions) {
-        const bool is_usual = &faction == &usual;
+    for (const Side& side : sides) {
+        const bool is_usual = &side == &usual;
         diagnosis.parties.push_back(party_of(
-            engine, faction,
-            is_usual
-                ? ""
-                : fmt::format("{} {}", differs.field,
-                              difference(faction.operation(), usual.operation()).odd)));
-        for (const Posted* member : faction.members) {
-            told.push_back(member->batch->rank);
-            diagnosis.time = std::max(diagnosis.time, member->batch->opened);
+            engine, side,
+            is_usual ? ""
+                     : fmt::format("{} {}", differs.field,
+                                   difference(side.operation(), usual.operation()).odd)));
+        for (const Posted* member : side.members) {
+            told.push_back(member->launch->rank);
+            diagnosis.time = std::max(diagnosis.time, member->launch->opened);
         }
     }
     if (differs.field == "count" || differs.field == "type")
-        for (const Faction* side : {&odd, &usual})
+        for (const Side* side : {&odd, &usual})
             add_maker(diagnosis, *side->members.front());
     diagnosis.others = others_of(engine, told);
     return diagnosis;
@@ -238,23 +235,23 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
         return counts ? fmt::format("count {}", operation.count)
                       : fmt::format("type {}", name_of(operation.dtype));
     };
-    Diagnosis diagnosis = diagnosis_on(*send.batch->team, counts ? "F09" : "F03");
-    diagnosis.time = std::max(send.batch->opened, recv.batch->opened);
+    Diagnosis diagnosis = diagnosis_on(*send.launch->team, counts ? "F09" : "F03");
+    diagnosis.time = std::max(send.launch->opened, recv.launch->opened);
     diagnosis.sentence = fmt::format(
         "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
-        send.batch->rank, send.operation.count, name_of(send.operation.dtype),
-        send.operation.at.text(), recv.batch->rank, recv.operation.count,
+        send.launch->rank, send.operation.count, name_of(send.operation.dtype),
+        send.operation.at.text(), recv.launch->rank, recv.operation.count,
         name_of(recv.operation.dtype), recv.operation.at.text(),
         differing(send.operation), differing(recv.operation));
     for (const Posted* side : {&send, &recv})
-        diagnosis.parties.push_back({{side->batch->rank},
+        diagnosis.parties.push_back({{side->launch->rank},
                                      text_of(*side),
                                      differing(side->operation),
                                      side->operation.at,
-                                     history_of(engine, side->batch->rank, side)});
+                                     history_of(engine, side->launch->rank, side)});
     for (const Posted* side : {&send, &recv})
         add_maker(diagnosis, *side);
-    diagnosis.others = others_of(engine, {send.batch->rank, recv.batch->rank});
+    diagnosis.others = others_of(engine, {send.launch->rank, recv.launch->rank});
     return diagnosis;
 }
 

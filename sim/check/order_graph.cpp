@@ -33,20 +33,20 @@ class OrderGraph final : public Watcher {
   public:
     explicit OrderGraph(const Engine& engine);
 
-    void launched(Batch& batch) override;
+    void launched(Launch& launch) override;
     void quiet() override;
     void run_ended() override;
 
   private:
     /// An operation in its rank's queue.
-    struct Launch {
-        Past what;
+    struct Entry {
+        PastOperation what;
         int member = 0;    ///< the rank in its team
-        int together = 0;  ///< of the first of a batch: how many were launched
+        int together = 0;  ///< of the first of a launch: how many were launched
         bool met = false;
     };
     struct Queue {
-        std::deque<Launch> launches;
+        std::deque<Entry> entries;
         int undone = 0;  ///< of those at the head
     };
     /// An operation at the head of a queue.
@@ -58,12 +58,12 @@ class OrderGraph final : public Watcher {
     /// one member to another, in order; of these there are sends or recvs, never both.
     using Waiting = std::vector<Place>;
 
-    static std::uint64_t collective_key(const Past& what);
+    static std::uint64_t collective_key(const PastOperation& what);
     /// Of messages from one member to another.
-    static std::uint64_t message_key(const Past& what, int member);
+    static std::uint64_t message_key(const PastOperation& what, int member);
 
-    Launch& at(Place place);
-    const Launch& head_open(int rank) const;
+    Entry& at(Place place);
+    const Entry& head_open(int rank) const;
     /// The head's operations look for their partners; adds ranks whose heads are done.
     void arrive(int rank, std::vector<int>& done);
     void arrive(Place place, std::vector<int>& done);
@@ -73,10 +73,10 @@ class OrderGraph final : public Watcher {
     /// A rank of a circle.
     struct Link {
         int rank;
-        const Launch* first;  ///< at the head of its queue, waiting
-        const Launch* later;  ///< behind it: what the rank before waits for
+        const Entry* first;  ///< at the head of its queue, waiting
+        const Entry* later;  ///< behind it: what the rank before waits for
     };
-    const Launch* behind(int rank, const Launch& awaited) const;
+    const Entry* behind(int rank, const Entry& awaited) const;
     int awaited_by(int rank) const;
     std::vector<Link> circle_from(int rank) const;
     std::string sentence_of(const std::vector<Link>& circle) const;
@@ -95,11 +95,11 @@ class OrderGraph final : public Watcher {
 /// to stand still.
 constexpr std::size_t kPatience = 4096;
 
-std::uint64_t OrderGraph::collective_key(const Past& what) {
+std::uint64_t OrderGraph::collective_key(const PastOperation& what) {
     return static_cast<std::uint64_t>(what.team->id) << 40 | what.sequence;
 }
 
-std::uint64_t OrderGraph::message_key(const Past& what, int member) {
+std::uint64_t OrderGraph::message_key(const PastOperation& what, int member) {
     const bool sends = what.verb == Verb::send;
     const auto source = static_cast<std::uint64_t>(sends ? member : what.peer);
     const auto destination = static_cast<std::uint64_t>(sends ? what.peer : member);
@@ -109,25 +109,25 @@ std::uint64_t OrderGraph::message_key(const Past& what, int member) {
 OrderGraph::OrderGraph(const Engine& engine)
     : engine_(engine), queues_(engine.ranks().size()), patience_(kPatience) {}
 
-OrderGraph::Launch& OrderGraph::at(Place place) {
-    return queues_[place.rank].launches[place.index];
+OrderGraph::Entry& OrderGraph::at(Place place) {
+    return queues_[place.rank].entries[place.index];
 }
 
-void OrderGraph::launched(Batch& batch) {
-    if (batch.posted.empty()) return;
-    Queue& queue = queues_[batch.rank];
-    const bool at_head = queue.launches.empty();
-    for (const Posted& posted : batch.posted) {
-        Launch& launch = queue.launches.emplace_back();
-        launch.what = past_of(posted);
-        launch.member = batch.member;
+void OrderGraph::launched(Launch& launch) {
+    if (launch.posted.empty()) return;
+    Queue& queue = queues_[launch.rank];
+    const bool at_head = queue.entries.empty();
+    for (const Posted& posted : launch.posted) {
+        Entry& entry = queue.entries.emplace_back();
+        entry.what = past_of(posted);
+        entry.member = launch.member;
     }
-    const std::size_t first = queue.launches.size() - batch.posted.size();
-    queue.launches[first].together = static_cast<int>(batch.posted.size());
-    longest_ = std::max(longest_, queue.launches.size());
+    const std::size_t first = queue.entries.size() - launch.posted.size();
+    queue.entries[first].together = static_cast<int>(launch.posted.size());
+    longest_ = std::max(longest_, queue.entries.size());
     if (!at_head) return;
     std::vector<int> done;
-    arrive(batch.rank, done);
+    arrive(launch.rank, done);
     advance(std::move(done));
 }
 
@@ -136,23 +136,23 @@ void OrderGraph::advance(std::vector<int> done) {
     while (!done.empty()) {
         const int rank = done.back();
         done.pop_back();
-        auto& launches = queues_[rank].launches;
-        launches.erase(launches.begin(), launches.begin() + launches.front().together);
-        if (!launches.empty()) arrive(rank, done);
+        auto& entries = queues_[rank].entries;
+        entries.erase(entries.begin(), entries.begin() + entries.front().together);
+        if (!entries.empty()) arrive(rank, done);
     }
 }
 
 void OrderGraph::arrive(int rank, std::vector<int>& done) {
     Queue& queue = queues_[rank];
-    const int together = queue.launches.front().together;
+    const int together = queue.entries.front().together;
     queue.undone = together;
     for (int index = 0; index < together; ++index)
         arrive(Place{rank, index}, done);
 }
 
 void OrderGraph::arrive(Place place, std::vector<int>& done) {
-    const Launch& launch = at(place);
-    const Past& what = launch.what;
+    const Entry& entry = at(place);
+    const PastOperation& what = entry.what;
     if (!is_point_to_point(what.verb)) {
         const auto waiting = collectives_.try_emplace(collective_key(what)).first;
         waiting->second.push_back(place);
@@ -163,7 +163,7 @@ void OrderGraph::arrive(Place place, std::vector<int>& done) {
             meet(member, done);
         return;
     }
-    const auto waiting = messages_.try_emplace(message_key(what, launch.member)).first;
+    const auto waiting = messages_.try_emplace(message_key(what, entry.member)).first;
     Waiting& line = waiting->second;
     if (line.empty() || at(line.front()).what.verb == what.verb) {
         line.push_back(place);
@@ -186,7 +186,7 @@ void OrderGraph::quiet() {
     require_no_circle();
     longest_ = 0;
     for (const Queue& queue : queues_)
-        longest_ = std::max(longest_, queue.launches.size());
+        longest_ = std::max(longest_, queue.entries.size());
     patience_ = std::max(kPatience, 2 * longest_);
 }
 
@@ -195,16 +195,16 @@ void OrderGraph::run_ended() {
 }
 
 /// At the head of a queue that is not empty, the first that has not met its partners.
-const OrderGraph::Launch& OrderGraph::head_open(int rank) const {
-    const auto& launches = queues_[rank].launches;
-    return *std::find_if(launches.begin(), launches.end(),
-                         [](const Launch& launch) { return !launch.met; });
+const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
+    const auto& entries = queues_[rank].entries;
+    return *std::find_if(entries.begin(), entries.end(),
+                         [](const Entry& entry) { return !entry.met; });
 }
 
 /// The lowest rank that keeps the rank's head: its part of the operation is not at the
 /// head of its queue.
 int OrderGraph::awaited_by(int rank) const {
-    const Launch& open = head_open(rank);
+    const Entry& open = head_open(rank);
     const Team& team = *open.what.team;
     if (is_point_to_point(open.what.verb)) return team.ranks[open.what.peer];
     const Waiting& here = collectives_.at(collective_key(open.what));
@@ -216,22 +216,22 @@ int OrderGraph::awaited_by(int rank) const {
 
 /// The part of `rank` in what another awaits, behind the head of its queue; null where it
 /// has not launched that yet.
-const OrderGraph::Launch* OrderGraph::behind(int rank, const Launch& awaited) const {
-    const auto& launches = queues_[rank].launches;
-    if (launches.empty()) return nullptr;
+const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) const {
+    const auto& entries = queues_[rank].entries;
+    if (entries.empty()) return nullptr;
     const bool message = is_point_to_point(awaited.what.verb);
-    const auto fits = [&](const Launch& launch) {
-        if (launch.what.team != awaited.what.team || launch.met ||
-            is_point_to_point(launch.what.verb) != message)
+    const auto fits = [&](const Entry& entry) {
+        if (entry.what.team != awaited.what.team || entry.met ||
+            is_point_to_point(entry.what.verb) != message)
             return false;
-        if (!message) return launch.what.sequence == awaited.what.sequence;
-        return launch.what.verb != awaited.what.verb &&
-               message_key(launch.what, launch.member) ==
+        if (!message) return entry.what.sequence == awaited.what.sequence;
+        return entry.what.verb != awaited.what.verb &&
+               message_key(entry.what, entry.member) ==
                    message_key(awaited.what, awaited.member);
     };
     const auto found =
-        std::find_if(launches.begin() + launches.front().together, launches.end(), fits);
-    return found == launches.end() ? nullptr : &*found;
+        std::find_if(entries.begin() + entries.front().together, entries.end(), fits);
+    return found == entries.end() ? nullptr : &*found;
 }
 
 /// Heads that wait for one another, each for the next and the last for the first; none
@@ -239,11 +239,11 @@ const OrderGraph::Launch* OrderGraph::behind(int rank, const Launch& awaited) co
 std::vector<OrderGraph::Link> OrderGraph::circle_from(int rank) const {
     std::vector<Link> path;
     std::vector<int> place(queues_.size(), -1);
-    const Launch* awaited = nullptr;
+    const Entry* awaited = nullptr;
     while (true) {
         const auto index = static_cast<std::size_t>(rank);
-        if (queues_[index].launches.empty()) return {};
-        const Launch* later = awaited == nullptr ? nullptr : behind(rank, *awaited);
+        if (queues_[index].entries.empty()) return {};
+        const Entry* later = awaited == nullptr ? nullptr : behind(rank, *awaited);
         if (awaited != nullptr && later == nullptr) return {};
         if (place[index] >= 0) {
             path.erase(path.begin(), path.begin() + place[index]);
@@ -260,8 +260,8 @@ std::vector<OrderGraph::Link> OrderGraph::circle_from(int rank) const {
 std::string OrderGraph::sentence_of(const std::vector<Link>& circle) const {
     constexpr std::size_t kTold = 3;
     const std::size_t told = std::min(kTold, circle.size());
-    const auto text = [](const Launch& launch) {
-        return fmt::format("{} at {}", text_of(launch.what), launch.what.at.text());
+    const auto text = [](const Entry& entry) {
+        return fmt::format("{} at {}", text_of(entry.what), entry.what.at.text());
     };
     std::string sentence;
     for (std::size_t i = 0; i < told; ++i)
@@ -280,11 +280,11 @@ Diagnosis OrderGraph::diagnosis_of_circle(const std::vector<Link>& circle) const
     diagnosis.sentence = sentence_of(circle);
     std::vector<std::string> names;
     for (const Link& link : circle) {
-        for (const Launch* launch : {link.first, link.later}) {
-            const char* const when = launch == link.first ? "first " : "then ";
+        for (const Entry* entry : {link.first, link.later}) {
+            const char* const when = entry == link.first ? "first " : "then ";
             diagnosis.parties.push_back(
-                {{link.rank}, when + text_of(launch->what), "", launch->what.at, {}});
-            const std::string& name = launch->what.team->name;
+                {{link.rank}, when + text_of(entry->what), "", entry->what.at, {}});
+            const std::string& name = entry->what.team->name;
             if (std::find(names.begin(), names.end(), name) == names.end())
                 names.push_back(name);
         }
@@ -301,7 +301,7 @@ Diagnosis OrderGraph::diagnosis_of_circle(const std::vector<Link>& circle) const
 
 void OrderGraph::require_no_circle() const {
     for (std::size_t rank = 0; rank < queues_.size(); ++rank) {
-        if (queues_[rank].launches.empty()) continue;
+        if (queues_[rank].entries.empty()) continue;
         const std::vector<Link> circle = circle_from(static_cast<int>(rank));
         if (!circle.empty()) throw FaultError(diagnosis_of_circle(circle));
     }

@@ -26,7 +26,7 @@ Diagnosis::Party CollectiveOrigin::party() const {
 Origin origin_of(const Team& team, const Meeting& meeting) {
     const Posted* lowest = meeting.arrived.front();
     for (const Posted* posted : meeting.arrived)
-        if (posted->batch->rank < lowest->batch->rank) lowest = posted;
+        if (posted->launch->rank < lowest->launch->rank) lowest = posted;
     const CommOperation& operation = lowest->operation;
     return std::make_shared<const CollectiveOrigin>(
         CollectiveOrigin{operation.verb, operation.reduction, operation.dtype,

@@ -35,7 +35,7 @@ class OwnGradientWatcher final : public Watcher {
   public:
     OwnGradientWatcher(const Engine& engine, const Layouts& layouts);
 
-    void launched(Batch& batch) override;
+    void launched(Launch& launch) override;
     void executing(int rank, const DeviceOperation& operation) override;
     void freed(int rank, const Storage& storage) noexcept override;
     void ended(int rank) override;
@@ -168,17 +168,17 @@ OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layo
       layouts_(layouts),
       ranks_(static_cast<std::size_t>(engine.options().ranks)) {}
 
-void OwnGradientWatcher::launched(Batch& batch) {
+void OwnGradientWatcher::launched(Launch& launch) {
     constexpr std::int64_t kFigures = 4;  // elements: a loss, a count
-    RankSteps& mine = of(batch.rank);
-    for (const Posted& posted : batch.posted) {
+    RankSteps& mine = of(launch.rank);
+    for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         // Gradients are not what a root deals out, or collects as they are.
         const VerbFacts verb = facts_of(operation.verb);
         if (verb.has_root() && !verb.reduces) continue;
         const Tensor& buffer = operation.output ? operation.output : operation.input;
         if (buffer && std::max(buffer.elements(), operation.input.elements()) > kFigures)
-            mine.since.add(batch.team, buffer);
+            mine.since.add(launch.team, buffer);
     }
 }
 

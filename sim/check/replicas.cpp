@@ -78,7 +78,7 @@ class ReplicaWatcher final : public Watcher {
     void executing(int rank, const DeviceOperation& operation) override;
     void copied(int rank, CopyDirection direction, const Tensor& tensor,
                 SourceLine at) override;
-    void launched(Batch& batch) override;
+    void launched(Launch& launch) override;
     void freed(int rank, const Storage& storage) noexcept override;
     void quiet() override;
     void run_ended() override { quiet(); }
@@ -412,11 +412,11 @@ void ReplicaWatcher::copied(int rank, CopyDirection direction, const Tensor& ten
         of(rank).makers.set(tensor, {"upload", at});
 }
 
-void ReplicaWatcher::launched(Batch& batch) {
-    for (const Posted& posted : batch.posted) {
+void ReplicaWatcher::launched(Launch& launch) {
+    for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         if (operation.output)
-            of(batch.rank)
+            of(launch.rank)
                 .makers.set(operation.output,
                             {lockstep::name_of(operation.verb), operation.at});
     }

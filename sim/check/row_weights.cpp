@@ -445,11 +445,6 @@ Ranges clipped(const Ranges& ranges, std::int64_t from, std::int64_t to) {
     return part;
 }
 
-void append(Ranges& all, const Ranges& more, std::int64_t at) {
-    for (const auto& range : more)
-        all.push_back({range.begin + at, range.end + at, range.start + at, range.fact});
-}
-
 RowWeightWatcher::RowWeightWatcher(const Engine& engine)
     : Tracker(engine.ranks().size()),
       engine_(engine),
@@ -625,7 +620,7 @@ void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) 
 Ranges RowWeightWatcher::reduced(const Meeting& meeting, const Origin& origin) const {
     std::vector<Ranges> inputs;
     for (const Posted* side : meeting.arrived)
-        inputs.push_back(known(side->batch->rank).read(side->operation.input));
+        inputs.push_back(known(side->launch->rank).read(side->operation.input));
     Ranges result;
     const Ranges& first = inputs.front();
     for (std::size_t i = 0; i < first.size(); ++i) {
@@ -652,25 +647,20 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
         if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
             whole = reduced(meeting, origin_of(team, meeting));
     } else if (verb.is_alike()) {
-        const std::int64_t bytes = first.count * bytes_of(first.dtype);
-        for (const Posted* side : meeting.arrived) {
-            const int member = side->batch->member;
-            if (verb.reads(member == first.peer))
-                append(whole, known(side->batch->rank).read(side->operation.input),
-                       verb.gathers() ? member * bytes : 0);
-        }
+        whole = moved(meeting);
     }
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->batch->member)) continue;
+        if (!output || !first.leaves_result(side->launch->member)) continue;
         const std::int64_t from =
-            verb.scatters() ? side->batch->member * output.bytes() : 0;
-        known(side->batch->rank).put(output, clipped(whole, from, from + output.bytes()));
+            verb.scatters() ? side->launch->member * output.bytes() : 0;
+        known(side->launch->rank)
+            .put(output, clipped(whole, from, from + output.bytes()));
     }
 }
 
 void RowWeightWatcher::message_begins(Posted& send, Posted& recv) {
-    copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
+    copy_facts(recv.launch->rank, recv.operation.output, send.launch->rank,
                send.operation.input);
 }
 

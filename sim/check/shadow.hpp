@@ -160,6 +160,24 @@ class Tracker : public Watcher {
         known(to_rank).put(to, known(from_rank).read(from));
     }
 
+    /// Returns what is known of the values that a collective only moves, in the order in
+    /// which all would have them: the root's, or the members' side by side.
+    Ranges moved(const Meeting& meeting) const {
+        const CommOperation& first = meeting.first->operation;
+        const VerbFacts verb = facts_of(first.verb);
+        const std::int64_t bytes =
+            verb.gathers() ? first.count * bytes_of(first.dtype) : 0;
+        Ranges whole;
+        for (const Posted* side : meeting.arrived) {
+            const int member = side->launch->member;
+            if (!verb.reads(member == first.peer)) continue;
+            for (auto& range : known(side->launch->rank).read(side->operation.input))
+                whole.push_back({range.begin + member * bytes, range.end + member * bytes,
+                                 range.start + member * bytes, std::move(range.fact)});
+        }
+        return whole;
+    }
+
   private:
     std::vector<Known> ranks_;
 };

@@ -153,18 +153,14 @@ void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     if (!verb.moves()) return;
     const bool deals = verb.scatters();
     const Origin origin = deals ? origin_of(team, meeting) : nullptr;
-    Ranges sent;
-    if (verb.is_alike() && verb.has_root()) {
-        const Posted& root = *meeting.arrived[first.peer];
-        sent = known(root.batch->rank).read(root.operation.input);
-    }
+    const Ranges sent = verb.is_alike() && !verb.reduces ? moved(meeting) : Ranges();
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->batch->member)) continue;
-        Known& memory = known(side->batch->rank);
+        if (!output || !first.leaves_result(side->launch->member)) continue;
+        Known& memory = known(side->launch->rank);
         if (deals)
             memory.set(output,
-                       {identity_of(*origin), side->batch->member * output.bytes(),
+                       {identity_of(*origin), side->launch->member * output.bytes(),
                         origin, "", origin->at, nullptr});
         else
             memory.put(output, sent);
@@ -179,7 +175,7 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     std::vector<std::int64_t> offsets;
     for (const Posted* side : meeting.arrived) {
         const Tensor& input = side->operation.input;
-        const Range* const range = known(side->batch->rank).whole(input);
+        const Range* const range = known(side->launch->rank).whole(input);
         if (range == nullptr ||
             (first != nullptr && range->fact.whole != first->fact.whole))
             return nullptr;
@@ -204,23 +200,16 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
 void ShardWatcher::gather(const Team& team, const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
     const auto misplaced = misplaced_in(team, meeting);
-    Ranges whole;
-    const std::int64_t bytes = first.count * bytes_of(first.dtype);
-    for (const Posted* side : meeting.arrived) {
-        const std::int64_t at = side->batch->member * bytes;
-        for (const Range& range : known(side->batch->rank).read(side->operation.input)) {
-            whole.push_back(
-                {range.begin + at, range.end + at, range.start + at, range.fact});
-            whole.back().fact.misplaced = misplaced;
-        }
-    }
+    Ranges whole = moved(meeting);
+    for (Range& range : whole)
+        range.fact.misplaced = misplaced;
     for (const Posted* side : meeting.arrived)
-        if (side->operation.output && first.leaves_result(side->batch->member))
-            known(side->batch->rank).put(side->operation.output, whole);
+        if (side->operation.output && first.leaves_result(side->launch->member))
+            known(side->launch->rank).put(side->operation.output, whole);
 }
 
 void ShardWatcher::message_begins(Posted& send, Posted& recv) {
-    copy_facts(recv.batch->rank, recv.operation.output, send.batch->rank,
+    copy_facts(recv.launch->rank, recv.operation.output, send.launch->rank,
                send.operation.input);
 }
 

@@ -36,7 +36,7 @@ class StreamWatcher final : public Watcher {
     void executing(int rank, const DeviceOperation& operation) override;
     void copied(int rank, CopyDirection direction, const Tensor& tensor,
                 SourceLine at) override;
-    void launched(Batch& batch) override;
+    void launched(Launch& launch) override;
     void freed(int rank, const Storage& storage) noexcept override;
     void quiet() override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
@@ -227,19 +227,19 @@ void StreamWatcher::copied(int rank, CopyDirection direction, const Tensor& tens
     if (direction == CopyDirection::to_device) of(rank).drawn.forget(tensor);
 }
 
-void StreamWatcher::launched(Batch& batch) {
-    RankDraws& mine = of(batch.rank);
-    for (const Posted& posted : batch.posted) {
+void StreamWatcher::launched(Launch& launch) {
+    RankDraws& mine = of(launch.rank);
+    for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         if (operation.output) mine.drawn.forget(operation.output);
         const bool parameters =
             facts_of(operation.verb).gathers() && !has_root(operation.verb) &&
             operation.input &&
             operation.input.storage()->category == MemoryCategory::parameters;
-        if (!is_in_forward(batch.rank) || operation.count <= 1 || parameters) continue;
+        if (!is_in_forward(launch.rank) || operation.count <= 1 || parameters) continue;
         std::vector<const Team*>& with = mine.exchanged;
-        if (std::find(with.begin(), with.end(), batch.team) == with.end())
-            with.push_back(batch.team);
+        if (std::find(with.begin(), with.end(), launch.team) == with.end())
+            with.push_back(launch.team);
     }
 }
 
@@ -281,7 +281,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
     const std::vector<Use>& first = of(team.ranks.front()).uses;
     if (first.empty()) return;
     for (const Posted* posted : meeting.arrived) {
-        const int rank = posted->batch->rank;
+        const int rank = posted->launch->rank;
         const std::vector<Use>& uses = of(rank).uses;
         const bool same = std::equal(
             uses.begin(), uses.end(), first.begin(), first.end(),

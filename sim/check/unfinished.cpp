@@ -101,21 +101,21 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
 namespace {
 
 /// What it launched; nothing is known of the operations once they are over.
-std::string name_of(const Batch& batch) {
+std::string name_of(const Launch& launch) {
     std::string name;
-    for (const Posted& posted : batch.posted)
+    for (const Posted& posted : launch.posted)
         add_verb(name, posted.operation);
     return name.empty() ? "communication" : name;
 }
 
 /// The first that the member launched, of those that can still be waited for.
-const Batch* first_open_work(const Engine& engine, const Team& team, int member) {
-    const Batch* first = nullptr;  // the list has the newest first
-    for (const Batch* batch = engine.batches().in_use(); batch != nullptr;
-         batch = batch->pool_next)
-        if (batch->team == &team && batch->member == member &&
-            batch->number > team.members[member].waited && batch->is_held())
-            first = batch;
+const Launch* first_open_work(const Engine& engine, const Team& team, int member) {
+    const Launch* first = nullptr;  // the list has the newest first
+    for (const Launch* launch = engine.launches().in_use(); launch != nullptr;
+         launch = launch->pool_next)
+        if (launch->team == &team && launch->member == member &&
+            launch->number > team.members[member].waited && launch->is_held())
+            first = launch;
     return first;
 }
 
@@ -136,18 +136,18 @@ SourceLine made_at(const Team& team, int rank) {
 
 std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& team,
                                             int member) {
-    const Batch* const batch = first_open_work(engine, team, member);
-    if (batch == nullptr) return std::nullopt;
+    const Launch* const launch = first_open_work(engine, team, member);
+    if (launch == nullptr) return std::nullopt;
     const SourceLine made = team.lifetimes[member].made_at;
-    const std::string operation = name_of(*batch);
+    const std::string operation = name_of(*launch);
     Diagnosis diagnosis = diagnosis_on(team, "F31");
     diagnosis.sentence = fmt::format(
         "rank {} lets go of its communicator {}, made at {}, before it has waited for "
         "the {} that it launched there at {}",
-        batch->rank, team.name, made.text(), operation, batch->at.text());
+        launch->rank, team.name, made.text(), operation, launch->at.text());
     diagnosis.parties.push_back(
-        {{batch->rank}, operation + ", not waited for", "", batch->at, {}});
-    diagnosis.parties.push_back({{batch->rank}, "made the communicator", "", made, {}});
+        {{launch->rank}, operation + ", not waited for", "", launch->at, {}});
+    diagnosis.parties.push_back({{launch->rank}, "made the communicator", "", made, {}});
     return diagnosis;
 }
 

@@ -8,9 +8,9 @@
 
 namespace lockstep::sim {
 
-/// A lane of a queue: one entry of a vector clock. Lane 0 counts a queue's batches that
-/// are done, in order; lane p + 1 names the batch whose operation at place p has read its
-/// buffer, though the batch may not be done.
+/// A lane of a queue: one entry of a vector clock. Lane 0 counts a queue's launches that
+/// are done, in order; lane p + 1 names the launch whose operation at place p has read
+/// its buffer, though the launch may not be done.
 struct Lane {
     int rank = 0;
     int team = 0;
@@ -23,7 +23,7 @@ struct Lane {
 };
 
 /// What is known to have happened, where something knows it: to each queue of each rank,
-/// the number of its last batch (Lamport, "Time, clocks, and the ordering of events in a
+/// the number of its last launch (Lamport, "Time, clocks, and the ordering of events in a
 /// distributed system", 1978; Mattern, "Virtual time and global states of distributed
 /// systems", 1989). A queue that is not named is one of which nothing needs to be known.
 struct VectorClock {

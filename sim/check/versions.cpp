@@ -29,7 +29,7 @@ class VersionWatcher final : public Watcher {
     explicit VersionWatcher(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
     ~VersionWatcher() override;
 
-    void launched(Batch& batch) override;
+    void launched(Launch& launch) override;
     void executing(int rank, const DeviceOperation& operation) override;
     void copied(int rank, CopyDirection direction, const Tensor& tensor,
                 SourceLine at) override;
@@ -260,20 +260,20 @@ void VersionWatcher::written(int rank, const Tensor& tensor) {
                       [&](const Gathered& past) { return past.range.overlaps(range); });
 }
 
-void VersionWatcher::launched(Batch& batch) {
-    for (const Posted& posted : batch.posted) {
+void VersionWatcher::launched(Launch& launch) {
+    for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
         if (!operation.output) continue;
         const VerbFacts verb = facts_of(operation.verb);
         const bool gathers = verb.gathers() && verb.is_alike() &&
-                             batch.team->size() > 1 && operation.count > 0;
+                             launch.team->size() > 1 && operation.count > 0;
         if (!gathers) {
-            written(batch.rank, operation.output);
+            written(launch.rank, operation.output);
             continue;
         }
-        RankHistory& mine = of(batch.rank);
+        RankHistory& mine = of(launch.rank);
         const bool in_place = operation.output.overlaps(operation.input);
-        if (!in_place) written(batch.rank, operation.output);
+        if (!in_place) written(launch.rank, operation.output);
         const ByteRange range = ByteRange::of(operation.output);
         history_of(mine, operation.input);
         History& history = history_of(mine, operation.output);
