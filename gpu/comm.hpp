@@ -40,7 +40,7 @@ class Comm final : public Communicator {
     void count(const CommOperation& operation);
     void wait_here();
 
-    // comm_enqueue.cpp: what NCCL is asked.
+    // What NCCL is asked.
     void set_aside(CommOperation& operation);
     void enqueue(const CommOperation& operation);
     void enqueue_barrier();

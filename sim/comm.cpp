@@ -20,14 +20,6 @@ Engine& Comm::engine(SourceLine at) const {
     return engine;
 }
 
-Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
-    return engine(at).launch(team_, rank(), operations, at);
-}
-
-std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
-    return engine(at).split(team_, rank(), request, at);
-}
-
 Comm::~Comm() {
     // A run that fails gives up what it has.
     if (*engine_ == nullptr) return;
@@ -43,6 +35,42 @@ Comm::~Comm() {
     } catch (const FaultError&) {
         engine.note_mistake(owner(), std::current_exception());
     }
+}
+
+Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
+    // The run still goes on.
+    Engine& engine = this->engine(at);
+
+    // What is asked is written down.
+    Launch& launch = engine.post(team_, rank(), operations, at);
+    Work work(&launch);
+
+    // It begins after what the device issued before, behind what was launched here
+    // before. Its partners are looked for, and values move, in sim/engine.cpp.
+    engine.enqueue(launch);
+
+    // Work waits for its end.
+    return work;
+}
+
+std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
+    // The run still goes on.
+    Engine& engine = this->engine(at);
+
+    // What is asked is written down.
+    RankState::Split& split = engine.split_of(owner());
+    split = {request, nullptr, 0};
+
+    // Every rank tells its colour and key.
+    CommOperation operation;
+    operation.verb = Verb::split;
+    operation.at = at;
+    do_launch({&operation, 1}, at).wait(at);
+    if (split.team == nullptr) return nullptr;
+
+    // Those of one colour, in the order of their keys, make a communicator.
+    split.team->lifetimes[split.member].made_at = at;
+    return std::make_unique<Comm>(engine_, device(), *split.team, split.member, at);
 }
 
 BytesByVerb Comm::do_bytes_sent(SourceLine at) const {

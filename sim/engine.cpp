@@ -64,7 +64,8 @@ Engine::Engine(ClusterOptions options)
         RankState& state = *ranks_.back();
         state.device = options_.device_factory ? options_.device_factory(i, state.clock)
                                                : std::make_unique<Device>(i, state.clock);
-        state.world = make_communicator(world, i);
+        state.world =
+            std::make_unique<Comm>(handle_, *state.device, world, i, SourceLine());
     }
     checker_ = make_checker(*this, watchers_);
 }
@@ -83,12 +84,6 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
     team->ranks = std::move(ranks);
     teams_.push_back(std::move(team));
     return *teams_.back();
-}
-
-std::unique_ptr<Communicator> Engine::make_communicator(Team& team, int member) {
-    const int index = team.ranks[member];
-    return std::make_unique<Comm>(handle_, *rank(index).device, team, member,
-                                  team.lifetimes[member].made_at);
 }
 
 RunReport Engine::run(const Program& program) {
@@ -137,36 +132,17 @@ void Engine::note_mistake(int index, std::exception_ptr what) {
 
 // What ranks do.
 
-Work Engine::launch(Team& team, int member, std::span<CommOperation> operations,
-                    SourceLine at) {
+Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations,
+                     SourceLine at) {
     Launch& launch = *launches_.take();
+    Member& side = team.members[member];
     launch.team = &team;
     launch.member = member;
     launch.rank = team.ranks[member];
     launch.at = at;
     launch.state = Launch::State::queued;
-    launch.number = ++team.members[member].launches;
-    launch.issued = rank(launch.rank).clock.now();
+    launch.number = ++side.launches;
     launch.next = nullptr;
-    post(launch, operations);
-    Work work(&launch);
-    watchers_.tell_of(launch.rank, &Watcher::launched, launch);
-    intrusive_ptr_add_ref(&launch);  // the queue's, until it closes
-
-    Member& side = team.members[member];
-    if (side.first == nullptr) {
-        side.first = side.last = &launch;
-        open(launch);
-    } else {
-        side.last->next = &launch;
-        side.last = &launch;
-    }
-    return work;
-}
-
-void Engine::post(Launch& launch, std::span<CommOperation> operations) {
-    RankState& state = rank(launch.rank);
-    Member& side = launch.team->members[launch.member];
     launch.undone = static_cast<int>(operations.size());
     launch.undone_sends = launch.undone_recvs = 0;
     launch.posted.reserve(operations.size());
@@ -179,8 +155,23 @@ void Engine::post(Launch& launch, std::span<CommOperation> operations) {
         note_past(launch.posted.back());
     }
     launch.counted = launch.has_messages();
-    if (launch.counted) ++state.message_launches;
+    if (launch.counted) ++rank(launch.rank).message_launches;
     launch.index_by_peer();
+    return launch;
+}
+
+void Engine::enqueue(Launch& launch) {
+    launch.issued = rank(launch.rank).clock.now();
+    watchers_.tell_of(launch.rank, &Watcher::launched, launch);
+    intrusive_ptr_add_ref(&launch);  // the queue's, until it closes
+    Member& side = launch.team->members[launch.member];
+    if (side.first == nullptr) {
+        side.first = side.last = &launch;
+        open(launch);
+    } else {
+        side.last->next = &launch;
+        side.last = &launch;
+    }
 }
 
 void Engine::note_past(const Posted& posted) {
@@ -203,20 +194,6 @@ void Engine::wait(Launch& launch, SourceLine at) {
     Member& side = launch.team->members[launch.member];
     side.note_waited(launch.number);
     watchers_.tell_of(launch.rank, &Watcher::waited, launch, at);
-}
-
-std::unique_ptr<Communicator> Engine::split(Team& team, int member,
-                                            const SplitRequest& request, SourceLine at) {
-    RankState& state = rank(team.ranks[member]);
-    state.split = {request, nullptr, 0};
-    CommOperation operation;
-    operation.verb = Verb::split;
-    operation.at = at;
-    launch(team, member, {&operation, 1}, at).wait(at);
-    if (state.split.team == nullptr) return nullptr;
-    Team& made = *state.split.team;
-    made.lifetimes[state.split.member].made_at = at;
-    return make_communicator(made, state.split.member);
 }
 
 void Engine::communicator_went(Team& team, int member) {

@@ -82,11 +82,15 @@ class Engine {
     RunReport run(const Program& program);
 
     // For communicators.
-    Work launch(Team& team, int member, std::span<CommOperation> operations,
-                SourceLine at);
+    /// Writes down what the member launches together.
+    Launch& post(Team& team, int member, std::span<CommOperation> operations,
+                 SourceLine at);
+    /// What was posted begins after what the device has issued so far, and behind what
+    /// the member has launched before.
+    void enqueue(Launch& launch);
     void wait(Launch& launch, SourceLine at);
-    std::unique_ptr<Communicator> split(Team& team, int member,
-                                        const SplitRequest& request, SourceLine at);
+    /// What the rank asks of a split, and what the split has made for it when it is over.
+    RankState::Split& split_of(int index) { return ranks_[index]->split; }
     /// The member lets go of its communicator.
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
@@ -121,7 +125,6 @@ class Engine {
     Team& make_team(const std::string& name, std::vector<int> ranks);
     RankState& rank(int index) { return *ranks_[index]; }
 
-    void post(Launch& launch, std::span<CommOperation> operations);
     void open(Launch& launch);
     void arrive(Posted& posted);
     void list_if_complete(Team& team);
@@ -133,7 +136,6 @@ class Engine {
     bool end_meetings();
     void end_meeting(Team& team);
     void split_team(const Team& team, const Meeting& meeting);
-    std::unique_ptr<Communicator> make_communicator(Team& team, int member);
     bool pass_messages();
     void prefetch(const Message& message) const;
     bool is_alone(const Message& message) const;
