@@ -81,7 +81,7 @@ Ticks ticks_of(const ScheduleRequest& request, const Schedule& schedule) {
         require(times->size() == 1 || times->size() == stages,
                 "{} has {} numbers; one for all stages, or {}, one a "
                 "stage, are expected",
-                name, numbers, stages);
+                option, times->size(), stages);
         entries = std::max(entries, times->size());
         for (const std::int64_t time : *times)
             common = std::gcd(common, times == &request.comm ? time * v : time);

@@ -89,7 +89,7 @@ void require_known(const ScheduleRequest& request) {
     for (const auto& [option, size] :
          {std::pair{"--stages", request.stages},
           std::pair{"--micro-batches", request.micro_batches}})
-        require(size.has_value(), "{} is missing: {} can have any number of them", name,
+        require(size.has_value(), "{} is missing: {} can have any number of them", option,
                 request.name);
 }
 
