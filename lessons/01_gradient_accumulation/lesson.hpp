@@ -1,8 +1,57 @@
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/01_gradient_accumulation/tasks.hpp"
+#include "lessons/01_gradient_accumulation/training.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
+
+/// The lesson's steps, and what later ones need of earlier ones.
+class GradientAccumulation final : public Lesson {
+  public:
+    /// Throws UsageError where the options ask for what cannot be.
+    GradientAccumulation(const LessonOptions& options, Record& record);
+
+    std::vector<Step> steps() override;
+
+  private:
+    void accumulate(Page& page);
+    void distribute(Page& page);
+    void average(Page& page);
+    void average_unequal(Page& page, const Regression& data);
+    void measure(Page& page);
+    void ring(Page& page);
+    void read_text(Page& page);
+    void predict(Page& page);
+
+    double bound() const {
+        return options().dtype == DType::f64 ? 1e-13 : 1e-5;
+    }
+    RunReport train_alone(const Regression& data,
+                          const std::vector<Share>& shares);
+    RunReport train_together(const Regression& data,
+                             const std::vector<Share>& shares,
+                             double rate_factor = 1,
+                             const LessonOptions* other_options = nullptr);
+    /// As train_together, where the sum of the weighted gradients is not
+    /// their mean on purpose.
+    RunReport train_wrongly(const Regression& data,
+                            const std::vector<Share>& shares);
+    void show_curve(Page& page, const std::vector<double>& alone,
+                    const std::vector<double>& together);
+
+    static constexpr int kMostParts = 64;
+
+    int parts_;
+    LinearSettings linear_;
+    Regression data_;
+    std::shared_ptr<const LanguageTask> language_;
+    RunReport accumulation_;
+};
 
 /// The lesson `gradient-accumulation`: gradient accumulation is data
 /// parallelism.

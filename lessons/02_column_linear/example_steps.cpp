@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-
-#include "lessons/02_column_linear/column_linear.hpp"
+#include "lessons/02_column_linear/lesson.hpp"
+#include "lessons/02_column_linear/silent.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/columns.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
 
 namespace lockstep::lessons {
 
@@ -227,6 +227,233 @@ void ColumnLinear::show_square_layer(Page& page) {
                 "rows of weight: numbers on any device that differ from "
                 "nn.Linear(3, 3)'s",
                 differing_on_any(by_rows, y, "y"));
+}
+
+namespace {
+
+/// A layer by columns from t to 2t, t the ranks, of whole numbers.
+Task columns_task(const LessonOptions& options, int ranks) {
+    const auto drawn = [&](Shape shape, const char* name) {
+        return whole_numbers(shape, options.dtype, options.seed, name);
+    };
+    constexpr std::int64_t kRows = 2;
+    const std::int64_t in = ranks;
+    const std::int64_t out = 2 * in;
+    Task task;
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<ColumnParallelLinear>(
+            init.child("linear"), tp, in, out,
+            ColumnParallelOptions{.bias = false});
+    };
+    task.x = drawn({kRows, in}, "columns/x");
+    task.dy = drawn({kRows, out}, "columns/dy");
+    task.own_columns_of_dy = true;
+    task.weights = {{"linear.weight", drawn({out, in}, "columns/weight")}};
+    return task;
+}
+
+std::int64_t bytes_of_all(const RunReport& report,
+                          const std::string& half) {
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank)
+        sum += bytes_of_half(report, rank, half);
+    return sum;
+}
+
+}  // namespace
+
+void ColumnLinear::split_columns(Page& page) {
+    const Task task = columns_task(options(), ranks_);
+    const std::int64_t in = task.x.shape().columns();
+    Task whole = task;
+    whole.make = linear_on_one_device(in, 2 * in, false);
+    whole.own_columns_of_dy = false;
+    const RunReport alone = pass_alone(whole);
+    const RunReport without = pass_wrongly(silent(task));
+    page.text(fmt::format(
+        "When must devices that keep their own columns of y tell each "
+        "other anything: forward or backward? Here is a layer from {} to "
+        "{} columns, two on each device, of whole numbers that a pencil "
+        "can follow.",
+        in, 2 * in));
+    page.predict("How many bytes does a device send forward?", 0, "bytes",
+                 "a column of y takes all of x, which every device has");
+    page.check(Check::equal(
+        "bytes that all devices sent forward",
+        static_cast<double>(bytes_of_all(without, "forward")), 0));
+    check_equal(page,
+                "numbers of y, side by side, that differ from one device's",
+                differing_side_by_side(without, alone, "y"));
+    show_partial_gradients(page, task, without, alone);
+
+    page.text(
+        "So what leads into the layer, Megatron-LM's f, does nothing "
+        "forward and an all-reduce backward. The weight's gradient, dW_r = "
+        "dy_r^T x, needs no message. It is made while the all-reduce is "
+        "under way.");
+    page.quote("f-and-g");
+    const RunReport together = pass_together(task);
+    check_equal(
+        page,
+        "with f, numbers of dx on any device that differ from one device's",
+        differing_on_any(together, kept(alone, 0, "dx"), "dx"));
+    check_equal(page,
+                "numbers of the weight's gradient that differ from one "
+                "device's",
+                differing_gradients(together, alone, task));
+    check_all_reduce(page, together, "backward", "dx");
+}
+
+void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
+                                          const RunReport& without,
+                                          const RunReport& alone) {
+    page.text(
+        "Backward, each number of x went into all columns of y. So its "
+        "gradient is a sum over all columns, dx = dy weight, and a device "
+        "has the terms of its own: dx_r = dy_r W_r, where W_r are its rows "
+        "of weight. This is what each has if none tells the others:");
+    page.quote("without-f-or-g");
+    if (!has_numbers()) return;
+    for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
+        page.verbatim(matrices_text(
+            {{fmt::format("dy_{}", rank),
+              columns_of_rank(task.dy, rank, ranks_)},
+             {fmt::format("W_{}", rank),
+              kept(without, rank, "initial/linear.weight")},
+             {fmt::format("dx_{}", rank), kept(without, rank, "dx")}}));
+    show_rest(page);
+    const HostTensor& dx = kept(alone, 0, "dx");
+    const HostTensor sum = sum_of(kept_by_all(without, "dx"));
+    page.verbatim(
+        matrices_text({{"sum of all dx_r", sum}, {"one device's dx", dx}}));
+    check_equal(page,
+                "numbers of that sum that differ from one device's dx",
+                differing(sum, dx));
+    if (ranks_ > 1)
+        page.text(fmt::format(
+            "Device 0's own dx is wrong in {} of {} numbers. Nothing "
+            "hangs, and the layers before this one learn from it.",
+            differing(kept(without, 0, "dx"), dx), dx.elements()));
+}
+
+Task rows_task(const LessonOptions& options, int ranks) {
+    const auto drawn = [&](Shape shape, const char* name) {
+        return whole_numbers(shape, options.dtype, options.seed, name);
+    };
+    constexpr std::int64_t kRows = 2;
+    const std::int64_t out = ranks;
+    const std::int64_t in = 2 * out;
+    Task task;
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<RowParallelLinear>(init.child("linear"), tp,
+                                                   in, out);
+    };
+    task.x = drawn({kRows, in}, "rows/x");
+    task.dy = drawn({kRows, out}, "rows/dy");
+    task.own_columns_of_x = true;
+    task.weights = {{"linear.weight", drawn({out, in}, "rows/weight")},
+                    {"linear.bias", drawn({out}, "rows/bias")}};
+    return task;
+}
+
+void ColumnLinear::split_rows(Page& page) {
+    const Task task = rows_task(options(), ranks_);
+    const std::int64_t out = task.dy.shape().columns();
+    Task whole = task;
+    whole.make = linear_on_one_device(2 * out, out, true);
+    whole.own_columns_of_x = false;
+    const RunReport alone = pass_alone(whole);
+    page.text(fmt::format(
+        "What if the columns of x are shared out already, as those of y "
+        "are now? Then a device takes the rows of W that its columns of x "
+        "meet. They are columns of weight. In a layer from {} to {}, with "
+        "two columns of x on each device, it has some terms of every "
+        "number of y:",
+        2 * out, out));
+    show_partial_outputs(page, task, alone);
+
+    page.text(
+        "What leads out of the layer, g, is f turned round: an all-reduce "
+        "forward, and nothing backward, since every device has dy and "
+        "needs only its own columns of dx.");
+    page.quote("row-parallel");
+    const RunReport together = pass_together(task);
+    check_equal(
+        page,
+        "with g, numbers of y on any device that differ from one device's",
+        differing_on_any(together, kept(alone, 0, "y"), "y"));
+    check_equal(
+        page, "numbers of dx, side by side, that differ from one device's",
+        differing_side_by_side(together, alone, "dx"));
+    check_equal(page,
+                "numbers of the parameters' gradients that differ from one "
+                "device's",
+                differing_gradients(together, alone, task));
+    check_all_reduce(page, together, "forward", "y");
+    page.check(Check::equal(
+        "bytes that device 0 sent backward",
+        static_cast<double>(bytes_of_half(together, 0, "backward")), 0));
+
+    record_rows(task, together);
+}
+
+void ColumnLinear::record_rows(const Task& task,
+                               const RunReport& together) {
+    record().inputs.insert_or_assign("rows/x", task.x);
+    record().inputs.insert_or_assign("rows/dy", task.dy);
+    for (const auto& [name, weight] : task.weights)
+        record().inputs.insert_or_assign("rows/initial/" + name, weight);
+    record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
+    record().outputs.insert_or_assign(
+        "rows/dx", side_by_side(kept_by_all(together, "dx")));
+    for (auto& [name, gradient] : whole_gradients(together, task))
+        record().outputs.insert_or_assign("rows/" + name, gradient);
+    record().runs.emplace_back("rows", together);
+}
+
+void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
+                                        const RunReport& alone) {
+    const RunReport biased = pass_wrongly(silent(task));
+    Task unbiased = silent(task);
+    unbiased.weights["linear.bias"] =
+        HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
+    const RunReport without = pass_wrongly(unbiased);
+    const HostTensor& bias = task.weights.at("linear.bias");
+    const HostTensor& y = kept(alone, 0, "y");
+    const HostTensor terms = sum_of(kept_by_all(without, "y"));
+    record().outputs.insert_or_assign(
+        "rows/partial", side_by_side(kept_by_all(without, "y")));
+    if (!has_numbers()) return;
+    for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
+        page.verbatim(
+            matrices_text({{fmt::format("x_{}", rank),
+                            columns_of_rank(task.x, rank, ranks_)},
+                           {fmt::format("W_{}", rank),
+                            kept(without, rank, "initial/linear.weight")},
+                           {fmt::format("x_{0} W_{0}^T", rank),
+                            kept(without, rank, "y")}}));
+    show_rest(page);
+    page.verbatim(matrices_text(
+        {{"their sum", terms}, {"bias", bias}, {"one device's y", y}}));
+
+    // Every device that adds the bias to its terms adds it to the sum.
+    HostTensor expected = y;
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+        expected.set(i,
+                     y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
+    page.text(
+        "The bias goes onto the sum, once. Where each device adds it to "
+        "its terms, the sum has it once a device:");
+    page.predict(
+        fmt::format("The first number of y is {}, that of the bias {}. "
+                    "What does y begin with if all {} add the bias?",
+                    number(y.at(0)), number(bias.at(0)), ranks_),
+        expected.at(0), "",
+        fmt::format("{} + {} * {}", number(y.at(0)), ranks_ - 1,
+                    number(bias.at(0))));
+    check_equal(page,
+                "numbers of such a sum that differ from y + (t-1) bias",
+                differing(sum_of(kept_by_all(biased, "y")), expected));
 }
 
 }  // namespace lockstep::lessons

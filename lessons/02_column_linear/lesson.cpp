@@ -1,10 +1,5 @@
 #include "lessons/02_column_linear/lesson.hpp"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
-#include "lessons/02_column_linear/column_linear.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::lessons {

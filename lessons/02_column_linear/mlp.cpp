@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lessons/02_column_linear/matrices.hpp"
+#include "lessons/02_column_linear/pass.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/mlp.hpp"
 #include "src/parallel/column_parallel_linear.hpp"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
-#include "lessons/04_pipeline_1f1b/pipeline_lesson.hpp"
+#include "lessons/04_pipeline_1f1b/lesson.hpp"
 #include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 
