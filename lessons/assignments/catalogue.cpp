@@ -5,12 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/assignments/column_row_linear/grading/criteria.hpp"
-#include "lessons/assignments/data_parallel/grading/criteria.hpp"
-#include "lessons/assignments/debug_the_cluster/grading/criteria.hpp"
-#include "lessons/assignments/pipeline_1f1b/grading/criteria.hpp"
-#include "lessons/assignments/ring_all_reduce/grading/criteria.hpp"
-#include "lessons/assignments/ring_attention/grading/criteria.hpp"
 #include "lessons/runner/nearest.hpp"
 #include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"

@@ -13,4 +13,19 @@ const std::vector<Assignment>& assignments();
 /// UsageError names those there are.
 const Assignment& find_assignment(const std::string& slug);
 
+// Each assignment, as its grading/criteria.cpp has it:
+
+/// Reduce-scatter, all-gather and all-reduce from send and recv.
+Assignment ring_all_reduce_assignment();
+/// Gradient accumulation, and data parallelism over shards of unequal sizes.
+Assignment data_parallel_assignment();
+/// A linear layer by columns and by rows, and an MLP of both.
+Assignment column_row_linear_assignment();
+/// Pipeline schedules as data: 1F1B, under a limit of memory, with backward in halves.
+Assignment pipeline_1f1b_assignment();
+/// The online softmax on the host; Ring Attention, forward and backward.
+Assignment ring_attention_assignment();
+/// Six programs with a mistake each, to be found and mended.
+Assignment debug_the_cluster_assignment();
+
 }  // namespace lockstep::lessons

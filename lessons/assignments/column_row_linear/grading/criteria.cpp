@@ -1,12 +1,214 @@
-#include "lessons/assignments/column_row_linear/grading/criteria.hpp"
+#include <cmath>
+#include <numbers>
 
-#include "lessons/assignments/column_row_linear/grading/given.hpp"
+#include <fmt/format.h>
+
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/judge.hpp"
+#include "src/comm/chunks.hpp"
+#include "src/core/host_tensor.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
-using namespace column_row;
+namespace one_device {
+
+// What one device would compute, in plain loops over f64.
+
+HostTensor transposed(const HostTensor& a) {
+    const std::int64_t rows = a.shape()[0], columns = a.shape()[1];
+    HostTensor b({columns, rows}, DType::f64);
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j)
+            b.set(j * rows + i, a.at(i * columns + j));
+    return b;
+}
+
+/// a (m, k) times b (k, n).
+HostTensor product(const HostTensor& a, const HostTensor& b) {
+    const std::int64_t m = a.shape()[0], k = a.shape()[1], n = b.shape()[1];
+    HostTensor c({m, n}, DType::f64);
+    for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (std::int64_t term = 0; term < k; ++term)
+                sum += a.at(i * k + term) * b.at(term * n + j);
+            c.set(i * n + j, sum);
+        }
+    return c;
+}
+
+HostTensor sum_of_rows(const HostTensor& a) {
+    const std::int64_t columns = a.shape()[1];
+    HostTensor sum({columns}, DType::f64);
+    for (std::int64_t i = 0; i < a.elements(); ++i)
+        sum.set(i % columns, sum.at(i % columns) + a.at(i));
+    return sum;
+}
+
+HostTensor columns(const HostTensor& a, const Chunk& part) {
+    return transposed(transposed(a).rows(part.begin, part.count));
+}
+
+/// A linear layer's x, parameters and gradient of y, and what comes of them.
+struct Linear {
+    HostTensor x, weight, bias, dy;
+
+    HostTensor y() const {
+        HostTensor y = product(x, transposed(weight));
+        for (std::int64_t i = 0; i < y.elements(); ++i)
+            y.set(i, y.at(i) + bias.at(i % bias.elements()));
+        return y;
+    }
+    HostTensor dx() const { return product(dy, weight); }
+    HostTensor d_weight() const { return product(transposed(dy), x); }
+    HostTensor d_bias() const { return sum_of_rows(dy); }
+};
+
+/// u Φ(u), with Φ the normal distribution function.
+HostTensor gelu(HostTensor u) {
+    for (std::int64_t i = 0; i < u.elements(); ++i)
+        u.set(i, u.at(i) * std::erfc(-u.at(i) / std::numbers::sqrt2) / 2);
+    return u;
+}
+
+/// dy (Φ(u) + u φ(u)), with φ the normal density.
+HostTensor gelu_backward(const HostTensor& u, HostTensor dy) {
+    for (std::int64_t i = 0; i < u.elements(); ++i) {
+        const double at = u.at(i);
+        const double density =
+            std::exp(-at * at / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+        dy.set(i, dy.at(i) * (std::erfc(-at / std::numbers::sqrt2) / 2 + at * density));
+    }
+    return dy;
+}
+
+/// Both layers of an MLP, with all their x and dy, of which the second's x and the
+/// first's dy are made.
+struct Mlp {
+    Linear first, second;
+
+    Mlp(Linear one, Linear two) : first(std::move(one)), second(std::move(two)) {
+        const HostTensor between = first.y();
+        second.x = gelu(between);
+        first.dy = gelu_backward(between, second.dx());
+    }
+};
+
+}  // namespace one_device
+
+// The grader's cases, and what ranks are given of them.
+
+using one_device::columns;
+using Given = std::map<std::string, TaskTensor>;
+
+/// A layer from `in` to `out` columns; of an MLP the first, and the second leads back.
+struct Sizes {
+    int ranks = 1;
+    std::int64_t rows = 0, in = 0, out = 0;
+
+    std::string name() const {
+        return fmt::format("{} rank{}, {} rows, {} to {} columns", ranks,
+                           ranks == 1 ? "" : "s", rows, in, out);
+    }
+    Chunk in_of(int rank) const { return chunk(in, ranks, rank); }
+    Chunk out_of(int rank) const { return chunk(out, ranks, rank); }
+};
+
+/// Columns that ranks divide and do not divide, one rank, fewer columns than ranks, and
+/// what nobody has seen.
+std::vector<Sizes> layers(const Judge& judge) {
+    return {{2, 8, 6, 10},
+            {3, 9, 7, 11},
+            {1, 6, 5, 7},
+            {5, 12, 4, 3},
+            {static_cast<int>(judge.draw("ranks", 6, 8)), judge.draw("rows", 10, 14),
+             judge.draw("in", 9, 23), judge.draw("out", 9, 29)}};
+}
+
+/// A product takes about as long as an all-reduce of its result.
+constexpr Sizes kSlow{3, 128, 192, 800};
+/// Weights are all that takes memory.
+constexpr Sizes kLarge{4, 4, 150, 650};
+
+one_device::Linear linear_of(const Judge& judge, const Sizes& sizes,
+                             const std::string& layer = "") {
+    const auto [ranks, rows, in, out] = sizes;
+    const auto drawn = [&](const char* what, const Shape& shape) {
+        return judge.normal(fmt::format("{}{}, {}", layer, what, sizes.name()), shape);
+    };
+    return {drawn("x", {rows, in}), drawn("weight", {out, in}), drawn("bias", {out}),
+            drawn("dy", {rows, out})};
+}
+
+one_device::Mlp mlp_of(const Judge& judge, const Sizes& sizes) {
+    return {linear_of(judge, sizes, "first "),
+            linear_of(judge, {sizes.ranks, sizes.rows, sizes.out, sizes.in}, "second ")};
+}
+
+TaskTensor parameter(HostTensor values) {
+    return {std::move(values), MemoryCategory::parameters};
+}
+
+enum class Dx : std::uint8_t { wanted, unwanted };
+
+/// A run, with what each rank was given and what it left.
+struct Ran {
+    std::string name;
+    Sizes sizes;
+    std::vector<RankTask> given;
+    const TaskResult& left;
+};
+
+/// Every rank's part of what it is given is `given(rank)`.
+Ran run(Judge& judge, const std::string& task, const Sizes& sizes, Dx dx,
+        const std::function<Given(int)>& given) {
+    TaskRun asked{sizes.name() + (dx == Dx::wanted ? "" : ", dx unwanted"), {}};
+    for (int rank = 0; rank < sizes.ranks; ++rank)
+        asked.ranks.push_back({task, given(rank), {{"wants_dx", dx == Dx::wanted}}});
+    const TaskResult& left = judge.run(asked);
+    return {std::move(asked.name), sizes, std::move(asked.ranks), left};
+}
+
+Ran run_column(Judge& judge, const std::string& task, const Sizes& sizes,
+               Dx dx = Dx::wanted) {
+    const one_device::Linear whole = linear_of(judge, sizes);
+    return run(judge, task, sizes, dx, [&](int rank) {
+        const Chunk own = sizes.out_of(rank);
+        return Given{{"x", {whole.x}},
+                     {"weight", parameter(whole.weight.rows(own.begin, own.count))},
+                     {"bias", parameter(whole.bias.rows(own.begin, own.count))},
+                     {"dy", {columns(whole.dy, own)}}};
+    });
+}
+
+Ran run_row(Judge& judge, const std::string& task, const Sizes& sizes) {
+    const one_device::Linear whole = linear_of(judge, sizes);
+    return run(judge, task, sizes, Dx::wanted, [&](int rank) {
+        const Chunk own = sizes.in_of(rank);
+        return Given{{"x", {columns(whole.x, own)}},
+                     {"weight", parameter(columns(whole.weight, own))},
+                     {"bias", parameter(whole.bias)},
+                     {"dy", {whole.dy}}};
+    });
+}
+
+Ran run_mlp(Judge& judge, const std::string& task, const Sizes& sizes,
+            Dx dx = Dx::wanted) {
+    const auto first = linear_of(judge, sizes, "first ");
+    const auto second =
+        linear_of(judge, {sizes.ranks, sizes.rows, sizes.out, sizes.in}, "second ");
+    return run(judge, task, sizes, dx, [&](int rank) {
+        const Chunk own = sizes.out_of(rank);
+        return Given{{"x", {first.x}},
+                     {"weight1", parameter(first.weight.rows(own.begin, own.count))},
+                     {"bias1", parameter(first.bias.rows(own.begin, own.count))},
+                     {"weight2", parameter(columns(second.weight, own))},
+                     {"bias2", parameter(second.bias)},
+                     {"dy", {second.dy}}};
+    });
+}
 
 /// Rank by rank, what a run left against what it must.
 class Comparison {

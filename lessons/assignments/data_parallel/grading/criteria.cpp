@@ -1,12 +1,195 @@
-#include "lessons/assignments/data_parallel/grading/criteria.hpp"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "lessons/assignments/data_parallel/grading/dealt_batch.hpp"
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/judge.hpp"
+#include "src/core/host_tensor.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+// What one device makes of a batch: logits = W2 tanh(W1 x + b1) + b2 of each row, and the
+// mean of -log softmax(logits)[target].
+
+/// x (rows, features) and targets (rows), i32.
+struct ClassifiedRows {
+    HostTensor x;
+    HostTensor targets;
+};
+
+/// W1 "hidden.weight" (hidden, features), b1 "hidden.bias" (hidden), W2 "output.weight"
+/// (classes, hidden), b2 "output.bias" (classes); or their gradients.
+using NetworkTensors = std::map<std::string, HostTensor>;
+
+struct MeanLoss {
+    double loss = 0;
+    NetworkTensors gradients;
+};
+
+using Vector = std::vector<double>;
+
+void add_to(HostTensor& tensor, std::int64_t index, double value) {
+    tensor.set(index, tensor.at(index) + value);
+}
+
+/// W x + b
+Vector layer(const HostTensor& weight, const HostTensor& bias, const Vector& x) {
+    Vector y(static_cast<std::size_t>(bias.elements()));
+    for (std::size_t out = 0; out < y.size(); ++out) {
+        y[out] = bias.at(static_cast<std::int64_t>(out));
+        for (std::size_t in = 0; in < x.size(); ++in)
+            y[out] += weight.at(static_cast<std::int64_t>(out * x.size() + in)) * x[in];
+    }
+    return y;
+}
+
+/// Adds dy x^T and dy to the gradients; gives W^T dy.
+Vector layer_backward(const HostTensor& weight, HostTensor& weight_gradient,
+                      HostTensor& bias_gradient, const Vector& x, const Vector& dy) {
+    Vector dx(x.size());
+    for (std::size_t out = 0; out < dy.size(); ++out) {
+        add_to(bias_gradient, static_cast<std::int64_t>(out), dy[out]);
+        for (std::size_t in = 0; in < x.size(); ++in) {
+            const auto place = static_cast<std::int64_t>(out * x.size() + in);
+            add_to(weight_gradient, place, dy[out] * x[in]);
+            dx[in] += weight.at(place) * dy[out];
+        }
+    }
+    return dx;
+}
+
+Vector softmax(const Vector& logits) {
+    const double largest = *std::max_element(logits.begin(), logits.end());
+    Vector shares;
+    double sum = 0;
+    for (const double logit : logits)
+        sum += shares.emplace_back(std::exp(logit - largest));
+    for (double& share : shares)
+        share /= sum;
+    return shares;
+}
+
+/// Adds `weight` times a row's loss and its gradients to `total`.
+void add_row(MeanLoss& total, const NetworkTensors& network, const Vector& x,
+             std::size_t target, double weight) {
+    Vector hidden = layer(network.at("hidden.weight"), network.at("hidden.bias"), x);
+    for (double& unit : hidden)
+        unit = std::tanh(unit);
+    Vector gradient =
+        softmax(layer(network.at("output.weight"), network.at("output.bias"), hidden));
+    total.loss -= weight * std::log(gradient[target]);
+
+    gradient[target] -= 1;
+    for (double& value : gradient)
+        value *= weight;
+    NetworkTensors& sums = total.gradients;
+    gradient = layer_backward(network.at("output.weight"), sums.at("output.weight"),
+                              sums.at("output.bias"), hidden, gradient);
+    for (std::size_t i = 0; i < hidden.size(); ++i)
+        gradient[i] *= 1 - hidden[i] * hidden[i];
+    layer_backward(network.at("hidden.weight"), sums.at("hidden.weight"),
+                   sums.at("hidden.bias"), x, gradient);
+}
+
+/// Over the rows of all parts together; zeros where there are none.
+MeanLoss mean_loss(const NetworkTensors& network,
+                   const std::vector<ClassifiedRows>& parts) {
+    MeanLoss mean;
+    for (const auto& [name, tensor] : network)
+        mean.gradients.emplace(name, HostTensor(tensor.shape(), DType::f64));
+    std::int64_t rows = 0;
+    for (const ClassifiedRows& part : parts)
+        rows += part.targets.elements();
+    for (const ClassifiedRows& part : parts)
+        for (std::int64_t row = 0; row < part.targets.elements(); ++row) {
+            const HostTensor one = part.x.rows(row, 1);
+            const std::span<const double> x = one.values<double>();
+            add_row(mean, network, Vector(x.begin(), x.end()),
+                    static_cast<std::size_t>(part.targets.at(row)),
+                    1 / static_cast<double>(rows));
+        }
+    return mean;
+}
+
+// Steps of training, and by how much.
+constexpr int kSteps = 3;
+constexpr std::int64_t kThousandths = 250;
+constexpr double kLearningRate = kThousandths / 1000.0;
+
+/// How the rows of a batch are dealt out, and to which network.
+struct DealtBatch {
+    std::vector<std::int64_t> shards;  ///< rows of each rank
+    std::int64_t most_rows = 0;        ///< of a micro-batch
+    std::int64_t hidden = 9;
+    std::int64_t features = 6;
+    std::int64_t classes = 4;
+
+    std::size_t ranks() const { return shards.size(); }
+    std::int64_t rows() const {
+        return std::accumulate(shards.begin(), shards.end(), std::int64_t{0});
+    }
+    std::string name() const {
+        return fmt::format("{} rank{} with {} rows, {} at once", ranks(),
+                           ranks() == 1 ? "" : "s", fmt::join(shards, ", "), most_rows);
+    }
+};
+
+/// Of the network, drawn.
+NetworkTensors initial_network(const Judge& judge, const DealtBatch& batch) {
+    const std::map<std::string, Shape> shapes{
+        {"hidden.weight", {batch.hidden, batch.features}},
+        {"hidden.bias", {batch.hidden}},
+        {"output.weight", {batch.classes, batch.hidden}},
+        {"output.bias", {batch.classes}}};
+    NetworkTensors network;
+    for (const auto& [name, shape] : shapes)
+        network.emplace(name, judge.normal(batch.name() + ", " + name, shape));
+    return network;
+}
+
+/// One part a rank, drawn.
+std::vector<ClassifiedRows> dealt_rows(const Judge& judge, const DealtBatch& batch) {
+    std::vector<ClassifiedRows> parts;
+    for (const std::int64_t rows : batch.shards) {
+        const std::string name = fmt::format("{}, rank {}", batch.name(), parts.size());
+        HostTensor targets({rows}, DType::i32);
+        for (std::int64_t row = 0; row < rows; ++row) {
+            const std::string target = fmt::format("{}, row {}", name, row);
+            targets.set(row,
+                        static_cast<double>(judge.draw(target, 0, batch.classes - 1)));
+        }
+        parts.push_back({judge.normal(name, {rows, batch.features}), targets});
+    }
+    return parts;
+}
+
+/// Runs the task with the batch.
+const TaskResult& run_task(Judge& judge, const std::string& task,
+                           const DealtBatch& batch) {
+    RankTask same{task, {}, {}};
+    for (const auto& [name, values] : initial_network(judge, batch))
+        same.tensors.emplace(name, TaskTensor{values, MemoryCategory::parameters});
+    same.numbers = {{"batch rows", batch.rows()},
+                    {"most rows", batch.most_rows},
+                    {"steps", kSteps},
+                    {"learning rate in thousandths", kThousandths}};
+    TaskRun asked{batch.name(), {}};
+    for (const ClassifiedRows& part : dealt_rows(judge, batch)) {
+        RankTask& own = asked.ranks.emplace_back(same);
+        own.tensors.emplace("x", TaskTensor{part.x});
+        own.tensors.emplace("targets", TaskTensor{part.targets});
+    }
+    return judge.run(asked);
+}
 
 /// One rank, ranks without rows, shards of less than a micro-batch, last micro-batches of
 /// any size, and a batch that nobody has seen.

@@ -1,16 +1,25 @@
-#include "lessons/assignments/pipeline_1f1b/grading/criteria.hpp"
-
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/pipeline_1f1b/grading/one_step.hpp"
-#include "lessons/assignments/pipeline_1f1b/grading/parts.hpp"
+#include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/judge.hpp"
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/core/host_tensor.hpp"
 #include "src/core/require.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/load_schedule.hpp"
+#include "src/pipeline/pipeline.hpp"
+#include "src/pipeline/schedule.hpp"
 #include "src/pipeline/timer.hpp"
 #include "src/pipeline/validate.hpp"
 
@@ -18,9 +27,196 @@ namespace lockstep::lessons {
 
 namespace {
 
-using enum InstructionKind;
-using namespace schedule_parts;
+// The three functions of the handout, as its table has them: what they are asked for, and
+// what they are held to.
 
+struct Case {
+    int stages = 1;
+    int micro_batches = 1;
+    int limit = 0;  ///< 0 where there is none
+
+    std::string name() const {
+        const std::string sizes = fmt::format("p = {}, m = {}", stages, micro_batches);
+        return limit == 0 ? sizes : fmt::format("{}, limit {}", sizes, limit);
+    }
+};
+
+/// A function of the handout, and what it is held to.
+struct Part {
+    std::string id;
+    std::string task;
+    std::vector<Case> (*cases)(const Judge& judge);
+    /// What a stage holds of all that it may, and how much that is.
+    const char* held;
+    int (*most_held)(const Case& size, int stage);
+    /// How many forwards and backwards long the least time under the limit is; with
+    /// halves, the least bubble, in halves.
+    int (*least)(const Case& size);
+    bool halves = false;
+};
+
+int drawn(const Judge& judge, const std::string& name, int low, int high) {
+    return static_cast<int>(judge.draw(name, low, high));
+}
+
+std::vector<Case> plain_cases(const Judge& judge) {
+    return {{4, 8},   {3, 7},
+            {1, 5},   {5, 3},
+            {4, 1},   {drawn(judge, "a4.1: p", 6, 9), drawn(judge, "a4.1: m", 11, 19)},
+            {32, 600}};
+}
+
+std::vector<Case> limited_cases(const Judge& judge) {
+    const int p = drawn(judge, "a4.2: p", 6, 9);
+    return {{4, 8, 2},
+            {4, 9, 3},
+            {3, 4, 1},
+            {1, 5, 2},
+            {5, 4, 2},
+            {9, 7, 3},
+            {4, 1, 1},
+            {3, 8, 7},
+            {p, drawn(judge, "a4.2: m", 17, 29), drawn(judge, "a4.2: limit", 3, p - 2)},
+            {32, 600, 13}};
+}
+
+std::vector<Case> split_cases(const Judge& judge) {
+    const int p = drawn(judge, "a4.3: p", 6, 9);
+    return {{4, 8, 4},
+            {4, 9, 5},
+            {3, 7, 5},
+            {2, 5, 9},
+            {1, 4, 1},
+            {5, 3, 6},
+            {4, 5, 6},
+            {p, drawn(judge, "a4.3: m", 19, 29),
+             drawn(judge, "a4.3: limit", p + 1, 2 * p - 2)},
+            {24, 500, 33}};
+}
+
+int limited_turns(const Case& size) {
+    const int most = std::min(size.limit, size.stages);
+    const int waits = (size.micro_batches + most - 1) / most - 1;
+    return size.micro_batches + size.stages - 1 + waits * (size.stages - most);
+}
+
+const Part kPlain{"a4.1",
+                  "one_forward_one_backward",
+                  plain_cases,
+                  "in flight",
+                  [](const Case& size, int stage) {
+                      return std::min(size.stages - stage, size.micro_batches);
+                  },
+                  [](const Case& size) { return size.micro_batches + size.stages - 1; }};
+const Part kLimited{"a4.2",
+                    "with_memory_limit",
+                    limited_cases,
+                    "in flight",
+                    [](const Case& size, int /*stage*/) { return size.limit; },
+                    limited_turns};
+const Part kSplit{"a4.3",
+                  "split_backward",
+                  split_cases,
+                  "held until their W",
+                  [](const Case& size, int /*stage*/) { return size.limit; },
+                  [](const Case& size) {
+                      const int filled = std::min(size.limit, size.micro_batches);
+                      return std::max(0, 2 * size.stages - 1 - filled);
+                  },
+                  true};
+
+constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kRows = 2;  ///< of a micro-batch
+constexpr int kReplicas = 2;
+constexpr double kLearningRate = 0.5;
+
+/// tanh(linear(x)).
+std::unique_ptr<Module> make_layer(Device& device, int number) {
+    auto layer = std::make_unique<Sequential>();
+    layer->add<Linear>(ParameterInit{device, DType::f64, 1, std::to_string(number)},
+                       kWidth, kWidth);
+    layer->add<Tanh>(device);
+    return layer;
+}
+
+/// (kRows, kWidth) each, of other values.
+std::vector<MicroBatch> make_batches(Device& device, int count) {
+    std::vector<MicroBatch> batches;
+    for (int i = 0; i < count; ++i) {
+        const Tensor x = device.empty({kRows, kWidth}, DType::f64);
+        const Tensor target = device.empty({kRows, kWidth}, DType::f64);
+        device.random_normal(x, RandomStream(2, "x"), 0, 1, i * x.elements());
+        device.random_normal(target, RandomStream(2, "target"), 0, 1, i * x.elements());
+        batches.push_back({x, target, 1.0 / count});
+    }
+    return batches;
+}
+
+void keep(Rank& rank, Module& module) {
+    for (const Parameter* parameter : module.parameters()) {
+        rank.keep("grad/" + parameter->name(), parameter->gradient);
+        rank.keep("value/" + parameter->name(), parameter->value);
+    }
+}
+
+// One training step of a small stack of layers in f64, one layer a stage. What it leaves
+// of each parameter, by name: "grad/0.weight", and "value/0.weight" after the update.
+using StepResult = std::map<std::string, HostTensor>;
+
+StepResult kept_of(const RunReport& report) {
+    StepResult all;
+    for (const RankReport& rank : report.ranks)
+        all.insert(rank.kept.begin(), rank.kept.end());
+    return all;
+}
+
+std::unique_ptr<Cluster> cluster_of(int ranks) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.workers = 1;
+    return sim::make_cluster(options);
+}
+
+/// By the schedule, on virtual devices: two pipelines side by side, which share the
+/// micro-batches and sum their gradients. The schedule must be valid, with a chunk a
+/// stage.
+StepResult step_by(const Schedule& schedule) {
+    const PipelinePlan plan(schedule);
+    const int count = schedule.micro_batches;
+    return kept_of(cluster_of(schedule.stages * kReplicas)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(), {{"pp", schedule.stages}, {"dp", kReplicas}});
+        const auto layer = make_layer(device, mesh.coordinate("pp"));
+        Sgd sgd(layer->parameters(), SgdOptions{kLearningRate, 0, 0});
+        Pipeline pipeline(
+            device, mesh["pp"], plan, {layer.get()},
+            {[](const MicroBatch& batch) { return batch.input.shape(); }, DType::f64});
+        pipeline.reduce_over(mesh["dp"]);
+        pipeline.update_by({&sgd});
+        const auto batches = make_batches(device, count * kReplicas);
+        pipeline.run(mean_squared_error,
+                     std::span(batches).subspan(
+                         static_cast<std::size_t>(count * mesh.coordinate("dp")),
+                         static_cast<std::size_t>(count)));
+        keep(rank, *layer);
+    }));
+}
+
+/// By one device: the same numbers, but for the order of sums.
+StepResult step_alone(int stages, int micro_batches) {
+    return kept_of(cluster_of(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Sequential stack;
+        for (int layer = 0; layer < stages; ++layer)
+            stack.add(make_layer(device, layer));
+        accumulate_gradients(device, stack, mean_squared_error,
+                             make_batches(device, micro_batches * kReplicas));
+        Sgd(stack.parameters(), SgdOptions{kLearningRate, 0, 0}).step();
+        keep(rank, stack);
+    }));
+}
+
+using enum InstructionKind;
 const std::string& text_left(Judge& judge, const TaskResult& result,
                              const std::string& name) {
     const auto& texts = result.ranks.at(0).texts;

@@ -1,7 +1,6 @@
-#include "lessons/assignments/ring_all_reduce/grading/criteria.hpp"
-
 #include <fmt/format.h>
 
+#include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
 

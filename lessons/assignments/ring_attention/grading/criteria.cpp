@@ -1,15 +1,252 @@
-#include "lessons/assignments/ring_attention/grading/criteria.hpp"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "lessons/assignments/ring_attention/grading/expected.hpp"
-#include "lessons/assignments/ring_attention/grading/online_softmax_criterion.hpp"
+#include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
+#include "src/core/host_tensor.hpp"
 #include "src/device/flops.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+// What the criteria expect: plain loops over all keys, a softmax all at once.
+
+/// Makes weights of one query's scores, which are finite or -infinity, and gives the log
+/// of the sum of their exponentials. Where all are -infinity, the weights are 0.
+double make_weights(std::vector<double>& scores) {
+    constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+    double maximum = kUnseen, sum = 0;
+    for (const double score : scores)
+        maximum = std::max(maximum, score);
+    for (double& score : scores) {
+        score = score == kUnseen ? 0 : std::exp(score - maximum);
+        sum += score;
+    }
+    for (double& score : scores)
+        score = sum > 0 ? score / sum : 0;
+    return maximum + std::log(sum);
+}
+
+void add_to(HostTensor& tensor, std::int64_t index, double value) {
+    tensor.set(index, tensor.at(index) + value);
+}
+
+/// A whole sequence: each (tokens, batch, heads width).
+struct WholeAttention {
+    HostTensor queries, keys, values, dy;
+    std::int64_t heads = 1;
+    bool causal = false;
+};
+
+struct ExpectedAttention {
+    HostTensor y, dq, dk, dv;  ///< (tokens, batch, heads width)
+    HostTensor log_sum_exp;    ///< (batch, heads, tokens)
+};
+
+/// One head of one sequence.
+class Head {
+  public:
+    Head(const WholeAttention& of, std::int64_t number, ExpectedAttention& out)
+        : of_(of),
+          out_(out),
+          tokens_(of.queries.shape()[0]),
+          pitch_(of.queries.shape()[1] * of.queries.shape()[2]),
+          width_(of.queries.shape()[2] / of.heads),
+          number_(number) {}
+
+    void attend(std::int64_t query) {
+        const double factor = 1 / std::sqrt(static_cast<double>(width_));
+        const std::int64_t i = at(query), seen = of_.causal ? query + 1 : tokens_;
+        std::vector<double> p(static_cast<std::size_t>(seen));
+        for (std::int64_t key = 0; key < seen; ++key)
+            p[key] = factor * product(of_.queries, i, of_.keys, at(key));
+        out_.log_sum_exp.set(number_ * tokens_ + query, make_weights(p));
+        for (std::int64_t key = 0; key < seen; ++key)
+            add(out_.y, i, p[key], of_.values, at(key));
+        const double dy_y = product(of_.dy, i, out_.y, i);
+        for (std::int64_t key = 0; key < seen; ++key) {
+            const std::int64_t j = at(key);
+            const double weight = p[key];
+            const double ds =
+                factor * weight * (product(of_.dy, i, of_.values, j) - dy_y);
+            add(out_.dq, i, ds, of_.keys, j);
+            add(out_.dk, j, ds, of_.queries, i);
+            add(out_.dv, j, weight, of_.dy, i);
+        }
+    }
+
+  private:
+    /// Where the head's columns of a token begin.
+    std::int64_t at(std::int64_t token) const {
+        return token * pitch_ + number_ * width_;
+    }
+
+    double product(const HostTensor& x, std::int64_t i, const HostTensor& y,
+                   std::int64_t j) const {
+        double sum = 0;
+        for (std::int64_t c = 0; c < width_; ++c)
+            sum += x.at(i + c) * y.at(j + c);
+        return sum;
+    }
+
+    void add(HostTensor& sum, std::int64_t i, double factor, const HostTensor& x,
+             std::int64_t j) const {
+        for (std::int64_t c = 0; c < width_; ++c)
+            add_to(sum, i + c, factor * x.at(j + c));
+    }
+
+    const WholeAttention& of_;
+    ExpectedAttention& out_;
+    std::int64_t tokens_, pitch_, width_, number_;
+};
+
+/// Scores are multiplied by 1/sqrt(width).
+ExpectedAttention expected_attention(const WholeAttention& of) {
+    const Shape& shape = of.queries.shape();
+    const HostTensor zeros(shape, DType::f64);
+    ExpectedAttention out{zeros, zeros, zeros, zeros,
+                          HostTensor({shape[1], of.heads, shape[0]}, DType::f64)};
+    for (std::int64_t number = 0; number < shape[1] * of.heads; ++number)
+        for (std::int64_t query = 0; query < shape[0]; ++query)
+            Head(of, number, out).attend(query);
+    return out;
+}
+
+namespace online_softmax {
+
+constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+constexpr std::int64_t kWidth = 3;
+
+/// What is added to a row's scores, in the first block, in the middle, in the last:
+/// maxima that move little, rise, fall, a row that sees nothing, and rows that see
+/// nothing at first, or in the end.
+constexpr double kShifts[][3] = {{0, 1, 2},
+                                 {-990, 0, 990},
+                                 {990, 0, -990},
+                                 {kUnseen, kUnseen, kUnseen},
+                                 {kUnseen, -990, kUnseen},
+                                 {-990, -990, -990}};
+constexpr std::int64_t kRows = std::size(kShifts);
+
+struct Blocks {
+    std::vector<HostTensor> scores;  ///< (rows, keys)
+    std::vector<HostTensor> values;  ///< (keys, width)
+};
+
+Blocks draw_blocks(const Judge& judge) {
+    const std::int64_t count = judge.draw("blocks", 4, 6);
+    Blocks blocks;
+    for (std::int64_t b = 0; b < count; ++b) {
+        const std::string name = fmt::format("block {}", b);
+        // One of the blocks is empty.
+        const std::int64_t keys = b == 2 ? 0 : judge.draw(name, 1, 5);
+        HostTensor scores = judge.normal(name + ": scores", {kRows, keys});
+        for (std::int64_t i = 0; i < scores.elements(); ++i)
+            scores.set(i, scores.at(i) +
+                              kShifts[i / keys][b == 0 ? 0 : (b + 1 < count ? 1 : 2)]);
+        blocks.scores.push_back(scores);
+        blocks.values.push_back(judge.normal(name + ": values", {keys, kWidth}));
+    }
+    return blocks;
+}
+
+/// Over the first `count` blocks.
+HostTensor expected_mean(const Blocks& blocks, std::size_t count) {
+    HostTensor mean({kRows, kWidth}, DType::f64);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+        std::vector<double> weights, values;
+        for (std::size_t b = 0; b < count; ++b) {
+            const std::int64_t keys = blocks.values[b].shape()[0];
+            for (std::int64_t key = 0; key < keys; ++key)
+                weights.push_back(blocks.scores[b].at(row * keys + key));
+            for (std::int64_t i = 0; i < keys * kWidth; ++i)
+                values.push_back(blocks.values[b].at(i));
+        }
+        make_weights(weights);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            add_to(mean, row * kWidth + static_cast<std::int64_t>(i) % kWidth,
+                   weights[i / kWidth] * values[i]);
+    }
+    return mean;
+}
+
+/// "block 0, of whose keys rows 3 and 4 see none"
+std::string text_of(const Blocks& blocks, std::size_t b) {
+    const HostTensor& scores = blocks.scores[b];
+    const std::int64_t keys = scores.shape()[1];
+    if (keys == 0) return fmt::format("block {}, which is empty", b);
+    std::vector<std::int64_t> blind;
+    for (std::int64_t row = 0; row < kRows; ++row)
+        if (scores.at(row * keys) == kUnseen) blind.push_back(row);
+    return fmt::format("block {}, of whose keys row{} {} see{} none", b,
+                       blind.size() == 1 ? "" : "s", fmt::join(blind, " and "),
+                       blind.size() == 1 ? "s" : "");
+}
+
+RankTask task_of(const std::string& name, const Blocks& blocks) {
+    RankTask task{name, {}, {}, /*may_download=*/true};
+    const auto count = static_cast<std::int64_t>(blocks.scores.size());
+    task.numbers = {{"rows", kRows}, {"width", kWidth}, {"blocks", count}};
+    for (std::size_t b = 0; b < blocks.scores.size(); ++b) {
+        task.tensors[fmt::format("scores_{}", b)] = {blocks.scores[b]};
+        task.tensors[fmt::format("values_{}", b)] = {blocks.values[b]};
+    }
+    return task;
+}
+
+const HostTensor& value_of(Judge& judge, const TaskResult& result,
+                           const std::string& name) {
+    const auto& values = result.ranks.front().values;
+    judge.ask(values.contains(name), fmt::format("a value '{}'", name), "none");
+    return values.at(name);
+}
+
+/// `held` is how many numbers a state has after it has absorbed all blocks.
+void judge_size(Judge& judge, const HostTensor& held) {
+    constexpr std::int64_t kNumbers = kRows * (2 + kWidth);
+    judge.ask(held.elements() == 1 && held.at(0) == kNumbers,
+              fmt::format("a state of {} numbers, as large as it was made, whatever it "
+                          "has absorbed",
+                          kNumbers),
+              held.elements() == 1 ? fmt::format("{:g} numbers", held.at(0)) : "none");
+}
+
+/// a5.1: blocks of keys on the host, absorbed one after another, and in two states that
+/// are merged.
+void judge_online_softmax(Judge& judge) {
+    const Blocks blocks = draw_blocks(judge);
+    const std::size_t count = blocks.scores.size();
+    const std::string finish = fmt::format("finish, ({}, {})", kRows, kWidth);
+    const TaskResult& absorbed =
+        judge.run({fmt::format("{} blocks", count), {task_of("absorb", blocks)}});
+    for (std::size_t b = 0; b < count; ++b)
+        judge.close(finish + ", after " + text_of(blocks, b),
+                    value_of(judge, absorbed, fmt::format("after_{}", b)),
+                    expected_mean(blocks, b + 1));
+    judge_size(judge, value_of(judge, absorbed, "held"));
+    for (std::size_t split = 0; split <= count; ++split) {
+        RankTask task = task_of("merge", blocks);
+        task.numbers["split"] = static_cast<std::int64_t>(split);
+        const std::string name =
+            fmt::format("{} blocks merged with {}", split, count - split);
+        const TaskResult& merged = judge.run({name, {task}});
+        judge.close(name + ": " + finish, value_of(judge, merged, "merged"),
+                    expected_mean(blocks, count));
+        judge.close(name + ", and all absorbed once more: " + finish,
+                    value_of(judge, merged, "twice"), expected_mean(blocks, count));
+    }
+}
+
+}  // namespace online_softmax
 
 /// A sequence on several ranks.
 struct Case {
@@ -251,7 +488,7 @@ Assignment ring_attention_assignment() {
         {"online_softmax.hpp", "online_softmax.cpp", "ring_attention.hpp",
          "ring_attention.cpp", "adapters.cpp"},
         {criterion("a5.1-values", "absorb, merge and finish give what one softmax gives",
-                   15, 5, judge_online_softmax),
+                   15, 5, online_softmax::judge_online_softmax),
          criterion("a5.2-values", "forward is attention over the whole sequence", 15, 5,
                    of(judge_values, "forward")),
          criterion("a5.2-bytes", "forward sends each block n - 1 hops round the ring", 10,
