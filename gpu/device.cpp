@@ -34,7 +34,7 @@ void free_host(FirstOutside* memory) {
 }  // namespace
 
 Device::Device(int index, DeviceMonitor& monitor, DeviceOptions options)
-    : lockstep::Device(index, monitor),
+    : LocalDevice(index, monitor),
       options_(std::move(options)),
       first_outside_(nullptr, free_host) {
     keep_freed_memory();
@@ -99,6 +99,10 @@ void Device::do_download(HostTensor& values, const Tensor& source) {
                               static_cast<std::size_t>(source.bytes()),
                               cudaMemcpyDeviceToHost, stream_.get()));
     GPU_CHECK(cudaStreamSynchronize(stream_.get()));
+}
+
+void Device::compute(OperationRef operation) {
+    operation.visit([this](const auto& op) { compute(op); });
 }
 
 Tensor Device::workspace_for_reduction() {

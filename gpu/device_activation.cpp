@@ -5,44 +5,50 @@
 
 namespace lockstep::gpu {
 
-void Device::do_tanh(const Tensor& y, const Tensor& x) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_tanh(stream_.get(), y.data<T>(), x.data<const T>(), x.elements());
+template <>
+void Device::compute(const ops::Tanh& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_tanh(stream_.get(), op.y.data<T>(), op.x.data<const T>(), op.x.elements());
     });
 }
 
-void Device::do_tanh_backward(const Tensor& dx, const Tensor& y, const Tensor& dy) {
-    with_real(y.dtype(), [&]<typename T>(T) {
-        launch_tanh_backward(stream_.get(), dx.data<T>(), y.data<const T>(),
-                             dy.data<const T>(), y.elements());
+template <>
+void Device::compute(const ops::TanhBackward& op) {
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        launch_tanh_backward(stream_.get(), op.dx.data<T>(), op.y.data<const T>(),
+                             op.dy.data<const T>(), op.y.elements());
     });
 }
 
-void Device::do_gelu(const Tensor& y, const Tensor& x) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_gelu(stream_.get(), y.data<T>(), x.data<const T>(), x.elements());
+template <>
+void Device::compute(const ops::Gelu& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_gelu(stream_.get(), op.y.data<T>(), op.x.data<const T>(), op.x.elements());
     });
 }
 
-void Device::do_gelu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_gelu_backward(stream_.get(), dx.data<T>(), x.data<const T>(),
-                             dy.data<const T>(), x.elements());
+template <>
+void Device::compute(const ops::GeluBackward& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_gelu_backward(stream_.get(), op.dx.data<T>(), op.x.data<const T>(),
+                             op.dy.data<const T>(), op.x.elements());
     });
 }
 
-void Device::do_swiglu(const Tensor& y, const Tensor& x) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_swiglu(stream_.get(), y.data<T>(), x.data<const T>(), y.shape().rows(),
-                      y.shape().columns());
+template <>
+void Device::compute(const ops::Swiglu& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_swiglu(stream_.get(), op.y.data<T>(), op.x.data<const T>(),
+                      op.y.shape().rows(), op.y.shape().columns());
     });
 }
 
-void Device::do_swiglu_backward(const Tensor& dx, const Tensor& x, const Tensor& dy) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_swiglu_backward(stream_.get(), dx.data<T>(), x.data<const T>(),
-                               dy.data<const T>(), dy.shape().rows(),
-                               dy.shape().columns());
+template <>
+void Device::compute(const ops::SwigluBackward& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_swiglu_backward(stream_.get(), op.dx.data<T>(), op.x.data<const T>(),
+                               op.dy.data<const T>(), op.dy.shape().rows(),
+                               op.dy.shape().columns());
     });
 }
 

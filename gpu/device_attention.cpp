@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "gpu/device.hpp"
+#include "gpu/kernels/attention.hpp"
 #include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
@@ -39,36 +40,36 @@ void each_call(std::int64_t batches, std::int64_t group, Call&& call) {
 
 }  // namespace
 
-void Device::do_head_products(const Tensor& products, const Heads& x, const Heads& y,
-                              double factor) {
-    const std::int64_t m = x.rows();
-    const std::int64_t n = y.rows();
-    const std::int64_t group = x.heads / y.heads;
-    with_real(products.dtype(), [&]<typename T>(T) {
-        each_call(x.batches(), group, [&](std::int64_t batch, std::int64_t member) {
-            const auto a = stepped<const T>(x, y.heads, batch, member);
-            const auto b = stepped<const T>(y, y.heads, batch, 0);
+template <>
+void Device::compute(const ops::HeadProducts& op) {
+    const std::int64_t m = op.x.rows();
+    const std::int64_t n = op.y.rows();
+    const std::int64_t group = op.x.heads / op.y.heads;
+    with_real(op.products.dtype(), [&]<typename T>(T) {
+        each_call(op.x.batches(), group, [&](std::int64_t batch, std::int64_t member) {
+            const auto a = stepped<const T>(op.x, op.y.heads, batch, member);
+            const auto b = stepped<const T>(op.y, op.y.heads, batch, 0);
             blas().multiply(Blas::Products<T>{
-                .count = y.heads,
+                .count = op.y.heads,
                 .m = m,
                 .n = n,
-                .k = x.width,
-                .c = products.data<T>() + (batch * x.heads + member) * m * n,
+                .k = op.x.width,
+                .c = op.products.data<T>() + (batch * op.x.heads + member) * m * n,
                 .c_pitch = n,
                 .c_step = group * m * n,
-                .a = {a.data, x.pitch(), false},
+                .a = {a.data, op.x.pitch(), false},
                 .a_step = a.step,
-                .b = {b.data, y.pitch(), true},
+                .b = {b.data, op.y.pitch(), true},
                 .b_step = b.step,
-                .factor = factor,
+                .factor = op.factor,
                 .accumulate = false,
             });
         });
     });
 }
 
-void Device::do_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
-                          const HeadSumOptions& options, bool accumulate) {
+void Device::sum_heads(const Heads& destination, const Tensor& weights, const Heads& y,
+                       const HeadSumOptions& options, bool accumulate) {
     const std::int64_t m = destination.rows();
     const std::int64_t n = y.rows();
     const std::int64_t heads = std::max(destination.heads, y.heads);
@@ -97,6 +98,90 @@ void Device::do_head_sums(const Heads& destination, const Tensor& weights, const
                 .accumulate = accumulate || (shared && member > 0),
             });
         });
+    });
+}
+
+template <>
+void Device::compute(const ops::HeadSums& op) {
+    sum_heads(op.destination(), op.weights, op.y, {}, /*accumulate=*/false);
+}
+
+template <>
+void Device::compute(const ops::AddHeadSums& op) {
+    sum_heads(op.destination, op.weights, op.y, op.options, /*accumulate=*/true);
+}
+
+namespace {
+
+static_assert(Device::kMostHeadWidth <= kMostAttentionWidth);
+
+/// T is const where the heads are only read.
+template <typename T>
+HeadRows<T> rows_of(const Heads& heads) {
+    return {heads.tensor.data<T>() + heads.first, heads.rows(), heads.pitch(),
+            heads.columns()};
+}
+
+AttentionShape shape_of(const Heads& heads, std::int64_t group = 1) {
+    return {heads.batches(), heads.heads, group, static_cast<int>(heads.width)};
+}
+
+/// A tensor (m, b, a width) whose columns are all heads', as those of `queries`.
+Heads whole(const Tensor& tensor, const Heads& queries) {
+    return {tensor, queries.heads, queries.width, 0};
+}
+
+template <typename T>
+AttentionOperands<T> operands(const AttentionHeads& heads,
+                              const AttentionOptions& options) {
+    return {shape_of(heads.queries, heads.group()), rows_of<const T>(heads.queries),
+            rows_of<const T>(heads.keys), rows_of<const T>(heads.values), options};
+}
+
+template <typename T>
+OnlineRows<T> rows_of(const OnlineAttention& state, const Heads& queries) {
+    return {rows_of<T>(whole(state.y, queries)), state.maximum.data<T>(),
+            state.sum.data<T>()};
+}
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::HeadRowProducts& op) {
+    with_real(op.products.dtype(), [&]<typename T>(T) {
+        launch_head_row_products(stream_.get(), op.products.data<T>(),
+                                 rows_of<const T>(op.x), rows_of<const T>(op.y),
+                                 shape_of(op.x));
+    });
+}
+
+template <>
+void Device::compute(const ops::Attend& op) {
+    with_real(op.state.y.dtype(), [&]<typename T>(T) {
+        launch_attend(stream_.get(), rows_of<T>(op.state, op.heads.queries),
+                      operands<T>(op.heads, op.options));
+    });
+}
+
+template <>
+void Device::compute(const ops::FinishAttention& op) {
+    const std::int64_t heads = op.state.maximum.shape()[1];
+    const Heads y{op.state.y, heads, op.state.y.shape()[2] / heads, 0};
+    with_real(op.state.y.dtype(), [&]<typename T>(T) {
+        launch_finish_attention(stream_.get(), rows_of<T>(op.state, y), shape_of(y));
+    });
+}
+
+template <>
+void Device::compute(const ops::AttendBackward& op) {
+    with_real(op.backward.dy.dtype(), [&]<typename T>(T) {
+        launch_attend_backward(
+            stream_.get(),
+            {rows_of<T>(op.gradients.queries), rows_of<T>(op.gradients.keys),
+             rows_of<T>(op.gradients.values)},
+            operands<T>(op.heads, op.options),
+            {rows_of<const T>(whole(op.backward.dy, op.heads.queries)),
+             op.backward.log_sum_exp.data<const T>(), op.backward.dy_y.data<const T>()});
     });
 }
 

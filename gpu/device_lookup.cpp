@@ -17,33 +17,32 @@ void Device::check_indices(const Tensor& indices, std::int64_t bound) {
         throw IndexOutside{first_outside_->position, first_outside_->index};
 }
 
-void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids,
-                          const VocabularyShard& shard) {
-    check_indices(ids, shard.whole);
-    const std::int64_t element = bytes_of(table.dtype());
-    const std::int64_t width = table.shape().columns() * element;
-    launch_copy_rows(stream_.get(), rows.bytes_begin(), width,
-                     {table.bytes_begin(), width},
-                     {ids.data<const std::int32_t>(), shard.first, table.shape().rows()},
-                     ids.elements(), width, element);
+template <>
+void Device::compute(const ops::Embedding& op) {
+    const std::int64_t element = bytes_of(op.table.dtype());
+    const std::int64_t width = op.table.shape().columns() * element;
+    launch_copy_rows(
+        stream_.get(), op.rows.bytes_begin(), width, {op.table.bytes_begin(), width},
+        {op.ids.data<const std::int32_t>(), op.shard.first, op.table.shape().rows()},
+        op.ids.elements(), width, element);
 }
 
-void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                                   const Tensor& dy, const VocabularyShard& shard) {
+template <>
+void Device::compute(const ops::EmbeddingBackward& op) {
     // Where they are few, for every row to look at every id costs less than sorting them.
     constexpr std::int64_t kFewIds = 512;
     constexpr std::int64_t kFewLooks = std::int64_t{1} << 26;
     constexpr std::int64_t kMost = INT32_MAX;
-    const std::int64_t elements = ids.elements();
-    require(elements <= kMost, "embedding_backward: {} ids; at most {} are expected",
+    const std::int64_t elements = op.ids.elements();
+    require(elements <= kMost, "embedding_backward: {} op.ids; at most {} are expected",
             elements, kMost);
-    check_indices(ids, shard.whole);
-    const auto* id = ids.data<const std::int32_t>();
-    with_real(d_table.dtype(), [&]<typename T>(T) {
+    const auto* id = op.ids.data<const std::int32_t>();
+    with_real(op.d_table.dtype(), [&]<typename T>(T) {
         const ScatteredRows<T> scattered{
-            d_table.data<T>(),         shard.first,        d_table.shape().rows(),
-            d_table.shape().columns(), dy.data<const T>(), elements};
-        if (elements <= kFewIds && elements * d_table.elements() <= kFewLooks)
+            op.d_table.data<T>(),      op.shard.first,
+            op.d_table.shape().rows(), op.d_table.shape().columns(),
+            op.dy.data<const T>(),     elements};
+        if (elements <= kFewIds && elements * op.d_table.elements() <= kFewLooks)
             return launch_scatter_few(stream_.get(), scattered, id);
         const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);
         const SortedIds sorted =
@@ -52,19 +51,25 @@ void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
     });
 }
 
-void Device::do_random_uniform(const Tensor& destination, RandomStream stream, double low,
-                               double high, std::int64_t offset) {
-    with_real(destination.dtype(), [&]<typename T>(T) {
-        launch_random_uniform(stream_.get(), destination.data<T>(),
-                              destination.elements(), stream, low, high - low, offset);
+template <>
+void Device::compute(const ops::RandomUniform& op) {
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        ops::each_run(
+            op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
+                launch_random_uniform(stream_.get(), run.data<T>(), run.elements(),
+                                      op.stream, op.low, op.high - op.low, first);
+            });
     });
 }
 
-void Device::do_random_normal(const Tensor& destination, RandomStream stream, double mean,
-                              double deviation, std::int64_t offset) {
-    with_real(destination.dtype(), [&]<typename T>(T) {
-        launch_random_normal(stream_.get(), destination.data<T>(), destination.elements(),
-                             stream, mean, deviation, offset);
+template <>
+void Device::compute(const ops::RandomNormal& op) {
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        ops::each_run(
+            op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
+                launch_random_normal(stream_.get(), run.data<T>(), run.elements(),
+                                     op.stream, op.mean, op.deviation, first);
+            });
     });
 }
 

@@ -18,7 +18,7 @@ void Device::prepare() {
     const auto multiply = [&]<typename T>(T) {
         const Tensor square = scratch({kExtent, kExtent}, dtype_of<T>());
         const Tensor product = scratch({kExtent, kExtent}, dtype_of<T>());
-        do_fill(square, 0);
+        compute(ops::Fill{square, 0});
         const Blas::Operand<T> operand{square.data<T>(), kExtent, false};
         blas().multiply(product.data<T>(), kExtent, kExtent, kExtent, operand, operand,
                         false);
@@ -28,35 +28,42 @@ void Device::prepare() {
     synchronize();
 }
 
-void Device::do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
-                       const MatmulOptions& options) {
-    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
-    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
-    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
-    with_real(a.dtype(), [&]<typename T>(T) {
-        const Blas::Operand<T> left{a.data<T>(), a.shape().columns(),
-                                    options.transpose_a};
-        const Blas::Operand<T> right{b.data<T>(), b.shape().columns(),
-                                     options.transpose_b};
-        blas().multiply(destination.data<T>(), m, n, k, left, right, options.accumulate);
+template <>
+void Device::compute(const ops::Matmul& op) {
+    const std::int64_t m =
+        op.options.transpose_a ? op.a.shape().columns() : op.a.shape().rows();
+    const std::int64_t k =
+        op.options.transpose_a ? op.a.shape().rows() : op.a.shape().columns();
+    const std::int64_t n =
+        op.options.transpose_b ? op.b.shape().rows() : op.b.shape().columns();
+    with_real(op.a.dtype(), [&]<typename T>(T) {
+        const Blas::Operand<T> left{op.a.data<T>(), op.a.shape().columns(),
+                                    op.options.transpose_a};
+        const Blas::Operand<T> right{op.b.data<T>(), op.b.shape().columns(),
+                                     op.options.transpose_b};
+        blas().multiply(op.destination.data<T>(), m, n, k, left, right,
+                        op.options.accumulate);
     });
 }
 
-void Device::do_add_bias(const Tensor& y, const Tensor& bias) {
-    with_real(y.dtype(), [&]<typename T>(T) {
-        launch_add_bias(stream_.get(), y.data<T>(), bias.data<const T>(),
-                        y.shape().rows(), y.shape().columns());
+template <>
+void Device::compute(const ops::AddBias& op) {
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        launch_add_bias(stream_.get(), op.y.data<T>(), op.bias.data<const T>(),
+                        op.y.shape().rows(), op.y.shape().columns());
     });
 }
 
-void Device::do_accumulate_rows(const Tensor& destination, const Tensor& x) {
-    const std::int64_t rows = x.shape().rows();
-    const std::int64_t columns = x.shape().columns();
-    with_real(x.dtype(), [&]<typename T>(T) {
+template <>
+void Device::compute(const ops::AccumulateRows& op) {
+    const std::int64_t rows = op.x.shape().rows();
+    const std::int64_t columns = op.x.shape().columns();
+    with_real(op.x.dtype(), [&]<typename T>(T) {
         const Tensor workspace =
-            scratch({accumulate_partials<T>(rows, columns)}, x.dtype());
-        launch_accumulate_rows(stream_.get(), workspace.data<T>(), destination.data<T>(),
-                               x.data<const T>(), rows, columns);
+            scratch({accumulate_partials<T>(rows, columns)}, op.x.dtype());
+        launch_accumulate_rows(stream_.get(), workspace.data<T>(),
+                               op.destination.data<T>(), op.x.data<const T>(), rows,
+                               columns);
     });
 }
 

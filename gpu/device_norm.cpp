@@ -21,65 +21,66 @@ RmsNormOperands<T> operands(const Tensor& x, const Tensor& rstd) {
 
 }  // namespace
 
-void Device::do_layer_norm(const Normalized& result, const Tensor& x,
-                           const Tensor& weight, const Tensor& bias, double epsilon) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_layer_norm(stream_.get(), result.y.data<T>(), result.mean.data<T>(),
-                          result.rstd.data<T>(), operands<T>(x, result.mean, result.rstd),
-                          weight.data<const T>(), bias.data<const T>(),
-                          static_cast<T>(epsilon));
+template <>
+void Device::compute(const ops::LayerNorm& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_layer_norm(stream_.get(), op.result.y.data<T>(), op.result.mean.data<T>(),
+                          op.result.rstd.data<T>(),
+                          operands<T>(op.x, op.result.mean, op.result.rstd),
+                          op.weight.data<const T>(), op.bias.data<const T>(),
+                          static_cast<T>(op.epsilon));
     });
 }
 
-void Device::do_layer_norm_backward_input(const Tensor& dx, const Tensor& dy,
-                                          const Tensor& x, const Tensor& weight,
-                                          const Normalized& saved) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_layer_norm_backward_input(stream_.get(), dx.data<T>(), dy.data<const T>(),
-                                         operands<T>(x, saved.mean, saved.rstd),
-                                         weight.data<const T>());
+template <>
+void Device::compute(const ops::LayerNormBackwardInput& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_layer_norm_backward_input(
+            stream_.get(), op.dx.data<T>(), op.dy.data<const T>(),
+            operands<T>(op.x, op.mean, op.rstd), op.weight.data<const T>());
     });
 }
 
-void Device::do_layer_norm_backward_weight(const Tensor& d_weight, const Tensor& d_bias,
-                                           const Tensor& dy, const Tensor& x,
-                                           const Normalized& saved) {
-    const Shape& shape = x.shape();
-    with_real(x.dtype(), [&]<typename T>(T) {
+template <>
+void Device::compute(const ops::LayerNormBackwardWeight& op) {
+    const Shape& shape = op.x.shape();
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const Tensor workspace = scratch(
+            {layer_norm_partials<T>(shape.rows(), shape.columns())}, op.x.dtype());
+        launch_layer_norm_backward_weight(stream_.get(), workspace.data<T>(),
+                                          op.d_weight.data<T>(), op.d_bias.data<T>(),
+                                          op.dy.data<const T>(),
+                                          operands<T>(op.x, op.mean, op.rstd));
+    });
+}
+
+template <>
+void Device::compute(const ops::RmsNorm& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_rms_norm(stream_.get(), op.y.data<T>(), op.rstd.data<T>(),
+                        operands<T>(op.x, op.rstd), op.weight.data<const T>(),
+                        static_cast<T>(op.epsilon));
+    });
+}
+
+template <>
+void Device::compute(const ops::RmsNormBackwardInput& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        launch_rms_norm_backward_input(stream_.get(), op.dx.data<T>(),
+                                       op.dy.data<const T>(), operands<T>(op.x, op.rstd),
+                                       op.weight.data<const T>());
+    });
+}
+
+template <>
+void Device::compute(const ops::RmsNormBackwardWeight& op) {
+    const Shape& shape = op.x.shape();
+    with_real(op.x.dtype(), [&]<typename T>(T) {
         const Tensor workspace =
-            scratch({layer_norm_partials<T>(shape.rows(), shape.columns())}, x.dtype());
-        launch_layer_norm_backward_weight(
-            stream_.get(), workspace.data<T>(), d_weight.data<T>(), d_bias.data<T>(),
-            dy.data<const T>(), operands<T>(x, saved.mean, saved.rstd));
-    });
-}
-
-void Device::do_rms_norm(const Tensor& y, const Tensor& rstd, const Tensor& x,
-                         const Tensor& weight, double epsilon) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_rms_norm(stream_.get(), y.data<T>(), rstd.data<T>(), operands<T>(x, rstd),
-                        weight.data<const T>(), static_cast<T>(epsilon));
-    });
-}
-
-void Device::do_rms_norm_backward_input(const Tensor& dx, const Tensor& dy,
-                                        const Tensor& x, const Tensor& weight,
-                                        const Tensor& rstd) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        launch_rms_norm_backward_input(stream_.get(), dx.data<T>(), dy.data<const T>(),
-                                       operands<T>(x, rstd), weight.data<const T>());
-    });
-}
-
-void Device::do_rms_norm_backward_weight(const Tensor& d_weight, const Tensor& dy,
-                                         const Tensor& x, const Tensor& rstd) {
-    const Shape& shape = x.shape();
-    with_real(x.dtype(), [&]<typename T>(T) {
-        const Tensor workspace =
-            scratch({rms_norm_partials<T>(shape.rows(), shape.columns())}, x.dtype());
+            scratch({rms_norm_partials<T>(shape.rows(), shape.columns())}, op.x.dtype());
         launch_rms_norm_backward_weight(stream_.get(), workspace.data<T>(),
-                                        d_weight.data<T>(), dy.data<const T>(),
-                                        operands<T>(x, rstd));
+                                        op.d_weight.data<T>(), op.dy.data<const T>(),
+                                        operands<T>(op.x, op.rstd));
     });
 }
 

@@ -4,26 +4,26 @@
 
 namespace lockstep::gpu {
 
-void Device::do_sgd(const Tensor& parameter, const Tensor& gradient,
-                    const Tensor& velocity, const SgdOptions& options) {
-    with_real(parameter.dtype(), [&]<typename T>(T) {
-        if (options.momentum == 0)
-            launch_sgd(stream_.get(), parameter.data<T>(), gradient.data<const T>(),
-                       parameter.elements(), options);
+template <>
+void Device::compute(const ops::Sgd& op) {
+    with_real(op.parameter.dtype(), [&]<typename T>(T) {
+        if (op.options.momentum == 0)
+            launch_sgd(stream_.get(), op.parameter.data<T>(), op.gradient.data<const T>(),
+                       op.parameter.elements(), op.options);
         else
-            launch_sgd_with_momentum(stream_.get(), parameter.data<T>(),
-                                     velocity.data<T>(), gradient.data<const T>(),
-                                     parameter.elements(), options);
+            launch_sgd_with_momentum(stream_.get(), op.parameter.data<T>(),
+                                     op.velocity.data<T>(), op.gradient.data<const T>(),
+                                     op.parameter.elements(), op.options);
     });
 }
 
-void Device::do_adamw(const Tensor& parameter, const Tensor& gradient,
-                      const Tensor& first_moment, const Tensor& second_moment,
-                      std::int64_t step, const AdamWOptions& options) {
-    with_real(parameter.dtype(), [&]<typename T>(T) {
-        launch_adamw(stream_.get(), parameter.data<T>(), first_moment.data<T>(),
-                     second_moment.data<T>(), gradient.data<const T>(),
-                     parameter.elements(), formulas::AdamWStep<T>(options, step));
+template <>
+void Device::compute(const ops::AdamW& op) {
+    with_real(op.parameter.dtype(), [&]<typename T>(T) {
+        launch_adamw(stream_.get(), op.parameter.data<T>(), op.first_moment.data<T>(),
+                     op.second_moment.data<T>(), op.gradient.data<const T>(),
+                     op.parameter.elements(),
+                     formulas::AdamWStep<T>(op.options, op.step));
     });
 }
 

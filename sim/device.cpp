@@ -24,7 +24,7 @@ void fix_block_sizes() {
 
 }  // namespace
 
-Device::Device(int index, DeviceMonitor& monitor) : lockstep::Device(index, monitor) {
+Device::Device(int index, DeviceMonitor& monitor) : LocalDevice(index, monitor) {
     fix_block_sizes();
 }
 
@@ -49,6 +49,16 @@ void Device::do_upload(const Tensor& destination, const HostTensor& values) {
 void Device::do_download(HostTensor& values, const Tensor& source) {
     std::memcpy(values.data(), source.bytes_begin(),
                 static_cast<std::size_t>(source.bytes()));
+}
+
+void Device::check_indices(const Tensor& indices, std::int64_t bound) {
+    const auto* index = indices.data<std::int32_t>();
+    for (std::int64_t i = 0; i < indices.elements(); ++i)
+        if (index[i] < 0 || index[i] >= bound) throw IndexOutside{i, index[i]};
+}
+
+void Device::compute(OperationRef operation) {
+    operation.visit([this](const auto& op) { compute(op); });
 }
 
 }  // namespace lockstep::sim

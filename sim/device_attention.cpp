@@ -1,36 +1,20 @@
 #include <algorithm>
+#include <cmath>
 
+#include "sim/attention_tiles.hpp"
 #include "sim/device.hpp"
 #include "sim/heads.hpp"
 #include "sim/matmul.hpp"
 #include "src/device/dispatch.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::sim {
 
-void Device::do_head_products(const Tensor& products, const Heads& x, const Heads& y,
-                              double factor) {
-    const std::int64_t m = x.rows();
-    const std::int64_t n = y.rows();
-    with_real(products.dtype(), [&]<typename T>(T) {
-        each_head(x, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
-            std::vector<T> left = packed<T>(x, x.offset(batch, head));
-            for (T& value : left)
-                value *= static_cast<T>(factor);
-            const std::vector<T> right =
-                packed<T>(y, y.offset(batch, head / (x.heads / y.heads)));
-            multiply_matrices<T>({products.data<T>() + index * m * n,
-                                  left.data(),
-                                  right.data(),
-                                  m,
-                                  x.width,
-                                  n,
-                                  {.transpose_b = true}});
-        });
-    });
-}
+namespace {
 
-void Device::do_head_sums(const Heads& destination, const Tensor& weights, const Heads& y,
-                          const HeadSumOptions& options, bool accumulate) {
+/// destination += factor * op(weights) y of each head.
+void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
+              const HeadSumOptions& options) {
     const std::int64_t m = destination.rows();
     const std::int64_t n = y.rows();
     const std::int64_t width = y.width;
@@ -38,7 +22,6 @@ void Device::do_head_sums(const Heads& destination, const Tensor& weights, const
         std::vector<T> sums(static_cast<std::size_t>(m * width));
         const auto factor = static_cast<T>(options.factor);
         const Heads& whole = destination.heads < y.heads ? y : destination;
-        if (!accumulate) do_fill(destination.tensor, 0);
         each_head(whole, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
             const std::vector<T> values =
                 packed<T>(y, y.offset(batch, head / (whole.heads / y.heads)));
@@ -51,6 +34,260 @@ void Device::do_head_sums(const Heads& destination, const Tensor& weights, const
                                   {.transpose_a = options.transpose}});
             const std::int64_t into = head / (whole.heads / destination.heads);
             add_packed(destination, destination.offset(batch, into), sums, factor);
+        });
+    });
+}
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::HeadProducts& op) {
+    const std::int64_t m = op.x.rows();
+    const std::int64_t n = op.y.rows();
+    with_real(op.products.dtype(), [&]<typename T>(T) {
+        each_head(op.x, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+            std::vector<T> left = packed<T>(op.x, op.x.offset(batch, head));
+            for (T& value : left)
+                value *= static_cast<T>(op.factor);
+            const std::vector<T> right =
+                packed<T>(op.y, op.y.offset(batch, head / (op.x.heads / op.y.heads)));
+            multiply_matrices<T>({op.products.data<T>() + index * m * n,
+                                  left.data(),
+                                  right.data(),
+                                  m,
+                                  op.x.width,
+                                  n,
+                                  {.transpose_b = true}});
+        });
+    });
+}
+
+template <>
+void Device::compute(const ops::HeadSums& op) {
+    compute(ops::Fill{op.sums, 0});
+    add_sums(op.destination(), op.weights, op.y, {});
+}
+
+template <>
+void Device::compute(const ops::AddHeadSums& op) {
+    add_sums(op.destination, op.weights, op.y, op.options);
+}
+
+namespace {
+
+/// Scores become exp(score - off); gives their sum.
+template <typename T>
+T exponentials(T* scores, std::int64_t count, T off) {
+    Lane<T> sum = Lane<T>::Zero();
+    for (std::int64_t i = 0; i < count; i += kLane) {
+        const std::int64_t some = std::min(kLane, count - i);
+        const Lane<T> terms = exp_lane<T>(load(scores + i, some, kNone<T>) - off);
+        store(scores + i, terms, some);
+        sum += terms;
+    }
+    return sum.sum();
+}
+
+/// One head's forward, tile by tile.
+template <typename T>
+class HeadForward {
+  public:
+    HeadForward(const AttentionTiles& tiles, std::int64_t width)
+        : tiles_(tiles), width_(width) {}
+
+    std::vector<T> k, v;   ///< all keys and values, (n, width) each
+    std::vector<T> q, y;   ///< of the tile's queries; q times the factor
+    T *maximum{}, *sum{};  ///< numbers of the tile's queries
+
+    /// Takes the tile's keys and values in.
+    void take_in(const Stretch& queries, const KeyTile& tile) {
+        const std::int64_t m = queries.count, n = tile.keys.count;
+        tiles_.score(p_, q, k, queries, tile, width_);
+        for (std::int64_t i = 0; i < m; ++i)
+            weigh(p_.data() + i * n, n, i);
+        const T* values = v.data() + tile.keys.first * width_;
+        multiply_matrices<T>(
+            {y.data(), p_.data(), values, m, n, width_, {.accumulate = true}});
+    }
+
+  private:
+    /// The row's scores become exp(score - maximum) with the maximum of all so far, and
+    /// its sums what they are relative to that.
+    void weigh(T* scores, std::int64_t count, std::int64_t row) {
+        const T larger = std::max(maximum[row], largest<T>(scores, count));
+        const T by = formulas::rescaling(maximum[row], larger);
+        const T off = larger == kNone<T> ? T{0} : larger;
+        sum[row] = by * sum[row] + exponentials(scores, count, off);
+        maximum[row] = larger;
+        if (by == 1) return;
+        for (std::int64_t column = 0; column < width_; ++column)
+            y[row * width_ + column] *= by;
+    }
+
+    const AttentionTiles& tiles_;
+    std::int64_t width_;
+    std::vector<T> p_;  ///< of the tile, (queries, keys)
+};
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::Attend& op) {
+    const std::int64_t m = op.heads.queries.rows(), width = op.heads.queries.width;
+    const Heads y{op.state.y, op.heads.queries.heads, width, 0};
+    const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);
+    with_real(op.state.y.dtype(), [&]<typename T>(T) {
+        const auto factor = static_cast<T>(op.options.factor);
+        HeadForward<T> own(tiles, width);
+        each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+            const std::int64_t of = head / op.heads.group();
+            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
+            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
+            for (const auto& [queries, key_tiles] : tiles) {
+                own.q = packed<T>(op.heads.queries, op.heads.queries.offset(batch, head),
+                                  queries.first, queries.count, factor);
+                own.y = packed<T>(y, y.offset(batch, head), queries.first, queries.count);
+                own.maximum = op.state.maximum.data<T>() + index * m + queries.first;
+                own.sum = op.state.sum.data<T>() + index * m + queries.first;
+                for (const KeyTile& tile : key_tiles)
+                    own.take_in(queries, tile);
+                unpack(y, y.offset(batch, head), own.y, queries.first);
+            }
+        });
+    });
+}
+
+template <>
+void Device::compute(const ops::FinishAttention& op) {
+    const std::int64_t heads = op.state.maximum.shape()[1];
+    const Heads y{op.state.y, heads, op.state.y.shape()[2] / heads, 0};
+    with_real(op.state.y.dtype(), [&]<typename T>(T) {
+        each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+            const T* sums = op.state.sum.data<T>() + index * y.rows();
+            const T* maxima = op.state.maximum.data<T>() + index * y.rows();
+            T* results = op.state.maximum.data<T>() + index * y.rows();
+            T* values = y.tensor.data<T>() + y.offset(batch, head);
+            for (std::int64_t row = 0; row < y.rows(); ++row) {
+                const T inverse = sums[row] == 0 ? T{0} : 1 / sums[row];
+                for (std::int64_t column = 0; column < y.width; ++column)
+                    values[row * y.pitch() + column] *= inverse;
+                results[row] = maxima[row] + std::log(sums[row]);
+            }
+        });
+    });
+}
+
+namespace {
+
+template <typename T>
+Lane<T> times(const Lane<T>& a, const Lane<T>& b) {
+    return a * b;
+}
+
+/// One head's backward, tile by tile.
+template <typename T>
+class HeadBackward {
+  public:
+    HeadBackward(const AttentionTiles& tiles, std::int64_t width)
+        : tiles_(tiles), width_(width) {}
+
+    std::vector<T> k, v;              ///< all keys and values, (n, width) each
+    std::vector<T> dk, dv;            ///< their gradients
+    std::vector<T> q, dy;             ///< of the tile's queries; q times the factor
+    std::vector<T> dq;                ///< their gradient, without the factor
+    const T *log_sum_exp{}, *dy_y{};  ///< numbers of the tile's queries
+
+    /// Adds what a tile contributes to the gradients.
+    void add_tile(const Stretch& queries, const KeyTile& tile) {
+        const std::int64_t m = queries.count, n = tile.keys.count;
+        const std::int64_t first = tile.keys.first * width_;
+        tiles_.score(p_, q, k, queries, tile, width_);
+        ds_.resize(p_.size());
+        multiply_matrices<T>({ds_.data(),
+                              dy.data(),
+                              v.data() + first,
+                              m,
+                              width_,
+                              n,
+                              {.transpose_b = true}});
+        for (std::int64_t i = 0; i < m; ++i)
+            weigh(p_.data() + i * n, ds_.data() + i * n, n, log_sum_exp[i], dy_y[i]);
+
+        constexpr MatmulOptions kAdd{.accumulate = true};
+        constexpr MatmulOptions kAddTransposed{.transpose_a = true, .accumulate = true};
+        multiply_matrices<T>(
+            {dq.data(), ds_.data(), k.data() + first, m, n, width_, kAdd});
+        multiply_matrices<T>(
+            {dk.data() + first, ds_.data(), q.data(), n, m, width_, kAddTransposed});
+        multiply_matrices<T>(
+            {dv.data() + first, p_.data(), dy.data(), n, m, width_, kAddTransposed});
+    }
+
+  private:
+    /// Of a row: p = exp(scores - log_sum_exp), ds = p (dp - dy_y).
+    static void weigh(T* p, T* ds, std::int64_t count, T log_sum_exp, T dy_y) {
+        const T off = log_sum_exp == kNone<T> ? T{0} : log_sum_exp;
+        for (std::int64_t i = 0; i < count; i += kLane) {
+            const std::int64_t some = std::min(kLane, count - i);
+            const Lane<T> weights = exp_lane<T>(load(p + i, some) - off);
+            store<T>(ds + i, weights * (load(ds + i, some) - dy_y), some);
+            store(p + i, weights, some);
+        }
+    }
+
+    const AttentionTiles& tiles_;
+    std::int64_t width_;
+    std::vector<T> p_, ds_;  ///< of the tile, (queries, keys)
+};
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::HeadRowProducts& op) {
+    with_real(op.products.dtype(), [&]<typename T>(T) {
+        T* product = op.products.data<T>();
+        each_head(op.x, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
+            const T* left = op.x.tensor.data<T>() + op.x.offset(batch, head);
+            const T* right = op.y.tensor.data<T>() + op.y.offset(batch, head);
+            for (std::int64_t row = 0; row < op.x.rows(); ++row)
+                *product++ = static_cast<T>(sum_lanes(op.x.width, times<T>,
+                                                      left + row * op.x.pitch(),
+                                                      right + row * op.y.pitch()));
+        });
+    });
+}
+
+template <>
+void Device::compute(const ops::AttendBackward& op) {
+    const std::int64_t m = op.heads.queries.rows(), width = op.heads.queries.width;
+    const Heads dy{op.backward.dy, op.heads.queries.heads, width, 0};
+    const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);
+    with_real(op.backward.dy.dtype(), [&]<typename T>(T) {
+        const auto factor = static_cast<T>(op.options.factor);
+        HeadBackward<T> own(tiles, width);
+        each_head(dy, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
+            const std::int64_t of = head / op.heads.group();
+            own.k = packed<T>(op.heads.keys, op.heads.keys.offset(batch, of));
+            own.v = packed<T>(op.heads.values, op.heads.values.offset(batch, of));
+            own.dk.assign(own.k.size(), 0);
+            own.dv.assign(own.v.size(), 0);
+            for (const auto& [queries, key_tiles] : tiles) {
+                own.q = packed<T>(op.heads.queries, op.heads.queries.offset(batch, head),
+                                  queries.first, queries.count, factor);
+                own.dy =
+                    packed<T>(dy, dy.offset(batch, head), queries.first, queries.count);
+                own.dq.assign(own.q.size(), 0);
+                const std::int64_t row = index * m + queries.first;
+                own.log_sum_exp = op.backward.log_sum_exp.data<T>() + row;
+                own.dy_y = op.backward.dy_y.data<T>() + row;
+                for (const KeyTile& tile : key_tiles)
+                    own.add_tile(queries, tile);
+                add_packed(op.gradients.queries, op.gradients.queries.offset(batch, head),
+                           own.dq, factor, queries.first);
+            }
+            add_packed(op.gradients.keys, op.gradients.keys.offset(batch, of), own.dk);
+            add_packed(op.gradients.values, op.gradients.values.offset(batch, of),
+                       own.dv);
         });
     });
 }

@@ -4,40 +4,32 @@
 
 namespace lockstep::sim {
 
-void Device::check_indices(const Tensor& indices, std::int64_t bound) {
-    const auto* index = indices.data<std::int32_t>();
-    for (std::int64_t i = 0; i < indices.elements(); ++i)
-        if (index[i] < 0 || index[i] >= bound) throw IndexOutside{i, index[i]};
-}
-
-void Device::do_embedding(const Tensor& rows, const Tensor& table, const Tensor& ids,
-                          const VocabularyShard& shard) {
-    const std::int64_t width = table.shape().columns();
-    check_indices(ids, shard.whole);
-    const auto* id = ids.data<std::int32_t>();
-    with_real(table.dtype(), [&]<typename T>(T) {
-        for (std::int64_t i = 0; i < ids.elements(); ++i) {
-            const std::int64_t own = id[i] - shard.first;
-            T* row = rows.data<T>() + i * width;
-            if (own >= 0 && own < table.shape().rows())
-                std::copy_n(table.data<T>() + own * width, width, row);
+template <>
+void Device::compute(const ops::Embedding& op) {
+    const std::int64_t width = op.table.shape().columns();
+    const auto* id = op.ids.data<std::int32_t>();
+    with_real(op.table.dtype(), [&]<typename T>(T) {
+        for (std::int64_t i = 0; i < op.ids.elements(); ++i) {
+            const std::int64_t own = id[i] - op.shard.first;
+            T* row = op.rows.data<T>() + i * width;
+            if (own >= 0 && own < op.table.shape().rows())
+                std::copy_n(op.table.data<T>() + own * width, width, row);
             else
                 std::fill_n(row, width, T{0});
         }
     });
 }
 
-void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
-                                   const Tensor& dy, const VocabularyShard& shard) {
-    const std::int64_t width = d_table.shape().columns();
-    check_indices(ids, shard.whole);
-    const auto* id = ids.data<std::int32_t>();
-    with_real(d_table.dtype(), [&]<typename T>(T) {
-        for (std::int64_t i = 0; i < ids.elements(); ++i) {
-            const std::int64_t own = id[i] - shard.first;
-            if (own < 0 || own >= d_table.shape().rows()) continue;
-            T* row = d_table.data<T>() + own * width;
-            const T* gradient = dy.data<T>() + i * width;
+template <>
+void Device::compute(const ops::EmbeddingBackward& op) {
+    const std::int64_t width = op.d_table.shape().columns();
+    const auto* id = op.ids.data<std::int32_t>();
+    with_real(op.d_table.dtype(), [&]<typename T>(T) {
+        for (std::int64_t i = 0; i < op.ids.elements(); ++i) {
+            const std::int64_t own = id[i] - op.shard.first;
+            if (own < 0 || own >= op.d_table.shape().rows()) continue;
+            T* row = op.d_table.data<T>() + own * width;
+            const T* gradient = op.dy.data<T>() + i * width;
             map_lanes(
                 width, row,
                 [](const Lane<T>& a, const Lane<T>& b) -> Lane<T> { return a + b; },
@@ -46,25 +38,33 @@ void Device::do_embedding_backward(const Tensor& d_table, const Tensor& ids,
     });
 }
 
-void Device::do_random_uniform(const Tensor& destination, RandomStream stream, double low,
-                               double high, std::int64_t offset) {
-    with_real(destination.dtype(), [&]<typename T>(T) {
-        T* out = destination.data<T>();
-        for (std::int64_t i = 0; i < destination.elements(); ++i) {
-            const double u = stream.uniform(static_cast<std::uint64_t>(offset + i));
-            out[i] = static_cast<T>(low + (high - low) * u);
-        }
+template <>
+void Device::compute(const ops::RandomUniform& op) {
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        ops::each_run(
+            op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
+                T* out = run.data<T>();
+                for (std::int64_t i = 0; i < run.elements(); ++i) {
+                    const double u =
+                        op.stream.uniform(static_cast<std::uint64_t>(first + i));
+                    out[i] = static_cast<T>(op.low + (op.high - op.low) * u);
+                }
+            });
     });
 }
 
-void Device::do_random_normal(const Tensor& destination, RandomStream stream, double mean,
-                              double deviation, std::int64_t offset) {
-    with_real(destination.dtype(), [&]<typename T>(T) {
-        T* out = destination.data<T>();
-        for (std::int64_t i = 0; i < destination.elements(); ++i) {
-            const double z = stream.normal(static_cast<std::uint64_t>(offset + i));
-            out[i] = static_cast<T>(mean + deviation * z);
-        }
+template <>
+void Device::compute(const ops::RandomNormal& op) {
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        ops::each_run(op.destination, op.part,
+                      [&](const Tensor& run, std::int64_t first) {
+                          T* out = run.data<T>();
+                          for (std::int64_t i = 0; i < run.elements(); ++i) {
+                              const double z =
+                                  op.stream.normal(static_cast<std::uint64_t>(first + i));
+                              out[i] = static_cast<T>(op.mean + op.deviation * z);
+                          }
+                      });
     });
 }
 

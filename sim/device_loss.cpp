@@ -85,57 +85,58 @@ double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target)
 
 }  // namespace
 
-void Device::do_softmax(const Tensor& y, const Tensor& x, const SoftmaxOptions& options) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        const Shape& shape = x.shape();
-        if (options.causal)
-            return causal_softmax(y.data<T>(), x.data<const T>(), shape, options);
-        for (std::int64_t at = 0; at < x.elements(); at += shape.columns())
-            softmax_of<T>(y.data<T>() + at, x.data<T>() + at, shape.columns());
+template <>
+void Device::compute(const ops::Softmax& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const Shape& shape = op.x.shape();
+        if (op.options.causal)
+            return causal_softmax(op.y.data<T>(), op.x.data<const T>(), shape,
+                                  op.options);
+        for (std::int64_t at = 0; at < op.x.elements(); at += shape.columns())
+            softmax_of<T>(op.y.data<T>() + at, op.x.data<T>() + at, shape.columns());
     });
 }
 
-void Device::do_softmax_backward(const Tensor& dx, const Tensor& y, const Tensor& dy) {
+template <>
+void Device::compute(const ops::SoftmaxBackward& op) {
     // dx = y * (dy - sum(y * dy)).
-    with_real(y.dtype(), [&]<typename T>(T) {
-        const std::int64_t columns = y.shape().columns();
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.y.shape().columns();
         const auto product = [](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
             return a * b;
         };
-        for (std::int64_t at = 0; at < y.elements(); at += columns) {
-            const T* row = y.data<T>() + at;
-            const T* gradient = dy.data<T>() + at;
+        for (std::int64_t at = 0; at < op.y.elements(); at += columns) {
+            const T* row = op.y.data<T>() + at;
+            const T* gradient = op.dy.data<T>() + at;
             const auto along = static_cast<T>(sum_lanes(columns, product, row, gradient));
             const auto across = [along](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
                 return a * (b - along);
             };
-            map_lanes(columns, dx.data<T>() + at, across, row, gradient);
+            map_lanes(columns, op.dx.data<T>() + at, across, row, gradient);
         }
     });
 }
 
-void Device::do_cross_entropy(const Tensor& losses, const Tensor& logits,
-                              const Tensor& targets) {
-    const std::int64_t columns = logits.shape().columns();
-    check_indices(targets, columns);
-    const auto* target = targets.data<std::int32_t>();
-    with_real(logits.dtype(), [&]<typename T>(T) {
-        for (std::int64_t i = 0; i < losses.elements(); ++i)
-            losses.data<T>()[i] = static_cast<T>(
-                cross_entropy_of<T>(logits.data<T>() + i * columns, columns, target[i]));
+template <>
+void Device::compute(const ops::CrossEntropy& op) {
+    const std::int64_t columns = op.logits.shape().columns();
+    const auto* target = op.targets.data<std::int32_t>();
+    with_real(op.logits.dtype(), [&]<typename T>(T) {
+        for (std::int64_t i = 0; i < op.losses.elements(); ++i)
+            op.losses.data<T>()[i] = static_cast<T>(cross_entropy_of<T>(
+                op.logits.data<T>() + i * columns, columns, target[i]));
     });
 }
 
-void Device::do_cross_entropy_backward(const Tensor& d_logits, const Tensor& logits,
-                                       const Tensor& targets, double factor) {
-    const std::int64_t columns = logits.shape().columns();
-    check_indices(targets, columns);
-    const auto* target = targets.data<std::int32_t>();
-    with_real(logits.dtype(), [&]<typename T>(T) {
-        const auto by = static_cast<T>(factor);
-        for (std::int64_t i = 0; i < targets.elements(); ++i) {
-            T* row = d_logits.data<T>() + i * columns;
-            softmax_of<T>(row, logits.data<T>() + i * columns, columns);
+template <>
+void Device::compute(const ops::CrossEntropyBackward& op) {
+    const std::int64_t columns = op.logits.shape().columns();
+    const auto* target = op.targets.data<std::int32_t>();
+    with_real(op.logits.dtype(), [&]<typename T>(T) {
+        const auto by = static_cast<T>(op.factor);
+        for (std::int64_t i = 0; i < op.targets.elements(); ++i) {
+            T* row = op.d_logits.data<T>() + i * columns;
+            softmax_of<T>(row, op.logits.data<T>() + i * columns, columns);
             row[target[i]] -= 1;
             map_lanes(
                 columns, row, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
@@ -144,30 +145,111 @@ void Device::do_cross_entropy_backward(const Tensor& d_logits, const Tensor& log
     });
 }
 
-void Device::do_squared_error(const Tensor& loss, const Tensor& prediction,
-                              const Tensor& target) {
-    with_real(prediction.dtype(), [&]<typename T>(T) {
-        const T* got = prediction.data<T>();
-        const T* wanted = target.data<T>();
+template <>
+void Device::compute(const ops::SquaredError& op) {
+    with_real(op.prediction.dtype(), [&]<typename T>(T) {
+        const T* got = op.prediction.data<T>();
+        const T* wanted = op.target.data<T>();
         const auto square = [](const Lane<T>& a, const Lane<T>& b) -> Lane<double> {
             return (a - b).template cast<double>().square();
         };
-        *loss.data<T>() =
-            static_cast<T>(sum_lanes(prediction.elements(), square, got, wanted));
+        *op.loss.data<T>() =
+            static_cast<T>(sum_lanes(op.prediction.elements(), square, got, wanted));
     });
 }
 
-void Device::do_squared_error_backward(const Tensor& d_prediction,
-                                       const Tensor& prediction, const Tensor& target,
-                                       double factor) {
-    with_real(prediction.dtype(), [&]<typename T>(T) {
-        const T* got = prediction.data<T>();
-        const T* wanted = target.data<T>();
-        const auto by = static_cast<T>(2 * factor);
+template <>
+void Device::compute(const ops::SquaredErrorBackward& op) {
+    with_real(op.prediction.dtype(), [&]<typename T>(T) {
+        const T* got = op.prediction.data<T>();
+        const T* wanted = op.target.data<T>();
+        const auto by = static_cast<T>(2 * op.factor);
         map_lanes(
-            prediction.elements(), d_prediction.data<T>(),
+            op.prediction.elements(), op.d_prediction.data<T>(),
             [by](const Lane<T>& a, const Lane<T>& b) -> Lane<T> { return by * (a - b); },
             got, wanted);
+    });
+}
+
+namespace {
+
+/// Columns of a shard's logits that are no padding; they come first.
+std::int64_t real_columns(const Tensor& logits, const VocabularyShard& shard) {
+    return std::clamp<std::int64_t>(shard.whole - shard.first, 0,
+                                    logits.shape().columns());
+}
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::RowMaximum& op) {
+    const std::int64_t columns = op.logits.shape().columns();
+    const std::int64_t real = real_columns(op.logits, op.shard);
+    with_real(op.logits.dtype(), [&]<typename T>(T) {
+        for (std::int64_t i = 0; i < op.maximum.elements(); ++i)
+            op.maximum.data<T>()[i] = largest(op.logits.data<T>() + i * columns, real);
+    });
+}
+
+template <>
+void Device::compute(const ops::CrossEntropyParts& op) {
+    const std::int64_t rows = op.targets.elements();
+    const std::int64_t columns = op.logits.shape().columns();
+    const std::int64_t real = real_columns(op.logits, op.shard);
+    const auto* target = op.targets.data<std::int32_t>();
+    with_real(op.logits.dtype(), [&]<typename T>(T) {
+        T* sums = op.parts.data<T>();
+        for (std::int64_t i = 0; i < rows; ++i) {
+            const T* row = op.logits.data<T>() + i * columns;
+            const T most = op.maximum.data<T>()[i];
+            const auto exponential = [most](const Lane<T>& a) {
+                return exp_lane<T>(a - most);
+            };
+            sums[i] = static_cast<T>(sum_lanes(real, exponential, row));
+            const std::int64_t own = target[i] - op.shard.first;
+            sums[rows + i] = own >= 0 && own < columns ? row[own] : T{0};
+        }
+    });
+}
+
+template <>
+void Device::compute(const ops::CrossEntropyOfParts& op) {
+    const std::int64_t rows = op.losses.elements();
+    with_real(op.losses.dtype(), [&]<typename T>(T) {
+        const T* sums = op.parts.data<T>();
+        for (std::int64_t i = 0; i < rows; ++i)
+            op.losses.data<T>()[i] =
+                static_cast<T>(std::log(static_cast<double>(sums[i])) +
+                               (static_cast<double>(op.maximum.data<T>()[i]) -
+                                static_cast<double>(sums[rows + i])));
+    });
+}
+
+template <>
+void Device::compute(const ops::CrossEntropyBackwardOfParts& op) {
+    const std::int64_t columns = op.logits.shape().columns();
+    const std::int64_t real = real_columns(op.logits, op.shard);
+    const auto* target = op.targets.data<std::int32_t>();
+    with_real(op.logits.dtype(), [&]<typename T>(T) {
+        const auto by = static_cast<T>(op.factor);
+        for (std::int64_t i = 0; i < op.targets.elements(); ++i) {
+            const T* row = op.logits.data<T>() + i * columns;
+            T* out = op.d_logits.data<T>() + i * columns;
+            const T most = op.maximum.data<T>()[i];
+            const T inverse = 1 / op.parts.data<T>()[i];
+            map_lanes(
+                real, out,
+                [&](const Lane<T>& a) -> Lane<T> {
+                    return inverse * exp_lane<T>(a - most);
+                },
+                row);
+            const std::int64_t own = target[i] - op.shard.first;
+            if (own >= 0 && own < real) out[own] -= 1;
+            map_lanes(
+                real, out, [by](const Lane<T>& a) -> Lane<T> { return by * a; },
+                static_cast<const T*>(out));
+            std::fill(out + real, out + columns, T{0});
+        }
     });
 }
 

@@ -5,23 +5,27 @@
 
 namespace lockstep::sim {
 
-void Device::do_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
-                       const MatmulOptions& options) {
-    const std::int64_t m = options.transpose_a ? a.shape().columns() : a.shape().rows();
-    const std::int64_t k = options.transpose_a ? a.shape().rows() : a.shape().columns();
-    const std::int64_t n = options.transpose_b ? b.shape().rows() : b.shape().columns();
-    with_real(a.dtype(), [&]<typename T>(T) {
-        multiply_matrices<T>(
-            {destination.data<T>(), a.data<T>(), b.data<T>(), m, k, n, options});
+template <>
+void Device::compute(const ops::Matmul& op) {
+    const std::int64_t m =
+        op.options.transpose_a ? op.a.shape().columns() : op.a.shape().rows();
+    const std::int64_t k =
+        op.options.transpose_a ? op.a.shape().rows() : op.a.shape().columns();
+    const std::int64_t n =
+        op.options.transpose_b ? op.b.shape().rows() : op.b.shape().columns();
+    with_real(op.a.dtype(), [&]<typename T>(T) {
+        multiply_matrices<T>({op.destination.data<T>(), op.a.data<T>(), op.b.data<T>(), m,
+                              k, n, op.options});
     });
 }
 
-void Device::do_add_bias(const Tensor& y, const Tensor& bias) {
-    with_real(y.dtype(), [&]<typename T>(T) {
-        const std::int64_t columns = y.shape().columns();
-        const T* added = bias.data<T>();
-        for (std::int64_t row = 0; row < y.shape().rows(); ++row) {
-            T* values = y.data<T>() + row * columns;
+template <>
+void Device::compute(const ops::AddBias& op) {
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.y.shape().columns();
+        const T* added = op.bias.data<T>();
+        for (std::int64_t row = 0; row < op.y.shape().rows(); ++row) {
+            T* values = op.y.data<T>() + row * columns;
             map_lanes(
                 columns, values,
                 [](const auto& a, const auto& b) -> Lane<T> { return a + b; },
@@ -30,11 +34,12 @@ void Device::do_add_bias(const Tensor& y, const Tensor& bias) {
     });
 }
 
-void Device::do_accumulate_rows(const Tensor& destination, const Tensor& x) {
-    with_real(x.dtype(), [&]<typename T>(T) {
-        const std::int64_t columns = x.shape().columns();
-        const T* values = x.data<T>();
-        add_column_sums(x.shape().rows(), columns, destination.data<T>(),
+template <>
+void Device::compute(const ops::AccumulateRows& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const T* values = op.x.data<T>();
+        add_column_sums(op.x.shape().rows(), columns, op.destination.data<T>(),
                         [&](std::int64_t row, std::int64_t column, std::int64_t count) {
                             return load(values + row * columns + column, count);
                         });

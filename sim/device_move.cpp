@@ -62,88 +62,96 @@ std::int32_t truncated(double value) {
 
 }  // namespace
 
-void Device::do_fill(const Tensor& destination, double value) {
-    if (value == 0 && !std::signbit(value)) {
-        std::memset(destination.bytes_begin(), 0,
-                    static_cast<std::size_t>(destination.bytes()));
+template <>
+void Device::compute(const ops::Fill& op) {
+    if (op.value == 0 && !std::signbit(op.value)) {
+        std::memset(op.destination.bytes_begin(), 0,
+                    static_cast<std::size_t>(op.destination.bytes()));
         return;
     }
-    with_number(destination.dtype(), [&]<typename T>(T) {
-        std::fill_n(destination.data<T>(), destination.elements(), static_cast<T>(value));
+    with_number(op.destination.dtype(), [&]<typename T>(T) {
+        std::fill_n(op.destination.data<T>(), op.destination.elements(),
+                    static_cast<T>(op.value));
     });
 }
 
-void Device::do_copy(const Tensor& destination, const Tensor& source) {
-    std::memmove(destination.bytes_begin(), source.bytes_begin(),
-                 static_cast<std::size_t>(source.bytes()));
+template <>
+void Device::compute(const ops::Copy& op) {
+    std::memmove(op.destination.bytes_begin(), op.source.bytes_begin(),
+                 static_cast<std::size_t>(op.source.bytes()));
 }
 
-void Device::do_copy_columns(const Tensor& destination, std::int64_t to,
-                             const Tensor& source, std::int64_t from,
-                             std::int64_t count) {
-    const std::int64_t bytes = bytes_of(source.dtype());
-    const std::int64_t target_pitch = destination.shape().columns() * bytes;
-    const std::int64_t origin_pitch = source.shape().columns() * bytes;
-    std::byte* target = destination.bytes_begin() + to * bytes;
-    const std::byte* origin = source.bytes_begin() + from * bytes;
-    for (std::int64_t row = 0; row < source.shape().rows(); ++row)
+template <>
+void Device::compute(const ops::CopyColumns& op) {
+    const std::int64_t bytes = bytes_of(op.source.dtype());
+    const std::int64_t target_pitch = op.destination.shape().columns() * bytes;
+    const std::int64_t origin_pitch = op.source.shape().columns() * bytes;
+    std::byte* target = op.destination.bytes_begin() + op.to * bytes;
+    const std::byte* origin = op.source.bytes_begin() + op.from * bytes;
+    for (std::int64_t row = 0; row < op.source.shape().rows(); ++row)
         std::memcpy(target + row * target_pitch, origin + row * origin_pitch,
-                    static_cast<std::size_t>(count * bytes));
+                    static_cast<std::size_t>(op.count * bytes));
 }
 
-void Device::do_add(const Tensor& destination, const Tensor& source, double factor) {
-    if (factor == 1) return do_combine(destination, source, Reduction::sum);
-    with_number(destination.dtype(), [&]<typename T>(T) {
+template <>
+void Device::compute(const ops::Combine& op) {
+    with_number(op.destination.dtype(), [&]<typename T>(T) {
+        reduce_into<T>(op.destination, op.source, op.reduction);
+    });
+}
+
+template <>
+void Device::compute(const ops::Add& op) {
+    if (op.factor == 1)
+        return compute(ops::Combine{op.destination, op.source, Reduction::sum});
+    with_number(op.destination.dtype(), [&]<typename T>(T) {
         using W = Wrapping<T>;
-        const auto by = static_cast<W>(static_cast<T>(factor));
-        update<W>(destination, source,
+        const auto by = static_cast<W>(static_cast<T>(op.factor));
+        update<W>(op.destination, op.source,
                   [by](const auto& a, const auto& b) -> Lane<W> { return a + by * b; });
     });
 }
 
-void Device::do_scale(const Tensor& destination, double factor) {
-    if (destination.dtype() == DType::i32) {
-        auto* values = destination.data<std::int32_t>();
-        for (std::int64_t i = 0; i < destination.elements(); ++i)
-            values[i] = truncated(values[i] * factor);
+template <>
+void Device::compute(const ops::Scale& op) {
+    if (op.destination.dtype() == DType::i32) {
+        auto* values = op.destination.data<std::int32_t>();
+        for (std::int64_t i = 0; i < op.destination.elements(); ++i)
+            values[i] = truncated(values[i] * op.factor);
         return;
     }
-    with_real(destination.dtype(), [&]<typename T>(T) {
-        const auto by = static_cast<T>(factor);
-        T* data = destination.data<T>();
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        const auto by = static_cast<T>(op.factor);
+        T* data = op.destination.data<T>();
         map_lanes(
-            destination.elements(), data,
+            op.destination.elements(), data,
             [by](const auto& a) -> Lane<T> { return by * a; },
             static_cast<const T*>(data));
     });
 }
 
-void Device::do_multiply(const Tensor& destination, const Tensor& source) {
-    do_combine(destination, source, Reduction::product);
+template <>
+void Device::compute(const ops::Multiply& op) {
+    compute(ops::Combine{op.destination, op.source, Reduction::product});
 }
 
-void Device::do_combine(const Tensor& destination, const Tensor& source,
-                        Reduction reduction) {
-    with_number(destination.dtype(),
-                [&]<typename T>(T) { reduce_into<T>(destination, source, reduction); });
-}
-
-void Device::do_sum(const Tensor& destination, const Tensor& source, bool accumulate) {
-    if (source.dtype() == DType::i32) {
+template <>
+void Device::compute(const ops::Sum& op) {
+    if (op.source.dtype() == DType::i32) {
         std::uint32_t sum = 0;
-        const auto* values = source.data<std::uint32_t>();
-        for (std::int64_t i = 0; i < source.elements(); ++i)
+        const auto* values = op.source.data<std::uint32_t>();
+        for (std::int64_t i = 0; i < op.source.elements(); ++i)
             sum += values[i];
-        auto* result = destination.data<std::uint32_t>();
-        *result = accumulate ? *result + sum : sum;
+        auto* result = op.destination.data<std::uint32_t>();
+        *result = op.accumulate ? *result + sum : sum;
         return;
     }
-    with_real(source.dtype(), [&]<typename T>(T) {
+    with_real(op.source.dtype(), [&]<typename T>(T) {
         const double sum = sum_lanes(
-            source.elements(), [](const Lane<T>& x) -> const Lane<T>& { return x; },
-            static_cast<const T*>(source.data<T>()));
-        T* result = destination.data<T>();
-        *result = static_cast<T>(accumulate ? *result + sum : sum);
+            op.source.elements(), [](const Lane<T>& x) -> const Lane<T>& { return x; },
+            static_cast<const T*>(op.source.data<T>()));
+        T* result = op.destination.data<T>();
+        *result = static_cast<T>(op.accumulate ? *result + sum : sum);
     });
 }
 

@@ -23,38 +23,38 @@ void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
 
 }  // namespace
 
-void Device::do_sgd(const Tensor& parameter, const Tensor& gradient,
-                    const Tensor& velocity, const SgdOptions& options) {
-    with_real(parameter.dtype(), [&]<typename T>(T) {
-        const auto rate = static_cast<T>(options.learning_rate);
-        const auto momentum = static_cast<T>(options.momentum);
-        const auto decay = static_cast<T>(options.weight_decay);
+template <>
+void Device::compute(const ops::Sgd& op) {
+    with_real(op.parameter.dtype(), [&]<typename T>(T) {
+        const auto rate = static_cast<T>(op.options.learning_rate);
+        const auto momentum = static_cast<T>(op.options.momentum);
+        const auto decay = static_cast<T>(op.options.weight_decay);
         const auto step = [&](const Lane<T>& g, Lane<T>& p) {
             p = formulas::sgd<Lane<T>>(p, g, rate, decay);
         };
         const auto step_with_momentum = [&](const Lane<T>& g, Lane<T>& p, Lane<T>& v) {
             p = formulas::sgd_with_momentum<Lane<T>>(p, g, v, rate, momentum, decay);
         };
-        const std::int64_t n = parameter.elements();
-        if (options.momentum == 0)
-            update<T>(n, gradient.data<T>(), step, parameter.data<T>());
+        const std::int64_t n = op.parameter.elements();
+        if (op.options.momentum == 0)
+            update<T>(n, op.gradient.data<T>(), step, op.parameter.data<T>());
         else
-            update<T>(n, gradient.data<T>(), step_with_momentum, parameter.data<T>(),
-                      velocity.data<T>());
+            update<T>(n, op.gradient.data<T>(), step_with_momentum,
+                      op.parameter.data<T>(), op.velocity.data<T>());
     });
 }
 
-void Device::do_adamw(const Tensor& parameter, const Tensor& gradient,
-                      const Tensor& first_moment, const Tensor& second_moment,
-                      std::int64_t step, const AdamWOptions& options) {
-    with_real(parameter.dtype(), [&]<typename T>(T) {
-        const formulas::AdamWStep<T> by(options, step);
+template <>
+void Device::compute(const ops::AdamW& op) {
+    with_real(op.parameter.dtype(), [&]<typename T>(T) {
+        const formulas::AdamWStep<T> by(op.options, op.step);
         update<T>(
-            parameter.elements(), gradient.data<T>(),
+            op.parameter.elements(), op.gradient.data<T>(),
             [&](const Lane<T>& g, Lane<T>& p, Lane<T>& first, Lane<T>& second) {
                 p = formulas::adamw<Lane<T>>(p, g, first, second, by);
             },
-            parameter.data<T>(), first_moment.data<T>(), second_moment.data<T>());
+            op.parameter.data<T>(), op.first_moment.data<T>(),
+            op.second_moment.data<T>());
     });
 }
 

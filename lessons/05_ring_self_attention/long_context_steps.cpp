@@ -7,8 +7,8 @@
 #include "lessons/05_ring_self_attention/lesson.hpp"
 #include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
-#include "src/device/flops.hpp"
 #include "src/device/ledger.hpp"
+#include "src/device/operations/attention.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -186,9 +186,10 @@ std::vector<std::int64_t> pairs_of(const RunReport& report,
                                    const AttentionProblem& of) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
-    const std::int64_t finish = rows * of.width + rows * flops::kLogSumExp;
-    const std::int64_t a_pair =
-        (4 * of.width + flops::kAttend) * of.batch * of.sizes.heads;
+    const std::int64_t finish =
+        rows * of.width + rows * ops::FinishAttention::kFlopsOfRow;
+    const std::int64_t a_pair = (4 * of.width + ops::Attend::kFlopsOfPair) *
+                                of.batch * of.sizes.heads;
     std::vector<std::int64_t> pairs;
     for (const RankReport& rank : report.ranks)
         pairs.push_back((rank.flops - finish) / a_pair);
@@ -334,9 +335,9 @@ BlockTimes times_of(const AttentionProblem& of, int ranks,
         return operation_time(spec, flops, 0, of.dtype);
     };
     return {
-        time(rows * c * (4 * of.width + flops::kAttend)),
+        time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair)),
         message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
-        time(rows * of.width + rows * flops::kLogSumExp)};
+        time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow)};
 }
 
 /// F/B.

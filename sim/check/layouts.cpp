@@ -64,8 +64,7 @@ LayoutJoin::LayoutJoin(const DeviceOperation& operation)
           mixed(static_cast<std::uint64_t>(operation.flops),
                 static_cast<std::uint64_t>(operation.derivation.factor * 4294967296.0))),
       unknown_(operation.derivation.kind == Derivation::Kind::part) {
-    for (const char* letter = operation.name; *letter != 0; ++letter)
-        identity_ = mixed(identity_, static_cast<unsigned char>(*letter));
+    identity_ = mixed(identity_, static_cast<std::uint64_t>(operation.kind));
     operands_.reserve(operation.reads.size());
 }
 

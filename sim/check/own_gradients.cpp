@@ -190,8 +190,8 @@ void OwnGradientWatcher::executing(int rank, const DeviceOperation& operation) {
 }
 
 void OwnGradientWatcher::note_use(int rank, const DeviceOperation& operation) {
-    const bool embeds = std::strcmp(operation.name, "embedding") == 0;
-    if (!embeds && std::strncmp(operation.name, "matmul", 6) != 0) return;
+    const bool embeds = operation.is<ops::Embedding>();
+    if (!embeds && !operation.is<ops::Matmul>()) return;
     for (const Tensor* read : operation.reads) {
         const std::string& label = read->label();
         if (label.empty()) continue;

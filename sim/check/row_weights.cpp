@@ -546,8 +546,7 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
     weights.losses.push_back(std::make_shared<const LossRows>(
         LossRows{rank, clock.micro_batch(), operation.name, operation.at,
                  operation.derivation.factor, prediction.shape(),
-                 operation.name == std::string_view("squared_error_backward"),
-                 gradient.bytes(), content}));
+                 operation.is<ops::SquaredErrorBackward>(), gradient.bytes(), content}));
     weights.is_loss_gradient = true;
     RankLosses& mine = of_step_[rank];
     if (std::exchange(mine.stepped, false)) mine.losses.clear();

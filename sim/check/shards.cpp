@@ -119,13 +119,11 @@ void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
             known(rank).forget(*written);
     if (derivation.kind != Derivation::Kind::random || derivation.pitch != 0) return;
     const RandomStream& stream = derivation.stream;
-    known(rank).set(
-        *operation.writes[0],
-        {mixed(mixed(operation.name == std::string_view("random_uniform") ? 1 : 2,
-                     stream.seed),
-               stream.purpose),
-         derivation.offset * bytes_of(operation.dtype), nullptr, operation.name,
-         operation.at, nullptr});
+    known(rank).set(*operation.writes[0],
+                    {mixed(mixed(operation.is<ops::RandomUniform>() ? 1 : 2, stream.seed),
+                           stream.purpose),
+                     derivation.offset * bytes_of(operation.dtype), nullptr,
+                     operation.name, operation.at, nullptr});
 }
 
 void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <vector>
 
@@ -128,14 +127,13 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
 }
 
 bool is_multiply(const DeviceOperation& operation) {
-    return std::strcmp(operation.name, "multiply") == 0 && operation.reads.size() == 2;
+    return operation.is<ops::Multiply>();
 }
 
 /// In place, of what was drawn: shifts it, scales it, cuts it off.
 bool shapes_a_mask(const DeviceOperation& operation) {
-    for (const char* name : {"scale", "add", "combine"})
-        if (std::strcmp(operation.name, name) == 0) return true;
-    return false;
+    return operation.is<ops::Scale>() || operation.is<ops::Add>() ||
+           operation.is<ops::Combine>();
 }
 
 bool in_team(const Team& team, int rank) {

@@ -36,6 +36,13 @@ struct AttentionHeads {
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
 
+/// What a norm gives.
+struct Normalized {
+    Tensor y;     ///< (rows, columns)
+    Tensor mean;  ///< (rows)
+    Tensor rstd;  ///< (rows), 1 / sqrt(variance + epsilon)
+};
+
 /// What attention has come to after the keys it has seen so far, by an online softmax
 /// (Milakov & Gimelshein 2018, 1805.02867, section 3).
 struct OnlineAttention {
@@ -48,7 +55,7 @@ struct OnlineAttention {
 struct AttentionBackward {
     Tensor dy;           ///< (m, b, a width)
     Tensor log_sum_exp;  ///< (b, a, m), from finish_attention
-    Tensor dy_y;         ///< (b, a, m): the product of dy and y, row by row; the papers' D
+    Tensor dy_y;  ///< (b, a, m): the product of dy and y, row by row; the papers' D
 };
 
 }  // namespace lockstep

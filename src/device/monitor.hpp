@@ -6,7 +6,7 @@
 #include "src/core/function_ref.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
-#include "src/device/derivation.hpp"
+#include "src/device/operations.hpp"
 
 namespace lockstep {
 
@@ -30,6 +30,7 @@ constexpr const char* name_of(Phase phase) {
 /// it costs, which tensors it reads and writes (an operand that is updated in place is in
 /// both), and the caller's line.
 struct DeviceOperation {
+    OperationKind kind;
     const char* name;
     std::int64_t flops;  ///< floating point operations; a multiply-add is two
     std::int64_t bytes;  ///< bytes read from and written to device memory
@@ -38,6 +39,11 @@ struct DeviceOperation {
     std::span<const Tensor* const> writes;
     SourceLine at;
     const Derivation& derivation;  ///< what the results are made of
+
+    template <typename Op>
+    bool is() const {
+        return kind == kKindOf<Op>;
+    }
 };
 
 /// Where a host copy goes to.

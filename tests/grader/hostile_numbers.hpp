@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lessons/grader/remote/device_calls.hpp"
 #include "lessons/grader/remote/rank_session.hpp"
+#include "src/device/operations.hpp"
 
 namespace lockstep::test {
 
@@ -38,15 +38,11 @@ Message message(lessons::RankRequest request, const T&... values) {
     return [=](lessons::WireWriter& out) { out(request, values...); };
 }
 
-/// A call of the device with these arguments.
-template <auto Operation, typename... T>
-Message call_of(const T&... arguments) {
-    using Values = typename lessons::SignatureOf<decltype(Operation)>::Values;
-    return [values = Values{arguments..., kHere}](lessons::WireWriter& out) {
-        out(lessons::RankRequest::device_call, MemoryCategory::workspace,
-            lessons::number_of_call<Operation>());
-        std::apply(out, values);
-    };
+/// The device is asked for the operation.
+template <typename Op>
+Message operation_of(const Op& operation) {
+    return message(lessons::RankRequest::operation, MemoryCategory::workspace,
+                   kKindOf<Op>, operation, kHere);
 }
 
 CommOperation operation(Verb verb, int peer, const Tensor& output, const Tensor& input);

@@ -26,67 +26,73 @@ Tensor whole(std::int64_t place, const Shape& shape) {
     return part_of(kWhole, DType::i32, place, shape);
 }
 
-template <auto Operation, typename... T>
-Request call(const char* name, const T&... arguments) {
-    const Message asks = call_of<Operation>(arguments...);
+/// One message.
+Request said(const char* name, const Message& asks) {
     return {name, [asks](int) { return std::vector<Message>{asks}; }, 0};
+}
+template <typename... T>
+Request told(const char* name, RankRequest request, const T&... arguments) {
+    return said(name, message(request, arguments..., kHere));
+}
+template <typename Op>
+Request call(const char* name, const Op& operation) {
+    return said(name, operation_of(operation));
 }
 
 void add_moves(std::vector<Request>& to) {
     const Tensor x = real(0, {6, 8}), y = real(1, {6, 8});
     const HostTensor host = HostTensor::of<double>({2, 2}, std::vector<double>(4, 1.5));
-    to.push_back(call<&Device::empty>("empty", Shape{2, 3}, DType::f64));
-    to.push_back(call<&Device::zeros>("zeros", Shape{2, 3}, DType::i32));
-    to.push_back(call<&Device::upload>("upload", host));
-    to.push_back(call<&Device::upload_into>("upload_into", real(0, {2, 2}), host));
-    to.push_back(call<&Device::download>("download", x));
-    to.push_back(call<&Device::peek>("peek", x));
-    to.push_back(call<&Device::fill>("fill", x, 2.0));
-    to.push_back(call<&Device::copy>("copy", y, x));
-    to.push_back(call<&Device::copy_columns>("copy_columns", y, std::int64_t{1}, x,
-                                             std::int64_t{2}, std::int64_t{3}));
-    to.push_back(call<&Device::add>("add", y, x, 0.5));
-    to.push_back(call<&Device::scale>("scale", x, 0.5));
-    to.push_back(call<&Device::scale>("scale i32", whole(0, {6, 8}), 2.0));
-    to.push_back(call<&Device::multiply>("multiply", y, x));
-    to.push_back(call<&Device::combine>("combine", y, x, Reduction::maximum));
-    to.push_back(call<&Device::sum>("sum", real(2, {1}), x, true));
-    to.push_back(call<&Device::random_uniform>("random_uniform", x, RandomStream(7, "u"),
-                                               -1.0, 1.0, RandomPart(3, 10)));
-    to.push_back(call<&Device::random_normal>("random_normal", x, RandomStream(7, "n"),
-                                              0.0, 1.0, RandomPart(3, 10)));
+    to.push_back(told("empty", RankRequest::empty, MemoryCategory::workspace, Shape{2, 3},
+                      DType::f64));
+    to.push_back(told("upload_into", RankRequest::upload_into, real(0, {2, 2}), host));
+    to.push_back(told("download", RankRequest::download, x));
+    to.push_back(told("peek", RankRequest::peek, x));
+    to.push_back(call("fill", ops::Fill{x, 2.0}));
+    to.push_back(call("copy", ops::Copy{y, x}));
+    to.push_back(
+        call("copy_columns",
+             ops::CopyColumns{y, std::int64_t{1}, x, std::int64_t{2}, std::int64_t{3}}));
+    to.push_back(call("add", ops::Add{y, x, 0.5}));
+    to.push_back(call("scale", ops::Scale{x, 0.5}));
+    to.push_back(call("scale i32", ops::Scale{whole(0, {6, 8}), 2.0}));
+    to.push_back(call("multiply", ops::Multiply{y, x}));
+    to.push_back(call("combine", ops::Combine{y, x, Reduction::maximum}));
+    to.push_back(call("sum", ops::Sum{real(2, {1}), x, true}));
+    to.push_back(call("random_uniform", ops::RandomUniform{x, RandomStream(7, "u"), -1.0,
+                                                           1.0, RandomPart(3, 10)}));
+    to.push_back(call("random_normal", ops::RandomNormal{x, RandomStream(7, "n"), 0.0,
+                                                         1.0, RandomPart(3, 10)}));
 }
 
 void add_layers(std::vector<Request>& to) {
     const Tensor x = real(0, {6, 8}), y = real(1, {6, 8}), weight = real(2, {8}),
                  bias = real(3, {8}), rstd = real(5, {6});
-    const Normalized saved{real(6, {6, 8}), real(4, {6}), rstd};
-    to.push_back(call<&Device::matmul>("matmul", x, real(1, {8, 5}), MatmulOptions{}));
-    to.push_back(call<&Device::matmul_into>("matmul_into", real(2, {6, 5}), x,
-                                            real(1, {8, 5}),
-                                            MatmulOptions{.accumulate = true}));
-    to.push_back(call<&Device::add_bias>("add_bias", x, bias));
-    to.push_back(call<&Device::accumulate_rows>("accumulate_rows", bias, x));
-    to.push_back(call<&Device::tanh>("tanh", x));
-    to.push_back(call<&Device::tanh_backward>("tanh_backward", x, y));
-    to.push_back(call<&Device::gelu>("gelu", x));
-    to.push_back(call<&Device::gelu_backward>("gelu_backward", x, y));
-    to.push_back(call<&Device::swiglu>("swiglu", x));
-    to.push_back(call<&Device::swiglu_backward>("swiglu_backward", x, real(1, {6, 4})));
-    to.push_back(call<&Device::layer_norm>("layer_norm", x, weight, bias, 1e-5));
-    to.push_back(call<&Device::layer_norm_backward_input>("layer_norm_backward_input", y,
-                                                          x, weight, saved));
-    to.push_back(call<&Device::layer_norm_backward_weight>("layer_norm_backward_weight",
-                                                           weight, bias, y, x, saved));
-    to.push_back(call<&Device::rms_norm>("rms_norm", x, weight, 1e-5));
-    to.push_back(call<&Device::rms_norm_backward_input>("rms_norm_backward_input", y, x,
-                                                        weight, rstd));
-    to.push_back(call<&Device::rms_norm_backward_weight>("rms_norm_backward_weight",
-                                                         weight, y, x, rstd));
+    to.push_back(call("matmul", ops::Matmul{{}, x, real(1, {8, 5}), MatmulOptions{}}));
     to.push_back(
-        call<&Device::sgd>("sgd", x, y, real(2, {6, 8}), SgdOptions{0.1, 0.9, 0.1}));
-    to.push_back(call<&Device::adamw>("adamw", x, y, real(2, {6, 8}), real(3, {6, 8}),
-                                      std::int64_t{3}, AdamWOptions{}));
+        call("matmul_into", ops::Matmul{real(2, {6, 5}), x, real(1, {8, 5}),
+                                        MatmulOptions{.accumulate = true}, true}));
+    to.push_back(call("add_bias", ops::AddBias{x, bias}));
+    to.push_back(call("accumulate_rows", ops::AccumulateRows{bias, x}));
+    to.push_back(call("tanh", ops::Tanh{{}, x}));
+    to.push_back(call("tanh_backward", ops::TanhBackward{{}, x, y}));
+    to.push_back(call("gelu", ops::Gelu{{}, x}));
+    to.push_back(call("gelu_backward", ops::GeluBackward{{}, x, y}));
+    to.push_back(call("swiglu", ops::Swiglu{{}, x}));
+    to.push_back(call("swiglu_backward", ops::SwigluBackward{{}, x, real(1, {6, 4})}));
+    to.push_back(call("layer_norm", ops::LayerNorm{{}, x, weight, bias, 1e-5}));
+    to.push_back(call("layer_norm_backward_input",
+                      ops::LayerNormBackwardInput{{}, y, x, weight, real(4, {6}), rstd}));
+    to.push_back(
+        call("layer_norm_backward_weight",
+             ops::LayerNormBackwardWeight{weight, bias, y, x, real(4, {6}), rstd}));
+    to.push_back(call("rms_norm", ops::RmsNorm{{}, {}, x, weight, 1e-5}));
+    to.push_back(call("rms_norm_backward_input",
+                      ops::RmsNormBackwardInput{{}, y, x, weight, rstd}));
+    to.push_back(
+        call("rms_norm_backward_weight", ops::RmsNormBackwardWeight{weight, y, x, rstd}));
+    to.push_back(call("sgd", ops::Sgd{x, y, real(2, {6, 8}), SgdOptions{0.1, 0.9, 0.1}}));
+    to.push_back(call("adamw", ops::AdamW{x, y, real(2, {6, 8}), real(3, {6, 8}),
+                                          std::int64_t{3}, AdamWOptions{}}));
 }
 
 void add_attention(std::vector<Request>& to) {
@@ -102,18 +108,16 @@ void add_attention(std::vector<Request>& to) {
                                      real(5, {2, 2, 4})};
     const AttentionOptions causal{
         0.5, true, {TokenOrder::zigzag, 2, 4, 4}, {TokenOrder::striped, 2, 4, 0}};
-    to.push_back(call<&Device::head_products>("head_products", heads(0), heads(1), 0.5));
-    to.push_back(call<&Device::head_sums>("head_sums", weights, heads(1)));
-    to.push_back(call<&Device::add_head_sums>("add_head_sums", heads(0), weights,
-                                              heads(1), HeadSumOptions{true, 0.5}));
-    to.push_back(call<&Device::begin_attention>("begin_attention", heads(0)));
-    to.push_back(call<&Device::attend>("attend", state, all, AttentionOptions{}));
-    to.push_back(call<&Device::attend>("attend causally", state, all, causal));
-    to.push_back(call<&Device::finish_attention>("finish_attention", state));
+    to.push_back(call("head_products", ops::HeadProducts{{}, heads(0), heads(1), 0.5}));
+    to.push_back(call("head_sums", ops::HeadSums{{}, weights, heads(1)}));
+    to.push_back(call("add_head_sums", ops::AddHeadSums{heads(0), weights, heads(1),
+                                                        HeadSumOptions{true, 0.5}}));
+    to.push_back(call("attend", ops::Attend{state, all, AttentionOptions{}}));
+    to.push_back(call("attend causally", ops::Attend{state, all, causal}));
+    to.push_back(call("finish_attention", ops::FinishAttention{state}));
+    to.push_back(call("head_row_products", ops::HeadRowProducts{{}, heads(0), heads(1)}));
     to.push_back(
-        call<&Device::head_row_products>("head_row_products", heads(0), heads(1)));
-    to.push_back(call<&Device::attend_backward>("attend_backward", gradients, all,
-                                                backward, causal));
+        call("attend_backward", ops::AttendBackward{gradients, all, backward, causal}));
 }
 
 void add_losses(std::vector<Request>& to) {
@@ -122,24 +126,25 @@ void add_losses(std::vector<Request>& to) {
     const VocabularyShard shard{0, 16};
     const SoftmaxOptions causal{
         true, {TokenOrder::zigzag, 2, 4, 0}, {TokenOrder::striped, 2, 4, 0}};
-    to.push_back(call<&Device::softmax>("softmax", x, causal));
-    to.push_back(call<&Device::softmax_backward>("softmax_backward", x, y));
-    to.push_back(call<&Device::cross_entropy>("cross_entropy", x, targets));
+    to.push_back(call("softmax", ops::Softmax{{}, x, causal}));
+    to.push_back(call("softmax_backward", ops::SoftmaxBackward{{}, x, y}));
+    to.push_back(call("cross_entropy", ops::CrossEntropy{{}, x, targets}));
     to.push_back(
-        call<&Device::cross_entropy_backward>("cross_entropy_backward", x, targets, 0.5));
-    to.push_back(call<&Device::row_maximum>("row_maximum", x, shard));
-    to.push_back(call<&Device::cross_entropy_parts>("cross_entropy_parts", x, targets,
-                                                    maximum, shard));
+        call("cross_entropy_backward", ops::CrossEntropyBackward{{}, x, targets, 0.5}));
+    to.push_back(call("row_maximum", ops::RowMaximum{{}, x, shard}));
+    to.push_back(call("cross_entropy_parts",
+                      ops::CrossEntropyParts{{}, x, targets, maximum, shard}));
     to.push_back(
-        call<&Device::cross_entropy_of_parts>("cross_entropy_of_parts", maximum, parts));
-    to.push_back(call<&Device::cross_entropy_backward_of_parts>(
-        "cross_entropy_backward_of_parts", x, targets, maximum, parts, 0.5, shard));
-    to.push_back(call<&Device::squared_error>("squared_error", x, y));
+        call("cross_entropy_of_parts", ops::CrossEntropyOfParts{{}, maximum, parts}));
+    to.push_back(call(
+        "cross_entropy_backward_of_parts",
+        ops::CrossEntropyBackwardOfParts{{}, x, targets, maximum, parts, 0.5, shard}));
+    to.push_back(call("squared_error", ops::SquaredError{{}, x, y}));
     to.push_back(
-        call<&Device::squared_error_backward>("squared_error_backward", x, y, 0.5));
-    to.push_back(call<&Device::embedding>("embedding", table, targets, shard));
-    to.push_back(call<&Device::embedding_backward>("embedding_backward", table, targets,
-                                                   real(5, {6, 4}), shard));
+        call("squared_error_backward", ops::SquaredErrorBackward{{}, x, y, 0.5}));
+    to.push_back(call("embedding", ops::Embedding{{}, table, targets, shard}));
+    to.push_back(call("embedding_backward",
+                      ops::EmbeddingBackward{table, targets, real(5, {6, 4}), shard}));
 }
 
 // What is no call of the device. Works and communicators are numbered from 1.

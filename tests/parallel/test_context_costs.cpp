@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/device/flops.hpp"
+#include "src/device/operations/attention.hpp"
 #include "src/parallel/context_traffic.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/context_twin.hpp"
@@ -51,8 +51,10 @@ std::vector<std::int64_t> scores_made(const Problem& problem, const RunReport& r
     std::vector<std::int64_t> scores;
     for (const RankReport& rank : report.ranks) {
         const std::int64_t attending =
-            rank.flops - share * heads * (problem.width + flops::kLogSumExp);
-        const std::int64_t of_score = heads * (4 * problem.width + flops::kAttend);
+            rank.flops -
+            share * heads * (problem.width + ops::FinishAttention::kFlopsOfRow);
+        const std::int64_t of_score =
+            heads * (4 * problem.width + ops::Attend::kFlopsOfPair);
         REQUIRE(attending % of_score == 0);
         scores.push_back(attending / of_score);
     }

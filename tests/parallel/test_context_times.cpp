@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "src/device/flops.hpp"
+#include "src/device/operations/attention.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/context_twin.hpp"
 
@@ -36,7 +36,7 @@ struct RingTimes {
     Picoseconds attend(std::int64_t scores) const {
         return operation(
             scores * problem.batch * problem.sizes.heads *
-                (4 * problem.width + flops::kAttend),
+                (4 * problem.width + ops::Attend::kFlopsOfPair),
             bytes(rows() * problem.width) + block_bytes() + 2 * state_bytes());
     }
     /// x, as these tests make it; the state; own keys and values.
@@ -47,7 +47,7 @@ struct RingTimes {
     }
     Picoseconds after() const {
         const std::int64_t y = rows() * problem.width;
-        return operation(y + rows() * flops::kLogSumExp,
+        return operation(y + rows() * ops::FinishAttention::kFlopsOfRow,
                          2 * state_bytes() - bytes(rows()));
     }
     Picoseconds forward(TokenOrder order) const {

@@ -146,8 +146,15 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
 
 void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& out) {
     switch (request) {
-        case RankRequest::device_call:
-            return device_call(in, out);
+        case RankRequest::empty:
+            return empty(in, out);
+        case RankRequest::upload_into:
+            return upload_into(in);
+        case RankRequest::download:
+        case RankRequest::peek:
+            return read(request, in, out);
+        case RankRequest::operation:
+            return perform(in, out);
         case RankRequest::launch:
             return launch(in, out);
         case RankRequest::all_to_all_v:

@@ -85,9 +85,10 @@ class RankSession final : public TensorNames {
     bool serve(WireReader& in);
     bool serve_told(RankRequest request, WireReader& in);
     void serve_asked(RankRequest request, WireReader& in, WireWriter& out);
-    void device_call(WireReader& in, WireWriter& out);
-    template <std::size_t I>
-    void device_call(WireReader& in, WireWriter& out);
+    void empty(WireReader& in, WireWriter& out);
+    void upload_into(WireReader& in);
+    void read(RankRequest request, WireReader& in, WireWriter& out);
+    void perform(WireReader& in, WireWriter& out);
     void launch(WireReader& in, WireWriter& out);
     void all_to_all_v(WireReader& in, WireWriter& out);
     void split(WireReader& in, WireWriter& out);

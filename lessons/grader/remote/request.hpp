@@ -8,7 +8,11 @@ namespace lockstep::lessons {
 
 /// What the process of a rank asks of the grader. Those that are told get no answer.
 enum class RankRequest : std::uint8_t {
-    device_call,        ///< category, number of the call, arguments; its result
+    empty,              ///< category, shape, dtype, line; a tensor
+    upload_into,        ///< tensor, values, line; nothing
+    download,           ///< tensor, line; its values
+    peek,               ///< the same
+    operation,          ///< category, kind, the operation, line; its results
     freed,              ///< told: handle
     phase_began,        ///< told: phase, micro-batch, line
     phase_ended,        ///< told

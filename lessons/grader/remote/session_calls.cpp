@@ -1,11 +1,10 @@
 // What a rank's process may ask of its device and its communicators, as calls of theirs.
 
-#include <array>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "lessons/grader/remote/device_calls.hpp"
 #include "lessons/grader/remote/rank_session.hpp"
 #include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
@@ -13,22 +12,6 @@
 namespace lockstep::lessons {
 
 namespace {
-
-/// Reads arguments in their order.
-template <typename... T>
-std::tuple<T...> take(WireReader& in, std::type_identity<std::tuple<T...>>) {
-    std::tuple<T...> values{in.get<T>()...};
-    in.end();
-    return values;
-}
-
-template <std::size_t I>
-constexpr bool kReadsOnHost =
-    I == number_of_call<&Device::download>() || I == number_of_call<&Device::peek>();
-
-template <std::size_t I>
-constexpr bool kAttends = I == number_of_call<&Device::attend>() ||
-                          I == number_of_call<&Device::attend_backward>();
 
 Work start_one(Communicator& group, const CommOperation& asked) {
     switch (asked.verb) {
@@ -106,41 +89,50 @@ void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
             queries.rows(), keys.rows(), queries.batches(), queries.heads, queries.width);
 }
 
-template <std::size_t I>
-void RankSession::device_call(WireReader& in, WireWriter& out) {
-    constexpr auto kCall = std::get<I>(kDeviceCalls);
-    using Signature = SignatureOf<std::remove_const_t<decltype(kCall)>>;
-    auto values = take(in, std::type_identity<typename Signature::Values>());
-    if constexpr (kReadsOnHost<I>) {
-        const SourceLine at = std::get<SourceLine>(values);
-        require(may_download_, at,
-                "this is graded, and computes on the device: what is there "
-                "cannot be read on the host");
-    }
-    if constexpr (kAttends<I>) {
-        constexpr std::size_t kHeads = 1;
-        require_short(std::get<kHeads>(values), std::get<SourceLine>(values));
-    }
-    std::apply(
-        [&](auto&... arguments) {
-            if constexpr (std::is_void_v<typename Signature::Result>)
-                (rank_.device().*kCall)(arguments...);
-            else
-                out((rank_.device().*kCall)(arguments...));
-        },
-        values);
+void RankSession::empty(WireReader& in, WireWriter& out) {
+    rank_.device().set_category(in.get<MemoryCategory>());
+    const auto shape = in.get<Shape>();
+    const auto dtype = in.get<DType>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    out(rank_.device().empty(shape, dtype, at));
 }
 
-void RankSession::device_call(WireReader& in, WireWriter& out) {
+void RankSession::upload_into(WireReader& in) {
+    const auto destination = in.get<Tensor>();
+    const auto values = in.get<HostTensor>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    rank_.device().upload_into(destination, values, at);
+}
+
+/// Values that come to the host.
+void RankSession::read(RankRequest request, WireReader& in, WireWriter& out) {
+    const auto source = in.get<Tensor>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    require(may_download_, at,
+            "this is graded, and computes on the device: what is there cannot be read on "
+            "the host");
+    Device& device = rank_.device();
+    out(request == RankRequest::download ? device.download(source, at)
+                                         : device.peek(source, at));
+}
+
+void RankSession::perform(WireReader& in, WireWriter& out) {
     rank_.device().set_category(in.get<MemoryCategory>());
-    using Serve = void (RankSession::*)(WireReader&, WireWriter&);
-    constexpr auto kServe = []<std::size_t... I>(std::index_sequence<I...>) {
-        return std::array<Serve, sizeof...(I)>{&RankSession::device_call<I>...};
-    }
-    (std::make_index_sequence<kDeviceCallCount>());
-    const auto call = static_cast<std::size_t>(
-        in.number(0, static_cast<std::int64_t>(kDeviceCallCount) - 1));
-    (this->*kServe[call])(in, out);
+    with_operation(in.get<OperationKind>(), [&](auto op) {
+        using Op = decltype(op);
+        in(op);
+        const auto at = in.get<SourceLine>();
+        in.end();
+        if constexpr (std::is_same_v<Op, ops::Attend> ||
+                      std::is_same_v<Op, ops::AttendBackward>)
+            require_short(op.heads, at);
+        rank_.device().perform(OperationRef(op), at);
+        if constexpr (kMakesResults<Op>)
+            op.make([&out](const Tensor& result, const Shape&, DType) { out(result); });
+    });
 }
 
 Communicator& RankSession::communicator(WireReader& in) {

@@ -17,9 +17,4 @@ struct TaskStart {
     std::map<std::string, std::int64_t> numbers;
 };
 
-template <typename Line>
-void fields(Line& line, TaskStart& start) {
-    line(start.task, start.rank, start.size, start.tensors, start.numbers);
-}
-
 }  // namespace lockstep::lessons

@@ -12,6 +12,7 @@
 
 #include "lessons/grader/remote/wire_fields.hpp"
 #include "src/core/host_tensor.hpp"
+#include "src/core/members.hpp"
 #include "src/core/shape.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
@@ -106,9 +107,11 @@ class WireWriter {
                 put_text(key);
                 put(element);
             }
-        } else {
+        } else if constexpr (requires(WireWriter & line, T & v) { fields(line, v); }) {
             T copy = value;
             fields(*this, copy);
+        } else {
+            with_members(value, *this);
         }
     }
 
@@ -129,7 +132,7 @@ class WireReader {
     }
     template <typename T>
     T get() {
-        T value = blank<T>();
+        T value{};
         take(value);
         return value;
     }
@@ -182,18 +185,15 @@ class WireReader {
                 std::string key = take_text();
                 value.insert_or_assign(std::move(key), get<typename T::mapped_type>());
             }
-        } else {
+        } else if constexpr (requires(WireReader & line, T & v) { fields(line, v); }) {
             fields(*this, value);
+        } else {
+            with_members(value, *this);
         }
     }
 
     TensorNames& names_;
     std::string_view bytes_;
 };
-
-template <typename Line>
-void fields(Line& line, TensorOnWire& tensor) {
-    line(tensor.handle, tensor.offset, tensor.shape, tensor.dtype, tensor.label);
-}
 
 }  // namespace lockstep::lessons

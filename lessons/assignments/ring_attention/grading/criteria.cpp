@@ -12,7 +12,7 @@
 #include "lessons/grader/judge.hpp"
 #include "src/comm/chunks.hpp"
 #include "src/core/host_tensor.hpp"
-#include "src/device/flops.hpp"
+#include "src/device/operations/attention.hpp"
 
 namespace lockstep::lessons {
 
@@ -309,7 +309,7 @@ ClusterSpec timing_cluster() {
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
     spec.inside = spec.between = {0, kLink};
     const double tokens = static_cast<double>(kLong.tokens / kLong.ranks);
-    const double flops = tokens * (4 * kLong.width + flops::kAttend);
+    const double flops = tokens * (4 * kLong.width + ops::Attend::kFlopsOfPair);
     const double bytes = 2.0 * sizeof(double) * kLong.width;
     spec.flops_f64 = kPart * flops * kLink / bytes;
     return spec;

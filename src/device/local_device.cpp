@@ -1,0 +1,238 @@
+#include "src/device/local_device.hpp"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+LocalDevice::~LocalDevice() {
+    assert(live_ == nullptr && "the backend's destructor calls free_all()");
+}
+
+Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
+    auto storage = std::make_unique<Storage>();
+    storage->device = this;
+    storage->bytes = shape.elements() * bytes_of(dtype);
+    storage->category = category();
+    storage->allocated_at = at;
+    storage->allocated_in = monitor().moment();
+    link(*storage);
+    // The ledger's "no" comes before the host's.
+    try {
+        monitor().allocated(*storage);
+    } catch (...) {
+        unlink(*storage);
+        throw;
+    }
+    if (has_numbers() && storage->bytes > 0) {
+        try {
+            storage->data = do_allocate(storage->bytes);
+        } catch (...) {
+            monitor().freed(*storage);
+            unlink(*storage);
+            throw;
+        }
+    }
+    return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
+}
+
+Tensor LocalDevice::scratch(Shape shape, DType dtype) {
+    auto storage = std::make_unique<Storage>();
+    storage->device = this;
+    storage->bytes = shape.elements() * bytes_of(dtype);
+    storage->counted = false;
+    if (has_numbers() && storage->bytes > 0) storage->data = do_allocate(storage->bytes);
+    link(*storage);
+    return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
+}
+
+void LocalDevice::link(Storage& storage) noexcept {
+    storage.previous = nullptr;
+    storage.next = live_;
+    if (live_ != nullptr) live_->previous = &storage;
+    live_ = &storage;
+}
+
+void LocalDevice::unlink(Storage& storage) noexcept {
+    (storage.previous != nullptr ? storage.previous->next : live_) = storage.next;
+    if (storage.next != nullptr) storage.next->previous = storage.previous;
+    storage.previous = storage.next = nullptr;
+}
+
+void LocalDevice::release(Storage& storage) noexcept {
+    if (storage.counted) monitor().freed(storage);
+    unlink(storage);
+    if (storage.data != nullptr) do_free(storage.data);
+}
+
+void LocalDevice::free_all() noexcept {
+    while (live_ != nullptr) {
+        Storage& storage = *live_;
+        unlink(storage);
+        if (storage.data != nullptr) do_free(storage.data);
+        storage.data = nullptr;
+        storage.device = nullptr;
+    }
+}
+
+void LocalDevice::upload_into(const Tensor& destination, const HostTensor& values,
+                              SourceLine at) {
+    const OperandCheck check(*this, "upload", at);
+    check.dtype("destination", destination, values.dtype());
+    check.that(destination.shape() == values.shape(),
+               "destination has shape {}, but the values have {}", destination.shape(),
+               values.shape());
+    monitor().copy(CopyDirection::to_device, destination, at, [&] {
+        if (destination.bytes_begin() != nullptr && destination.elements() > 0)
+            do_upload(destination, values);
+    });
+}
+
+HostTensor LocalDevice::download(const Tensor& source, SourceLine at) {
+    OperandCheck(*this, "download", at).own("source", source);
+    HostTensor values;
+    monitor().copy(CopyDirection::to_host, source, at,
+                   [&] { values = transfer_to_host(source); });
+    return values;
+}
+
+HostTensor LocalDevice::peek(const Tensor& source, SourceLine at) {
+    OperandCheck(*this, "peek", at).own("source", source);
+    monitor().peeked(source, at);
+    return transfer_to_host(source);
+}
+
+HostTensor LocalDevice::transfer_to_host(const Tensor& source) {
+    HostTensor values(source.shape(), source.dtype());
+    if (values.elements() == 0) return values;
+    if (source.bytes_begin() != nullptr) {
+        do_download(values, source);
+    } else if (is_floating(source.dtype())) {
+        // A run that computes shapes only has no numbers to give. All bits set are a NaN
+        // in every floating type.
+        std::memset(values.data(), 0xff, static_cast<std::size_t>(values.bytes()));
+    }
+    return values;
+}
+
+namespace {
+
+/// The two lists of an operation's tensors that a monitor is told.
+struct Told {
+    std::array<const Tensor*, OperandList::kMost> reads, writes;
+    std::size_t read = 0, written = 0;
+
+    explicit Told(const OperandList& operands) {
+        for (const Operand& operand : operands) {
+            if (operand.is_read()) reads[read++] = operand.tensor;
+            if (operand.is_written()) writes[written++] = operand.tensor;
+        }
+    }
+};
+
+/// What is written shares no memory with any other operand, except where the operation
+/// allows it. What the operation makes itself shares none.
+template <typename Op>
+void check_memory(const OperandCheck& check, const OperandList& operands,
+                  Derivation::Kind kind) {
+    using Use = Operand::Use;
+    constexpr bool kInPlace = requires {
+        Op::kInPlace;
+    };
+    constexpr bool kSumsMayOverlap = requires {
+        Op::kSumsMayOverlap;
+    };
+    // What comes in is named first if the destination is expected to change in its place.
+    const bool backwards = kInPlace || kind == Derivation::Kind::update;
+    for (const Operand& one : operands) {
+        if (!one.is_written() || one.use == Use::result) continue;
+        for (const Operand& other : operands) {
+            if (&one == &other || (other.is_written() && &other < &one)) continue;
+            if (kSumsMayOverlap && one.use == other.use) continue;
+            const Operand& first = backwards ? other : one;
+            const Operand& second = backwards ? one : other;
+            if constexpr (kInPlace)
+                check.same_or_apart(first.name, *first.tensor, second.name,
+                                    *second.tensor);
+            else
+                check.apart(first.name, *first.tensor, second.name, *second.tensor);
+        }
+    }
+}
+
+template <typename Op>
+constexpr bool kHasIndices = requires(const Op operation) {
+    operation.indices();
+};
+
+}  // namespace
+
+void LocalDevice::perform(OperationRef operation, SourceLine at) {
+    operation.visit([&](auto& op) { perform(op, at); });
+}
+
+template <typename Op>
+void LocalDevice::perform(Op& operation, SourceLine at) {
+    const OperandCheck check(*this, Op::kName, at);
+    operation.check(check);
+    if constexpr (kMakesResults<Op>)
+        operation.make([&](Tensor& result, const Shape& shape, DType dtype) {
+            result = empty(shape, dtype, at);
+        });
+    const OperandList operands = operation.operands();
+    Derivation derivation = operation.derivation();
+    derivation.adds = operands.adds();
+    check_memory<Op>(check, operands, derivation.kind);
+    if constexpr (requires { operation.is_idle(); })
+        if (operation.is_idle()) return;
+
+    const Told told(operands);
+    const DeviceOperation charged{
+        .kind = kKindOf<Op>,
+        .name = Op::kName,
+        .flops = operation.flops(),
+        .bytes = operands.bytes(),
+        .dtype = told.writes[0]->dtype(),
+        .reads = {told.reads.data(), told.read},
+        .writes = {told.writes.data(), told.written},
+        .at = at,
+        .derivation = derivation,
+    };
+    const bool is_empty = operands.has_empty();
+    monitor().execute(charged, [&] {
+        if constexpr (kHasIndices<Op>) require_indices(operation, is_empty, at);
+        if (!is_empty) return compute(OperationRef(operation));
+        // Results of nothing are what sums of nothing are.
+        if constexpr (requires { operation.when_empty([](const Tensor&, double) {}); })
+            operation.when_empty([this](const Tensor& tensor, double value) {
+                transfer_fill(tensor, value);
+            });
+    });
+}
+
+/// All indices lie in the operation's bound; if not, the first that does not is named. If
+/// the bound is 0, that is the first of all.
+template <typename Op>
+void LocalDevice::require_indices(const Op& operation, bool is_empty, SourceLine at) {
+    const Tensor& indices = operation.indices();
+    const std::int64_t bound = operation.bound();
+    try {
+        if (!is_empty) check_indices(indices, bound);
+        if (is_empty && bound == 0 && indices.elements() > 0) {
+            const HostTensor first = transfer_to_host(indices.flat().slice(0, 1));
+            throw IndexOutside{0, first.values<std::int32_t>()[0]};
+        }
+    } catch (const IndexOutside& outside) {
+        throw UsageError(fmt::format("{}: index {} is {}, outside [0, {})", Op::kName,
+                                     outside.position, outside.index, bound),
+                         at);
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/device/device.hpp"
+
+namespace lockstep {
+
+/// The first of an operation's indices that lies outside; it becomes a UsageError with
+/// the caller's line.
+struct IndexOutside {
+    std::int64_t position;
+    std::int64_t index;
+};
+
+/// A device of this process. It keeps the list of its live storage, and does for every
+/// operation what its description says: checks, results, the charge. A backend adds
+/// memory and arithmetic.
+class LocalDevice : public Device {
+  public:
+    ~LocalDevice() override;
+
+    Tensor empty(Shape shape, DType dtype, SourceLine at = SourceLine::here()) override;
+    void upload_into(const Tensor& destination, const HostTensor& values,
+                     SourceLine at = SourceLine::here()) override;
+    HostTensor download(const Tensor& source,
+                        SourceLine at = SourceLine::here()) override;
+    HostTensor peek(const Tensor& source, SourceLine at = SourceLine::here()) override;
+    Tensor scratch(Shape shape, DType dtype) override;
+    HostTensor transfer_to_host(const Tensor& source) override;
+    void perform(OperationRef operation, SourceLine at) final;
+
+  protected:
+    using Device::Device;
+
+    virtual std::byte* do_allocate(std::int64_t bytes) = 0;
+    virtual void do_free(std::byte* data) noexcept = 0;
+    virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
+    virtual void do_download(HostTensor& values, const Tensor& source) = 0;
+    /// Throws IndexOutside for the first index outside [0, bound).
+    virtual void check_indices(const Tensor& indices, std::int64_t bound) = 0;
+
+    /// A backend's destructor calls this while its memory functions still exist: frees
+    /// the data of what is still alive and disowns it, so that tensors may outlive their
+    /// device. The monitor is not told.
+    void free_all() noexcept;
+
+  private:
+    template <typename Op>
+    void perform(Op& operation, SourceLine at);
+    template <typename Op>
+    void require_indices(const Op& operation, bool is_empty, SourceLine at);
+
+    void link(Storage& storage) noexcept;
+    void unlink(Storage& storage) noexcept;
+    void release(Storage& storage) noexcept final;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "src/core/source_line.hpp"
+#include "src/core/tensor.hpp"
+#include "src/device/heads.hpp"
+#include "src/device/options.hpp"
+
+namespace lockstep {
+
+/// Checks the operands of one operation of a device. What fails throws UsageError, in a
+/// sentence that begins with the operation's name. Every operand is checked to be the
+/// device's own. Checks are a boundary of trust, since a grader's devices do what other
+/// programs ask for: they hold for any integers, and none overflows.
+class OperandCheck {
+  public:
+    OperandCheck(const Device& device, const char* operation, SourceLine at)
+        : device_(device), operation_(operation), at_(at) {}
+
+    /// A tensor of this device; of any type.
+    void own(const char* name, const Tensor& tensor) const {
+        if (tensor.device() != &device_) [[unlikely]]
+            refuse_owner(name, tensor);
+    }
+    /// f32 or f64; bf16 if the run computes shapes only.
+    void real(const char* name, const Tensor& tensor) const;
+    /// A type with arithmetic: what real() allows, or i32.
+    void number(const char* name, const Tensor& tensor) const;
+    void dtype(const char* name, const Tensor& tensor, DType expected) const;
+    /// The rows, columns and dtype of another operand.
+    void like(const char* name, const Tensor& tensor, const char* other_name,
+              const Tensor& other) const;
+    /// Rows and columns.
+    void matrix(const char* name, const Tensor& tensor, std::int64_t rows,
+                std::int64_t columns) const;
+    /// One row of `columns` elements and a dtype.
+    void row(const char* name, const Tensor& tensor, std::int64_t columns,
+             DType expected) const;
+    /// `count` elements, in any shape, and a dtype.
+    void count(const char* name, const Tensor& tensor, std::int64_t count,
+               DType expected) const;
+    /// Exactly this shape, and a dtype.
+    void shape(const char* name, const Tensor& tensor, const Shape& expected,
+               DType dtype) const;
+
+    /// Attention's heads: (sequence, batches, columns), with the columns that they take.
+    void heads(const char* name, const Heads& heads) const;
+    /// A number of heads that divides `whole`.
+    void group(const char* name, std::int64_t heads, const char* whole_name,
+               std::int64_t whole) const;
+    /// The same, and as many batches and columns a head, of one type.
+    void grouped(const char* name, const Heads& heads, const char* whole_name,
+                 const Heads& whole) const;
+    /// As many rows, batches, heads and columns a head, of one type.
+    void alike(const char* name, const Heads& heads, const char* other_name,
+               const Heads& other) const;
+    /// Rows that a dealt sequence has.
+    void tokens(const char* name, const TokenRows& tokens, std::int64_t rows) const;
+    /// Returns the shard with its `whole` filled in, if a shard of `extent` entries can
+    /// be one.
+    VocabularyShard shard(const VocabularyShard& shard, std::int64_t extent) const;
+
+    /// The two share no memory.
+    void apart(const char* name, const Tensor& tensor, const char* other_name,
+               const Tensor& other) const;
+    /// The two share no memory or are the same memory.
+    void same_or_apart(const char* name, const Tensor& tensor, const char* other_name,
+                       const Tensor& other) const;
+
+    /// Anything else: refuses with the sentence unless `condition` holds.
+    template <typename... Arguments>
+    void that(bool condition, fmt::format_string<Arguments...> sentence,
+              Arguments&&... arguments) const {
+        if (!condition) [[unlikely]]
+            refuse(fmt::vformat(sentence, fmt::make_format_args(arguments...)));
+    }
+
+  private:
+    [[noreturn]] void refuse(const std::string& what) const;
+    [[noreturn]] void refuse_owner(const char* name, const Tensor& tensor) const;
+
+    const Device& device_;
+    const char* operation_;
+    SourceLine at_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "src/core/tensor.hpp"
+#include "src/device/derivation.hpp"
+#include "src/device/heads.hpp"
+#include "src/device/operand_check.hpp"
+#include "src/device/options.hpp"
+
+namespace lockstep {
+
+// An operation of a device is data: a struct with its operands and its options, which
+// says of itself all that is to be known about it. src/device/operations/ holds them, a
+// file a family. Each has
+//
+//     static constexpr const char* kName          its name in traces and messages
+//     members                                     tensors, Heads, options; plain data
+//     void check(const OperandCheck&)             refuses operands that do not fit
+//     OperandList operands() const                tensors, and how each is used
+//     std::int64_t flops() const                  floating point operations
+//     Derivation derivation() const               what the results are made of
+//
+// and, if it applies,
+//
+//     void make(f)                 calls f(tensor, shape, dtype) for each result that the
+//                                  operation makes; all other results are given to it
+//     void when_empty(fill) const  an operand is empty: calls fill(tensor, value) for
+//     what
+//                                  is to be written all the same
+//     bool is_idle() const         nothing is run, and nothing charged
+//     const Tensor& indices() const, std::int64_t bound() const
+//                                  indices, each of which must lie in [0, bound)
+//     static constexpr bool kInPlace = true
+//                                  element by element: a destination may be the same
+//                                  memory as a source
+//
+// From that follow, written once: the checks and charges of Device's functions, what a
+// monitor is told (DeviceOperation), the call of a backend, the message to a device in
+// another process, and the tests that go over all operations. A backend adds how each is
+// computed: a specialization of its compute<Op>() for operands that are checked and have
+// elements.
+
+/// The floating point operations of one exp, tanh, erf or log. Of the others, an
+/// operation counts one for each +, -, *, /, maximum and square root of its textbook
+/// formula; a product of matrices counts 2mkn. What does none, or is bound by memory,
+/// counts 0: copies, fills, embeddings and random numbers. Only products weigh in a run's
+/// time; the rest is bound by memory, whose bytes are counted exactly.
+inline constexpr std::int64_t kTranscendental = 8;
+
+/// One tensor of an operation, and how it is used.
+struct Operand {
+    enum class Use : std::uint8_t {
+        read,
+        result,   ///< made by the operation
+        written,  ///< given, and overwritten
+        updated,  ///< read, and written in its place
+        added_to  ///< updated by adding
+    };
+
+    const char* name;
+    const Tensor* tensor;  ///< null if the operation does without it
+    Use use;
+    std::int64_t bytes;  ///< moved in each direction in which it is used
+
+    bool is_read() const {
+        return use == Use::read || use == Use::updated || use == Use::added_to;
+    }
+    bool is_written() const { return use != Use::read; }
+};
+
+/// Returns the bytes that a view's heads take.
+inline std::int64_t bytes_of_view(const Heads& heads) {
+    return heads.rows() * heads.batches() * heads.heads * heads.width *
+           bytes_of(heads.tensor.dtype());
+}
+
+inline Operand reads(const char* name, const Tensor& tensor) {
+    return {name, &tensor, Operand::Use::read, tensor.bytes()};
+}
+inline Operand reads(const char* name, const Heads& heads) {
+    return {name, &heads.tensor, Operand::Use::read, bytes_of_view(heads)};
+}
+inline Operand makes(const char* name, const Tensor& tensor) {
+    return {name, &tensor, Operand::Use::result, tensor.bytes()};
+}
+inline Operand writes(const char* name, const Tensor& tensor) {
+    return {name, &tensor, Operand::Use::written, tensor.bytes()};
+}
+inline Operand updates(const char* name, const Tensor& tensor) {
+    return {name, &tensor, Operand::Use::updated, tensor.bytes()};
+}
+inline Operand adds_to(const char* name, const Tensor& tensor) {
+    return {name, &tensor, Operand::Use::added_to, tensor.bytes()};
+}
+inline Operand adds_to(const char* name, const Heads& heads) {
+    return {name, &heads.tensor, Operand::Use::added_to, bytes_of_view(heads)};
+}
+/// The operand, of which only `bytes` are moved.
+inline Operand sized(std::int64_t bytes, Operand operand) {
+    operand.bytes = bytes;
+    return operand;
+}
+/// The operand, if `condition` holds.
+inline Operand only_if(bool condition, Operand operand) {
+    if (!condition) operand.tensor = nullptr;
+    return operand;
+}
+
+/// The operands of one operation. Their order is that in which a monitor is told of them,
+/// and in which a Derivation counts those that are read.
+class OperandList {
+  public:
+    static constexpr std::size_t kMost = 9;
+
+    OperandList(std::initializer_list<Operand> operands) {
+        for (const Operand& operand : operands)
+            if (operand.tensor != nullptr) {
+                assert(count_ < kMost);
+                operands_[count_++] = operand;
+            }
+    }
+
+    const Operand* begin() const { return operands_.data(); }
+    const Operand* end() const { return operands_.data() + count_; }
+
+    /// Returns the bytes that all of them move.
+    std::int64_t bytes() const {
+        std::int64_t bytes = 0;
+        for (const Operand& operand : *this)
+            bytes += (operand.is_read() + operand.is_written()) * operand.bytes;
+        return bytes;
+    }
+    bool has_empty() const {
+        return std::any_of(begin(), end(), [](const Operand& operand) {
+            return operand.tensor->elements() == 0;
+        });
+    }
+    bool adds() const {
+        return std::any_of(begin(), end(), [](const Operand& operand) {
+            return operand.use == Operand::Use::added_to;
+        });
+    }
+
+  private:
+    std::array<Operand, kMost> operands_{};
+    std::size_t count_ = 0;
+};
+
+}  // namespace lockstep

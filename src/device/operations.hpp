@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "src/device/operations/activation.hpp"
+#include "src/device/operations/attention.hpp"
+#include "src/device/operations/lookup.hpp"
+#include "src/device/operations/loss.hpp"
+#include "src/device/operations/matrix.hpp"
+#include "src/device/operations/move.hpp"
+#include "src/device/operations/norm.hpp"
+#include "src/device/operations/optimizer.hpp"
+
+namespace lockstep {
+
+/// All operations of a device, each family in a file of its own.
+using Operations = decltype(std::tuple_cat(
+    std::declval<ops::MoveOperations>(), std::declval<ops::MatrixOperations>(),
+    std::declval<ops::ActivationOperations>(), std::declval<ops::NormOperations>(),
+    std::declval<ops::AttentionOperations>(), std::declval<ops::LossOperations>(),
+    std::declval<ops::LookupOperations>(), std::declval<ops::OptimizerOperations>()));
+
+inline constexpr std::size_t kOperations = std::tuple_size_v<Operations>;
+
+/// Which operation: its place among all.
+enum class OperationKind : std::uint8_t {};
+
+template <typename Op, std::size_t I = 0>
+constexpr OperationKind find_kind() {
+    static_assert(I < kOperations, "the operation is in no family's list");
+    if constexpr (std::is_same_v<Op, std::tuple_element_t<I, Operations>>)
+        return OperationKind{I};
+    else
+        return find_kind<Op, I + 1>();
+}
+template <typename Op>
+inline constexpr OperationKind kKindOf = find_kind<Op>();
+
+/// Whether the operation makes tensors; all that it writes are given to it otherwise.
+template <typename Op>
+inline constexpr bool kMakesResults = requires(Op operation) {
+    operation.make([](Tensor&, const Shape&, DType) {});
+};
+
+/// An operation of any kind, which somebody else owns.
+class OperationRef {
+  public:
+    template <typename Op>
+    explicit OperationRef(Op& operation)
+        : kind_(kKindOf<std::remove_const_t<Op>>),
+          operation_(const_cast<std::remove_const_t<Op>*>(&operation)) {}
+
+    OperationKind kind() const { return kind_; }
+
+    /// Calls `f` with the operation as what it is.
+    template <typename F>
+    void visit(F&& f) const {
+        using Call = void (*)(void*, F&);
+        static constexpr auto kCalls = []<std::size_t... I>(std::index_sequence<I...>) {
+            return std::array<Call, kOperations>{[](void* operation, F& call) {
+                call(*static_cast<std::tuple_element_t<I, Operations>*>(operation));
+            }...};
+        }
+        (std::make_index_sequence<kOperations>());
+        kCalls[static_cast<std::size_t>(kind_)](operation_, f);
+    }
+
+  private:
+    OperationKind kind_;
+    void* operation_;
+};
+
+/// Calls `f` with an operation of the kind, of which nothing is filled in yet.
+template <typename F>
+void with_operation(OperationKind kind, F&& f) {
+    using Call = void (*)(F&);
+    static constexpr auto kCalls = []<std::size_t... I>(std::index_sequence<I...>) {
+        return std::array<Call, kOperations>{
+            [](F& call) { call(std::tuple_element_t<I, Operations>{}); }...};
+    }
+    (std::make_index_sequence<kOperations>());
+    kCalls[static_cast<std::size_t>(kind)](f);
+}
+
+}  // namespace lockstep

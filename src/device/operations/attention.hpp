@@ -1,0 +1,295 @@
+#pragma once
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "src/device/operation.hpp"
+#include "src/device/token_rows.hpp"
+
+namespace lockstep::ops {
+
+// Attention, head by head: with the weights that each query gives to each key in memory,
+// and without, some keys at a time.
+
+/// The widest head that attention without weights in memory takes.
+inline constexpr std::int64_t kMostHeadWidth = 256;
+
+/// Weights (batches, heads, m, n).
+inline void check_weights(const OperandCheck& check, const Tensor& weights,
+                          const Heads& y, std::int64_t heads, std::int64_t rows,
+                          std::int64_t columns) {
+    check.dtype("weights", weights, y.tensor.dtype());
+    const Shape expected{y.batches(), heads, rows, columns};
+    check.that(weights.shape() == expected, "weights have shape {}; {} is expected",
+               weights.shape(), expected);
+}
+
+/// products (b, a, m, n) = factor * x y^T of each head.
+struct HeadProducts {
+    static constexpr const char* kName = "head_products";
+    Tensor products;
+    Heads x;
+    Heads y;
+    double factor = 1;
+
+    void check(const OperandCheck& check) const {
+        check.heads("x", x);
+        check.heads("y", y);
+        check.grouped("y", y, "x", x);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(products, Shape{x.batches(), x.heads, x.rows(), y.rows()}, x.tensor.dtype());
+    }
+    OperandList operands() const {
+        return {reads("x", x), reads("y", y), makes("products", products)};
+    }
+    std::int64_t flops() const { return 2 * products.elements() * x.width; }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+};
+
+/// sums (m, b, a width) = weights (m, n) times y (n, width) of each head.
+struct HeadSums {
+    static constexpr const char* kName = "head_sums";
+    Tensor sums;
+    Tensor weights;
+    Heads y;
+
+    /// The result, as the heads that it consists of.
+    Heads destination() const { return {sums, weights.shape()[1], y.width, 0}; }
+
+    void check(const OperandCheck& check) const {
+        check.heads("y", y);
+        const Shape& shape = weights.shape();
+        check.that(shape.dimensions() == 4,
+                   "weights have shape {}; (batches, heads, queries, keys) is expected",
+                   shape);
+        check.group("y", y.heads, "weights", shape[1]);
+        check_weights(check, weights, y, shape[1], shape[2], y.rows());
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        const Shape& shape = weights.shape();
+        make(sums, Shape{shape[2], y.batches(), shape[1] * y.width}, weights.dtype());
+    }
+    OperandList operands() const {
+        return {reads("weights", weights), reads("y", y), makes("sums", sums)};
+    }
+    std::int64_t flops() const { return 2 * weights.elements() * y.width; }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+    template <typename Fill>
+    void when_empty(const Fill& fill) const {
+        fill(sums, 0);
+    }
+};
+
+/// destination += factor * op(weights) y of each head.
+struct AddHeadSums {
+    static constexpr const char* kName = "add_head_sums";
+    Heads destination;
+    Tensor weights;
+    Heads y;
+    HeadSumOptions options;
+
+    void check(const OperandCheck& check) const {
+        check.heads("y", y);
+        check.heads("destination", destination);
+        if (destination.heads < y.heads)
+            check.grouped("destination", destination, "y", y);
+        else
+            check.grouped("y", y, "destination", destination);
+        std::int64_t rows = destination.rows(), columns = y.rows();
+        if (options.transpose) std::swap(rows, columns);
+        check_weights(check, weights, y, std::max(destination.heads, y.heads), rows,
+                      columns);
+    }
+    OperandList operands() const {
+        return {reads("weights", weights), reads("y", y),
+                adds_to("destination", destination)};
+    }
+    std::int64_t flops() const { return 2 * weights.elements() * y.width; }
+    Derivation derivation() const {
+        return Derivation::adding(Derivation::linear_in(0, 1), options.factor);
+    }
+};
+
+/// Returns the shape of a number a row of each head: (b, a, m).
+inline Shape shape_of_rows(const Heads& heads) {
+    return {heads.batches(), heads.heads, heads.rows()};
+}
+/// Returns the shape that attention gives for queries, which may lie among other columns:
+/// (m, b, a width).
+inline Shape shape_of_result(const Heads& queries) {
+    return {queries.rows(), queries.batches(), queries.heads * queries.width};
+}
+
+inline void check_width(const OperandCheck& check, const Heads& queries) {
+    check.that(queries.width <= kMostHeadWidth,
+               "heads of width {}; up to {} are expected", queries.width,
+               std::int64_t{kMostHeadWidth});
+}
+
+/// Queries, keys and values that belong together.
+inline void check_attention(const OperandCheck& check, const AttentionHeads& heads,
+                            const AttentionOptions& options) {
+    check.heads("queries", heads.queries);
+    check.heads("keys", heads.keys);
+    check.heads("values", heads.values);
+    check.grouped("keys", heads.keys, "queries", heads.queries);
+    check.grouped("values", heads.values, "keys", heads.keys);
+    check.that(heads.values.rows() == heads.keys.rows() &&
+                   heads.values.heads == heads.keys.heads,
+               "values have {} rows of {} heads, but keys have {} of {}",
+               heads.values.rows(), heads.values.heads, heads.keys.rows(),
+               heads.keys.heads);
+    check_width(check, heads.queries);
+    if (!options.causal) return;
+    check.tokens("queries", options.queries, heads.queries.rows());
+    check.tokens("keys", options.keys, heads.keys.rows());
+}
+
+/// Returns the pairs of a query and a key that it sees, of all heads.
+inline std::int64_t pairs_of(const AttentionHeads& heads,
+                             const AttentionOptions& options) {
+    // If there are no elements, the extents may be vast.
+    if (heads.queries.tensor.elements() == 0 || heads.keys.tensor.elements() == 0)
+        return 0;
+    const std::int64_t m = heads.queries.rows(), n = heads.keys.rows();
+    const std::int64_t of_head =
+        options.causal ? causal_pairs(options.queries, m, options.keys, n) : m * n;
+    return of_head * heads.queries.batches() * heads.queries.heads;
+}
+
+/// Takes keys and their values into the state: online softmax.
+struct Attend {
+    static constexpr const char* kName = "attend";
+    /// What the softmax costs for a pair of a query and a key, beside the products:
+    /// scale; maximum, subtract, exp, sum.
+    static constexpr std::int64_t kFlopsOfPair = kTranscendental + 4;
+    OnlineAttention state;
+    AttentionHeads heads;
+    AttentionOptions options;
+
+    void check(const OperandCheck& check) const {
+        check_attention(check, heads, options);
+        const DType dtype = heads.queries.tensor.dtype();
+        check.shape("y", state.y, shape_of_result(heads.queries), dtype);
+        check.shape("maximum", state.maximum, shape_of_rows(heads.queries), dtype);
+        check.shape("sum", state.sum, shape_of_rows(heads.queries), dtype);
+        for (const Tensor* written : {&state.y, &state.maximum, &state.sum})
+            for (const auto& [name, read] :
+                 {std::pair{"queries", &heads.queries}, std::pair{"keys", &heads.keys},
+                  std::pair{"values", &heads.values}})
+                check.apart("the state", *written, name, read->tensor);
+    }
+    OperandList operands() const {
+        return {reads("queries", heads.queries),   reads("keys", heads.keys),
+                reads("values", heads.values),     updates("y", state.y),
+                updates("maximum", state.maximum), updates("sum", state.sum)};
+    }
+    bool is_idle() const { return pairs_of(heads, options) == 0; }
+    std::int64_t flops() const {
+        return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
+    }
+    Derivation derivation() const { return {}; }
+};
+
+/// Makes the state's y the values' mean, and `maximum` the logarithm of the sum of all
+/// exponentials.
+struct FinishAttention {
+    static constexpr const char* kName = "finish_attention";
+    /// Log, and add the maximum.
+    static constexpr std::int64_t kFlopsOfRow = kTranscendental + 1;
+    OnlineAttention state;
+
+    void check(const OperandCheck& check) const {
+        check.real("y", state.y);
+        const Shape& shape = state.y.shape();
+        const Shape& rows = state.maximum.shape();
+        check.that(shape.dimensions() == 3 && rows.dimensions() == 3 &&
+                       rows[0] == shape[1] && rows[2] == shape[0] && rows[1] > 0 &&
+                       shape[2] % rows[1] == 0,
+                   "y has shape {} and maximum {}; (queries, batches, columns) and "
+                   "(batches, heads, queries) are expected",
+                   shape, rows);
+        check.dtype("maximum", state.maximum, state.y.dtype());
+        check.like("sum", state.sum, "maximum", state.maximum);
+    }
+    OperandList operands() const {
+        return {updates("y", state.y), updates("maximum", state.maximum),
+                reads("sum", state.sum)};
+    }
+    std::int64_t flops() const {
+        return state.y.elements() + kFlopsOfRow * state.sum.elements();
+    }
+    Derivation derivation() const { return {}; }
+};
+
+/// products (b, a, m): the sum over the width of x y, row by row of each head.
+struct HeadRowProducts {
+    static constexpr const char* kName = "head_row_products";
+    Tensor products;
+    Heads x;
+    Heads y;
+
+    void check(const OperandCheck& check) const {
+        check.heads("x", x);
+        check.alike("y", y, "x", x);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(products, shape_of_rows(x), x.tensor.dtype());
+    }
+    OperandList operands() const {
+        return {reads("x", x), reads("y", y), makes("products", products)};
+    }
+    std::int64_t flops() const { return 2 * products.elements() * x.width; }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+};
+
+/// Adds what keys and values contribute to the three gradients.
+struct AttendBackward {
+    static constexpr const char* kName = "attend_backward";
+    /// Scale, subtract, exp; subtract, multiply, scale.
+    static constexpr std::int64_t kFlopsOfPair = kTranscendental + 5;
+    /// The three may be columns of one tensor, since each is added to.
+    static constexpr bool kSumsMayOverlap = true;
+    AttentionHeads gradients;
+    AttentionHeads heads;
+    AttentionBackward backward;
+    AttentionOptions options;
+
+    void check(const OperandCheck& check) const {
+        check_attention(check, heads, options);
+        check.alike("dq", gradients.queries, "queries", heads.queries);
+        check.alike("dk", gradients.keys, "keys", heads.keys);
+        check.alike("dv", gradients.values, "values", heads.values);
+        const DType dtype = heads.queries.tensor.dtype();
+        const Shape rows = shape_of_rows(heads.queries);
+        check.shape("dy", backward.dy, shape_of_result(heads.queries), dtype);
+        check.shape("log_sum_exp", backward.log_sum_exp, rows, dtype);
+        check.shape("dy_y", backward.dy_y, rows, dtype);
+    }
+    OperandList operands() const {
+        return {reads("queries", heads.queries),
+                reads("keys", heads.keys),
+                reads("values", heads.values),
+                reads("dy", backward.dy),
+                reads("log_sum_exp", backward.log_sum_exp),
+                reads("dy_y", backward.dy_y),
+                adds_to("dq", gradients.queries),
+                adds_to("dk", gradients.keys),
+                adds_to("dv", gradients.values)};
+    }
+    bool is_idle() const { return pairs_of(heads, options) == 0; }
+    std::int64_t flops() const {
+        return pairs_of(heads, options) * (10 * heads.queries.width + kFlopsOfPair);
+    }
+    Derivation derivation() const { return {}; }
+};
+
+using AttentionOperations = std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend,
+                                       FinishAttention, HeadRowProducts, AttendBackward>;
+
+}  // namespace lockstep::ops

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <tuple>
+
+#include "src/core/philox.hpp"
+#include "src/device/operation.hpp"
+
+namespace lockstep::ops {
+
+// Rows that are looked up, and random numbers.
+
+inline void check_table(const OperandCheck& check, const char* name,
+                        const Tensor& table) {
+    check.real(name, table);
+    check.that(table.shape().dimensions() == 2,
+               "{} has shape {}; (vocabulary, width) is expected", name, table.shape());
+}
+
+/// rows[i] = table[ids[i]], or zeros if the table is a shard and the row is another's.
+struct Embedding {
+    static constexpr const char* kName = "embedding";
+    Tensor rows;
+    Tensor table;
+    Tensor ids;
+    VocabularyShard shard;
+
+    void check(const OperandCheck& check) {
+        check_table(check, "table", table);
+        check.dtype("ids", ids, DType::i32);
+        check.that(ids.shape().dimensions() < Shape::kMaxDimensions,
+                   "ids has {} dimensions; at most {} are expected",
+                   ids.shape().dimensions(), Shape::kMaxDimensions - 1);
+        shard = check.shard(shard, table.shape()[0]);
+    }
+    /// ids.shape + (width).
+    template <typename Make>
+    void make(const Make& make) {
+        std::int64_t extents[Shape::kMaxDimensions] = {};
+        const int dimensions = ids.shape().dimensions();
+        for (int d = 0; d < dimensions; ++d)
+            extents[d] = ids.shape()[d];
+        extents[dimensions] = table.shape()[1];
+        make(rows, Shape(extents, dimensions + 1), table.dtype());
+    }
+    /// Charged as if all rows were here.
+    OperandList operands() const {
+        return {sized(rows.bytes(), reads("table", table)), reads("ids", ids),
+                makes("rows", rows)};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return Derivation::linear_in(0); }
+    const Tensor& indices() const { return ids; }
+    std::int64_t bound() const { return shard.whole; }
+    template <typename Fill>
+    void when_empty(const Fill& fill) const {
+        fill(rows, 0);
+    }
+};
+
+/// d_table[ids[i]] += dy[i], in order of i, for the rows that the table holds.
+struct EmbeddingBackward {
+    static constexpr const char* kName = "embedding_backward";
+    Tensor d_table;
+    Tensor ids;
+    Tensor dy;
+    VocabularyShard shard;
+
+    void check(const OperandCheck& check) {
+        check_table(check, "d_table", d_table);
+        check.dtype("ids", ids, DType::i32);
+        check.dtype("dy", dy, d_table.dtype());
+        check.matrix("dy", dy, ids.elements(), d_table.shape()[1]);
+        shard = check.shard(shard, d_table.shape()[0]);
+    }
+    OperandList operands() const {
+        return {sized(dy.bytes(), adds_to("d_table", d_table)), reads("ids", ids),
+                reads("dy", dy)};
+    }
+    std::int64_t flops() const { return dy.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(2); }
+    const Tensor& indices() const { return ids; }
+    std::int64_t bound() const { return shard.whole; }
+};
+
+/// Numbers that are drawn: element (i, j) is number part.offset + i * part.pitch + j of
+/// the stream.
+inline void check_part(const OperandCheck& check, const RandomPart& part,
+                       const Tensor& destination) {
+    check.that(part.offset >= 0, "offset is {}; it must not be negative", part.offset);
+    check.that(part.pitch == 0 || part.pitch >= destination.shape().columns(),
+               "rows that are {} numbers apart; destination has {} columns", part.pitch,
+               destination.shape().columns());
+}
+inline bool is_contiguous(const RandomPart& part, const Tensor& destination) {
+    return part.pitch == 0 || part.pitch == destination.shape().columns();
+}
+inline Derivation drawn(const RandomStream& stream, const RandomPart& part,
+                        const Tensor& destination) {
+    return Derivation::random(stream, part.offset,
+                              is_contiguous(part, destination) ? 0 : part.pitch);
+}
+/// Calls `draw(tensor, offset)` for every run of numbers that `destination` consists of.
+template <typename Draw>
+void each_run(const Tensor& destination, const RandomPart& part, Draw&& draw) {
+    if (is_contiguous(part, destination)) return draw(destination, part.offset);
+    const std::int64_t columns = destination.shape().columns();
+    for (std::int64_t row = 0; row < destination.shape().rows(); ++row)
+        draw(destination.slice(row * columns, columns), part.offset + row * part.pitch);
+}
+
+struct RandomUniform {
+    static constexpr const char* kName = "random_uniform";
+    Tensor destination;
+    RandomStream stream;
+    double low = 0;
+    double high = 1;
+    RandomPart part;
+
+    void check(const OperandCheck& check) const {
+        check.real("destination", destination);
+        check.that(low <= high, "no value lies in [{}, {}]", low, high);
+        check_part(check, part, destination);
+    }
+    OperandList operands() const { return {writes("destination", destination)}; }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return drawn(stream, part, destination); }
+};
+
+struct RandomNormal {
+    static constexpr const char* kName = "random_normal";
+    Tensor destination;
+    RandomStream stream;
+    double mean = 0;
+    double deviation = 1;
+    RandomPart part;
+
+    void check(const OperandCheck& check) const {
+        check.real("destination", destination);
+        check.that(deviation >= 0, "deviation is {}; it must not be negative", deviation);
+        check_part(check, part, destination);
+    }
+    OperandList operands() const { return {writes("destination", destination)}; }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return drawn(stream, part, destination); }
+};
+
+using LookupOperations =
+    std::tuple<Embedding, EmbeddingBackward, RandomUniform, RandomNormal>;
+
+}  // namespace lockstep::ops

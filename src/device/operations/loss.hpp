@@ -1,0 +1,298 @@
+#pragma once
+
+#include <limits>
+#include <tuple>
+
+#include "src/device/operation.hpp"
+
+namespace lockstep::ops {
+
+// Softmax and losses, row by row.
+
+struct Softmax {
+    static constexpr const char* kName = "softmax";
+    /// Maximum, subtract, exp, sum; divide.
+    static constexpr std::int64_t kFlopsOfElement = kTranscendental + 4;
+    Tensor y;
+    Tensor x;
+    SoftmaxOptions options;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        const Shape& shape = x.shape();
+        check.that(!options.causal || shape.dimensions() >= 2,
+                   "x has shape {}; (…, queries, keys) is expected where it is causal",
+                   shape);
+        if (!options.causal) return;
+        check.tokens("queries", options.queries, shape[shape.dimensions() - 2]);
+        check.tokens("keys", options.keys, shape.columns());
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(y, x.shape(), x.dtype());
+    }
+    OperandList operands() const { return {reads("x", x), makes("y", y)}; }
+    std::int64_t flops() const { return kFlopsOfElement * x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
+/// dx = y * (dy - sum(y * dy)).
+struct SoftmaxBackward {
+    static constexpr const char* kName = "softmax_backward";
+    Tensor dx;
+    Tensor y;
+    Tensor dy;
+
+    void check(const OperandCheck& check) const {
+        check.real("y", y);
+        check.like("dy", dy, "y", y);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(dx, y.shape(), y.dtype());
+    }
+    OperandList operands() const {
+        return {reads("y", y), reads("dy", dy), makes("dx", dx)};
+    }
+    std::int64_t flops() const { return 4 * y.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(1); }
+};
+
+/// losses (rows) = -log softmax(logits)[target].
+struct CrossEntropy {
+    static constexpr const char* kName = "cross_entropy";
+    Tensor losses;
+    Tensor logits;
+    Tensor targets;
+
+    void check(const OperandCheck& check) const {
+        check.real("logits", logits);
+        check.count("targets", targets, logits.shape().rows(), DType::i32);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(losses, Shape{logits.shape().rows()}, logits.dtype());
+    }
+    OperandList operands() const {
+        return {reads("logits", logits), reads("targets", targets),
+                makes("losses", losses)};
+    }
+    /// Maximum, subtract, exp, sum.
+    std::int64_t flops() const { return (kTranscendental + 3) * logits.elements(); }
+    Derivation derivation() const { return {}; }
+    const Tensor& indices() const { return targets; }
+    std::int64_t bound() const { return logits.shape().columns(); }
+};
+
+/// d_logits = factor * (softmax(logits) - one_hot(targets)).
+struct CrossEntropyBackward {
+    static constexpr const char* kName = "cross_entropy_backward";
+    Tensor d_logits;
+    Tensor logits;
+    Tensor targets;
+    double factor = 1;
+
+    void check(const OperandCheck& check) const {
+        check.real("logits", logits);
+        check.count("targets", targets, logits.shape().rows(), DType::i32);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(d_logits, logits.shape(), logits.dtype());
+    }
+    OperandList operands() const {
+        return {reads("logits", logits), reads("targets", targets),
+                makes("d_logits", d_logits)};
+    }
+    std::int64_t flops() const {
+        return (Softmax::kFlopsOfElement + 1) * logits.elements();
+    }
+    Derivation derivation() const { return Derivation::loss_gradient(factor); }
+    const Tensor& indices() const { return targets; }
+    std::int64_t bound() const { return logits.shape().columns(); }
+};
+
+// The cross entropy of logits that are a shard of all classes.
+
+/// maximum (rows) of the shard's entries; -infinity if it has none.
+struct RowMaximum {
+    static constexpr const char* kName = "row_maximum";
+    Tensor maximum;
+    Tensor logits;
+    VocabularyShard shard;
+
+    void check(const OperandCheck& check) {
+        check.real("logits", logits);
+        shard = check.shard(shard, logits.shape().columns());
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(maximum, Shape{logits.shape().rows()}, logits.dtype());
+    }
+    OperandList operands() const {
+        return {reads("logits", logits), makes("maximum", maximum)};
+    }
+    std::int64_t flops() const { return logits.elements(); }
+    Derivation derivation() const { return {}; }
+    template <typename Fill>
+    void when_empty(const Fill& fill) const {
+        fill(maximum, -std::numeric_limits<double>::infinity());
+    }
+};
+
+/// Logits, and of each of their rows what shards have told each other.
+inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
+                                             const Tensor& logits, const Tensor& targets,
+                                             const Tensor& maximum,
+                                             const VocabularyShard& shard) {
+    check.real("logits", logits);
+    check.count("targets", targets, logits.shape().rows(), DType::i32);
+    check.count("maximum", maximum, logits.shape().rows(), logits.dtype());
+    return check.shard(shard, logits.shape().columns());
+}
+
+/// parts (2, rows): the sum over the shard of exp(logit - maximum), and the target's
+/// logit if it lies in the shard, else 0.
+struct CrossEntropyParts {
+    static constexpr const char* kName = "cross_entropy_parts";
+    Tensor parts;
+    Tensor logits;
+    Tensor targets;
+    Tensor maximum;
+    VocabularyShard shard;
+
+    void check(const OperandCheck& check) {
+        shard = check_shard_of_logits(check, logits, targets, maximum, shard);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(parts, Shape{2, logits.shape().rows()}, logits.dtype());
+    }
+    OperandList operands() const {
+        return {reads("logits", logits), reads("targets", targets),
+                reads("maximum", maximum), makes("parts", parts)};
+    }
+    /// Subtract, exp, sum.
+    std::int64_t flops() const { return (kTranscendental + 2) * logits.elements(); }
+    Derivation derivation() const { return {}; }
+    const Tensor& indices() const { return targets; }
+    std::int64_t bound() const { return shard.whole; }
+    template <typename Fill>
+    void when_empty(const Fill& fill) const {
+        fill(parts, 0);
+    }
+};
+
+/// losses (rows), from the whole's maximum (rows) and summed parts (2, rows).
+struct CrossEntropyOfParts {
+    static constexpr const char* kName = "cross_entropy_of_parts";
+    Tensor losses;
+    Tensor maximum;
+    Tensor parts;
+
+    void check(const OperandCheck& check) const {
+        check.real("maximum", maximum);
+        check.dtype("parts", parts, maximum.dtype());
+        check.matrix("parts", parts, 2, maximum.elements());
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(losses, Shape{maximum.elements()}, maximum.dtype());
+    }
+    OperandList operands() const {
+        return {reads("maximum", maximum), reads("parts", parts),
+                makes("losses", losses)};
+    }
+    std::int64_t flops() const { return (kTranscendental + 2) * maximum.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
+/// d_logits: the shard's columns of factor * (softmax(logits) - one_hot(targets)).
+struct CrossEntropyBackwardOfParts {
+    static constexpr const char* kName = "cross_entropy_backward_of_parts";
+    Tensor d_logits;
+    Tensor logits;
+    Tensor targets;
+    Tensor maximum;
+    Tensor parts;
+    double factor = 1;
+    VocabularyShard shard;
+
+    void check(const OperandCheck& check) {
+        shard = check_shard_of_logits(check, logits, targets, maximum, shard);
+        check.dtype("parts", parts, logits.dtype());
+        check.matrix("parts", parts, 2, logits.shape().rows());
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(d_logits, logits.shape(), logits.dtype());
+    }
+    OperandList operands() const {
+        return {reads("logits", logits), reads("targets", targets),
+                reads("maximum", maximum), reads("parts", parts),
+                makes("d_logits", d_logits)};
+    }
+    /// Subtract, exp, divide, scale.
+    std::int64_t flops() const { return (kTranscendental + 3) * logits.elements(); }
+    Derivation derivation() const { return Derivation::loss_gradient(factor); }
+    const Tensor& indices() const { return targets; }
+    std::int64_t bound() const { return shard.whole; }
+};
+
+/// loss (1) = the sum of (prediction - target)^2.
+struct SquaredError {
+    static constexpr const char* kName = "squared_error";
+    Tensor loss;
+    Tensor prediction;
+    Tensor target;
+
+    void check(const OperandCheck& check) const {
+        check.real("prediction", prediction);
+        check.like("target", target, "prediction", prediction);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(loss, Shape{1}, prediction.dtype());
+    }
+    OperandList operands() const {
+        return {reads("prediction", prediction), reads("target", target),
+                makes("loss", loss)};
+    }
+    std::int64_t flops() const { return 3 * prediction.elements(); }
+    Derivation derivation() const { return {}; }
+    template <typename Fill>
+    void when_empty(const Fill& fill) const {
+        fill(loss, 0);
+    }
+};
+
+/// d_prediction = factor * 2 (prediction - target).
+struct SquaredErrorBackward {
+    static constexpr const char* kName = "squared_error_backward";
+    Tensor d_prediction;
+    Tensor prediction;
+    Tensor target;
+    double factor = 1;
+
+    void check(const OperandCheck& check) const {
+        check.real("prediction", prediction);
+        check.like("target", target, "prediction", prediction);
+    }
+    template <typename Make>
+    void make(const Make& make) {
+        make(d_prediction, prediction.shape(), prediction.dtype());
+    }
+    OperandList operands() const {
+        return {reads("prediction", prediction), reads("target", target),
+                makes("d_prediction", d_prediction)};
+    }
+    std::int64_t flops() const { return 2 * prediction.elements(); }
+    Derivation derivation() const { return Derivation::loss_gradient(factor); }
+};
+
+using LossOperations =
+    std::tuple<Softmax, SoftmaxBackward, CrossEntropy, CrossEntropyBackward, RowMaximum,
+               CrossEntropyParts, CrossEntropyOfParts, CrossEntropyBackwardOfParts,
+               SquaredError, SquaredErrorBackward>;
+
+}  // namespace lockstep::ops

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <tuple>
+
+#include "src/device/operation.hpp"
+
+namespace lockstep::ops {
+
+// Optimizers: state and parameter are updated in place.
+
+struct Sgd {
+    static constexpr const char* kName = "sgd";
+    Tensor parameter;
+    Tensor gradient;
+    Tensor velocity;  ///< none if there is no momentum
+    SgdOptions options;
+
+    void check(const OperandCheck& check) const {
+        check.real("parameter", parameter);
+        check.like("gradient", gradient, "parameter", parameter);
+        if (options.momentum != 0)
+            check.like("velocity", velocity, "parameter", parameter);
+    }
+    OperandList operands() const {
+        return {updates("parameter", parameter), reads("gradient", gradient),
+                only_if(options.momentum != 0, updates("velocity", velocity))};
+    }
+    std::int64_t flops() const {
+        const int each =
+            2 + (options.weight_decay != 0 ? 2 : 0) + (options.momentum != 0 ? 2 : 0);
+        return each * parameter.elements();
+    }
+    Derivation derivation() const { return Derivation::updating(); }
+};
+
+struct AdamW {
+    static constexpr const char* kName = "adamw";
+    Tensor parameter;
+    Tensor gradient;
+    Tensor first_moment;
+    Tensor second_moment;
+    std::int64_t step = 1;
+    AdamWOptions options;
+
+    void check(const OperandCheck& check) const {
+        check.real("parameter", parameter);
+        check.like("gradient", gradient, "parameter", parameter);
+        check.like("first_moment", first_moment, "parameter", parameter);
+        check.like("second_moment", second_moment, "parameter", parameter);
+        check.that(step >= 1, "step is {}; steps count from 1", step);
+    }
+    OperandList operands() const {
+        return {updates("parameter", parameter), reads("gradient", gradient),
+                updates("first_moment", first_moment),
+                updates("second_moment", second_moment)};
+    }
+    std::int64_t flops() const { return 14 * parameter.elements(); }
+    Derivation derivation() const { return Derivation::updating(); }
+};
+
+using OptimizerOperations = std::tuple<Sgd, AdamW>;
+
+}  // namespace lockstep::ops
