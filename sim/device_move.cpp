@@ -155,4 +155,17 @@ void Device::compute(const ops::Sum& op) {
     });
 }
 
+template <>
+void Device::compute(const ops::SumOfSquares& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const auto square = [](const Lane<T>& x) -> Lane<double> {
+            return x.template cast<double>().square();
+        };
+        const double sum =
+            sum_lanes(op.x.elements(), square, static_cast<const T*>(op.x.data<T>()));
+        T* result = op.destination.data<T>();
+        *result = static_cast<T>(*result + sum);
+    });
+}
+
 }  // namespace lockstep::sim

@@ -37,6 +37,19 @@ struct Values {
 };
 
 template <typename T>
+struct Squares : Values<T> {
+    __device__ double of(const typename Values<T>::Loaded& loaded, std::int64_t) const {
+        double sum = 0;
+#pragma unroll
+        for (int lane = 0; lane < Values<T>::kWidth; ++lane) {
+            const double value = loaded.value[lane];
+            sum += value * value;
+        }
+        return sum;
+    }
+};
+
+template <typename T>
 struct SquaredDifferences {
     static constexpr int kWidth = kFullWidth<T>;
     using Result = double;
@@ -133,6 +146,13 @@ void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values
 }
 
 template <typename T>
+void launch_sum_of_squares(cudaStream_t stream, void* workspace, T* result,
+                           const T* values, std::int64_t elements) {
+    reduce(stream, workspace, Squares<T>{{values, elements, aligned(values)}}, Plus{},
+           Keep<T>{result, true});
+}
+
+template <typename T>
 void launch_squared_error(cudaStream_t stream, void* workspace, T* result,
                           const T* prediction, const T* target, std::int64_t elements) {
     const SquaredDifferences<T> terms{prediction, target, elements,
@@ -159,6 +179,10 @@ template void launch_sum(cudaStream_t, void*, float*, const float*, std::int64_t
 template void launch_sum(cudaStream_t, void*, double*, const double*, std::int64_t, bool);
 template void launch_sum(cudaStream_t, void*, std::uint32_t*, const std::uint32_t*,
                          std::int64_t, bool);
+template void launch_sum_of_squares(cudaStream_t, void*, float*, const float*,
+                                    std::int64_t);
+template void launch_sum_of_squares(cudaStream_t, void*, double*, const double*,
+                                    std::int64_t);
 template void launch_squared_error(cudaStream_t, void*, float*, const float*,
                                    const float*, std::int64_t);
 template void launch_squared_error(cudaStream_t, void*, double*, const double*,

@@ -17,6 +17,11 @@ template <typename T>
 void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values,
                 std::int64_t elements, bool accumulate);
 
+/// result[0] += the sum of the values' squares, in f64.
+template <typename T>
+void launch_sum_of_squares(cudaStream_t stream, void* workspace, T* result,
+                           const T* values, std::int64_t elements);
+
 /// result[0] = sum of (prediction - target)^2, in f64.
 template <typename T>
 void launch_squared_error(cudaStream_t stream, void* workspace, T* result,

@@ -99,6 +99,13 @@ class Device {
         run(ops::Sum{destination, source, accumulate}, at);
     }
 
+    /// destination (1) += the sum of x^2 over all elements: the square of a norm, of one
+    /// tensor after another.
+    void sum_of_squares(const Tensor& destination, const Tensor& x,
+                        SourceLine at = SourceLine::here()) {
+        run(ops::SumOfSquares{destination, x}, at);
+    }
+
     // Linear algebra.
 
     /// op(a) (m, k) times op(b) (k, n): (m, n), or a's shape with n columns where a is

@@ -169,6 +169,37 @@ TEST_CASE("Sum adds all elements up", kTags) {
     }
 }
 
+TEST_CASE("A sum of squares is added to what is there", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    for (const std::int64_t count : kCounts) {
+        const HostTensor x = random_values({count}, dtype, "x");
+        const Tensor result = bench->zeros({1}, dtype);
+        Sum sum;
+        for (std::int64_t i = 0; i < count; ++i)
+            sum.add(x.at(i) * x.at(i));
+        bench->sum_of_squares(result, bench->upload(x));
+        Expected expected({1}, dtype);
+        sum.expect(expected);
+        expected.check(bench->download(result));
+
+        bench->sum_of_squares(result, bench->upload(x));
+        Expected twice({1}, dtype);
+        sum.expect(twice, 2);
+        twice.check(bench->download(result));
+    }
+}
+
+TEST_CASE("A sum of squares is taken where those of f32 would overflow", kTags) {
+    Bench bench;
+    const Tensor x = bench->upload(HostTensor::of<float>({2}, std::vector{3e18F, 4e18F}));
+    const Tensor result = bench->zeros({1}, DType::f32);
+    bench->sum_of_squares(result, x);
+    REQUIRE(bench->download(result).at(0) == static_cast<double>(2.5e37F));
+    bench->sum_of_squares(result, bench->empty({0}, DType::f32));
+    REQUIRE(bench->download(result).at(0) == static_cast<double>(2.5e37F));
+}
+
 TEST_CASE("A communicator's moves work between devices, and on nothing", kTags) {
     Bench bench;
     PlainMonitor other_monitor;

@@ -58,6 +58,8 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "sum", 20, 21 * e);
     bench->sum(one, x, true);
     costs(bench, "sum", 20, 22 * e);
+    bench->sum_of_squares(one, x);
+    costs(bench, "sum_of_squares", 40, 22 * e);
     bench->add_bias(x, five);
     costs(bench, "add_bias", 20, 45 * e);
     bench->accumulate_rows(five, x);

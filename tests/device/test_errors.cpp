@@ -155,6 +155,8 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
             [&] { bench->accumulate_rows(x.rows(7, 1), x); });
     refuses("sum: destination and source" + apart,
             [&] { bench->sum(x.flat().rows(31, 1), x); });
+    refuses("sum_of_squares: destination and x" + apart,
+            [&] { bench->sum_of_squares(x.flat().rows(0, 1), x); });
     refuses("sgd: gradient and parameter" + apart, [&] { bench->sgd(x, x, {}, {}); });
     refuses("adamw: second_moment and first_moment" + apart,
             [&] { bench->adamw(row, x.rows(0, 1), x.rows(1, 1), x.rows(1, 1), 1, {}); });

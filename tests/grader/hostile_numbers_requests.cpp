@@ -58,6 +58,7 @@ void add_moves(std::vector<Request>& to) {
     to.push_back(call("multiply", ops::Multiply{y, x}));
     to.push_back(call("combine", ops::Combine{y, x, Reduction::maximum}));
     to.push_back(call("sum", ops::Sum{real(2, {1}), x, true}));
+    to.push_back(call("sum_of_squares", ops::SumOfSquares{real(2, {1}), x}));
     to.push_back(call("random_uniform", ops::RandomUniform{x, RandomStream(7, "u"), -1.0,
                                                            1.0, RandomPart(3, 10)}));
     to.push_back(call("random_normal", ops::RandomNormal{x, RandomStream(7, "n"), 0.0,

@@ -191,7 +191,24 @@ struct Sum {
     }
 };
 
+/// destination (1) += the sum of x^2 over all elements.
+struct SumOfSquares {
+    static constexpr const char* kName = "sum_of_squares";
+    Tensor destination;
+    Tensor x;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        check.row("destination", destination, 1, x.dtype());
+    }
+    OperandList operands() const {
+        return {reads("x", x), adds_to("destination", destination)};
+    }
+    std::int64_t flops() const { return 2 * x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
 using MoveOperations =
-    std::tuple<Fill, Copy, CopyColumns, Add, Scale, Multiply, Combine, Sum>;
+    std::tuple<Fill, Copy, CopyColumns, Add, Scale, Multiply, Combine, Sum, SumOfSquares>;
 
 }  // namespace lockstep::ops
