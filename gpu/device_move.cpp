@@ -97,6 +97,16 @@ void Device::compute(const ops::Multiply& op) {
 }
 
 template <>
+void Device::compute(const ops::Cast& op) {
+    with_real(op.destination.dtype(), [&]<typename To>(To) {
+        with_real(op.source.dtype(), [&]<typename From>(From) {
+            launch_cast(stream_.get(), op.destination.data<To>(),
+                        op.source.data<const From>(), op.source.elements());
+        });
+    });
+}
+
+template <>
 void Device::compute(const ops::Sum& op) {
     const Tensor workspace = workspace_for_reduction();
     const auto add_up = [&]<typename T>(T) {

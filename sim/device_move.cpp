@@ -136,6 +136,17 @@ void Device::compute(const ops::Multiply& op) {
 }
 
 template <>
+void Device::compute(const ops::Cast& op) {
+    with_real(op.destination.dtype(), [&]<typename To>(To) {
+        with_real(op.source.dtype(), [&]<typename From>(From) {
+            const From* from = op.source.data<From>();
+            std::transform(from, from + op.source.elements(), op.destination.data<To>(),
+                           [](From value) { return static_cast<To>(value); });
+        });
+    });
+}
+
+template <>
 void Device::compute(const ops::Sum& op) {
     if (op.source.dtype() == DType::i32) {
         std::uint32_t sum = 0;

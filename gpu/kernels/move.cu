@@ -78,6 +78,27 @@ struct Maximum : Update {
     }
 };
 
+/// Several loads of a thread are under way at once, each beside its neighbours'.
+constexpr int kCastUnroll = 4;
+
+template <typename To, typename From>
+__global__ void __launch_bounds__(kEachThreads)
+    cast_kernel(std::int64_t elements, To* destination, const From* source) {
+    const std::int64_t first =
+        std::int64_t{blockIdx.x} * (kEachThreads * kCastUnroll) + threadIdx.x;
+    From values[kCastUnroll];
+#pragma unroll
+    for (int u = 0; u < kCastUnroll; ++u) {
+        const std::int64_t at = first + u * kEachThreads;
+        if (at < elements) values[u] = source[at];
+    }
+#pragma unroll
+    for (int u = 0; u < kCastUnroll; ++u) {
+        const std::int64_t at = first + u * kEachThreads;
+        if (at < elements) destination[at] = static_cast<To>(values[u]);
+    }
+}
+
 template <typename T>
 struct CopiedRows {
     T* destination;
@@ -119,6 +140,14 @@ __global__ void __launch_bounds__(kTileThreads)
 template <typename T>
 void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value) {
     each(stream, elements, Fill<T>{value}, destination);
+}
+
+template <typename To, typename From>
+void launch_cast(cudaStream_t stream, To* destination, const From* source,
+                 std::int64_t elements) {
+    const std::int64_t blocks = divided_up(elements, kEachThreads * kCastUnroll);
+    launch(stream, cast_kernel<To, From>, static_cast<int>(blocks), kEachThreads,
+           elements, destination, source);
 }
 
 template <typename T>
@@ -181,6 +210,10 @@ void launch_copy_rows(cudaStream_t stream, void* destination,
 template void launch_fill(cudaStream_t, float*, std::int64_t, float);
 template void launch_fill(cudaStream_t, double*, std::int64_t, double);
 template void launch_fill(cudaStream_t, std::int32_t*, std::int64_t, std::int32_t);
+template void launch_cast(cudaStream_t, float*, const float*, std::int64_t);
+template void launch_cast(cudaStream_t, float*, const double*, std::int64_t);
+template void launch_cast(cudaStream_t, double*, const float*, std::int64_t);
+template void launch_cast(cudaStream_t, double*, const double*, std::int64_t);
 template void launch_add(cudaStream_t, float*, const float*, std::int64_t, float);
 template void launch_add(cudaStream_t, double*, const double*, std::int64_t, double);
 template void launch_add(cudaStream_t, std::uint32_t*, const std::uint32_t*, std::int64_t,

@@ -11,6 +11,11 @@ namespace lockstep::gpu {
 template <typename T>
 void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value);
 
+/// destination = source, rounded.
+template <typename To, typename From>
+void launch_cast(cudaStream_t stream, To* destination, const From* source,
+                 std::int64_t elements);
+
 /// destination += by * source.
 template <typename T>
 void launch_add(cudaStream_t stream, T* destination, const T* source,

@@ -93,6 +93,12 @@ class Device {
                  SourceLine at = SourceLine::here()) {
         run(ops::Combine{destination, source, reduction}, at);
     }
+    /// Each element of source, rounded to the destination's type: between f32 and f64,
+    /// and bf16 if the run computes shapes only; same rows and columns.
+    void cast(const Tensor& destination, const Tensor& source,
+              SourceLine at = SourceLine::here()) {
+        run(ops::Cast{destination, source}, at);
+    }
     /// destination (1) (+)= the sum of all elements of source.
     void sum(const Tensor& destination, const Tensor& source, bool accumulate = false,
              SourceLine at = SourceLine::here()) {

@@ -169,6 +169,31 @@ TEST_CASE("Sum adds all elements up", kTags) {
     }
 }
 
+TEST_CASE("A cast rounds each element to the other type", kTags) {
+    const DType from = GENERATE(DType::f32, DType::f64);
+    const DType to = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    for (const std::int64_t count : kCounts) {
+        HostTensor values = random_values({count}, from, "x", -1e3, 1e3);
+        if (count > 2) {
+            values.set(0, NAN);
+            values.set(1, from == DType::f64 ? 1e300 : INFINITY);
+            values.set(2, -0.0);
+        }
+        const Tensor result = bench->empty({count}, to);
+        bench->cast(result, bench->upload(values));
+        HostTensor expected({count}, to);
+        for (std::int64_t i = 0; i < count; ++i)
+            expected.set(i, values.at(i));
+        const HostTensor got = bench->download(result);
+        for (std::int64_t i = 0; i < count; ++i) {
+            const double a = got.at(i), b = expected.at(i);
+            REQUIRE(((std::isnan(a) && std::isnan(b)) ||
+                     (a == b && std::signbit(a) == std::signbit(b))));
+        }
+    }
+}
+
 TEST_CASE("A sum of squares is added to what is there", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;

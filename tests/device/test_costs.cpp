@@ -58,6 +58,10 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "sum", 20, 21 * e);
     bench->sum(one, x, true);
     costs(bench, "sum", 20, 22 * e);
+    const Tensor wide = bench->zeros({4, 5}, DType::f64);
+    bench->cast(wide, x);
+    costs(bench, "cast", 0, 20 * (e + 8));
+    REQUIRE(last(bench).dtype == DType::f64);
     bench->sum_of_squares(one, x);
     costs(bench, "sum_of_squares", 40, 22 * e);
     bench->add_bias(x, five);

@@ -57,6 +57,8 @@ void add_moves(std::vector<Request>& to) {
     to.push_back(call("scale i32", ops::Scale{whole(0, {6, 8}), 2.0}));
     to.push_back(call("multiply", ops::Multiply{y, x}));
     to.push_back(call("combine", ops::Combine{y, x, Reduction::maximum}));
+    to.push_back(call(
+        "cast", ops::Cast{real(0, {6, 8}), part_of(kSingle, DType::f32, 0, {6, 8})}));
     to.push_back(call("sum", ops::Sum{real(2, {1}), x, true}));
     to.push_back(call("sum_of_squares", ops::SumOfSquares{real(2, {1}), x}));
     to.push_back(call("random_uniform", ops::RandomUniform{x, RandomStream(7, "u"), -1.0,

@@ -208,7 +208,26 @@ struct SumOfSquares {
     Derivation derivation() const { return {}; }
 };
 
-using MoveOperations =
-    std::tuple<Fill, Copy, CopyColumns, Add, Scale, Multiply, Combine, Sum, SumOfSquares>;
+/// destination = source, each element rounded to the destination's type.
+struct Cast {
+    static constexpr const char* kName = "cast";
+    Tensor destination;
+    Tensor source;
+
+    void check(const OperandCheck& check) const {
+        check.real("destination", destination);
+        check.real("source", source);
+        check.matrix("source", source, destination.shape().rows(),
+                     destination.shape().columns());
+    }
+    OperandList operands() const {
+        return {reads("source", source), writes("destination", destination)};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return Derivation::linear_in(0); }
+};
+
+using MoveOperations = std::tuple<Fill, Copy, CopyColumns, Add, Scale, Multiply, Combine,
+                                  Cast, Sum, SumOfSquares>;
 
 }  // namespace lockstep::ops
