@@ -5,19 +5,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lessons/runner/nearest.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
 const std::vector<Assignment>& assignments() {
-    static const std::vector<Assignment> all{ring_all_reduce_assignment(),
-                                             data_parallel_assignment(),
-                                             column_row_linear_assignment(),
-                                             pipeline_1f1b_assignment(),
-                                             ring_attention_assignment(),
-                                             debug_the_cluster_assignment()};
+    static const std::vector<Assignment> all{
+        ring_all_reduce_assignment(),   data_parallel_assignment(),
+        column_row_linear_assignment(), pipeline_1f1b_assignment(),
+        ring_attention_assignment(),    debug_the_cluster_assignment()};
     return all;
 }
 

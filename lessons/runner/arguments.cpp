@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/nearest.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,9 +7,9 @@
 
 #include "gpu/cluster.hpp"
 #include "gpu/survey.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -10,10 +10,10 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/progress.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
+#include "src/text/utf8.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

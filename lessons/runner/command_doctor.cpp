@@ -6,9 +6,9 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/doctor.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
 #include "src/report/machine.hpp"
 #include "src/report/version.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

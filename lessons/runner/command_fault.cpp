@@ -6,9 +6,9 @@
 #include "lessons/grader/kit.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

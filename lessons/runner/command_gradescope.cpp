@@ -4,9 +4,9 @@
 #include "lessons/grader/kit.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

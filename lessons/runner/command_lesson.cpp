@@ -14,8 +14,8 @@
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/stepper.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

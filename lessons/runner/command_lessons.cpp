@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/command.hpp"
-#include "lessons/runner/nearest.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
+#include "src/text/utf8.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

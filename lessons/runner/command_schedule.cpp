@@ -9,7 +9,6 @@
 #include "lessons/runner/page_text.hpp"
 #include "lessons/runner/schedule_page.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/load_schedule.hpp"
@@ -18,6 +17,7 @@
 #include "src/pipeline/validate.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -12,9 +12,9 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/os/child.hpp"
 #include "src/report/compare.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

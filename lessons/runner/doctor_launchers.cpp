@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/doctor.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/os/child.hpp"
 #include "src/os/environment.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/text_layout.hpp"
 #include "sim/replay.hpp"
 #include "src/comm/operation_log.hpp"
 #include "src/core/require.hpp"
 #include "src/run/diagnosis.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

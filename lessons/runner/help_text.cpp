@@ -1,6 +1,6 @@
 #include "lessons/runner/help_text.hpp"
 
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

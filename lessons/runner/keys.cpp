@@ -4,7 +4,7 @@
 
 #include "lessons/runner/raw_mode.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -35,7 +35,7 @@ std::optional<Key> meaning(int byte, bool back) {
 
 Key wait_for_key(std::string_view prompt, bool back) {
     RawMode raw;
-    const std::string gone = "\r" + pad_right("", display_width(prompt)) + "\r";
+    const std::string gone = "\r" + pad_right("", columns_of(prompt)) + "\r";
     print(prompt);
     while (true) {
         const std::optional<int> byte = raw.read();

@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/nearest.hpp"
-#include "lessons/runner/utf8.hpp"
-#include "lessons/runner/whole_number.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/load_file.hpp"
-#include "lessons/runner/number_text.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/report/csv_cells.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

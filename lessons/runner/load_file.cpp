@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/os/descriptor.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/load_file.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

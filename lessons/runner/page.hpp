@@ -3,18 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "src/report/record.hpp"
 #include "src/run/run_report.hpp"
+#include "src/text/table.hpp"
 
 namespace lockstep::lessons {
-
-/// A table of text cells; columns of numbers are aligned right.
-struct Table {
-    std::vector<std::string> head;
-    std::vector<std::vector<std::string>> rows;
-};
 
 /// Progress of something long; shown on a terminal only, once it has taken a second.
 class Progress {

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/number_text.hpp"
 #include "lessons/runner/page_text.hpp"
-#include "lessons/runner/text_layout.hpp"
-#include "lessons/runner/utf8.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

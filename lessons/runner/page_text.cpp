@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/number_text.hpp"
 #include "lessons/runner/progress.hpp"
 #include "lessons/runner/quote.hpp"
-#include "lessons/runner/table_text.hpp"
-#include "lessons/runner/text_layout.hpp"
 #include "src/report/timeline.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/table.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -36,7 +36,7 @@ void TextPage::heading(const std::string& title) {
     std::vector<std::string> lines = wrap(title, text_width());
     int width = 0;
     for (const std::string& line : lines)
-        width = std::max(width, display_width(line));
+        width = std::max(width, columns_of(line));
     lines.emplace_back();
     for (int i = 0; i < width; ++i)
         lines.back() += "─";
@@ -124,7 +124,7 @@ void TextPage::show_lines(const std::vector<std::string>& lines, Look look) {
 
 void TextPage::show_labelled(const std::string& label, const std::string& text,
                              Look look) {
-    const int indent = display_width(label) + 2;
+    const int indent = columns_of(label) + 2;
     std::string all;
     for (const std::string& line : wrap(text, text_width() - indent)) {
         all += all.empty() ? dressed(label, look) + "  " : pad_right("", indent);

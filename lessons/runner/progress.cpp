@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -41,7 +41,7 @@ class LineProgress : public Progress {
         const int room = window_columns(STDERR_FILENO) - 1;
         const std::string fits = line.substr(0, bytes_in_columns(line, room));
         write("\r" + pad_right(fits, shown_));
-        shown_ = display_width(fits);
+        shown_ = columns_of(fits);
     }
 
   private:

@@ -9,9 +9,9 @@
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "src/run/diagnosis.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -9,8 +9,8 @@
 #include "lessons/runner/request_compare.hpp"
 #include "lessons/runner/request_schedule.hpp"
 #include "lessons/runner/request_text.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

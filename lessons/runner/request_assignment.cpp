@@ -6,11 +6,11 @@
 
 #include "lessons/runner/arguments.hpp"
 #include "lessons/runner/help_text.hpp"
-#include "lessons/runner/nearest.hpp"
 #include "lessons/runner/request_text.hpp"
-#include "lessons/runner/utf8.hpp"
-#include "lessons/runner/whole_number.hpp"
 #include "src/core/require.hpp"
+#include "src/text/names.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

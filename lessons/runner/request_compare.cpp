@@ -7,10 +7,10 @@
 #include "lessons/runner/arguments.hpp"
 #include "lessons/runner/help_text.hpp"
 #include "lessons/runner/lesson_options.hpp"
-#include "lessons/runner/number_text.hpp"
 #include "lessons/runner/request_text.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

@@ -7,13 +7,13 @@
 
 #include "lessons/grader/report/write_grade.hpp"
 #include "lessons/runner/help_text.hpp"
-#include "lessons/runner/nearest.hpp"
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/terminal.hpp"
-#include "lessons/runner/text_layout.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/report/version.hpp"
+#include "src/text/names.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 

@@ -6,9 +6,9 @@
 #include "lessons/grader/report/clean_text.hpp"
 #include "lessons/grader/report/grade_words.hpp"
 #include "lessons/grader/report/write_grade.hpp"
-#include "lessons/runner/text_layout.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
 #include "tests/grader/sample_grades.hpp"
@@ -258,7 +258,7 @@ TEST_CASE("The text keeps to its width and has colour only where it is asked for
             const std::string text =
                 grade_text_of(report, GradeFormat::text, width, false);
             for (const std::string& line : split_lines(text))
-                REQUIRE(display_width(line) <= std::max(width, 20));
+                REQUIRE(columns_of(line) <= std::max(width, 20));
         }
     const std::string colour = grade_text_of(finished(), GradeFormat::text, 80, true);
     CHECK(contains(colour, "\x1b[32mpassed\x1b[0m       4 of 4"));

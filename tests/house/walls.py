@@ -42,8 +42,6 @@ WALLS = [
 # Rooms that still import each other.
 PAIRS = [
     ("gpu", "gpu/kernels"),
-    ("lessons/assignments", "lessons/runner"),
-    ("lessons/grader", "lessons/runner"),
     ("sim", "sim/check"),
 ]
 

@@ -1,7 +1,6 @@
 #include <system_error>
 
 #include "lessons/runner/load_text.hpp"
-#include "lessons/runner/utf8.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/lessons/message_of.hpp"
@@ -34,16 +33,6 @@ TEST_CASE("characters are code points, whatever their number of bytes", "[lesson
 
 TEST_CASE("a byte order mark is not part of the text", "[lessons]") {
     CHECK(read_text("\xEF\xBB\xBFok", "text.txt").vocabulary == U"ko");
-}
-
-TEST_CASE("every code point survives encoding and decoding", "[lessons]") {
-    for (char32_t value = 0; value <= 0x10FFFF; ++value) {
-        if (value >= 0xD800 && value <= 0xDFFF) continue;
-        const std::string bytes = encode_utf8(value);
-        const CodePoint point = decode_utf8(bytes, 0);
-        if (!point.valid || point.value != value || point.bytes != bytes.size())
-            FAIL("code point " << static_cast<std::uint32_t>(value));
-    }
 }
 
 TEST_CASE("bytes that are no UTF-8 are named with their offset", "[lessons][errors]") {

@@ -1,6 +1,5 @@
 #include "lessons/runner/arguments.hpp"
 #include "lessons/runner/backend.hpp"
-#include "lessons/runner/nearest.hpp"
 #include "lessons/runner/request.hpp"
 #include "lessons/runner/settings.hpp"
 #include "src/core/require.hpp"
@@ -206,15 +205,4 @@ TEST_CASE("a cluster that cannot be is refused with the option's name",
     CHECK(message_of<UsageError>([&] {
               cluster_options(options, 1, false);
           }).starts_with("--cluster: "));
-}
-
-TEST_CASE("the nearest name is found for a mistyped one", "[lessons]") {
-    const Words names{"gradient-accumulation", "ring-attention"};
-    CHECK(nearest("gradient-acumulation", names) == "gradient-accumulation");
-    CHECK(nearest("gradient", names) == "gradient-accumulation");
-    CHECK(nearest("ring-atention", names) == "ring-attention");
-    CHECK_FALSE(nearest("pipeline", names).has_value());
-    CHECK_FALSE(nearest("x", names).has_value());
-    CHECK(either({"a"}) == "a");
-    CHECK(either({"a", "b", "c"}) == "a, b or c");
 }

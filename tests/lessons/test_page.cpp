@@ -1,10 +1,9 @@
 #include <limits>
 
-#include "lessons/runner/number_text.hpp"
 #include "lessons/runner/page_silent.hpp"
 #include "lessons/runner/page_text.hpp"
 #include "lessons/runner/quote.hpp"
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
@@ -133,7 +132,7 @@ TEST_CASE("no line is longer than the window, whatever is shown", "[lessons]") {
             bench.page.quote(std::string(quote.name));
         for (const std::string& line : split_lines(bench.shown)) {
             CAPTURE(width, line);
-            CHECK(display_width(line) <= width);
+            CHECK(columns_of(line) <= width);
         }
     }
 }
@@ -185,28 +184,4 @@ TEST_CASE("a silent page records checks and says where a quote is missing", "[le
     page.check(Check::equal("x", 1, 2));
     CHECK(record.checks.size() == 1);
     CHECK_THROWS_AS(page.quote("no such anchor"), std::logic_error);
-}
-
-TEST_CASE("numbers are typed with commas between thousands, or exponents", "[lessons]") {
-    CHECK(parse_typed_number(" 1,000,000 ") == 1e6);
-    CHECK(parse_typed_number("1e6") == 1e6);
-    CHECK(parse_typed_number("-12,345.5") == -12345.5);
-    CHECK(parse_typed_number("+.5") == 0.5);
-    CHECK(parse_typed_number("1,234e3") == 1234e3);
-    for (const char* text :
-         {"", " ", "1,00", "1,0000", ",100", "1,,000", "1 000", "1.5 MiB", "nan", "inf",
-          "1e999", "0x10", "12,", "1.5,000", "1234,567"}) {
-        CAPTURE(text);
-        CHECK_FALSE(parse_typed_number(text).has_value());
-    }
-}
-
-TEST_CASE("numbers are shown with commas, or four digits", "[lessons]") {
-    CHECK(number_text(1650) == "1,650");
-    CHECK(number_text(-1234567) == "-1,234,567");
-    CHECK(number_text(0.000123456) == "0.0001235");
-    CHECK(number_text(1e-13) == "1e-13");
-    CHECK(number_text(1.25e-5) == "1.25e-5");
-    CHECK(number_text(1e100) == "1e100");
-    CHECK(number_text(-1e20) == "-1e20");
 }

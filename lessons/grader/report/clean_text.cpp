@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/utf8.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 

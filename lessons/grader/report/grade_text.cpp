@@ -6,7 +6,7 @@
 
 #include "lessons/grader/report/grade_formats.hpp"
 #include "lessons/grader/report/grade_words.hpp"
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -94,7 +94,7 @@ class GradePage {
         int widest = 0;
         for (const std::string& part : wrap(report_.title, text_width())) {
             line(part, Look::strong);
-            widest = std::max(widest, display_width(part));
+            widest = std::max(widest, columns_of(part));
         }
         std::string rule;
         for (int i = 0; i < widest; ++i)
@@ -122,7 +122,7 @@ class GradePage {
             pad_left(fmt::format("{} of {}", criterion.earned(), criterion.points),
                      points_columns());
         const std::string mark = mark_text(criterion.mark);
-        const int hang = kMarkColumns + 2 + display_width(points) + 2;
+        const int hang = kMarkColumns + 2 + columns_of(points) + 2;
         const Look look = look_of(criterion.mark);
         if (text_width() - hang < kNarrowest) {
             line(mark, look);
@@ -132,8 +132,8 @@ class GradePage {
             for (std::size_t i = 0; i < parts.size(); ++i)
                 line((i > 0 ? pad_right("", hang)
                             : dressed(mark, look) +
-                                  pad_right("", kMarkColumns - display_width(mark)) +
-                                  "  " + points + "  ") +
+                                  pad_right("", kMarkColumns - columns_of(mark)) + "  " +
+                                  points + "  ") +
                      parts[i]);
         }
         const bool not_reached =
@@ -182,8 +182,8 @@ class GradePage {
     int points_columns() const {
         int most = 0;
         for (const CriterionReport& criterion : report_.criteria)
-            most = std::max(most, display_width(fmt::format(
-                                      "{} of {}", criterion.earned(), criterion.points)));
+            most = std::max(most, columns_of(fmt::format("{} of {}", criterion.earned(),
+                                                         criterion.points)));
         return most;
     }
 

@@ -1,14 +1,14 @@
-#include "lessons/runner/nearest.hpp"
+#include "src/text/names.hpp"
 
 #include <algorithm>
 #include <numeric>
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 namespace {
 
-/// Levenshtein's distance: the fewest insertions, deletions and substitutions between the
-/// two.
+/// Returns Levenshtein's distance: the fewest insertions, deletions and substitutions
+/// between the two.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -56,4 +56,4 @@ std::string either(const std::vector<std::string>& names) {
     return text;
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

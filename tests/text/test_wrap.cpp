@@ -1,19 +1,19 @@
-#include "lessons/runner/table_text.hpp"
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/table.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/catch.hpp"
 
-using namespace lockstep::lessons;
+using namespace lockstep;
 
 using Lines = std::vector<std::string>;
 
-TEST_CASE("width is counted in columns of the terminal", "[lessons]") {
-    CHECK(display_width("abc") == 3);
-    CHECK(display_width("2(n−1)/n → é") == 12);
-    CHECK(display_width("分布") == 4);
-    CHECK(display_width("e\xCC\x81") == 1);
+TEST_CASE("width is counted in columns of the terminal", "[text]") {
+    CHECK(columns_of("abc") == 3);
+    CHECK(columns_of("2(n−1)/n → é") == 12);
+    CHECK(columns_of("分布") == 4);
+    CHECK(columns_of("e\xCC\x81") == 1);
 }
 
-TEST_CASE("a paragraph is broken at white space", "[lessons]") {
+TEST_CASE("a paragraph is broken at white space", "[text]") {
     CHECK(wrap("", 10).empty());
     CHECK(wrap("  one\n two  ", 10) == Lines{"one two"});
     CHECK(wrap("one two three", 7) == Lines{"one two", "three"});
@@ -21,13 +21,13 @@ TEST_CASE("a paragraph is broken at white space", "[lessons]") {
 }
 
 TEST_CASE("a word longer than the line is broken, an ideograph is a place to break",
-          "[lessons]") {
+          "[text]") {
     CHECK(wrap("ab abcdefgh cd", 3) == Lines{"ab", "abc", "def", "gh", "cd"});
     CHECK(wrap("分布式 训练", 5) == Lines{"分布", "式 训", "练"});
     CHECK(wrap("as 分布式", 5) == Lines{"as 分", "布式"});
 }
 
-TEST_CASE("a fixed line that is too long goes on below, indented", "[lessons]") {
+TEST_CASE("a fixed line that is too long goes on below, indented", "[text]") {
     CHECK(fold("  short", 10) == Lines{"  short"});
     CHECK(fold("f(a, beta, gamma + 1)", 16) == Lines{"f(a, beta,", "    gamma + 1)"});
     CHECK(fold("  x = alpha + beta", 12) == Lines{"  x = alpha", "      + beta"});
@@ -35,7 +35,7 @@ TEST_CASE("a fixed line that is too long goes on below, indented", "[lessons]") 
 }
 
 TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
-          "[lessons]") {
+          "[text]") {
     const std::string text =
         "    Réduire, 分布式训练 and averylongwordwithoutanyspaceinside  — 2(n−1)/n of "
         "it.";
@@ -43,12 +43,12 @@ TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
         for (const auto& lines : {wrap(text, width), fold(text, width)})
             for (const std::string& line : lines) {
                 CAPTURE(width, line);
-                CHECK(display_width(line) <= width);
+                CHECK(columns_of(line) <= width);
             }
     }
 }
 
-TEST_CASE("numbers are recognised with signs, exponents and units", "[lessons]") {
+TEST_CASE("numbers are recognised with signs, exponents and units", "[text]") {
     for (const char* cell :
          {"1,024", "-3.5e-7", "12.5 us", "75 %", "–", "", "4×", "0.01"})
         CHECK(is_number_cell(cell));
@@ -57,7 +57,7 @@ TEST_CASE("numbers are recognised with signs, exponents and units", "[lessons]")
         CHECK_FALSE(is_number_cell(cell));
 }
 
-TEST_CASE("columns of numbers are aligned right, of words left", "[lessons]") {
+TEST_CASE("columns of numbers are aligned right, of words left", "[text]") {
     const TableText text =
         table_text({{"what", "bytes"}, {{"one", "5"}, {"three", "1,024"}}}, 40);
     CHECK(text.head == Lines{"what   bytes", "─────  ─────"});
@@ -65,8 +65,8 @@ TEST_CASE("columns of numbers are aligned right, of words left", "[lessons]") {
 }
 
 TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay whole",
-          "[lessons]") {
-    const lockstep::lessons::Table table{
+          "[text]") {
+    const Table table{
         {"variant", "bytes sent", "what happens"},
         {{"accumulation", "1,000,000", "one device, one batch behind another"}}};
     const TableText text = table_text(table, 44);
@@ -78,7 +78,7 @@ TEST_CASE("where a table does not fit, its text is wrapped and its numbers stay 
 }
 
 TEST_CASE("where words do not fit side by side, rows and columns are exchanged",
-          "[lessons]") {
+          "[text]") {
     const TableText text = table_text(
         {{"of", "time", "parameters", "gradients"}, {{"all", "3 us", "100 B", "9 KiB"}}},
         24);
@@ -87,7 +87,7 @@ TEST_CASE("where words do not fit side by side, rows and columns are exchanged",
           Lines{"time         3 us", "parameters  100 B", "gradients   9 KiB"});
 }
 
-TEST_CASE("where not even that fits, rows become blocks", "[lessons]") {
+TEST_CASE("where not even that fits, rows become blocks", "[text]") {
     const TableText text = table_text(
         {{"variant", "bytes"}, {{"accumulation", "0"}, {"parallel", "400"}}}, 16);
     CHECK(text.head.empty());
@@ -95,8 +95,8 @@ TEST_CASE("where not even that fits, rows become blocks", "[lessons]") {
                              "varian  parallel", "t", "bytes   400"});
 }
 
-TEST_CASE("no line of a table is too long, whatever the width", "[lessons]") {
-    const lockstep::lessons::Table table{
+TEST_CASE("no line of a table is too long, whatever the width", "[text]") {
+    const Table table{
         {"variant", "time", "memory at the peak", "what happens there"},
         {{"reference", "12.5 us", "1.5 MiB", "one device does everything"},
          {"分布式训练", "3 us", "400 B", "averylongwordwithoutanyspaceinside"}}};
@@ -105,11 +105,11 @@ TEST_CASE("no line of a table is too long, whatever the width", "[lessons]") {
         for (const auto& lines : {text.head, text.body})
             for (const std::string& line : lines) {
                 CAPTURE(width, line);
-                CHECK(display_width(line) <= width);
+                CHECK(columns_of(line) <= width);
             }
     }
 }
 
-TEST_CASE("a row with a cell too few is our mistake", "[lessons][errors]") {
+TEST_CASE("a row with a cell too few is our mistake", "[text][errors]") {
     CHECK_THROWS_AS(table_text({{"a", "b"}, {{"1"}}}, 40), std::logic_error);
 }

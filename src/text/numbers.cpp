@@ -1,4 +1,4 @@
-#include "lessons/runner/number_text.hpp"
+#include "src/text/numbers.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 
 #include "src/core/units.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 namespace {
 
@@ -17,8 +17,8 @@ bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/// Commas are thousands' where each is followed by three digits and no fourth, and the
-/// first has one to three digits before it.
+/// Commas stand between thousands if each is followed by three digits and no fourth, and
+/// the first has one to three digits before it.
 bool has_thousands(std::string_view text) {
     std::size_t digits = 0;
     bool seen = false;
@@ -83,4 +83,4 @@ std::string number_text(double value) {
     return text.substr(0, exponent + 1) + sign + text.substr(digits);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

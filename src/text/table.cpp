@@ -1,4 +1,4 @@
-#include "lessons/runner/table_text.hpp"
+#include "src/text/table.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/text_layout.hpp"
+#include "src/text/wrap.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 namespace {
 
@@ -24,7 +24,7 @@ int longest_word(const std::string& text) {
     int longest = 0;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = std::min(text.find(' ', begin), text.size());
-        longest = std::max(longest, display_width(text.substr(begin, end - begin)));
+        longest = std::max(longest, columns_of(text.substr(begin, end - begin)));
         begin = end + 1;
     }
     return longest;
@@ -42,7 +42,7 @@ std::vector<Column> measure(const Table& table) {
     }
     for (std::size_t c = 0; c < columns.size(); ++c) {
         const auto grow = [&column = columns[c]](const std::string& cell, bool whole) {
-            const int width = display_width(cell);
+            const int width = columns_of(cell);
             column.width = std::max(column.width, width);
             column.least = std::max(column.least, whole ? width : longest_word(cell));
         };
@@ -137,7 +137,7 @@ Table transposed(const Table& table) {
 TableText as_blocks(const Table& table, int width) {
     int names = 0;
     for (const std::string& name : table.head)
-        names = std::max(names, display_width(name));
+        names = std::max(names, columns_of(name));
     names = std::min(names, width / 2 - kGap);
     const std::vector<Column> columns{{names, 0, false},
                                       {width - names - kGap, 0, false}};
@@ -173,4 +173,4 @@ TableText table_text(const Table& table, int width) {
     return as_blocks(table, width);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

@@ -5,16 +5,17 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::lessons {
+namespace lockstep {
 
-/// The name that was most likely meant by a mistyped one; none where all are far from it.
+/// Returns the name that was most likely meant by a mistyped one, or none if all are far
+/// from it.
 std::optional<std::string> nearest(std::string_view typed,
                                    const std::vector<std::string>& names);
 
-/// "; did you mean fibers?", or nothing where no name is near.
+/// Returns "; did you mean fibers?", or nothing if no name is near.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& names);
 
-/// "a", "a or b", "a, b or c".
+/// Returns "a", "a or b", "a, b or c".
 std::string either(const std::vector<std::string>& names);
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

@@ -1,10 +1,8 @@
-#include "lessons/runner/utf8.hpp"
-
-#include <algorithm>
+#include "src/text/utf8.hpp"
 
 #include <fmt/format.h>
 
-namespace lockstep::lessons {
+namespace lockstep {
 
 namespace {
 
@@ -43,16 +41,6 @@ CodePoint decode_utf8(std::string_view text, std::size_t at) {
     return {value, lead.following + 1, true};
 }
 
-std::string encode_utf8(char32_t value) {
-    const auto tail = [value](int shift) {
-        return static_cast<char>(0x80 | (value >> shift & 0x3F));
-    };
-    if (value < 0x80) return {static_cast<char>(value)};
-    if (value < 0x800) return {static_cast<char>(0xC0 | value >> 6), tail(0)};
-    if (value < 0x10000) return {static_cast<char>(0xE0 | value >> 12), tail(6), tail(0)};
-    return {static_cast<char>(0xF0 | value >> 18), tail(12), tail(6), tail(0)};
-}
-
 std::string printable(std::string_view text) {
     std::string clean;
     for (std::size_t at = 0; at < text.size();) {
@@ -70,4 +58,4 @@ std::string printable(std::string_view text) {
     return clean;
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

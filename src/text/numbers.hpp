@@ -1,0 +1,42 @@
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/core/require.hpp"
+#include "src/text/utf8.hpp"
+
+namespace lockstep {
+
+/// Reads the whole of `text` as a decimal number, "-1.5e3"; a leading plus is allowed.
+/// Returns none if it is no number. "nan" and "inf" are read as such.
+std::optional<double> parse_number(std::string_view text);
+
+/// Reads a number as people type it: spaces around it, and commas between thousands,
+/// "1,000,000". It is never NaN or infinite.
+std::optional<double> parse_typed_number(std::string_view text);
+
+/// Reads the value of an option that takes a whole number. Throws UsageError with option,
+/// value and range if it is none, or outside.
+template <typename Number>
+Number whole_number(const std::string& option, const std::string& text, Number least,
+                    Number most) {
+    Number value{};
+    const char* end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, value);
+    require(error == std::errc{} && stopped == end && value >= least && value <= most,
+            "{} {}: a whole number from {} to {} is expected", option, printable(text),
+            least, most);
+    return value;
+}
+
+/// Returns "1,234,567"; "0.0123" or "1.5e-7", four significant digits, if the value is no
+/// whole number.
+std::string number_text(double value);
+
+/// Returns the text without white space at both ends.
+std::string_view trimmed(std::string_view text);
+
+}  // namespace lockstep

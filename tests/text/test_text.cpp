@@ -1,0 +1,71 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/text/names.hpp"
+#include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string encode_utf8(char32_t value) {
+    const auto tail = [value](int shift) {
+        return static_cast<char>(0x80 | (value >> shift & 0x3F));
+    };
+    if (value < 0x80) return {static_cast<char>(value)};
+    if (value < 0x800) return {static_cast<char>(0xC0 | value >> 6), tail(0)};
+    if (value < 0x10000) return {static_cast<char>(0xE0 | value >> 12), tail(6), tail(0)};
+    return {static_cast<char>(0xF0 | value >> 18), tail(12), tail(6), tail(0)};
+}
+
+}  // namespace
+
+TEST_CASE("every code point survives encoding and decoding", "[text]") {
+    for (char32_t value = 0; value <= 0x10FFFF; ++value) {
+        if (value >= 0xD800 && value <= 0xDFFF) continue;
+        const std::string bytes = encode_utf8(value);
+        const CodePoint point = decode_utf8(bytes, 0);
+        if (!point.valid || point.value != value || point.bytes != bytes.size())
+            FAIL("code point " << static_cast<std::uint32_t>(value));
+    }
+}
+
+TEST_CASE("numbers are typed with commas between thousands, or exponents", "[text]") {
+    CHECK(parse_typed_number(" 1,000,000 ") == 1e6);
+    CHECK(parse_typed_number("1e6") == 1e6);
+    CHECK(parse_typed_number("-12,345.5") == -12345.5);
+    CHECK(parse_typed_number("+.5") == 0.5);
+    CHECK(parse_typed_number("1,234e3") == 1234e3);
+    for (const char* text :
+         {"", " ", "1,00", "1,0000", ",100", "1,,000", "1 000", "1.5 MiB", "nan", "inf",
+          "1e999", "0x10", "12,", "1.5,000", "1234,567"}) {
+        CAPTURE(text);
+        CHECK_FALSE(parse_typed_number(text).has_value());
+    }
+}
+
+TEST_CASE("numbers are shown with commas, or four digits", "[text]") {
+    CHECK(number_text(1650) == "1,650");
+    CHECK(number_text(-1234567) == "-1,234,567");
+    CHECK(number_text(0.000123456) == "0.0001235");
+    CHECK(number_text(1e-13) == "1e-13");
+    CHECK(number_text(1.25e-5) == "1.25e-5");
+    CHECK(number_text(1e100) == "1e100");
+    CHECK(number_text(-1e20) == "-1e20");
+}
+
+TEST_CASE("the nearest name is found for a mistyped one", "[text]") {
+    const Words names{"gradient-accumulation", "ring-attention"};
+    CHECK(nearest("gradient-acumulation", names) == "gradient-accumulation");
+    CHECK(nearest("gradient", names) == "gradient-accumulation");
+    CHECK(nearest("ring-atention", names) == "ring-attention");
+    CHECK_FALSE(nearest("pipeline", names).has_value());
+    CHECK_FALSE(nearest("x", names).has_value());
+    CHECK(either({"a"}) == "a");
+    CHECK(either({"a", "b", "c"}) == "a, b or c");
+}
