@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lessons/01_gradient_accumulation/training.hpp"
+#include "lessons/runner/input_files.hpp"
 #include "lessons/runner/lesson.hpp"
-#include "lessons/runner/load_text.hpp"
 #include "src/nn/char_model.hpp"
 
 namespace lockstep::lessons {

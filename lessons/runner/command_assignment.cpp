@@ -8,7 +8,6 @@
 #include "lessons/grader/grade.hpp"
 #include "lessons/grader/student_compiler.hpp"
 #include "lessons/runner/command.hpp"
-#include "lessons/runner/progress.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"

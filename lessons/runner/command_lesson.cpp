@@ -9,7 +9,7 @@
 #include "gpu/survey.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
-#include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/page.hpp"
 #include "lessons/runner/processes.hpp"
 #include "lessons/runner/settings.hpp"
 #include "lessons/runner/stepper.hpp"

@@ -2,12 +2,17 @@
 
 #include <CLI/Version.hpp>
 #include <boost/version.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include <Eigen/Core>
 #include <fmt/format.h>
 
+#include "src/os/child.hpp"
+#include "src/os/environment.hpp"
 #include "src/report/machine.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
@@ -31,6 +36,129 @@ std::vector<Finding> build_findings() {
          fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
                      NLOHMANN_JSON_VERSION_PATCH),
          "", ""},
+    };
+}
+
+namespace {
+
+const std::string kBoth = "--backend cuda and --backend nccl";
+const std::string kPackages = "; NVIDIA's apt repository has the packages:";
+
+/// Returns whether an NCCL, "2.28.9", has the calls that 2.28 brought. They are used if
+/// the one that this was built against has them.
+bool has_all_to_all(const std::string& version) {
+    int major = 0;
+    int minor = 0;
+    std::sscanf(version.c_str(), "%d.%d", &major, &minor);
+    return major > 2 || (major == 2 && minor >= 28);
+}
+
+Finding driver_finding(const gpu::Survey& survey) {
+    if (survey.problem.empty() || !survey.gpus.empty())
+        return {"driver", true, "up to CUDA " + survey.driver, "", ""};
+    const std::string part = survey.driver.empty() ? "driver" : "driver and GPU";
+    // "" is 0: there is none.
+    const bool too_old = std::strtod(survey.driver.c_str(), nullptr) <
+                         std::strtod(survey.cuda.c_str(), nullptr);
+    if (!too_old) return {part, false, survey.problem, kBoth, ""};
+    return {part, false, survey.problem, kBoth + kPackages,
+            "sudo apt-get install cuda-drivers"};
+}
+
+Finding gpu_finding(std::size_t gpu, const gpu::GpuInfo& info) {
+    const std::string part = fmt::format("GPU {}", gpu);
+    if (!info.problem.empty())
+        return {part, false, info.problem, gpu == 0 ? kBoth : "--backend nccl on it", ""};
+    return {part, true,
+            fmt::format("{}, capability {}, {:.1f} GB", info.name, info.capability,
+                        static_cast<double>(info.memory_bytes) / 1e9),
+            "", ""};
+}
+
+std::string peers_text(const gpu::Survey& survey) {
+    std::string text;
+    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu) {
+        const std::vector<int>& peers = survey.gpus[gpu].peers;
+        text += fmt::format(
+            "{}GPU {} reaches {}", text.empty() ? "" : "; ", gpu,
+            peers.empty() ? "none" : fmt::format("{}", fmt::join(peers, ", ")));
+    }
+    return text;
+}
+
+Finding nccl_finding(const gpu::Survey& survey) {
+    if (!survey.nccl_problem.empty())
+        return {"NCCL", false, survey.nccl_problem, "--backend nccl" + kPackages,
+                "sudo apt-get install libnccl2 libnccl-dev"};
+    return {"NCCL", true,
+            survey.nccl + (has_all_to_all(survey.nccl_built)
+                               ? ""
+                               : fmt::format("; built against {}, older than 2.28, so "
+                                             "all-to-all, gather and scatter go as sends "
+                                             "and receives",
+                                             survey.nccl_built)),
+            "", ""};
+}
+
+}  // namespace
+
+std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
+    if (!survey.built)
+        return {{"GPU twin", false, survey.problem, kBoth + kPackages,
+                 "sudo apt-get install cuda-toolkit libnccl-dev"}};
+    std::vector<Finding> findings{
+        {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},
+        driver_finding(survey)};
+    for (std::size_t gpu = 0; gpu < survey.gpus.size(); ++gpu)
+        findings.push_back(gpu_finding(gpu, survey.gpus[gpu]));
+    if (survey.gpus.size() > 1)
+        findings.push_back({"peer access", true, peers_text(survey), "", ""});
+    findings.push_back(nccl_finding(survey));
+    return findings;
+}
+
+std::vector<std::string> usable_backends(const gpu::Survey& survey) {
+    std::vector<std::string> backends{"sim"};
+    if (!survey.built || !survey.problem.empty()) return backends;
+    backends.push_back("cuda");
+    if (survey.nccl_problem.empty()) backends.push_back("nccl");
+    return backends;
+}
+
+namespace {
+
+/// Returns the first line of what the program says to --version; empty if it says
+/// nothing.
+std::string version_of(const std::string& program) {
+    constexpr double kPatience = 5;
+    try {
+        const os::Child child = os::run_child({program, "--version"}, kPatience);
+        const std::string& text = child.output.empty() ? child.errors : child.output;
+        return child.status == 0 ? printable(text.substr(0, text.find('\n'))) : "";
+    } catch (const std::exception&) {
+        return "";
+    }
+}
+
+Finding launcher(const std::string& name, bool tells_version, const std::string& gives,
+                 const std::string& install) {
+    const std::string file = os::find_on_path(name);
+    if (file.empty())
+        return {name, false, fmt::format("{} is not on the PATH", name), gives, install};
+    const std::string version = tells_version ? version_of(file) : "";
+    return {name, true, version.empty() ? file : version, "", ""};
+}
+
+}  // namespace
+
+std::vector<Finding> launcher_findings() {
+    return {
+        launcher("mpirun", true, "--backend nccl under MPI, on several machines",
+                 "sudo apt-get install openmpi-bin"),
+        launcher("srun", true, "--backend nccl on clusters that Slurm schedules",
+                 "sudo apt-get install slurm-client"),
+        launcher("torchrun", false, "--backend nccl as PyTorch starts its programs",
+                 "pip install torch"),
     };
 }
 

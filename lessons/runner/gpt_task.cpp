@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/lesson_text.hpp"
+#include "lessons/runner/input_files.hpp"
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 

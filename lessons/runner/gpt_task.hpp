@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lessons/runner/input_files.hpp"
 #include "lessons/runner/lesson.hpp"
-#include "lessons/runner/load_text.hpp"
 #include "src/nn/gpt.hpp"
 
 namespace lockstep::lessons {

@@ -4,34 +4,28 @@
 #include <memory>
 #include <string>
 
+#include "lessons/runner/quote.hpp"
+#include "lessons/runner/terminal.hpp"
 #include "src/report/record.hpp"
 #include "src/run/run_report.hpp"
 #include "src/text/table.hpp"
 
 namespace lockstep::lessons {
 
-/// Progress of something long; shown on a terminal only, once it has taken a second.
-class Progress {
-  public:
-    virtual ~Progress() = default;
-    /// `done` of the total so far; cheap, so it may be called often.
-    virtual void advance(std::int64_t done) = 0;
-};
-
-/// What a step shows. On a terminal, text appears as it is written, wrapped to the
-/// window; in a pipe to 80 columns. Virtual times, bytes and rounded numbers only: a
-/// transcript is the same on every machine.
+/// The page that a step shows. On a terminal, text appears as it is written, wrapped to
+/// the window; in a pipe to 80 columns. It has virtual times, bytes and rounded numbers
+/// only, so that a transcript is the same on every machine.
 class Page {
   public:
     virtual ~Page() = default;
 
-    /// A paragraph, wrapped; a blank line within begins another.
+    /// Shows a paragraph, wrapped; a blank line within begins another.
     virtual void text(const std::string& paragraph) = 0;
-    /// Lines that stay as they are: formulas, small pictures. 76 columns fit everywhere
-    /// but in a window narrower than that, where they are broken.
+    /// Shows lines as they are: formulas, small pictures. 76 columns fit everywhere
+    /// but in a window narrower than that, which breaks them.
     virtual void verbatim(const std::string& lines) = 0;
     virtual void table(const Table& table) = 0;
-    /// The code between `// lesson: anchor` and `// lesson: end` in the project's
+    /// Shows the code between `// lesson: anchor` and `// lesson: end` in the project's
     /// sources, with its file and line.
     virtual void quote(const std::string& anchor) = 0;
     virtual void timeline(const std::string& title, const RunReport& report) = 0;
@@ -48,6 +42,30 @@ class Page {
     /// `total` is what advance() will count to.
     virtual std::unique_ptr<Progress> progress(const std::string& what,
                                                std::int64_t total) = 0;
+};
+
+/// Shows nothing and records checks: for --json, and for steps that run only because a
+/// later one needs them.
+class SilentPage : public Page {
+  public:
+    explicit SilentPage(Record& record) : record_(record) {}
+
+    void text(const std::string&) override {}
+    void verbatim(const std::string&) override {}
+    void table(const Table&) override {}
+    /// Throws as find_quote does.
+    void quote(const std::string& anchor) override { find_quote(anchor); }
+    void timeline(const std::string&, const RunReport&) override {}
+    void predict(const std::string&, double, const std::string&,
+                 const std::string&) override {}
+    void check(const Check& check) override { record_.checks.push_back(check); }
+    std::unique_ptr<Progress> progress(const std::string& what,
+                                       std::int64_t total) override {
+        return show_progress(what, total);
+    }
+
+  private:
+    Record& record_;
 };
 
 }  // namespace lockstep::lessons

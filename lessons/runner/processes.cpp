@@ -13,7 +13,7 @@
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/explain_stall.hpp"
-#include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/page.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
 

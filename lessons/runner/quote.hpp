@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace lockstep::lessons {
@@ -17,7 +20,13 @@ struct Quote {
 /// All of them, by name. Defined in the file that quote.py makes at build time.
 std::span<const Quote> quotes();
 
-/// Throws std::logic_error where no code is marked with this name.
-const Quote& find_quote(std::string_view name);
+/// Throws std::logic_error if no code is marked with this name.
+inline const Quote& find_quote(std::string_view name) {
+    const auto found = std::ranges::find(quotes(), name, &Quote::name);
+    if (found == quotes().end())
+        throw std::logic_error(
+            "no code in the project is marked `// lesson: " + std::string(name) + "`");
+    return *found;
+}
 
 }  // namespace lockstep::lessons

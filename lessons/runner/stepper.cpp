@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/keys.hpp"
-#include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/page.hpp"
 #include "lessons/runner/terminal.hpp"
 
 namespace lockstep::lessons {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "src/os/descriptor.hpp"
@@ -8,14 +12,17 @@ namespace lockstep::lessons {
 
 inline constexpr int kPipeColumns = 80;
 
-/// Whether the file is a terminal that understands cursor movement (TERM is not "dumb").
+/// Returns whether the file is a terminal that understands cursor movement (TERM is not
+/// "dumb").
 bool is_clever_terminal(int descriptor);
 
-/// Whether colour is welcome there: a clever terminal, and no NO_COLOR (no-color.org).
+/// Returns whether colour is welcome there: a clever terminal, and no NO_COLOR
+/// (no-color.org).
 bool wants_colour(int descriptor);
 
-/// Columns of the terminal's window; COLUMNS where it does not say, else 80; at least 20.
-/// Where the file is no terminal, 80: a transcript is the same on every machine.
+/// Returns the columns of the terminal's window; COLUMNS if it does not say, else 80; at
+/// least 20. If the file is no terminal there are 80: a transcript is the same on every
+/// machine.
 int window_columns(int descriptor);
 
 /// Opens /dev/null in place of standard streams that the program was started without, so
@@ -26,5 +33,32 @@ using os::write_all;
 
 /// Writes to standard output.
 void print(std::string_view text);
+
+/// Progress of something long; shown on a terminal only, once it has taken a second.
+class Progress {
+  public:
+    virtual ~Progress() = default;
+    /// `done` of the total so far; cheap, so it may be called often.
+    virtual void advance(std::int64_t done) = 0;
+};
+
+/// Shows progress as a line "what  45 %" on standard error, if that is a terminal; else
+/// it shows nothing. The line appears after a second, changes at most ten times a second,
+/// and is gone when the object is. `total` is what advance() will count to.
+std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
+
+/// The keys that a learner can press after a step.
+enum class Key { next, back, quit };
+
+/// Shows a prompt on the terminal and waits for one of its keys: Enter, b (if `back` is
+/// offered), q or Ctrl-D. The prompt is gone afterwards. While it waits, keys arrive
+/// singly and unseen; whatever ends or suspends the wait (Ctrl-C, Ctrl-Z, SIGTERM,
+/// SIGHUP) first gives the terminal back as it was, and then acts as it would have. A
+/// terminal that is gone counts as q.
+Key wait_for_key(std::string_view prompt, bool back);
+
+/// Shows a prompt and reads a line with the terminal's own editing. Returns none at the
+/// end of input.
+std::optional<std::string> ask_line(const std::string& prompt);
 
 }  // namespace lockstep::lessons

@@ -1,7 +1,6 @@
 #include <system_error>
 
-#include "lessons/runner/load_csv.hpp"
-#include "lessons/runner/load_file.hpp"
+#include "lessons/runner/input_files.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/lessons/message_of.hpp"

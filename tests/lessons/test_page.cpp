@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "lessons/runner/page_silent.hpp"
+#include "lessons/runner/page.hpp"
 #include "lessons/runner/page_text.hpp"
 #include "lessons/runner/quote.hpp"
 #include "src/text/wrap.hpp"
