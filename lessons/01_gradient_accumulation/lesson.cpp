@@ -19,9 +19,8 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options,
                                            Record& record)
     : Lesson(options, record),
       parts_(options.ranks.value_or(4)),
-      linear_{
-          static_cast<int>(options.integer("epochs", 100, 1, 1'000'000)),
-          options.number("learning_rate", 0.01, 0, 1e6), options.seed} {
+      linear_{static_cast<int>(options.values.integer("epochs")),
+              options.values.number("learning_rate"), options.seed} {
     require(parts_ <= kMostParts,
             "--ranks {}: this lesson deals a batch out to at most {} ranks",
             parts_, kMostParts);
@@ -63,16 +62,18 @@ LessonEntry gradient_accumulation_lesson() {
         "devices end in the same weights, and what does each cost?";
     entry.default_ranks = 4;
     entry.settings = {
-        {"epochs", "steps of the linear layer", "100"},
-        {"learning_rate", "of the linear layer", "0.01"},
+        {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
+        {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},
         {"targets", "columns of --data that are targets, the last ones",
-         "1"},
-        {"steps", "of the language model", "400"},
-        {"rows", "of a micro-batch of the language model", "64"},
-        {"context", "characters that the next one is predicted from", "8"},
-        {"width", "numbers that stand for a character", "16"},
-        {"hidden", "units of the hidden layer", "128"},
-        {"text_learning_rate", "of the language model", "0.2"},
+         Whole{1, 1'000'000, 1}},
+        {"steps", "of the language model", Whole{1, 1'000'000, 400}},
+        {"rows", "of a micro-batch of the language model",
+         Whole{1, 65536, 64}},
+        {"context", "characters that the next one is predicted from",
+         Whole{1, 1024, 8}},
+        {"width", "numbers that stand for a character", Whole{1, 4096, 16}},
+        {"hidden", "units of the hidden layer", Whole{1, 16384, 128}},
+        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
     };
     entry.takes_text = true;
     entry.takes_data = true;

@@ -69,11 +69,10 @@ Regression load_regression(const std::filesystem::path& path,
 }
 
 Regression regression_of(const LessonOptions& options, std::int64_t rows) {
-    const std::int64_t targets =
-        options.integer("targets", 1, 1, 1'000'000);
     if (!options.data)
         return generate_regression(rows, options.dtype, options.seed);
-    return load_regression(*options.data, targets, options.dtype);
+    return load_regression(*options.data, options.values.integer("targets"),
+                           options.dtype);
 }
 
 std::vector<Share> even_shares(std::int64_t rows, int parts,
@@ -152,19 +151,18 @@ std::shared_ptr<const LanguageTask> make_language_task(
     const LessonOptions& options, int micro_batches) {
     const auto made = std::make_shared<LanguageTask>();
     LanguageTask& task = *made;
-    task.sizes.context = options.integer("context", 8, 1, 1024);
-    task.sizes.width = options.integer("width", 16, 1, 4096);
-    task.sizes.hidden = options.integer("hidden", 128, 1, 16384);
+    task.sizes.context = options.values.integer("context");
+    task.sizes.width = options.values.integer("width");
+    task.sizes.hidden = options.values.integer("hidden");
     task.text = options.text
                     ? load_text(*options.text, task.sizes.context + 1)
                     : read_text(lesson_text(), "the lesson's text");
     task.sizes.vocabulary =
         static_cast<std::int64_t>(task.text.vocabulary.size());
-    task.steps =
-        static_cast<int>(options.integer("steps", 400, 1, 1'000'000));
-    task.micro_batch_rows = options.integer("rows", 64, 1, 65536);
+    task.steps = static_cast<int>(options.values.integer("steps"));
+    task.micro_batch_rows = options.values.integer("rows");
     task.micro_batches = micro_batches;
-    task.learning_rate = options.number("text_learning_rate", 0.2, 0, 1e6);
+    task.learning_rate = options.values.number("text_learning_rate");
 
     const auto choices = static_cast<std::uint64_t>(
         static_cast<std::int64_t>(task.text.ids.size()) -

@@ -27,9 +27,9 @@ ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
             "ranks",
             ranks_, kMostRanks);
     const std::int64_t hidden = (kHidden + ranks_ - 1) / ranks_ * ranks_;
-    sizes_.rows = options.integer("rows", 256, 1, 1 << 12);
-    sizes_.hidden = options.integer("hidden", hidden, 1, 1 << 12);
-    sizes_.inner = options.integer("inner", 4 * sizes_.hidden, 1, 1 << 14);
+    sizes_.rows = options.values.integer("rows");
+    sizes_.hidden = options.values.integer("hidden", hidden);
+    sizes_.inner = options.values.integer("inner", 4 * sizes_.hidden);
     require_shared_out("hidden", sizes_.hidden, ranks_);
     require_shared_out("inner", sizes_.inner, ranks_);
     // The MLP's y is a sum over the inner columns of sums over x's, its
@@ -112,13 +112,12 @@ LessonEntry column_linear_lesson() {
         "they tell each other?";
     entry.default_ranks = kDefaultRanks;
     entry.settings = {
-        {"rows", "of the MLP's input", "256"},
-        {"hidden",
-         "columns of the MLP's input and output (192, or the next number "
-         "that the ranks divide)",
-         ""},
-        {"inner", "columns between the MLP's two layers (4 times hidden)",
-         ""},
+        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
+        {"hidden", "columns of the MLP's input and output",
+         Whole{1, 1 << 12}, "192, or the next number that the ranks divide",
+         false},
+        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
+         "4 times hidden", false},
     };
     entry.make = [](const LessonOptions& options, Record& record) {
         return std::make_unique<ColumnLinear>(options, record);

@@ -21,12 +21,11 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
                   std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context =
-        options.integer("context", multiple(ranks, 32), 1, 1024);
-    sizes.layers = options.integer("layers", 2, 1, 64);
-    sizes.block.heads = options.integer("heads", multiple(ranks, 4), 1, 64);
+    sizes.context = options.values.integer("context", multiple(ranks, 32));
+    sizes.layers = options.values.integer("layers");
+    sizes.block.heads = options.values.integer("heads", multiple(ranks, 4));
     sizes.block.hidden =
-        options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
+        options.values.integer("hidden", 16 * sizes.block.heads);
     const auto divides = [&](const char* key, std::int64_t value,
                              std::int64_t by, const char* what) {
         require(value % by == 0,
@@ -52,9 +51,10 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
 
 std::shared_ptr<const GptTask> make_shared_gpt_task(
     const LessonOptions& options, int ranks) {
-    return make_gpt_task(options, {}, [&](std::int64_t vocabulary) {
-        return sizes_of(options, ranks, vocabulary);
-    });
+    return make_gpt_task(options, options.values.integer("batch"),
+                         [&](std::int64_t vocabulary) {
+                             return sizes_of(options, ranks, vocabulary);
+                         });
 }
 
 // lesson: tensor-parallel-training

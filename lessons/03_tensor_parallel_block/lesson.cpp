@@ -65,16 +65,17 @@ LessonEntry tensor_parallel_block_lesson() {
         "they tell each other, and what does each have to hold?";
     entry.default_ranks = 4;
     entry.settings = {
-        {"layers", "transformer blocks of the GPT", "2"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; the least multiple of the ranks from 4 on",
-         "4"},
-        {"hidden", "columns between layers; 16 a head", "64"},
+         Whole{1, 64}, "4"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024},
+         "64"},
         {"context",
          "tokens of a sequence; the least multiple of the ranks from 32 on",
-         "32"},
-        {"batch", "sequences of a step", "8"},
-        {"steps", "of training", "100"},
-        {"learning_rate", "of SGD with momentum 0.9", "0.2"},
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step", Whole{1, 1024, 8}},
+        {"steps", "of training", Whole{1, 100'000, 100}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
     };
     entry.takes_text = true;
     entry.make = [](const LessonOptions& options, Record& record) {

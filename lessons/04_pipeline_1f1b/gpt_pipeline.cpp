@@ -18,14 +18,14 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
                   std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context = options.integer("context", 32, 1, 1024);
+    sizes.context = options.values.integer("context");
     // Enough for two chunks a stage, with embeddings, norm and head.
     sizes.layers =
-        options.integer("layers", std::max(ranks, 2 * ranks - 4), 1, 64);
-    sizes.block.heads = options.integer("heads", 4, 1, 64);
+        options.values.integer("layers", std::max(ranks, 2 * ranks - 4));
+    sizes.block.heads = options.values.integer("heads");
     sizes.block.hidden =
-        options.integer("hidden", 16 * sizes.block.heads, 1, 1024);
-    sizes.tied = options.integer("tied", 0, 0, 1) == 1;
+        options.values.integer("hidden", 16 * sizes.block.heads);
+    sizes.tied = options.values.integer("tied") == 1;
     require(sizes.block.hidden % sizes.block.heads == 0,
             "--set hidden={}: {} heads share it out in equal parts, so "
             "that it must be a multiple of them",
@@ -55,11 +55,11 @@ std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task,
 
 std::shared_ptr<const GptTask> make_pipeline_gpt_task(
     const LessonOptions& options, int ranks, int micro_batches) {
-    const auto task =
-        make_gpt_task(options, {.batch = micro_batches, .steps = 40},
-                      [&](std::int64_t vocabulary) {
-                          return sizes_of(options, ranks, vocabulary);
-                      });
+    const auto task = make_gpt_task(
+        options, options.values.integer("batch", micro_batches),
+        [&](std::int64_t vocabulary) {
+            return sizes_of(options, ranks, vocabulary);
+        });
     require(task->batch % micro_batches == 0,
             "--set batch={}: {} micro-batches share it out in equal "
             "parts, so that it must be a multiple of them",

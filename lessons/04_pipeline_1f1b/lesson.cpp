@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kLeastRanks = 2;
 constexpr int kMostRanks = 16;
-constexpr int kMostMicroBatches = 256;
 
 }  // namespace
 
@@ -31,7 +30,7 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
             "--ranks {}: this lesson's pipelines have {} to {} stages{}",
             ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
     micro_batches_ = static_cast<int>(
-        options.integer("micro_batches", 2 * ranks_, 1, kMostMicroBatches));
+        options.values.integer("micro_batches", 2 * ranks_));
     require(micro_batches_ % ranks_ == 0,
             "--set micro_batches={}: interleaved schedules take them in "
             "rounds of the stages, so that it must be a multiple of {}",
@@ -121,17 +120,19 @@ LessonEntry pipeline_1f1b_lesson() {
     entry.default_ranks = 4;
     entry.settings = {
         {"micro_batches", "of a step; a multiple of the ranks",
-         "twice the ranks"},
-        {"layers", "transformer blocks of the GPT",
+         Whole{1, 256}, "twice the ranks"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64},
          "as many as the ranks, or what two chunks a stage need"},
-        {"heads", "of attention", "4"},
-        {"hidden", "columns between layers; 16 a head", "64"},
-        {"context", "tokens of a sequence", "32"},
+        {"heads", "of attention", Whole{1, 64, 4}},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024},
+         "64"},
+        {"context", "tokens of a sequence", Whole{1, 1024, 32}},
         {"batch", "sequences of a step; a multiple of the micro-batches",
-         "one a micro-batch"},
-        {"steps", "of training", "40"},
-        {"learning_rate", "of SGD with momentum 0.9", "0.2"},
-        {"tied", "1: the GPT's head reads its table of characters", "0"},
+         Whole{1, 1024}, "one a micro-batch"},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+        {"tied", "1: the GPT's head reads its table of characters",
+         Whole{0, 1, 0}},
     };
     entry.takes_text = true;
     entry.make = [](const LessonOptions& options, Record& record) {

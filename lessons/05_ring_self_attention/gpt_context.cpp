@@ -26,13 +26,13 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
     sizes.context =
-        options.integer("context", multiple(2 * ranks, 256), 1, 4096);
-    sizes.layers = options.integer("layers", 2, 1, 64);
+        options.values.integer("context", multiple(2 * ranks, 256));
+    sizes.layers = options.values.integer("layers");
     BlockSizes& block = sizes.block;
-    block.heads = options.integer(
-        "heads", multiple(shares_heads ? ranks : 1, 4), 1, 64);
-    block.kv_heads = options.integer("kv_heads", block.heads, 1, 64);
-    block.hidden = options.integer("hidden", 16 * block.heads, 1, 1024);
+    block.heads = options.values.integer(
+        "heads", multiple(shares_heads ? ranks : 1, 4));
+    block.kv_heads = options.values.integer("kv_heads", block.heads);
+    block.hidden = options.values.integer("hidden", 16 * block.heads);
     const auto divides = [&](const char* key, std::int64_t value,
                              std::int64_t by, const std::string& what) {
         require(value % by == 0,
@@ -95,7 +95,8 @@ std::shared_ptr<const GptTask> make_context_gpt_task(
     const LessonOptions& options, int ranks, ContextMethod method) {
     const bool shares_heads = method == ContextMethod::ulysses;
     const auto task = make_gpt_task(
-        options, {.batch = 4, .steps = 40}, [&](std::int64_t vocabulary) {
+        options, options.values.integer("batch"),
+        [&](std::int64_t vocabulary) {
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
     require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0,

@@ -26,18 +26,11 @@ constexpr int kMostRanks = 16;
 RingLesson::RingLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record),
       ranks_(options.ranks.value_or(4)),
-      method_(ContextMethod::ring_attention),
-      order_(TokenOrder::zigzag) {
+      method_(context_method(options.values.word("method"))),
+      order_(token_order(options.values.word("order"))) {
     require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
             "--ranks {}: this lesson's rings have {} to {} devices{}",
             ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
-    std::vector<std::string> methods;
-    for (const ContextMethod method : all_context_methods())
-        methods.emplace_back(name_of(method));
-    method_ =
-        context_method(options.word("method", name_of(method_), methods));
-    order_ = token_order(options.word("order", name_of(order_),
-                                      {"contiguous", "striped", "zigzag"}));
     task_ = make_context_gpt_task(options, ranks_, method_);
     const BlockSizes& block = task_->sizes.block;
     require(
@@ -138,6 +131,9 @@ void RingLesson::check_method(Page& page, ContextMethod method) {
 }
 
 LessonEntry ring_self_attention_lesson() {
+    Choice methods{{}, name_of(ContextMethod::ring_attention)};
+    for (const ContextMethod method : all_context_methods())
+        methods.words.emplace_back(name_of(method));
     LessonEntry entry;
     entry.slug = "ring-self-attention";
     entry.title = "A sequence that lies on several devices";
@@ -147,22 +143,21 @@ LessonEntry ring_self_attention_lesson() {
         "works when?";
     entry.default_ranks = 4;
     entry.settings = {
-        {"method",
-         "of step 9: ring-self-attention, ring-attention, gather or "
-         "ulysses",
-         "ring-attention"},
-        {"order", "of tokens in step 9: contiguous, striped or zigzag",
-         "zigzag"},
-        {"layers", "transformer blocks of the GPT", "2"},
+        {"method", "of step 9", methods},
+        {"order", "of tokens in step 9",
+         Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; with ulysses a multiple of the ranks",
-         "4"},
-        {"kv_heads", "of keys and values; divides the heads", "the heads"},
-        {"hidden", "columns between layers; 16 a head", "64"},
+         Whole{1, 64}, "4"},
+        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64},
+         "the heads"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024},
+         "64"},
         {"context", "tokens of a sequence; a multiple of twice the ranks",
-         "256"},
-        {"batch", "sequences of a step", "4"},
-        {"steps", "of training", "40"},
-        {"learning_rate", "of SGD with momentum 0.9", "0.2"},
+         Whole{1, 4096}, "256"},
+        {"batch", "sequences of a step", Whole{1, 1024, 4}},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
     };
     entry.takes_text = true;
     entry.make = [](const LessonOptions& options, Record& record) {

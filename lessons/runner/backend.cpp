@@ -21,49 +21,20 @@ namespace {
 }
 
 sim::DeviceFactory cuda_devices(const LessonOptions& options) {
-    return [tf32 = uses_tf32(options)](int index, DeviceMonitor& monitor) {
+    return [tf32 = options.run.tf32](int index, DeviceMonitor& monitor) {
         return gpu::make_device(index, monitor, {tf32, {}});
     };
 }
 
-sim::ExecutorKind executor_of(const LessonOptions& options) {
-    return options.word("executor", "fibers", {"fibers", "threads"}) == "fibers"
-               ? sim::ExecutorKind::fibers
-               : sim::ExecutorKind::threads;
-}
-
-int workers_of(const LessonOptions& options) {
-    constexpr int kMostWorkers = 256;
-    return static_cast<int>(options.integer("workers", 0, 0, kMostWorkers));
-}
-
-std::optional<std::uint64_t> schedule_seed_of(const LessonOptions& options) {
-    if (!options.settings.contains("schedule_seed")) return std::nullopt;
-    return static_cast<std::uint64_t>(
-        options.integer("schedule_seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
-}
-
-/// Of the settings that every lesson understands, those of other backends too.
-void require_valid_settings(const LessonOptions& options) {
-    workers_of(options);
-    executor_of(options);
-    schedule_seed_of(options);
-    options.has_numbers();
-    uses_tf32(options);
-    timeout_seconds(options);
-    shares_gpu(options);
-    leaves_hta_traces(options);
-}
-
-/// `gpu`: nccl where each rank has a GPU, else cuda; and cuda where all mistakes are
-/// looked for.
+/// Returns what `gpu` is: nccl if each rank has a GPU, else cuda; and cuda if all
+/// mistakes are looked for.
 std::string chosen_backend(const LessonOptions& options, int ranks,
                            const gpu::Survey& here,
                            const std::optional<gpu::Placement>& placement) {
     // Processes that were started together take the same, whatever each one sees.
     const bool enough =
         placement ? placement->size > 1 || ranks == 1
-                  : ranks <= static_cast<int>(here.gpus.size()) || shares_gpu(options);
+                  : ranks <= static_cast<int>(here.gpus.size()) || options.run.shares_gpu;
     const bool checks = options.check == sim::CheckLevel::full;
     return enough && !checks && here.nccl_problem.empty() ? "nccl" : "cuda";
 }
@@ -81,7 +52,7 @@ int nccl_ranks(const LessonOptions& options, int default_ranks, int gpus,
         return placement->size;
     }
     const int ranks = options.ranks.value_or(std::min(default_ranks, gpus));
-    if (ranks > gpus && !shares_gpu(options))
+    if (ranks > gpus && !options.run.shares_gpu)
         refuse_backend(options,
                        fmt::format("{} ranks need {} GPUs, but this machine has {}; use "
                                    "--backend cuda, or --set nccl=shared to try NCCL's "
@@ -92,21 +63,44 @@ int nccl_ranks(const LessonOptions& options, int default_ranks, int gpus,
 
 }  // namespace
 
-bool shares_gpu(const LessonOptions& options) {
-    return options.word("nccl", "own", {"own", "shared"}) == "shared";
-}
-
-bool uses_tf32(const LessonOptions& options) {
-    return options.integer("tf32", 0, 0, 1) == 1;
-}
-
-double timeout_seconds(const LessonOptions& options) {
+const std::vector<Setting>& common_settings() {
+    constexpr int kMostWorkers = 256;
+    constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
     constexpr double kDay = 86400;
-    return options.number("timeout", 60, 1, kDay);
+    static const std::vector<Setting> settings{
+        {"workers", "threads that long operations run on; 0 is one a core",
+         Whole{0, kMostWorkers, 0}},
+        {"executor", "what runs the virtual devices",
+         Choice{{"fibers", "threads"}, "fibers"}},
+        {"schedule_seed", "permutes the order in which devices are run",
+         Whole{0, kMostSeed}},
+        {"numerics", "off computes shapes only: same time, bytes and memory",
+         Choice{{"on", "off"}, "on"}},
+        {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32",
+         Whole{0, 1, 0}, "", false},
+        {"timeout", "seconds without progress after which --backend nccl gives up",
+         Real{1, kDay, 60}, "", false},
+        {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
+         Choice{{"own", "shared"}, "own"}, "", false},
+        {"trace", "hta leaves one more trace a rank, for PyTorch's HTA",
+         Choice{{"chrome", "hta"}, "chrome"}, "", false},
+    };
+    return settings;
 }
 
-bool leaves_hta_traces(const LessonOptions& options) {
-    return options.word("trace", "chrome", {"chrome", "hta"}) == "hta";
+RunSettings run_settings(const Settings& values) {
+    RunSettings run;
+    run.workers = static_cast<int>(values.integer("workers"));
+    run.executor = values.word("executor") == "fibers" ? sim::ExecutorKind::fibers
+                                                       : sim::ExecutorKind::threads;
+    if (values.has("schedule_seed"))
+        run.schedule_seed = static_cast<std::uint64_t>(values.integer("schedule_seed"));
+    run.numbers = values.word("numerics") == "on";
+    run.tf32 = values.integer("tf32") == 1;
+    run.timeout_seconds = values.number("timeout");
+    run.shares_gpu = values.word("nccl") == "shared";
+    run.hta_traces = values.word("trace") == "hta";
+    return run;
 }
 
 void require_regular_files(const LessonOptions& options, const std::string& reason) {
@@ -118,14 +112,14 @@ void require_regular_files(const LessonOptions& options, const std::string& reas
         const bool streams = type == std::filesystem::file_type::fifo ||
                              type == std::filesystem::file_type::socket ||
                              type == std::filesystem::file_type::character;
-        require(!streams, "{} {}: {} must be a regular file", name,
-                printable(path->string()), reason);
+        if (streams)
+            throw UsageError(fmt::format("{} {}: {} must be a regular file", name,
+                                         printable(path->string()), reason));
     }
 }
 
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement) {
-    require_valid_settings(options);
     if (options.backend == "sim") return options;
     const gpu::Survey here = gpu::survey();
     if (!here.problem.empty()) refuse_backend(options, here.problem);
@@ -161,9 +155,9 @@ sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, boo
         throw UsageError(std::string("--cluster: ") + error.what());
     }
     cluster.numbers = options.has_numbers();
-    cluster.executor = executor_of(options);
-    cluster.workers = workers_of(options);
-    cluster.schedule_seed = schedule_seed_of(options);
+    cluster.executor = options.run.executor;
+    cluster.workers = options.run.workers;
+    cluster.schedule_seed = options.run.schedule_seed;
     if (options.backend == "cuda") cluster.device_factory = cuda_devices(options);
     return cluster;
 }

@@ -1,11 +1,125 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "lessons/runner/request.hpp"
+#include "lessons/grader/report/write_grade.hpp"
+#include "lessons/runner/lesson.hpp"
+#include "src/pipeline/holdings.hpp"
 
 namespace lockstep::lessons {
+
+// The requests of the commands. A command line is turned into one of these once, and
+// nothing after it parses text again.
+
+/// Help, or the version.
+struct TextRequest {
+    std::string text;
+};
+
+struct LessonsRequest {};
+
+struct LessonRequest {
+    std::string slug;
+    LessonOptions options;
+    /// The program's words: --backend nccl starts it again, once a rank.
+    std::vector<std::string> words;
+};
+
+/// Two records, compared.
+struct CompareRequest {
+    std::filesystem::path a;
+    std::filesystem::path b;
+    std::optional<double> bound;
+    bool json = false;
+};
+
+/// A lesson on two backends, and the two records compared.
+struct BackendsRequest {
+    std::string slug;
+    std::array<std::string, 2> backends;    ///< may be the same
+    std::vector<std::string> lesson_words;  ///< options for both, "--ranks=4"
+    LessonOptions lesson_options;           ///< what the words say
+    std::optional<double> bound;
+    std::optional<std::filesystem::path> out;  ///< the records stay there
+    bool json = false;
+};
+
+/// A pipeline schedule, timed and drawn.
+struct ScheduleRequest {
+    /// In billionths of the unit that the user has in mind: one for all stages, or one
+    /// a stage.
+    using Times = std::vector<std::int64_t>;
+    static constexpr std::int64_t kUnit = 1'000'000'000;
+
+    std::string name;  ///< of a generator, or the path of a file
+    std::optional<int> stages;
+    std::optional<int> micro_batches;
+    std::optional<int> chunks;
+    Times forward{kUnit};  ///< of a stage's chunks together, as the next two
+    Times backward_input{kUnit};
+    Times backward_weight{kUnit};
+    Times comm{0};  ///< of one message
+    bool messages = false;
+    KeptMemory kept;  ///< of a stage, all its chunks together
+    bool json = false;
+    std::optional<std::filesystem::path> svg;
+
+    bool is_file() const;
+};
+
+/// The page on a kind of mistake.
+struct FaultRequest {
+    std::string fault;  ///< "F16"
+};
+
+struct AssignmentsRequest {};
+
+/// A student's folder for an assignment.
+struct NewAssignmentRequest {
+    std::string slug;
+    std::filesystem::path folder;
+};
+
+/// The measures of the reference solution in a folder.
+struct TargetsRequest {
+    std::string slug;
+    std::filesystem::path folder;
+    std::uint64_t seed = 1;
+    std::optional<std::filesystem::path> out;
+};
+
+/// An autograder for Gradescope.
+struct GradescopeRequest {
+    std::string slug;
+    std::filesystem::path file;
+};
+
+struct GradeRequest {
+    std::string slug;
+    std::filesystem::path folder;
+    GradeFormat format = GradeFormat::text;
+    std::optional<std::filesystem::path> out;
+};
+
+struct DoctorRequest {
+    bool json = false;
+};
+
+using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
+                             BackendsRequest, ScheduleRequest, FaultRequest,
+                             AssignmentsRequest, NewAssignmentRequest, TargetsRequest,
+                             GradescopeRequest, GradeRequest, DoctorRequest>;
+
+/// Returns what a command line asks for. Throws UsageError with one sentence that names
+/// the option and the value. Whether a lesson or a setting exists is asked later.
+Request read_request(const std::vector<std::string>& words);
 
 // How the program ends.
 inline constexpr int kSuccess = 0;
@@ -18,34 +132,21 @@ inline constexpr int kBroken = 4;   ///< a mistake of Lockstep itself
 // Each command prints to standard output and returns an exit status. What goes wrong is
 // thrown.
 
-int list_lessons();
-/// `arguments` are the program's: --backend nccl starts it again, once a rank.
-int run_lesson(const LessonRequest& request, const std::vector<std::string>& arguments);
-int compare_runs(const CompareRequest& request);
-int compare_backends(const BackendsRequest& request);
-/// Status kFailed where the schedule deadlocks.
-int show_schedule(const ScheduleRequest& request);
-int show_fault(const FaultRequest& request);
-int list_assignments();
-int new_assignment(const NewAssignmentRequest& request);
-int show_targets(const TargetsRequest& request);
-int pack_gradescope(const GradescopeRequest& request);
-/// Status kFailed where points are missing.
-int grade_folder(const GradeRequest& request);
-int run_doctor(const DoctorRequest& request);
-
-/// The lesson with this name; UsageError names those there are.
-const LessonEntry& find_lesson(const std::string& slug);
-
-/// What a lesson has run, as one JSON document: what it was asked for, its steps with the
-/// checks of each, metrics.json, and the diagnosis where a mistake ended it; the steps
-/// are then those before. `checks_after` counts the checks after each step.
-std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
-                        const std::vector<Step>& steps,
-                        const std::vector<std::size_t>& checks_after,
-                        const Record& record);
-
-bool all_passed(const Record& record);
+int run(const TextRequest& request);
+int run(const LessonsRequest& request);
+int run(const LessonRequest& request);
+int run(const CompareRequest& request);
+int run(const BackendsRequest& request);
+/// Returns kFailed if the schedule deadlocks.
+int run(const ScheduleRequest& request);
+int run(const FaultRequest& request);
+int run(const AssignmentsRequest& request);
+int run(const NewAssignmentRequest& request);
+int run(const TargetsRequest& request);
+int run(const GradescopeRequest& request);
+/// Returns kFailed if points are missing.
+int run(const GradeRequest& request);
+int run(const DoctorRequest& request);
 
 /// How the program ends, and what it says on standard error: whole lines.
 struct CommandEnding {
@@ -53,10 +154,10 @@ struct CommandEnding {
     std::string text;
 };
 
-/// In a handler: what the exception was, in one line or, for a fault in a distributed
-/// program, in the lines of its diagnosis, and the exit status it asks for.
+/// In a handler: returns what the exception was, in one line or, for a fault in a
+/// distributed program, in the lines of its diagnosis, and the exit status it asks for.
 CommandEnding ending_of_exception();
-/// The same, said; returns the status.
+/// In a handler: says what the exception was on standard error, and returns the status.
 int report_exception();
 
 }  // namespace lockstep::lessons

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <system_error>
 #include <unistd.h>
 
@@ -6,10 +7,12 @@
 
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/grader/grade.hpp"
+#include "lessons/grader/kit.hpp"
 #include "lessons/grader/student_compiler.hpp"
-#include "lessons/runner/command.hpp"
+#include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 #include "src/report/files.hpp"
 #include "src/text/utf8.hpp"
 #include "src/text/wrap.hpp"
@@ -17,6 +20,59 @@
 namespace lockstep::lessons {
 
 namespace fs = std::filesystem;
+
+void declare_assignment(CommandLine& line) {
+    line.add("assignment",
+             "Hands out assignments; for instructors, measures and packs them.");
+    line.add("assignment list", "Lists the assignments, in the order of the course.")
+        .asks_for<AssignmentsRequest>();
+
+    Command& hand_out =
+        line.add("assignment new",
+                 "Makes a folder to work on an assignment in. Begin with its README.md.");
+    auto& handed_out = hand_out.asks_for<NewAssignmentRequest>();
+    hand_out.positional("SLUG", "which assignment", text_into(handed_out.slug));
+    hand_out.positional("DIR", "a folder that is not there yet",
+                        text_into(handed_out.folder));
+
+    Command& measure = line.add(
+        "assignment targets",
+        "For instructors: measures a reference solution, and prints what others are "
+        "graded against.");
+    auto& targets = measure.asks_for<TargetsRequest>();
+    measure.positional("SLUG", "which assignment", text_into(targets.slug));
+    measure.positional("DIR", "the reference solution", text_into(targets.folder));
+    measure.option("--seed", "S",
+                   "draws other numbers of ranks, sizes and values; default 1",
+                   whole_into(targets.seed, std::uint64_t{0},
+                              std::numeric_limits<std::uint64_t>::max()));
+    measure.option("--out", "FILE", "write it there instead", path_into(targets.out));
+
+    Command& pack = line.add("assignment gradescope",
+                             "For instructors: packs an autograder for Gradescope.");
+    auto& packed = pack.asks_for<GradescopeRequest>();
+    pack.positional("SLUG", "which assignment", text_into(packed.slug));
+    pack.positional("FILE", "the .zip to write", text_into(packed.file));
+}
+
+void declare_grade(CommandLine& line) {
+    Command& command = line.add(
+        "grade",
+        "Builds what is in a folder, runs it, and grades how it was done. Exit status 1 "
+        "if points are missing.");
+    auto& request = command.asks_for<GradeRequest>();
+    command.positional("SLUG", "which assignment", text_into(request.slug));
+    command.positional("DIR", "the student's folder", text_into(request.folder));
+    std::vector<std::pair<std::string, GradeFormat>> formats;
+    for (const std::string& name : grade_format_names())
+        formats.emplace_back(name, *read_grade_format(name));
+    command.option("--format", "NAME", either(grade_format_names()) + "; default text",
+                   choice_into(request.format, formats));
+    command.option("--out", "FILE",
+                   "write the report there; a report without points comes first, and is "
+                   "replaced after each criterion",
+                   path_into(request.out));
+}
 
 namespace {
 
@@ -50,9 +106,9 @@ int points_of(const Assignment& assignment) {
 
 }  // namespace
 
-int list_assignments() {
+int run(const AssignmentsRequest&) {
     constexpr int kIndent = 4;
-    const int width = std::min(window_columns(STDOUT_FILENO), 100);
+    const int width = help_columns();
     std::string text;
     for (const Assignment& assignment : assignments()) {
         text += fmt::format("{}  ({} points)\n", assignment.slug, points_of(assignment));
@@ -64,7 +120,7 @@ int list_assignments() {
     return kSuccess;
 }
 
-int new_assignment(const NewAssignmentRequest& request) {
+int run(const NewAssignmentRequest& request) {
     const Assignment& assignment = find_assignment(request.slug);
     const Kit kit = Kit::find();
     require_nothing_there(request.folder);
@@ -83,7 +139,7 @@ int new_assignment(const NewAssignmentRequest& request) {
     return kSuccess;
 }
 
-int show_targets(const TargetsRequest& request) {
+int run(const TargetsRequest& request) {
     require_folder(request.folder, "a folder");
     const GradePlan plan{
         &find_assignment(request.slug), request.folder, student_compiler(), {}};
@@ -95,7 +151,31 @@ int show_targets(const TargetsRequest& request) {
     return kSuccess;
 }
 
-int grade_folder(const GradeRequest& request) {
+int run(const GradescopeRequest& request) {
+    const Assignment& assignment = find_assignment(request.slug);
+    const std::string name = printable(request.file.string());
+    require(!fs::exists(fs::symlink_status(request.file)) ||
+                fs::is_regular_file(request.file),
+            [&] { return name + ": what is there is not a file"; });
+    const fs::path root = Kit::find().sources();
+    const os::Child packing = os::run_child(
+        {"python3", "-B", (root / "lessons/grader/gradescope/pack.py").string(),
+         root.string(), assignment.slug, fs::absolute(request.file).string()});
+    if (packing.status != 0) {
+        const std::string& said = packing.errors;
+        const std::size_t last = said.find_last_of('\n', said.size() - 2);
+        throw MissingError(fmt::format(
+            "{} could not be packed: {}", name,
+            printable(said.substr(last == std::string::npos ? 0 : last + 1))));
+    }
+    print(
+        fmt::format("{} is an autograder for {}: upload it to Gradescope, with Ubuntu "
+                    "24.04 as the base image.\n",
+                    name, assignment.slug));
+    return kSuccess;
+}
+
+int run(const GradeRequest& request) {
     const GradePlan plan{&find_assignment(request.slug), request.folder,
                          student_compiler()};
     const Kit kit = Kit::find();
@@ -107,8 +187,7 @@ int grade_folder(const GradeRequest& request) {
         if (request.out) write_grade(so_far, request.format, *request.out);
     });
     if (!request.out)
-        print(grade_text_of(report, request.format,
-                            std::min(window_columns(STDOUT_FILENO), 100),
+        print(grade_text_of(report, request.format, help_columns(),
                             wants_colour(STDOUT_FILENO)));
     return report.earned() == report.points() ? kSuccess : kFailed;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/command.hpp"
+#include "lessons/runner/command_line.hpp"
 #include "lessons/runner/doctor.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/report/machine.hpp"
@@ -11,6 +11,13 @@
 #include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
+
+void declare_doctor(CommandLine& line) {
+    Command& command = line.add("doctor",
+                                "Says what this machine can do, and for what is missing "
+                                "what it would give and how to install it.");
+    command.flag("--json", kJsonMeaning, command.asks_for<DoctorRequest>().json);
+}
 
 namespace {
 
@@ -107,7 +114,7 @@ std::string doctor_json(const std::vector<Section>& sections, const gpu::Survey&
 
 }  // namespace
 
-int run_doctor(const DoctorRequest& request) {
+int run(const DoctorRequest& request) {
     const gpu::Survey survey = gpu::survey();
     const std::vector<Section> sections{{"This program is built with", build_findings()},
                                         {"GPUs", gpu_findings(survey)},

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/kit.hpp"
-#include "lessons/runner/command.hpp"
+#include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -12,7 +12,18 @@
 
 namespace lockstep::lessons {
 
-int show_fault(const FaultRequest& request) {
+void declare_fault(CommandLine& line) {
+    Command& command = line.add(
+        "fault",
+        "Shows the page on a kind of mistake: the least program that makes it, what is "
+        "printed, why a cluster hangs or lies, and the cure.");
+    auto& request = command.asks_for<FaultRequest>();
+    command.positional("FAULT",
+                       "as a diagnosis names it: F01 to F31; README for all of them",
+                       text_into(request.fault));
+}
+
+int run(const FaultRequest& request) {
     constexpr std::uint64_t kLongestPage = 1 << 20;
     const std::filesystem::path folder = Kit::find().faults();
     std::string name = request.fault;

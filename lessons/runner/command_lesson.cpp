@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cerrno>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <unistd.h>
 
@@ -8,28 +10,128 @@
 #include "gpu/launcher/environment.hpp"
 #include "gpu/survey.hpp"
 #include "lessons/runner/backend.hpp"
-#include "lessons/runner/command.hpp"
-#include "lessons/runner/page.hpp"
+#include "lessons/runner/command_line.hpp"
 #include "lessons/runner/processes.hpp"
-#include "lessons/runner/settings.hpp"
 #include "lessons/runner/stepper.hpp"
-#include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
+#include "src/report/diagnosis_json.hpp"
 #include "src/text/utf8.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
+void declare_lessons(CommandLine& line) {
+    line.add("lessons", "Lists the lessons, in the order of the course.")
+        .asks_for<LessonsRequest>();
+}
+
 namespace {
 
-/// Every setting with the value that it has in this run, and what else decides the
-/// numbers.
+/// Takes KEY=VALUE; whether there is such a setting is asked when the lesson is known.
+Take setting_into(std::map<std::string, std::string>& settings) {
+    return [&settings](const std::string& option, const std::string& value) {
+        const std::size_t sign = value.find('=');
+        require(sign != std::string::npos && sign > 0, "{} {}: KEY=VALUE is expected",
+                option, printable(value));
+        const bool fresh =
+            settings.emplace(value.substr(0, sign), value.substr(sign + 1)).second;
+        require(fresh, "{} {}: this setting is given twice", option, printable(value));
+    };
+}
+
+/// Returns what help says of --set: the settings of every lesson, and those of a lesson
+/// that is named.
+std::string settings_text(const CommandLine& line) {
+    std::string text = "\nSettings (--set KEY=VALUE):\n";
+    for (const Setting& setting : common_settings())
+        text += entry_text(setting.key, setting.help());
+    for (const LessonEntry& lesson : catalogue()) {
+        if (!line.has(lesson.slug) || lesson.settings.empty()) continue;
+        text += fmt::format("\nSettings of {}:\n", lesson.slug);
+        for (const Setting& setting : lesson.settings)
+            text += entry_text(setting.key, setting.help());
+    }
+    return text;
+}
+
+}  // namespace
+
+void declare_lesson_options(Command& command, LessonOptions& options) {
+    constexpr int kMost = std::numeric_limits<int>::max();
+    constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
+    command.option("--step", "K", "show this step alone",
+                   whole_into(options.step, 1, kMost));
+    command.option("--ranks", "N", "number of devices",
+                   whole_into(options.ranks, 1, sim::ClusterOptions::kMaxRanks));
+    command.option(
+        "--dtype", "f32|f64", "numbers of 32 (default) or 64 bits",
+        choice_into(options.dtype, {{"f32", DType::f32}, {"f64", DType::f64}}));
+    command.option("--seed", "S", "of all random numbers; default 1",
+                   whole_into(options.seed, std::uint64_t{0}, kMostSeed));
+    command.option("--cluster", "NAME|FILE",
+                   "what devices and links can do: " + either(cluster_preset_names()) +
+                       ", or a JSON file; default classroom",
+                   text_into(options.cluster));
+    command.option("--text", "FILE", "UTF-8 text to train on", path_into(options.text));
+    command.option("--data", "FILE", "CSV of numbers to train on",
+                   path_into(options.data));
+    using Level = sim::CheckLevel;
+    command.option(
+        "--check", "cheap|full",
+        "which mistakes are looked for: those that cost nothing to find (default), or "
+        "all, in at most twice the time; full needs virtual devices",
+        choice_into(options.check, {{"cheap", Level::cheap}, {"full", Level::full}}));
+    command.repeated("--set", "KEY=VALUE",
+                     "a setting, see `lockstep lesson SLUG --help`; may be repeated",
+                     setting_into(options.settings));
+}
+
+void declare_lesson(CommandLine& line) {
+    Command& command =
+        line.add("lesson",
+                 "Runs a lesson. On a terminal it waits after each step; in a pipe it "
+                 "runs through.");
+    auto& request = command.asks_for<LessonRequest>();
+    LessonOptions& options = request.options;
+    request.words = line.words();
+    command.positional("SLUG", "which lesson", text_into(request.slug));
+    command.option(
+        "--backend", "NAME", "sim (default), cuda, nccl or gpu",
+        choice_into(
+            options.backend,
+            {{"sim", "sim"}, {"cuda", "cuda"}, {"nccl", "nccl"}, {"gpu", "gpu"}}));
+    declare_lesson_options(command, options);
+    command.option("--out", "DIR", "leave a record of the run there",
+                   path_into(options.out));
+    command.flag("--json", kJsonMeaning, options.json);
+    command.footer(settings_text(line));
+}
+
+int run(const LessonsRequest&) {
+    constexpr int kIndent = 4;
+    const int width = help_columns();
+    std::string text;
+    for (const LessonEntry& lesson : catalogue()) {
+        text += lesson.slug + "\n";
+        for (const std::string* paragraph : {&lesson.title, &lesson.question})
+            for (const std::string& line : wrap(*paragraph, width - kIndent))
+                text += pad_right("", kIndent) + line + "\n";
+    }
+    print(text);
+    return kSuccess;
+}
+
+namespace {
+
+/// Returns every setting with the value that it has in this run, and what else decides
+/// the numbers.
 std::map<std::string, std::string> settings_in_force(const LessonEntry& lesson,
                                                      const LessonOptions& options) {
     std::map<std::string, std::string> settings = options.settings;
     for (const auto* known : {&common_settings(), &lesson.settings})
         for (const Setting& setting : *known)
-            if (!setting.standard.empty())
-                settings.emplace(setting.key, setting.standard);
+            if (setting.recorded && !setting.standard_text().empty())
+                settings.emplace(setting.key, setting.standard_text());
     if (options.text) settings["--text"] = printable(options.text->string());
     if (options.data) settings["--data"] = printable(options.data->string());
     if (options.step) settings["--step"] = std::to_string(*options.step);
@@ -56,12 +158,67 @@ RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) 
     return run;
 }
 
+using Json = nlohmann::ordered_json;
+
+bool all_passed(const Record& record) {
+    return std::all_of(record.checks.begin(), record.checks.end(),
+                       [](const Check& check) { return check.passed; });
+}
+
+Json options_json(const LessonOptions& options, const RunOptions& run) {
+    Json json{{"backend", run.backend},
+              {"ranks", run.ranks},
+              {"dtype", std::string(name_of(run.dtype))},
+              {"seed", run.seed},
+              {"cluster", run.cluster},
+              {"check", run.check},
+              {"settings", Json::object()}};
+    for (const auto& [key, value] : run.settings)
+        json["settings"][key] = value;
+    if (options.step) json["step"] = *options.step;
+    if (options.text) json["text"] = options.text->string();
+    if (options.data) json["data"] = options.data->string();
+    return json;
+}
+
+/// Returns what a lesson has run, as one JSON document: what it was asked for, its steps
+/// with the checks of each, metrics.json, and the diagnosis if a mistake ended it; the
+/// steps are then those before. `checks_after` counts the checks after each step.
+std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
+                        const std::vector<Step>& steps,
+                        const std::vector<std::size_t>& checks_after,
+                        const Record& record) {
+    const Json metrics = Json::parse(metrics_json(record));
+    Json steps_run = Json::array();
+    auto next = metrics.at("checks").begin();
+    for (std::size_t index = 0, done = 0; index < checks_after.size(); ++index) {
+        Json checks = Json::array();
+        for (; done < checks_after[index]; ++done)
+            checks.push_back(*next++);
+        steps_run.push_back({{"number", index + 1},
+                             {"title", steps[index].title},
+                             {"checks", std::move(checks)}});
+    }
+    Json document{{"lesson", lesson.slug},
+                  {"title", lesson.title},
+                  {"options", options_json(options, record.options)},
+                  {"passed", all_passed(record)},
+                  {"steps", std::move(steps_run)},
+                  {"metrics", metrics}};
+    if (record.diagnosis) {
+        document["passed"] = false;
+        document["diagnosis"] = Json::parse(diagnosis_json(*record.diagnosis));
+    }
+    if (options.out) document["record"] = options.out->string();
+    return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 PageStyle page_style() {
     return {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO),
             ::isatty(STDOUT_FILENO) == 1};
 }
 
-/// What is wrong with the folder is said of the option that named it.
+/// Errors of the folder are said of the option that named it.
 template <typename Action>
 void naming_out(const std::filesystem::path& folder, Action&& action) {
     try {
@@ -111,7 +268,7 @@ void leave_stopped_record(const LessonOptions& options, Record& record,
     }
 }
 
-/// What is left to say when the steps have been run.
+/// Says what is left to say when the steps have been run.
 void print_summary(Record& record, const LessonOptions& options) {
     TextPage page(page_style(), record, print);
     std::string failed;
@@ -180,16 +337,11 @@ void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
 
 }  // namespace
 
-bool all_passed(const Record& record) {
-    return std::all_of(record.checks.begin(), record.checks.end(),
-                       [](const Check& check) { return check.passed; });
-}
-
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction) {
     Record record;
     record.options = run_options(lesson, options);
-    record.hta = leaves_hta_traces(options);
+    record.hta = options.run.hta_traces;
     cluster_options(options, record.options.ranks, false);
     if (options.out) naming_out(*options.out, require_place);
 
@@ -208,25 +360,23 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     return all_passed(record) ? kSuccess : kFailed;
 }
 
-int run_lesson(const LessonRequest& request, const std::vector<std::string>& arguments) {
+int run(const LessonRequest& request) {
     const LessonEntry& lesson = find_lesson(request.slug);
-    require_understood(request.options, lesson);
-    const bool may_be_placed =
-        request.options.backend == "nccl" || request.options.backend == "gpu";
+    const LessonOptions asked = understood(request.options, lesson);
+    const bool may_be_placed = asked.backend == "nccl" || asked.backend == "gpu";
     if (may_be_placed) gpu::set_environment();
     const std::optional<gpu::Placement> placement =
         may_be_placed ? gpu::find_placement(gpu::process_environment()) : std::nullopt;
-    const LessonOptions options =
-        resolved(request.options, lesson.default_ranks, placement);
-    // Said once: by the process that starts the others, or by rank 0 where another did.
+    const LessonOptions options = resolved(asked, lesson.default_ranks, placement);
+    // One process says it: the one that starts the others, or rank 0 if another did.
     const bool speaks =
         !placement || (placement->rank == 0 && placement->launcher != "lockstep");
-    if (request.options.backend == "gpu" && speaks)
+    if (asked.backend == "gpu" && speaks)
         write_all(STDERR_FILENO,
                   fmt::format("lockstep: --backend gpu is {} here\n", options.backend),
                   "standard error");
     if (options.backend == "nccl")
-        return run_on_processes(lesson, options, placement, arguments);
+        return run_on_processes(lesson, options, placement, request.words);
     return run_steps(lesson, options, [](auto&, auto&) { return true; });
 }
 

@@ -11,20 +11,20 @@ namespace lockstep::lessons {
 struct Finding {
     std::string part;  ///< "driver"
     bool there = false;
-    std::string found;  ///< "CUDA 13.0"; where it is missing, one sentence of why
-    // Where it is missing:
+    std::string found;  ///< "CUDA 13.0"; if it is missing, one sentence of why
+    // If it is missing:
     std::string gives;    ///< "--backend cuda and --backend nccl"
-    std::string install;  ///< a command; empty where none would help
+    std::string install;  ///< a command; empty if none would help
 };
 
-/// Compiler and libraries that this program was built with.
+/// Returns compiler and libraries that this program was built with.
 std::vector<Finding> build_findings();
-/// What the GPU twin has and lacks.
+/// Returns what the GPU twin has and lacks.
 std::vector<Finding> gpu_findings(const gpu::Survey& survey);
-/// What starts a run's processes on several machines.
+/// Returns what starts a run's processes on several machines.
 std::vector<Finding> launcher_findings();
 
-/// The backends that lessons can use: "sim", "cuda", "nccl".
+/// Returns the backends that lessons can use: "sim", "cuda", "nccl".
 std::vector<std::string> usable_backends(const gpu::Survey& survey);
 
 }  // namespace lockstep::lessons

@@ -12,7 +12,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// What a lesson trains several times over should fit and end.
+/// Refuses what does not fit or does not end: a lesson trains it several times over.
 void require_trainable(const GptTask& task) {
     constexpr std::int64_t kMostParameters = 20'000'000;
     constexpr std::int64_t kMostTokens = 65'536;
@@ -32,7 +32,7 @@ void require_trainable(const GptTask& task) {
             task.batch, sizes.context, task.tokens(), kMostTokens);
 }
 
-/// Where the sequences of all steps begin.
+/// Draws where the sequences of all steps begin.
 void draw_starts(GptTask& task, std::uint64_t seed) {
     const std::int64_t choices =
         static_cast<std::int64_t>(task.text.ids.size()) - task.length();
@@ -48,13 +48,13 @@ void draw_starts(GptTask& task, std::uint64_t seed) {
 }  // namespace
 
 std::shared_ptr<const GptTask> make_gpt_task(
-    const LessonOptions& options, const GptDefaults& defaults,
+    const LessonOptions& options, std::int64_t batch,
     const std::function<GptSizes(std::int64_t vocabulary)>& sizes) {
     const auto made = std::make_shared<GptTask>();
     GptTask& task = *made;
-    task.batch = options.integer("batch", defaults.batch, 1, 1024);
-    task.steps = static_cast<int>(options.integer("steps", defaults.steps, 1, 100'000));
-    task.learning_rate = options.number("learning_rate", defaults.learning_rate, 0, 1e6);
+    task.batch = batch;
+    task.steps = static_cast<int>(options.values.integer("steps"));
+    task.learning_rate = options.values.number("learning_rate");
     task.text = options.text ? load_text(*options.text)
                              : read_text(lesson_text(), "the lesson's text");
     task.sizes = sizes(static_cast<std::int64_t>(task.text.vocabulary.size()));

@@ -25,18 +25,12 @@ struct GptTask {
     std::int64_t tokens() const { return length() * batch; }
 };
 
-/// Where the options are silent.
-struct GptDefaults {
-    std::int64_t batch = 8;
-    std::int64_t steps = 100;
-    double learning_rate = 0.2;
-};
-
-/// The text of --text, or the one that lessons share; batch, steps and learning_rate of
-/// the settings; `sizes` by the number of different characters. Throws UsageError where
+/// Makes a task of the text of --text, or the one that lessons share; of `batch`
+/// sequences a step; of the settings `steps` and `learning_rate`, which the lesson
+/// declares; and of `sizes` by the number of different characters. Throws UsageError if
 /// they make what a lesson had better not train.
 std::shared_ptr<const GptTask> make_gpt_task(
-    const LessonOptions& options, const GptDefaults& defaults,
+    const LessonOptions& options, std::int64_t batch,
     const std::function<GptSizes(std::int64_t vocabulary)>& sizes);
 
 /// Sequences (s, b): what is read, and the characters that come next.
@@ -45,7 +39,7 @@ struct HostTokens {
     HostTensor next;
 };
 
-/// Sequences [first, first + count) of a step.
+/// Returns sequences [first, first + count) of a step.
 HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
                      std::int64_t count);
 
@@ -66,10 +60,10 @@ struct Curves {
         names.push_back(name);
         losses.push_back(std::move(curve));
     }
-    /// The largest difference of any curve from the first at any step; NaN where there is
-    /// one.
+    /// Returns the largest difference of any curve from the first at any step; NaN if
+    /// there is one.
     double widest_gap() const;
-    /// A few steps of each.
+    /// Shows a few steps of each.
     void show(Page& page) const;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lessons/runner/page.hpp"
+#include "lessons/runner/settings.hpp"
 #include "sim/cluster.hpp"
 #include "src/comm/rank.hpp"
 #include "src/cost/cluster_spec.hpp"
@@ -21,7 +22,19 @@ class Process;
 
 namespace lockstep::lessons {
 
-/// What a lesson was asked for on the command line.
+/// The settings that every lesson understands; backend.cpp declares them.
+struct RunSettings {
+    int workers = 0;  ///< threads that long operations run on; 0 is one a core
+    sim::ExecutorKind executor = sim::ExecutorKind::fibers;
+    std::optional<std::uint64_t> schedule_seed;
+    bool numbers = true;  ///< false: shapes only are computed
+    bool tf32 = false;
+    double timeout_seconds = 60;  ///< how long a process may go without progress
+    bool shares_gpu = false;      ///< several ranks of nccl may share one GPU
+    bool hta_traces = false;      ///< the record has one more trace a rank
+};
+
+/// The options that a lesson was asked for with on the command line.
 struct LessonOptions {
     std::optional<int> step;  ///< only this step is shown (from 1)
     std::string backend = "sim";
@@ -33,17 +46,20 @@ struct LessonOptions {
     std::optional<sim::CheckLevel> check;
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
-    std::map<std::string, std::string> settings;  ///< --set KEY=VALUE
+    std::map<std::string, std::string> settings;  ///< --set KEY=VALUE, as given
+    Settings values;  ///< of all settings; understood() reads them
+    RunSettings run;
     std::optional<std::filesystem::path> out;
     bool json = false;
     /// This process among those of the run, for --backend nccl; set by the runner.
     gpu::Process* process = nullptr;
 
-    /// Times come from the virtual clock, and equal formulas; else they are measured.
+    /// Returns whether times come from the virtual clock, and equal formulas; else they
+    /// are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
 
-    /// For a sentence that refuses one rank: where it comes from, unless it was asked
-    /// for.
+    /// For a sentence that refuses one rank: says where it comes from, unless it was
+    /// asked for.
     std::string gpus_hint() const {
         return backend == "nccl" && ranks == 1
                    ? "; with --backend nccl there are as many as this machine has GPUs, "
@@ -51,29 +67,20 @@ struct LessonOptions {
                    : "";
     }
 
-    /// The same, for a run that makes a mistake on purpose, which --check full would
-    /// stop.
+    /// Returns the options for a run that makes a mistake on purpose, which --check full
+    /// would stop.
     LessonOptions without_full_check() const {
         LessonOptions other = *this;
         other.check = sim::CheckLevel::cheap;
         return other;
     }
-    /// False where --set numerics=off asks for shapes only.
-    bool has_numbers() const { return word("numerics", "on", {"on", "off"}) == "on"; }
-    /// Which mistakes the run looks for.
+    /// Returns false if --set numerics=off asks for shapes only.
+    bool has_numbers() const { return run.numbers; }
+    /// Returns which mistakes the run looks for.
     sim::CheckLevel check_level() const {
         if (backend == "nccl") return sim::CheckLevel::cheap;
         return check.value_or(sim::check_level_asked());
     }
-
-    /// The value of a setting as a number; UsageError names key, value and range where it
-    /// is none or out of range.
-    std::int64_t integer(const std::string& key, std::int64_t otherwise,
-                         std::int64_t least, std::int64_t most) const;
-    double number(const std::string& key, double otherwise, double least,
-                  double most) const;
-    std::string word(const std::string& key, const std::string& otherwise,
-                     const std::vector<std::string>& allowed) const;
 };
 
 /// Makes the devices that a lesson's programs run on, as the options ask (backend,
@@ -81,15 +88,15 @@ struct LessonOptions {
 std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
                                       bool trace = false);
 
-/// Virtual devices that compute shapes only, with memory without limit, in every process
-/// and whatever the backend: for sizing what nobody here could run.
+/// Makes virtual devices that compute shapes only, with memory without limit, in every
+/// process and whatever the backend: for sizing what nobody here could run.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
-/// The same with other times and memory than the classroom's.
+/// They have the times and the memory of `spec` instead of the classroom's.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
                                                   bool trace = false);
 
 /// One step: its title, and what it does and shows. Later steps may use what earlier ones
-/// left in the lesson; where a step is asked for alone, those before it run unseen.
+/// left in the lesson; if a step is asked for alone, those before it run unseen.
 struct Step {
     std::string title;
     std::function<void(Page&)> run;
@@ -109,9 +116,10 @@ class Lesson {
     Record& record() { return record_; }
     bool has_numbers() const { return options_.has_numbers(); }
 
-    /// A check of values; in a run of shapes only there are none, and the page says so.
+    /// Shows a check of values; in a run of shapes only there are none, and the page says
+    /// so.
     void check_values(Page& page, const Check& check) const;
-    /// The same of a difference that may be at most `limit`.
+    /// Checks a difference that may be at most `limit`.
     void check_values(Page& page, const std::string& name, double difference,
                       double limit) const {
         check_values(page, Check::at_most(name, difference, limit));
@@ -122,28 +130,29 @@ class Lesson {
     Record& record_;
 };
 
-/// A setting that a lesson understands, for --set and for help.
-struct Setting {
-    std::string key;
-    std::string meaning;
-    std::string standard;  ///< its value where it is not set; run.json records it
-};
-
 /// How the catalogue knows a lesson.
 struct LessonEntry {
     std::string slug;
     std::string title;
     std::string question;  ///< what it answers, in one sentence
     int default_ranks = 4;
-    std::vector<Setting> settings;
+    std::vector<Setting> settings;  ///< beside those that every lesson understands
     bool takes_text = false;
     bool takes_data = false;
     /// Reads --text, --data and settings, so that what is wrong with them is said before
-    /// the first step is shown; steps read no options. Computes nothing yet.
+    /// the first step is shown; steps read no options. It computes nothing yet.
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
 };
 
 /// All lessons, in the order of the course.
 const std::vector<LessonEntry>& catalogue();
+
+/// Returns the lesson with this name; UsageError names those there are.
+const LessonEntry& find_lesson(const std::string& slug);
+
+/// Returns the options with the values of their settings, as every lesson and this one
+/// declare them. Throws UsageError for a setting or a value that is not declared, and for
+/// --text or --data if the lesson takes none.
+LessonOptions understood(LessonOptions options, const LessonEntry& lesson);
 
 }  // namespace lockstep::lessons

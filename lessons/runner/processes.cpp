@@ -45,8 +45,8 @@ void follow(gpu::Control& control, std::vector<Step>& steps, Record& record) {
 gpu::ProcessOptions process_options(const LessonOptions& options, gpu::Control* control) {
     gpu::ProcessOptions process;
     process.control = control;
-    process.tf32 = uses_tf32(options);
-    process.share_gpu = shares_gpu(options);
+    process.tf32 = options.run.tf32;
+    process.share_gpu = options.run.shares_gpu;
     process.examine = check_calls;
     if (control != nullptr) process.on_failure = [control] { tell_failure(*control); };
     return process;
@@ -148,7 +148,7 @@ int run_on_processes(const LessonEntry& lesson, const LessonOptions& options,
         const TerminalKept kept;
         return gpu::supervise(*options.ranks, arguments);
     }
-    const auto control = gpu::Control::join(*placement, {timeout_seconds(options)});
+    const auto control = gpu::Control::join(*placement, {options.run.timeout_seconds});
     if (control->rank() == 0)
         control->set_explain([](const std::vector<std::string>& logs, int stalled) {
             return stall_text(logs, stalled, window_columns(STDERR_FILENO));

@@ -17,7 +17,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Where standard error is gone too, only the status is left to tell.
+/// If standard error is gone too, only the status is left to tell.
 void complain(const std::string& text) {
     try {
         write_all(STDERR_FILENO, text, "standard error");
@@ -29,7 +29,7 @@ CommandEnding sentence(const std::string& text, int status) {
     return {status, "lockstep: " + printable(text) + "\n"};
 }
 
-/// Errors of the system are the learner's where another name would have helped.
+/// Errors of the system are the learner's if another name would have helped.
 int status_of(const std::error_code& code) {
     using std::errc;
     constexpr std::array kWrongName{errc::no_such_file_or_directory,

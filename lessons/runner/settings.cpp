@@ -2,96 +2,117 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
 #include "src/text/numbers.hpp"
-#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& key, const std::string& value,
-                         const std::string& expected) {
-    throw UsageError(
-        fmt::format("--set {}={}: {} is expected", key, printable(value), expected));
+std::optional<std::int64_t> read(const Whole& range, const std::string& text) {
+    std::int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, value);
+    const bool whole = error == std::errc{} && stopped == end;
+    if (!whole || value < range.least || value > range.most) return std::nullopt;
+    return value;
 }
 
-const std::string* find_setting(const LessonOptions& options, const std::string& key) {
-    const auto found = options.settings.find(key);
-    return found == options.settings.end() ? nullptr : &found->second;
+std::optional<double> read(const Real& range, const std::string& text) {
+    const std::optional<double> value = parse_number(text);
+    const bool within = value && *value >= range.least && *value <= range.most;
+    return within ? value : std::nullopt;
+}
+
+std::optional<std::string> read(const Choice& choice, const std::string& text) {
+    const bool known = std::ranges::find(choice.words, text) != choice.words.end();
+    return known ? std::optional(text) : std::nullopt;
+}
+
+/// Returns "1 to 64" or "on or off".
+std::string range_text(const Setting& setting) {
+    if (const auto* choice = std::get_if<Choice>(&setting.values))
+        return either(choice->words);
+    if (const auto* real = std::get_if<Real>(&setting.values))
+        return fmt::format("{} to {}", real->least, real->most);
+    const Whole& whole = std::get<Whole>(setting.values);
+    return fmt::format("{} to {}", whole.least, whole.most);
 }
 
 }  // namespace
 
-std::int64_t LessonOptions::integer(const std::string& key, std::int64_t otherwise,
-                                    std::int64_t least, std::int64_t most) const {
-    const std::string* given = find_setting(*this, key);
-    if (!given) return otherwise;
-    std::int64_t value = 0;
-    const char* end = given->data() + given->size();
-    const auto [stopped, error] = std::from_chars(given->data(), end, value);
-    if (error != std::errc{} || stopped != end || value < least || value > most)
-        refuse(key, *given, fmt::format("a whole number from {} to {}", least, most));
-    return value;
-}
-
-double LessonOptions::number(const std::string& key, double otherwise, double least,
-                             double most) const {
-    const std::string* given = find_setting(*this, key);
-    if (!given) return otherwise;
-    const std::optional<double> value = parse_number(*given);
-    if (!value || !(*value >= least && *value <= most))
-        refuse(key, *given, fmt::format("a number from {} to {}", least, most));
-    return *value;
-}
-
-std::string LessonOptions::word(const std::string& key, const std::string& otherwise,
-                                const std::vector<std::string>& allowed) const {
-    const std::string* given = find_setting(*this, key);
-    if (!given) return otherwise;
-    for (const std::string& word : allowed)
-        if (*given == word) return word;
-    refuse(key, *given, either(allowed));
-}
-
-const std::vector<Setting>& common_settings() {
-    static const std::vector<Setting> settings{
-        {"workers", "threads that long operations run on, 0 to 256; 0 is one a core",
-         "0"},
-        {"executor", "what runs the virtual devices: fibers or threads", "fibers"},
-        {"schedule_seed", "a seed that permutes the order in which devices are run", ""},
-        {"numerics", "on or off; off computes shapes only: same time, bytes and memory",
-         "on"},
-        {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32 (0)", ""},
-        {"timeout", "seconds without progress after which --backend nccl gives up (60)",
-         ""},
-        {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
-         ""},
-        {"trace", "hta leaves one more trace a rank, for PyTorch's HTA", ""},
+std::string Setting::standard_text() const {
+    const auto text = [](const auto& kind) {
+        return kind.standard ? fmt::format("{}", *kind.standard) : "";
     };
-    return settings;
+    return standard.empty() ? std::visit(text, values) : standard;
 }
 
-void require_understood(const LessonOptions& options, const LessonEntry& lesson) {
+std::string Setting::expected() const {
+    const char* kind = std::holds_alternative<Whole>(values)  ? "a whole number from "
+                       : std::holds_alternative<Real>(values) ? "a number from "
+                                                              : "";
+    return kind + range_text(*this);
+}
+
+std::string Setting::help() const {
+    const std::string otherwise = standard_text();
+    return fmt::format("{} ({}{})", meaning, range_text(*this),
+                       otherwise.empty() ? "" : "; default " + otherwise);
+}
+
+Settings::Settings(const std::vector<Setting>& declared,
+                   const std::map<std::string, std::string>& given) {
     std::vector<std::string> keys;
-    for (const auto* settings : {&common_settings(), &lesson.settings})
-        for (const Setting& setting : *settings)
-            keys.push_back(setting.key);
-    for (const auto& [key, value] : options.settings) {
-        const bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
-        require(known, "--set {}={}: no such setting; there are {}", printable(key),
-                printable(value), fmt::join(keys, ", "));
+    for (const Setting& setting : declared)
+        keys.push_back(setting.key);
+    for (const auto& [key, text] : given)
+        require(std::ranges::find(keys, key) != keys.end(),
+                "--set {}={}: no such setting; there are {}", printable(key),
+                printable(text), fmt::join(keys, ", "));
+    for (const Setting& setting : declared) {
+        const auto text = given.find(setting.key);
+        const auto value_of = [&](const auto& kind) {
+            const auto value =
+                text == given.end() ? kind.standard : read(kind, text->second);
+            require(value || text == given.end(), [&] {
+                return fmt::format("--set {}={}: {} is expected", setting.key,
+                                   printable(text->second), setting.expected());
+            });
+            values_[setting.key] = value ? Value(*value) : Value();
+        };
+        std::visit(value_of, setting.values);
     }
-    const auto require_taken = [&](const char* option, bool given, bool taken) {
-        require(taken || !given, "{}: the lesson {} takes none", option, lesson.slug);
-    };
-    require_taken("--text", options.text.has_value(), lesson.takes_text);
-    require_taken("--data", options.data.has_value(), lesson.takes_data);
+}
+
+bool Settings::has(const std::string& key) const {
+    const auto found = values_.find(key);
+    if (found == values_.end())
+        throw std::logic_error("the setting " + key + " is not declared");
+    return !std::holds_alternative<std::monostate>(found->second);
+}
+
+template <typename T>
+const T& Settings::at(const std::string& key) const {
+    if (!has(key)) throw std::logic_error("the setting " + key + " has no default");
+    return std::get<T>(values_.find(key)->second);
+}
+
+std::int64_t Settings::integer(const std::string& key) const {
+    return at<std::int64_t>(key);
+}
+
+double Settings::number(const std::string& key) const {
+    return at<double>(key);
+}
+
+const std::string& Settings::word(const std::string& key) const {
+    return at<std::string>(key);
 }
 
 }  // namespace lockstep::lessons

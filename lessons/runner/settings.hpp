@@ -1,17 +1,80 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
 #include <vector>
-
-#include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
 
-/// The settings that every lesson understands, since make_cluster does.
-const std::vector<Setting>& common_settings();
+// The values that a setting can have, and the one that it has if --set does not say.
 
-/// Throws UsageError for a setting that neither every lesson nor this one understands,
-/// and for
-/// --text or --data where the lesson takes none.
-void require_understood(const LessonOptions& options, const LessonEntry& lesson);
+struct Whole {
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    std::optional<std::int64_t> standard = std::nullopt;
+};
+struct Real {
+    double least = 0;
+    double most = 0;
+    std::optional<double> standard = std::nullopt;
+};
+struct Choice {
+    std::vector<std::string> words;
+    std::optional<std::string> standard = std::nullopt;
+};
+
+/// A setting, for --set KEY=VALUE. Who reads it declares it; the check of values, the
+/// help and the record follow from the declaration.
+struct Setting {
+    std::string key;
+    std::string meaning;
+    std::variant<Whole, Real, Choice> values;
+    /// The default in words, if it depends on other things: "twice the ranks".
+    std::string standard = "";
+    /// run.json has the default if the setting is not set.
+    bool recorded = true;
+
+    /// Returns the default as text, or nothing if there is none.
+    std::string standard_text() const;
+    /// Returns what can be set: "a whole number from 1 to 64", "on or off".
+    std::string expected() const;
+    /// Returns the meaning, what can be set, and the default, for help.
+    std::string help() const;
+};
+
+/// The values that declared settings have in a run.
+class Settings {
+  public:
+    Settings() = default;
+    /// `given` are the texts of --set. Throws UsageError for a key that is not declared,
+    /// naming those that are, and for a value that is not among those expected.
+    Settings(const std::vector<Setting>& declared,
+             const std::map<std::string, std::string>& given);
+
+    // These return the value that was given, or the declared default. They throw
+    // std::logic_error if there is neither, or the setting is not declared.
+
+    std::int64_t integer(const std::string& key) const;
+    double number(const std::string& key) const;
+    const std::string& word(const std::string& key) const;
+
+    /// Returns the value that was given, else the declared default, else `otherwise`.
+    std::int64_t integer(const std::string& key, std::int64_t otherwise) const {
+        return has(key) ? integer(key) : otherwise;
+    }
+    /// Returns whether a declared setting has a value, given or by default.
+    bool has(const std::string& key) const;
+
+  private:
+    using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
+
+    template <typename T>
+    const T& at(const std::string& key) const;
+
+    std::map<std::string, Value> values_;  ///< of all that are declared
+};
 
 }  // namespace lockstep::lessons

@@ -18,8 +18,8 @@ class Stepper {
     Stepper(std::vector<Step> steps, PageStyle style, bool waits, Record& record)
         : steps_(std::move(steps)), style_(style), waits_(waits), record_(record) {}
 
-    /// From the first step to the last. False where the learner quits before every step
-    /// was run.
+    /// Runs from the first step to the last. Returns false if the learner quits before
+    /// every step was run.
     bool run();
 
     /// Shows one step, from 1, and runs those before it unseen. Does not wait.

@@ -33,10 +33,10 @@ TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]"
     CHECK(resolved(options, 4, std::nullopt).ranks == 4);
     CHECK(resolved(options, 7, std::nullopt).backend == "cuda");
     CHECK(resolved(options, 7, std::nullopt).ranks == 7);
-    options.settings["nccl"] = "shared";
+    options.run.shares_gpu = true;
     CHECK(resolved(options, 7, std::nullopt).backend == "nccl");
     CHECK(resolved(options, 7, std::nullopt).ranks == 7);
-    options.settings.clear();
+    options.run.shares_gpu = false;
     gpu::Placement alone;
     alone.launcher = "srun";
     CHECK(resolved(options, 4, alone).backend == "cuda");
@@ -48,9 +48,9 @@ TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]"
     options.ranks = 5;
     CHECK(resolved(options, 4, std::nullopt).backend == "cuda");
     CHECK(resolved(options, 4, std::nullopt).ranks == 5);
-    options.settings["nccl"] = "shared";
+    options.run.shares_gpu = true;
     CHECK(resolved(options, 4, std::nullopt).backend == "nccl");
-    options.settings.clear();
+    options.run.shares_gpu = false;
     options.backend = "nccl";
     options.ranks.reset();
     CHECK(resolved(options, 7, std::nullopt).ranks == 4);
@@ -68,7 +68,7 @@ TEST_CASE("a wrong setting is refused by every backend", "[gpu][lessons]") {
             options.backend = backend;
             options.settings[key] = "-1";
             CHECK(message_of<UsageError>([&] {
-                      resolved(options, 4, std::nullopt);
+                      understood(options, {});
                   }).starts_with(std::string("--set ") + key + "=-1: "));
         }
 }
@@ -77,9 +77,10 @@ TEST_CASE("several processes do not read one stream", "[gpu][lessons]") {
     LessonOptions options;
     options.backend = "nccl";
     options.text = "/dev/null";
-    CHECK(message_of<UsageError>([&] { resolved(options, 4, std::nullopt); }) ==
-          "--text /dev/null: every process reads the file, so with --backend nccl it must "
-          "be a regular file");
+    CHECK(
+        message_of<UsageError>([&] { resolved(options, 4, std::nullopt); }) ==
+        "--text /dev/null: every process reads the file, so with --backend nccl it must "
+        "be a regular file");
     CHECK(resolved(options, 1, std::nullopt).ranks == 1);
     options.text = "no such file";
     CHECK(resolved(options, 4, std::nullopt).ranks == 4);
@@ -94,16 +95,16 @@ TEST_CASE("cuda puts GPU devices under the simulator", "[gpu][lessons]") {
 
 TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]") {
     LessonOptions options;
-    CHECK_FALSE(shares_gpu(options));
-    CHECK_FALSE(uses_tf32(options));
-    CHECK(timeout_seconds(options) == 60);
+    CHECK_FALSE(understood(options, {}).run.shares_gpu);
+    CHECK_FALSE(understood(options, {}).run.tf32);
+    CHECK(understood(options, {}).run.timeout_seconds == 60);
     options.settings = {{"nccl", "shared"}, {"tf32", "1"}, {"timeout", "2.5"}};
-    CHECK(shares_gpu(options));
-    CHECK(uses_tf32(options));
-    CHECK(timeout_seconds(options) == 2.5);
+    CHECK(understood(options, {}).run.shares_gpu);
+    CHECK(understood(options, {}).run.tf32);
+    CHECK(understood(options, {}).run.timeout_seconds == 2.5);
     options.settings = {{"timeout", "0"}};
     CHECK(message_of<UsageError>([&] {
-              timeout_seconds(options);
+              understood(options, {});
           }).starts_with("--set timeout=0: "));
 }
 

@@ -1,4 +1,4 @@
-#include "lessons/runner/request.hpp"
+#include "lessons/runner/command.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/lessons/message_of.hpp"

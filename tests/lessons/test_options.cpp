@@ -1,7 +1,5 @@
-#include "lessons/runner/arguments.hpp"
 #include "lessons/runner/backend.hpp"
-#include "lessons/runner/request.hpp"
-#include "lessons/runner/settings.hpp"
+#include "lessons/runner/command.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/lessons/message_of.hpp"
@@ -37,7 +35,7 @@ LessonOptions with(const std::string& key, const std::string& value) {
 LessonEntry entry() {
     LessonEntry entry;
     entry.slug = "some-lesson";
-    entry.settings = {{"targets", "columns that are targets", "1"}};
+    entry.settings = {{"targets", "columns that are targets", Whole{1, 9, 1}}};
     return entry;
 }
 
@@ -150,34 +148,57 @@ TEST_CASE("help says what there is, in lines of 80 columns", "[lessons]") {
 }
 
 TEST_CASE("settings are read with their ranges", "[lessons]") {
-    CHECK(LessonOptions{}.integer("n", 7, 1, 9) == 7);
-    CHECK(with("n", "3").integer("n", 7, 1, 9) == 3);
-    CHECK(with("x", "2.5e-1").number("x", 1, 0, 1) == 0.25);
-    CHECK(with("w", "b").word("w", "a", {"a", "b"}) == "b");
-    CHECK(LessonOptions{}.word("w", "a", {"a", "b"}) == "a");
+    const std::vector<Setting> declared{{"n", "", Whole{1, 9, 7}},
+                                        {"x", "", Real{0, 1, 1}},
+                                        {"w", "", Choice{{"a", "b"}, "a"}}};
+    const auto given = [&](const std::string& key, const std::string& value) {
+        return Settings(declared, {{key, value}});
+    };
+    CHECK(Settings(declared, {}).integer("n") == 7);
+    CHECK(given("n", "3").integer("n") == 3);
+    CHECK(given("x", "2.5e-1").number("x") == 0.25);
+    CHECK(given("w", "b").word("w") == "b");
+    CHECK(Settings(declared, {}).word("w") == "a");
 
     for (const char* value : {"0", "10", "x", "", "3.0", "3 "})
-        CHECK(message_of<UsageError>([&] { with("n", value).integer("n", 7, 1, 9); }) ==
+        CHECK(message_of<UsageError>([&] { given("n", value); }) ==
               "--set n=" + std::string(value) +
                   ": a whole number from 1 to 9 is expected");
     for (const char* value : {"1.5", "nan", "x", ""})
-        CHECK(message_of<UsageError>([&] { with("x", value).number("x", 1, 0, 1); }) ==
+        CHECK(message_of<UsageError>([&] { given("x", value); }) ==
               "--set x=" + std::string(value) + ": a number from 0 to 1 is expected");
-    CHECK(message_of<UsageError>([&] {
-              with("w", "c").word("w", "a", {"a", "b"});
-          }) == "--set w=c: a or b is expected");
+    CHECK(message_of<UsageError>([&] { given("w", "c"); }) ==
+          "--set w=c: a or b is expected");
+}
+
+TEST_CASE("a default that depends on other things is said in words, and read so",
+          "[lessons]") {
+    const Setting twice{"m", "of a step", Whole{1, 9}, "twice the ranks"};
+    CHECK(Settings({twice}, {}).integer("m", 6) == 6);
+    CHECK(Settings({twice}, {{"m", "2"}}).integer("m", 6) == 2);
+    CHECK_FALSE(Settings({twice}, {}).has("m"));
+    CHECK(twice.help() == "of a step (1 to 9; default twice the ranks)");
+    CHECK(twice.standard_text() == "twice the ranks");
+    CHECK(Setting{"x", "a rate", Real{0, 1e6, 0.01}}.help() ==
+          "a rate (0 to 1000000; default 0.01)");
+}
+
+TEST_CASE("a setting that is read but not declared is a mistake of the lesson",
+          "[lessons][errors]") {
+    const Settings settings({{"n", "", Whole{1, 9}}}, {});
+    CHECK_THROWS_AS(settings.integer("n"), std::logic_error);
+    CHECK_THROWS_AS(settings.integer("m", 1), std::logic_error);
 }
 
 TEST_CASE("a setting that nobody understands is refused", "[lessons][errors]") {
-    CHECK_NOTHROW(require_understood(with("targets", "1"), entry()));
-    CHECK_NOTHROW(require_understood(with("workers", "1"), entry()));
-    CHECK(message_of<UsageError>(
-              [] { require_understood(with("target", "1"), entry()); }) ==
+    CHECK_NOTHROW(understood(with("targets", "1"), entry()));
+    CHECK_NOTHROW(understood(with("workers", "1"), entry()));
+    CHECK(message_of<UsageError>([] { understood(with("target", "1"), entry()); }) ==
           "--set target=1: no such setting; there are workers, executor, schedule_seed, "
           "numerics, tf32, timeout, nccl, trace, targets");
     LessonOptions options;
     options.text = "a.txt";
-    CHECK(message_of<UsageError>([&] { require_understood(options, entry()); }) ==
+    CHECK(message_of<UsageError>([&] { understood(options, entry()); }) ==
           "--text: the lesson some-lesson takes none");
 }
 
@@ -188,7 +209,8 @@ TEST_CASE("the settings of every lesson reach the simulator", "[lessons]") {
                         {"executor", "threads"},
                         {"schedule_seed", "9"},
                         {"numerics", "off"}};
-    const sim::ClusterOptions cluster = cluster_options(options, 5, true);
+    const sim::ClusterOptions cluster =
+        cluster_options(understood(options, entry()), 5, true);
     CHECK(cluster.ranks == 5);
     CHECK(cluster.trace);
     CHECK(cluster.spec.name == "unit");
