@@ -109,6 +109,11 @@ void Member::forget_waited() {
     if (unwaited->empty()) unwaited.reset();
 }
 
+int Team::member_of(int rank) const {
+    const auto place = std::find(ranks.begin(), ranks.end(), rank);
+    return place == ranks.end() ? -1 : static_cast<int>(place - ranks.begin());
+}
+
 void Team::count_collective(const CollectiveCall& call, const ClusterSpec& spec) {
     const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
     if (shares.empty() || !(shared_call == call)) {

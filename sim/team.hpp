@@ -162,6 +162,9 @@ struct Team {
     std::deque<Meeting> meetings;
 
     int size() const { return static_cast<int>(ranks.size()); }
+    /// Returns the number of a rank of the run in this team; -1 if it is none of its.
+    int member_of(int rank) const;
+    bool has(int rank) const { return member_of(rank) >= 0; }
 
     /// Adds what each member exchanges in a collective to its counts, by the class of
     /// each link. The call itself counts once, among those inside a node. What the last

@@ -124,8 +124,7 @@ Activity activity_of(const Engine& engine, int rank) {
 
 Activity activity_in(const Engine& engine, int rank, const Team& team) {
     if (!engine.ranks()[rank]->ended) return activity_of(engine, rank);
-    const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    const Launch* const open = team.members[place - team.ranks.begin()].first;
+    const Launch* const open = team.members[team.member_of(rank)].first;
     return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
 }
 

@@ -61,9 +61,9 @@ std::string wait_text(const Activity& link) {
 std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank) {
     std::pair<std::int64_t, std::int64_t> done;
     for (const auto& team : engine.teams()) {
-        const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
-        if (member == team->ranks.end()) continue;
-        const TrafficByVerb& counts = team->counts[member - team->ranks.begin()];
+        const int member = team->member_of(rank);
+        if (member < 0) continue;
+        const TrafficByVerb& counts = team->counts[member];
         for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::send)])
             done.first += link.calls;
         for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::recv)])

@@ -247,13 +247,8 @@ void OwnGradientWatcher::ended(int rank) {
 
 using Update = OwnGradientWatcher::Update;
 
-bool has(const Team* team, int rank) {
-    return team != nullptr &&
-           std::find(team->ranks.begin(), team->ranks.end(), rank) != team->ranks.end();
-}
-
 bool have_both(const Team* team, int one, int other) {
-    return has(team, one) && has(team, other);
+    return team != nullptr && team->has(one) && team->has(other);
 }
 
 bool have_values(const Update& one, const Update& other) {

@@ -390,11 +390,11 @@ void ReplicaWatcher::compare_reduced(int rank, const DeviceOperation& update) {
     if (layout.kind != Layout::Kind::replicated || !layout.reduced || team == nullptr ||
         team->size() < 2)
         return;
-    const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
-    if (member == team->ranks.end()) return;
+    const int member = team->member_of(rank);
+    if (member < 0) return;
 
     Claim claim = claim_of(rank, update, parameter, step);
-    claim.member = static_cast<int>(member - team->ranks.begin());
+    claim.member = member;
     // Several parameters may step with one gradient.
     std::uint64_t number = layout.identity;
     for (const char letter : claim.name)

@@ -588,10 +588,8 @@ const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     GroupSizes& groups = groups_[rank];
     for (; groups.seen < engine_.teams().size(); ++groups.seen) {
         const Team& team = *engine_.teams()[groups.seen];
-        const auto& ranks = team.ranks;
-        if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end() &&
-            std::find(groups.sizes.begin(), groups.sizes.end(), team.size()) ==
-                groups.sizes.end())
+        if (team.has(rank) && std::find(groups.sizes.begin(), groups.sizes.end(),
+                                        team.size()) == groups.sizes.end())
             groups.sizes.push_back(team.size());
     }
     return groups.sizes;

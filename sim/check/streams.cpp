@@ -136,10 +136,6 @@ bool shapes_a_mask(const DeviceOperation& operation) {
            operation.is<ops::Combine>();
 }
 
-bool in_team(const Team& team, int rank) {
-    return std::find(team.ranks.begin(), team.ranks.end(), rank) != team.ranks.end();
-}
-
 StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
     : engine_(engine),
       layouts_(layouts),
@@ -201,14 +197,13 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
         !facts_of(layout.origin->verb).is_alike() || has_root(layout.origin->verb) ||
-        team->size() < 2 || !in_team(*team, rank)) {
+        team->size() < 2 || !team->has(rank)) {
         constexpr std::size_t kKept = 4096;  // of a run that never updates
         if (mine.uses.size() < kKept) mine.uses.push_back({draw, operation.at});
         return;
     }
-    const auto member = std::find(team->ranks.begin(), team->ranks.end(), rank);
     Claim claim;
-    claim.member = static_cast<int>(member - team->ranks.begin());
+    claim.member = team->member_of(rank);
     claim.hash = draw.hash();
     claim.shape = activation.shape();
     claim.dtype = activation.dtype();
@@ -259,7 +254,7 @@ bool StreamWatcher::are_replicas(const Team& team) const {
     for (const int rank : team.ranks)
         for (const Team* with : ranks_[rank].exchanged)
             for (const int other : team.ranks)
-                if (other != rank && in_team(*with, other)) return false;
+                if (other != rank && with->has(other)) return false;
     return true;
 }
 
@@ -293,8 +288,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {
     const CommOperation& operation = meeting.arrived.front()->operation;
     const Use& use = ranks_[team.ranks.front()].uses.front();
-    std::vector<int> ranks = team.ranks;
-    std::sort(ranks.begin(), ranks.end());
+    const std::vector<int> ranks = sorted_ranks(team);
     Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F29");
     diagnosis.sentence = fmt::format(
         "all replicas of {} use the same random mask: {} draw {} at {}, multiply their "

@@ -128,8 +128,7 @@ std::vector<int> ranks_that(const Team& team, bool went) {
 }
 
 SourceLine made_at(const Team& team, int rank) {
-    const auto place = std::find(team.ranks.begin(), team.ranks.end(), rank);
-    return team.lifetimes[place - team.ranks.begin()].made_at;
+    return team.lifetimes[team.member_of(rank)].made_at;
 }
 
 }  // namespace
