@@ -34,8 +34,8 @@ Picoseconds start_of(const Meeting& meeting) {
     return start;
 }
 
-/// Teams whose first collectives can end, by when these start: where two of them use one
-/// buffer, the order shows.
+/// Sorts teams whose first collectives can end by when these start: if two of them use
+/// one buffer, the order shows.
 void in_virtual_order(std::vector<Team*>& teams) {
     std::vector<std::tuple<Picoseconds, int, Team*>> starts;
     for (Team* team : teams)
@@ -323,7 +323,7 @@ bool Engine::move_on() {
     return false;
 }
 
-/// Communications that never end, up to the stop.
+/// Adds communications that never end to the trace, up to the stop.
 void Engine::trace_open(Picoseconds stop) {
     if (!trace_.on()) return;
     for (const auto& team : teams_) {
@@ -391,8 +391,8 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// What a message touches was last used when its ranks ran: a thousand ranks later it has
-/// left the caches.
+/// Loads what the message touches. It was last used when its ranks ran: a thousand ranks
+/// later it has left the caches.
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
@@ -428,9 +428,9 @@ void Engine::count(const Message& message) const {
     }
 }
 
-/// Whether nothing can come before the message at its ports: they are its ranks' own,
-/// both ranks are blocked on it (or have ended), and no other send or recv of theirs is
-/// under way. Then it need not wait its turn in virtual time.
+/// Returns whether nothing can come before the message at its ports: they are its ranks'
+/// own, both ranks are blocked on it (or have ended), and no other send or recv of theirs
+/// is under way. Then it need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Launch& launch) {
         const RankState& state = *ranks_[launch.rank];
@@ -492,9 +492,9 @@ void Engine::close(Launch& launch) {
     if (side.first != nullptr) open(*side.first);
 }
 
-// How a run ends that cannot go on.
+// A run that cannot go on ends.
 
-/// A mistake that was found by who knows one rank only lacks what the whole run knows.
+/// Adds what the whole run knows to a mistake that was found by a check of one rank.
 void Engine::complete_diagnosis() const {
     try {
         if (failure_) std::rethrow_exception(failure_);
@@ -504,8 +504,8 @@ void Engine::complete_diagnosis() const {
     }
 }
 
-/// Of virtual things alone: which side of a collective or message came last on the host
-/// must not show.
+/// The order is of virtual things alone: which side of a collective or message came last
+/// on the host must not show.
 Engine::Order Engine::order_of(const Mistake& mistake) const {
     if (mistake.posted == nullptr) {
         const RankState& state = *ranks_[mistake.rank];
@@ -546,7 +546,7 @@ bool Engine::note_failure() {
     return true;
 }
 
-/// Ranks can go no further.
+/// The run ends with this diagnosis, since ranks can go no further.
 void Engine::note_diagnosis(Diagnosis diagnosis) {
     trace_open(diagnosis.time);
     failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));

@@ -59,7 +59,7 @@ struct RankState {
     RankReport report;
     std::exception_ptr failure;  ///< what its program threw
 
-    /// What it asked of a split, and what it got.
+    /// A split: the rank has asked for this, and got that.
     struct Split {
         SplitRequest asked;
         Team* team = nullptr;
@@ -85,11 +85,11 @@ class Engine {
     /// Writes down what the member launches together.
     Launch& post(Team& team, int member, std::span<CommOperation> operations,
                  SourceLine at);
-    /// What was posted begins after what the device has issued so far, and behind what
-    /// the member has launched before.
+    /// The launch begins after what the device has issued so far, and behind what the
+    /// member has launched before.
     void enqueue(Launch& launch);
     void wait(Launch& launch, SourceLine at);
-    /// What the rank asks of a split, and what the split has made for it when it is over.
+    /// Returns what the rank asks of its split, and what that has made for it.
     RankState::Split& split_of(int index) { return ranks_[index]->split; }
     /// The member lets go of its communicator.
     void communicator_went(Team& team, int member);
@@ -100,7 +100,7 @@ class Engine {
     LaunchPool& launches() { return launches_; }
     const LaunchPool& launches() const { return launches_; }
     int current() const { return scheduler_.current(); }
-    /// What a rank threw, or was found to do wrong; its first one counts.
+    /// Notes what a rank threw, or was found to do wrong; its first one counts.
     void note_mistake(int index, std::exception_ptr what);
 
     // For those who look for mistakes.

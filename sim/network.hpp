@@ -41,7 +41,7 @@ class Network {
     };
     using Deliver = FunctionRef<void(const Message&, Span)>;
 
-    /// Whether the way between two ranks has a port that other ranks use too.
+    /// Returns whether the way between two ranks has a port that other ranks use too.
     bool is_shared(int source, int destination) const;
 
     /// For a message that nothing else can come before: it takes its ports when they are

@@ -13,7 +13,7 @@ namespace lockstep::sim {
 
 /// Ends a task from within when the run is over for it. Not a std::exception, so that a
 /// program's own handlers let it pass. A destructor that waits is noexcept(false), or the
-/// process ends where a run fails while it waits.
+/// process ends if a run fails while it waits.
 struct Cancelled {};
 
 /// A stack of its own for each task, and switches between them and the scheduler.
@@ -44,14 +44,14 @@ class Scheduler {
   public:
     Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed);
 
-    /// `body(i)` must let Cancelled pass. `on_quiet` gives false where nothing more can
+    /// `body(i)` must let Cancelled pass. `on_quiet` returns false if nothing more can
     /// happen; it is asked once more after the last task has ended.
     void run(int tasks, FunctionRef<void(int)> body, FunctionRef<bool()> on_quiet);
 
     /// The task that runs, -1 for the scheduler itself.
     int current() const { return current_; }
-    /// From a task: until make_ready(task). Throws Cancelled once the run is over; where
-    /// an exception is already on its way, it returns.
+    /// From a task: waits until make_ready(task). Throws Cancelled once the run is over;
+    /// if an exception is already on its way, it returns.
     void suspend();
     void make_ready(int task) { ready_.push_back(task); }
     /// From a task: runs `job` on a worker, if there is one.

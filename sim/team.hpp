@@ -51,8 +51,8 @@ class Launch final : public PendingWork {
     SourceLine at;
     std::uint64_t number = 0;  ///< in its member's queue, from 1
     std::vector<Posted> posted;
-    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), where there
-    /// are many.
+    /// Places in `posted` of sends and recvs sorted by (verb, peer, place), if there are
+    /// many.
     std::vector<std::int32_t> by_peer;
     State state = State::queued;
     int undone = 0;  ///< operations not done
@@ -69,7 +69,7 @@ class Launch final : public PendingWork {
     Launch* pool_previous = nullptr;
 
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
-    /// Whether the program has a Work of it that it can still wait for.
+    /// Returns whether the program has a Work of it that it can still wait for.
     bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
 
     void index_by_peer();
@@ -117,8 +117,9 @@ struct Member {
     std::uint64_t messages = 0;
     std::uint64_t launches = 0;
     std::uint64_t waited = 0;  ///< number of the last launch that was waited for
-    /// In order; null where there are none. Launches that are not done, from `first` on,
-    /// were not waited for either. Waiting for a launch is waiting for all before it.
+    /// They are in order; null if there are none. Launches that are not done, from
+    /// `first` on, were not waited for either. Waiting for a launch is waiting for all
+    /// before it.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
 
     /// The launch is done, and still knows its operations; its rank does not wait for it.
@@ -141,14 +142,14 @@ struct Lifetime {
 
 /// A collective that members are arriving for.
 struct Meeting {
-    std::vector<Posted*> arrived;  ///< by member; null where it has not come
+    std::vector<Posted*> arrived;  ///< by member; null if it has not come
     Posted* first = nullptr;       ///< the one that came first, on the host's clock
     int present = 0;
     bool differs = false;  ///< the operations do not match: it never ends
     bool listed = false;   ///< the engine knows that it can end
 };
 
-/// What the ranks of a communicator share.
+/// A communicator, as all of its ranks share it.
 struct Team {
     int id = 0;
     std::string name;

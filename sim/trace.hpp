@@ -8,7 +8,7 @@
 
 namespace lockstep::sim {
 
-/// Spans, messages and memory levels of a run as they happen; nothing where it is off.
+/// Spans, messages and memory levels of a run as they happen; nothing if it is off.
 class Trace {
   public:
     explicit Trace(bool on) : on_(on) {}

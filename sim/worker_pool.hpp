@@ -23,7 +23,7 @@ class WorkerPool {
     void submit(int task, FunctionRef<void()> job);
     /// Tasks whose jobs have ended since the last call.
     std::vector<int> take_finished();
-    /// Whether a job is waiting, running, or ended and not yet taken.
+    /// Returns whether a job is waiting, running, or ended and not yet taken.
     bool busy() const { return outstanding_ > 0; }
     /// Runs a waiting job on this thread, or waits until one ends.
     void help();

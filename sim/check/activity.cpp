@@ -15,7 +15,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// If a device is full (F30): what the others hold, as often one is full alone.
+/// If a device is full (F30), adds what the others hold, as often one is full alone.
 void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     constexpr std::size_t kListed = 8;
     const int full = diagnosis.parties.front().ranks.front();
@@ -45,7 +45,7 @@ void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
             fmt::format("  and {} different amounts more", groups.size() - kListed));
 }
 
-/// Members of the posted operation's team that it waits for, as ranks of the run.
+/// Returns the ranks of the run that the posted operation waits for.
 std::vector<int> awaited_by(const Posted& posted) {
     const Team& team = *posted.launch->team;
     const auto rank_of = [&](std::size_t member) { return team.ranks[member]; };
@@ -69,7 +69,8 @@ std::string phase_text(const Engine& engine, int rank) {
     return text;
 }
 
-/// What kept a rank from its end; empty where its program returned without a mistake.
+/// Returns what kept a rank from its end; nothing if its program returned without a
+/// mistake.
 std::string failure_text(const Engine& engine, int rank) {
     const std::exception_ptr failure = engine.ranks()[rank]->failure;
     if (!failure) return "";
@@ -87,7 +88,7 @@ std::string failure_text(const Engine& engine, int rank) {
     }
 }
 
-/// What is said of ranks whose programs have come to an end.
+/// Returns the words for ranks whose programs have come to an end.
 std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     const bool one = ranks.size() == 1;
     std::string failure = failure_text(engine, ranks.front());
@@ -98,7 +99,7 @@ std::string end_text(const Engine& engine, const std::vector<int>& ranks) {
     return one ? "has ended" : "have ended";
 }
 
-/// What the rank's open launch waits for.
+/// Returns what the rank's open launch waits for.
 Activity activity_of(const Launch& open) {
     Activity activity{open.rank, nullptr, {}};
     for (const Posted& posted : open.posted) {

@@ -11,10 +11,10 @@ namespace lockstep::sim {
 class Engine;
 struct PastOperation;
 
-/// What a rank is doing when the run is quiet: it has ended, or it waits.
+/// A rank when the run is quiet: it has ended, or it waits.
 struct Activity {
     int rank = 0;
-    /// What cannot go on; null where the rank has ended.
+    /// The operation that cannot go on; null if the rank has ended.
     const Posted* posted = nullptr;
     /// The ranks that it waits for.
     std::vector<int> awaits;
@@ -24,20 +24,21 @@ struct Activity {
 
 Activity activity_of(const Engine& engine, int rank);
 
-/// What keeps a rank of `team` from an operation of it that another waits for: one that
-/// has ended may have left an operation there, never waited for, that others queue
-/// behind.
+/// Returns what keeps a rank of `team` from an operation of it that another waits for:
+/// one that has ended may have left an operation there, never waited for, that others
+/// queue behind.
 Activity activity_in(const Engine& engine, int rank, const Team& team);
 
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 std::string text_of(const PastOperation& past);
 
-/// A rank's last operations, oldest first, without the one that it is in now, if any.
+/// Returns a rank's last operations, oldest first, without the one that it is in now, if
+/// any.
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
 
-/// What several ranks do, equal ones together. With the history of the first of each
-/// party.
+/// Returns what several ranks do, equal ones together, with the history of the first of
+/// each party.
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
@@ -45,7 +46,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
 /// before, what the others are doing, and what they hold if a device is full (F30).
 void complete(const Engine& engine, Diagnosis& diagnosis);
 
-/// What all ranks do that are not in `told`.
+/// Returns what all ranks do that are not in `told`.
 std::vector<Diagnosis::Party> others_of(const Engine& engine,
                                         const std::vector<int>& told);
 

@@ -1,4 +1,4 @@
-// What the engine asks, given to those who know.
+// The engine asks here, and those who know answer.
 
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"

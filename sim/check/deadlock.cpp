@@ -1,5 +1,5 @@
-// When nothing can run: who waits for whom, in what circle, and which class of mistake
-// that is (F07, F10 to F14).
+// Nothing can run: this says who waits for whom, in what circle, and which class of
+// mistake that is (F07, F10 to F14).
 
 #include <algorithm>
 #include <iterator>
@@ -57,7 +57,8 @@ std::string wait_text(const Activity& link) {
                        link.posted->operation.at.text());
 }
 
-/// How many sends and recvs of the rank are done, over all communicators.
+/// Returns how many sends and how many recvs of the rank are done, over all
+/// communicators.
 std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank) {
     std::pair<std::int64_t, std::int64_t> done;
     for (const auto& team : engine.teams()) {
@@ -72,9 +73,9 @@ std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank
     return done;
 }
 
-/// Whether a circle of messages is one of a pipeline's stages: its ranks have not sent
-/// and received equally many messages so far, since each follows a list of its own. Ranks
-/// that do the same as each other, in a ring or an exchange, have.
+/// A circle of messages is one of a pipeline's stages if its ranks have not sent and
+/// received equally many messages so far: then each follows a list of its own. Ranks that
+/// all do the same, in a ring or an exchange, have sent and received alike.
 bool is_pipeline(const Engine& engine, const Chain& chain) {
     const auto first = messages_of(engine, chain.links.front().rank);
     return std::any_of(chain.links.begin(), chain.links.end(),
@@ -96,7 +97,7 @@ std::string fault_of_circle(const Engine& engine, const Chain& chain) {
     return is_pipeline(engine, chain) ? "F14" : "F11";
 }
 
-/// Of messages that all go one way; null where there are both.
+/// Returns the likely cause if the messages all go one way; null if there are both.
 const char* cause_of_circle(const Chain& chain, const std::string& fault) {
     const auto all = [&](Verb verb) {
         return std::all_of(
@@ -273,7 +274,7 @@ namespace {
 /// Ranks that wait at one line for messages are told one by one up to so many.
 constexpr std::size_t kMostAlone = 8;
 
-/// Members of the same collective that passed something else.
+/// Returns the members of the same collective that passed something else.
 std::vector<int> opposed_to(const Posted& posted) {
     std::vector<int> ranks;
     if (is_point_to_point(posted.operation.verb)) {
@@ -310,7 +311,7 @@ Diagnosis::Wait wait_of(const Activity& activity) {
             activity.posted->operation.at};
 }
 
-/// Equal activities as waits: of many messages one.
+/// Adds equal activities as waits: many messages are one wait.
 void add_waits(std::vector<Diagnosis::Wait>& waits,
                const std::vector<Activity>& activities) {
     const bool message = is_point_to_point(activities.front().posted->operation.verb);

@@ -4,17 +4,17 @@
 
 namespace lockstep::sim {
 
-/// What programs say with expect_replicated; always on.
+/// Compares what programs say with expect_replicated; always on.
 class Expectations {
   public:
     Expectations();
 
-    /// The member's copy of what should be the same for all members of the team.
+    /// Notes the member's copy of what should be the same for all members of the team.
     void note(const Team& team, int member, const Tensor& tensor, const std::string& name,
               SourceLine at, Picoseconds now);
-    /// The run is quiet: throws FaultError where ranks differ.
+    /// The run is quiet: throws FaultError if ranks differ.
     void compare() { rollcall_.compare(); }
-    /// Every rank has ended: throws FaultError where one has not called.
+    /// Every rank has ended: throws FaultError if one has not called.
     void run_ended() const;
 
   private:

@@ -10,7 +10,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// What a gradient has been used for since it was last set.
+/// A use of a gradient since it was last set.
 struct GradientUse {
     const char* update;
     SourceLine used_at;

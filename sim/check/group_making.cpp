@@ -43,7 +43,8 @@ std::vector<int> ranks_of(const Askings& askings) {
     return ranks;
 }
 
-/// Those alike by `same` together: the most first, of equally many the lowest first.
+/// Returns the sides that are alike by `same`: the largest first, and of equal ones the
+/// one with the lowest member.
 std::vector<Askings> sides_of(
     const Askings& askings,
     const std::function<bool(const SplitRequest&, const SplitRequest&)>& same) {
@@ -64,7 +65,7 @@ std::vector<Askings> sides_of(
     return sides;
 }
 
-/// The call; where its callers pass different colours, without one.
+/// Returns the call, without a colour if its callers pass different ones.
 std::string call_of(const Askings& askings) {
     const SplitRequest& first = *askings.front().request;
     const bool colours = std::any_of(askings.begin(), askings.end(), [&](const auto& a) {
@@ -81,7 +82,7 @@ std::string call_text(const Askings& askings) {
                        askings.front().at.text());
 }
 
-/// What each rank expects: "rank 0 makes dp of ranks 0, 2".
+/// Returns what each rank expects: "rank 0 makes dp of ranks 0, 2".
 std::vector<std::string> expectations_of(const Askings& askings) {
     constexpr std::size_t kListed = 16;
     std::vector<std::string> lines;
@@ -98,8 +99,8 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     return lines;
 }
 
-/// `details` by reference: where they are moved from, GCC 14 has the caller of a function
-/// that never returns free them again.
+/// `details` comes by reference: if it is moved from, GCC 14 has the caller of a function
+/// that never returns free it again.
 [[noreturn]] void fail(const Team& team, const Meeting& meeting, const Askings& odd,
                        const Askings& usual, const std::string& field,
                        const std::string& why,
@@ -117,7 +118,7 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     throw FaultError(std::move(diagnosis));
 }
 
-/// Where one passes the list that is meant for all, all pass it.
+/// If one passes the list that is meant for all, all must pass it.
 void require_same_lists(const Team& team, const Meeting& meeting,
                         const Askings& askings) {
     const auto is_list = [](const Asking& asking) { return asking.request->same_on_all; };
@@ -174,8 +175,8 @@ const Asking& other_side(const Askings& askings, const std::vector<int>& made,
     return askings.front();
 }
 
-/// Whether more ranks make groups of the size of `other`'s than of that of `one`'s: then
-/// it is `one` that is wrong.
+/// Returns whether more ranks make groups of the size of `other`'s than of that of
+/// `one`'s: then it is `one` that is wrong.
 bool is_outnumbered(const Askings& askings, const Asking& one, const Asking& other) {
     const auto alike = [&](const Asking& as) {
         return std::count_if(askings.begin(), askings.end(), [&](const Asking& asking) {

@@ -33,7 +33,7 @@ struct Use {
     Tensor tensor;             ///< keeps the storage
     PastOperation operation;
 
-    // Where there are numbers, for what the device does not see: data().
+    // If there are numbers: for what the device does not see, data().
     std::uint64_t hash = 0;
     bool hashed = false;         ///< hash is that of what is read, at its launch
     bool compared_last = false;  ///< once more when it is waited for
@@ -67,7 +67,7 @@ struct Use {
 /// The clocks hold only what somebody needs: what an operation has done that ends while
 /// its rank is blocked in a wait for it, the rank will know by itself.
 ///
-/// Accesses by Tensor::data() go past the device. For these, where there are numbers: a
+/// Accesses by Tensor::data() go past the device. If there are numbers, they show: a
 /// buffer to be written holds NaN from the launch on, what arrives for a rank that does
 /// not wait for it yet is kept aside until it does, and what is read is compared with
 /// what it was at the launch.
@@ -138,7 +138,7 @@ class InFlight final : public Watcher {
     std::vector<Side> sides_;  ///< by rank
 };
 
-/// What no program takes for a result.
+/// Fills it with what no program takes for a result.
 void spoil(const Tensor& tensor) {
     if (tensor.dtype() == DType::bf16) return;
     tensor.device()->transfer_fill(tensor, is_floating(tensor.dtype())
@@ -162,7 +162,7 @@ void prepare(Use& use, bool alone, bool arrives_apart) {
     if (use.late && !use.reads) spoil(use.tensor);
 }
 
-/// What the operation has written is kept aside.
+/// Keeps aside what the operation has written.
 void put_aside(Use& use) {
     if (!use.late || use.aside || use.tensor.device() == nullptr) return;
     use.aside = use.tensor.device()->scratch(use.tensor.shape(), use.tensor.dtype());
@@ -170,7 +170,7 @@ void put_aside(Use& use) {
     spoil(use.tensor);
 }
 
-/// What was kept aside shows.
+/// Shows what was kept aside.
 void put_in_place(Use& use) {
     if (!use.aside) return;
     use.tensor.device()->transfer(use.tensor, use.aside);
@@ -178,7 +178,7 @@ void put_in_place(Use& use) {
     use.late = false;
 }
 
-/// Whether a buffer that is read still holds what it held at the launch.
+/// Returns whether a buffer that is read still holds what it held at the launch.
 bool is_unchanged(const Use& use) {
     return !use.hashed || hash_of(use.tensor) == use.hash;
 }
@@ -418,7 +418,7 @@ void InFlight::finish(int rank, Use& use, SourceLine at,
     use.tensor = Tensor();
 }
 
-/// What others have told of the rank's own queues.
+/// The rank learns what others have told of its own queues.
 void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
     Side& side = side_of(rank);
     const auto& entries = side.known->entries;
@@ -455,22 +455,22 @@ std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted
     return {first, last};
 }
 
-/// Whether its rank will know by itself when the launch is done.
+/// Returns whether its rank will know by itself when the launch is done.
 bool InFlight::is_blocked_on(const Launch& launch) const {
     const Launch* const waiting = engine_.ranks()[launch.rank]->waiting;
     return waiting != nullptr && waiting->team == launch.team &&
            waiting->number >= launch.number;
 }
 
-/// What the launch began with; it is its queue's first that is not closed.
+/// Returns what the launch began with; it is its queue's first that is not closed.
 Knowledge InFlight::start_of(const Launch& launch) {
     const Flight* const flight = flight_of(launch);
     return flight == nullptr ? nullptr
                              : joined(flight->at_launch, queue_of(launch).known);
 }
 
-/// What an operation that has moved its data says of its rank's queue: that all before it
-/// are done, and that it has read its own.
+/// Adds what an operation that has moved its data says of its rank's queue: that all
+/// before it are done, and that it has read its own.
 void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
     const Launch& launch = *posted.launch;
     const Queue& queue = queue_of(launch);
@@ -552,7 +552,7 @@ void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
     const bool to_root = verb.to == VerbFacts::Who::root;
     const Posted* const root =
         verb.has_root() ? meeting.arrived[operation.peer] : nullptr;
-    // What went along with the data that somebody has.
+    // This went along with the data that somebody has.
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {
         if (from_root && posted != root) continue;

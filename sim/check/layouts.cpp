@@ -33,8 +33,8 @@ const Layout* all_of_one(const LayoutRanges& ranges, const Tensor& tensor,
     return &ranges.front().fact;
 }
 
-/// What a device operation makes of its operands: add each of them, in order. One without
-/// a known past makes the result unknown, unless another is a shard.
+/// Finds the layout that a device operation makes of its operands: add each of them, in
+/// order. One without a known past makes the result unknown, unless another is a shard.
 class LayoutJoin {
   public:
     explicit LayoutJoin(const DeviceOperation& operation);
@@ -54,8 +54,8 @@ class LayoutJoin {
     Layout varying_;                   ///< of the first shard
     const Layout* replica_ = nullptr;  ///< the first
     bool reduced_ = true;  ///< every replica is, and no constant shard is a factor
-    const Layout* sum_ = nullptr;      ///< what is added to, where that is reduced
-    const Layout* drifted_ = nullptr;  ///< what is added to, where it has
+    const Layout* sum_ = nullptr;      ///< what is added to, if that is reduced
+    const Layout* drifted_ = nullptr;  ///< what is added to, if it has drifted
 };
 
 LayoutJoin::LayoutJoin(const DeviceOperation& operation)
@@ -495,7 +495,8 @@ Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const
     return result;
 }
 
-/// Who brings drifted parameters together, in whatever way, means them to drift.
+/// A program that brings drifted parameters together, in whatever way, means them to
+/// drift.
 void Layouts::forget_drifts(const Meeting& meeting) {
     for (const Posted* side : meeting.arrived)
         for (const Tensor* buffer : {&side->operation.input, &side->operation.output})

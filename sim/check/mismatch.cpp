@@ -144,8 +144,8 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
     return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
 }
 
-/// Whether `rank` has made the call at `at` among its last operations, before its newest
-/// one.
+/// Returns whether `rank` has made the call at `at` among its last operations, before its
+/// newest one.
 bool has_passed(const Engine& engine, int rank, SourceLine at) {
     const RankState& state = *engine.ranks()[rank];
     const std::uint64_t kept =
@@ -155,7 +155,7 @@ bool has_passed(const Engine& engine, int rank, SourceLine at) {
     return false;
 }
 
-/// Where one side is at a line that the other has passed or will pass again, they run the
+/// If one side is at a line that the other has passed or will pass again, they run the
 /// same code a different number of times: a diverged loop rather than calls in the wrong
 /// order.
 bool is_divergence(const Engine& engine, const Side& odd, const Side& usual) {
@@ -169,8 +169,8 @@ Diagnosis::Party party_of(const Engine& engine, const Side& side,
             history_of(engine, side.lowest_rank(), side.members.front())};
 }
 
-/// "rank 0's 9 x f32 were made at train.cpp:17": where its size and type come
-/// from. Not told where it is made by the call itself, or there is none.
+/// Adds "rank 0's 9 x f32 were made at train.cpp:17": its size and type come from there.
+/// Adds nothing if the call itself makes it, or if there is none.
 void add_maker(Diagnosis& diagnosis, const Posted& posted) {
     const CommOperation& operation = posted.operation;
     const bool takes_input =

@@ -17,18 +17,19 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Finds communicators that ranks use in opposite order (F12), also where the run passes.
+/// Finds communicators that ranks use in opposite order (F12), even if the run passes.
 ///
 /// Communicators of the engine have resources of their own; on GPUs they share those of a
 /// device, and when these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is set) an operation
 /// runs only after those that were launched before it on any communicator. So the run is
 /// made again beside the engine's, with one queue a rank for all its communicators: what
 /// was launched together stands at the head until all of it has met its partners at the
-/// heads of theirs. Where heads wait for one another in a circle, the order of launches
-/// is one that can hang.
+/// heads of theirs. If heads wait for one another in a circle, the order of launches is
+/// one that can hang.
 ///
-/// Which operations meet is the same in every order in which ranks launch, so what is
-/// left standing is too. Each operation is looked at once; what has met is forgotten.
+/// The same operations meet in every order in which ranks launch, so what is left
+/// standing is the same, too. Each operation is looked at once; what has met is
+/// forgotten.
 class OrderGraph final : public Watcher {
   public:
     explicit OrderGraph(const Engine& engine);
@@ -54,12 +55,12 @@ class OrderGraph final : public Watcher {
         int rank;
         int index;
     };
-    /// What waits at the heads for one collective, or for the partners of messages from
-    /// one member to another, in order; of these there are sends or recvs, never both.
+    /// Heads that wait for one collective, or for the partners of messages from one
+    /// member to another, in order; of these there are sends or recvs, never both.
     using Waiting = std::vector<Place>;
 
     static std::uint64_t collective_key(const PastOperation& what);
-    /// Of messages from one member to another.
+    /// The key of messages from one member to another.
     static std::uint64_t message_key(const PastOperation& what, int member);
 
     Entry& at(Place place);
@@ -194,15 +195,16 @@ void OrderGraph::run_ended() {
     require_no_circle();
 }
 
-/// At the head of a queue that is not empty, the first that has not met its partners.
+/// Returns the first at the head of a queue, which is not empty, that has not met its
+/// partners.
 const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
     const auto& entries = queues_[rank].entries;
     return *std::find_if(entries.begin(), entries.end(),
                          [](const Entry& entry) { return !entry.met; });
 }
 
-/// The lowest rank that keeps the rank's head: its part of the operation is not at the
-/// head of its queue.
+/// Returns the lowest rank that keeps the rank's head: its part of the operation is not
+/// at the head of its queue.
 int OrderGraph::awaited_by(int rank) const {
     const Entry& open = head_open(rank);
     const Team& team = *open.what.team;
@@ -214,8 +216,8 @@ int OrderGraph::awaited_by(int rank) const {
     return *std::min_element(ranks.begin(), ranks.end());
 }
 
-/// The part of `rank` in what another awaits, behind the head of its queue; null where it
-/// has not launched that yet.
+/// Returns the part of `rank` in what another awaits, behind the head of its queue; null
+/// if it has not launched that yet.
 const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) const {
     const auto& entries = queues_[rank].entries;
     if (entries.empty()) return nullptr;
@@ -234,8 +236,8 @@ const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) cons
     return found == entries.end() ? nullptr : &*found;
 }
 
-/// Heads that wait for one another, each for the next and the last for the first; none
-/// where the waits end with a rank that has yet to launch something.
+/// Returns heads that wait for one another, each for the next and the last for the first;
+/// none if the waits end with a rank that has yet to launch something.
 std::vector<OrderGraph::Link> OrderGraph::circle_from(int rank) const {
     std::vector<Link> path;
     std::vector<int> place(queues_.size(), -1);

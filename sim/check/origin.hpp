@@ -30,12 +30,12 @@ struct CollectiveOrigin {
 };
 using Origin = std::shared_ptr<const CollectiveOrigin>;
 
-/// Of a meeting at which all are present.
+/// Returns the origin of what a meeting makes at which all are present.
 Origin origin_of(const Team& team, const Meeting& meeting);
 
-/// In order of rank.
+/// Returns its ranks in their order.
 std::vector<int> sorted_ranks(const Team& team);
-/// Whether every rank of `inner` is one of `outer`.
+/// Returns whether every rank of `inner` is one of `outer`.
 bool contains(const Team& outer, const Team& inner);
 bool same_ranks(const Team& one, const Team& other);
 

@@ -51,7 +51,7 @@ class OwnGradientWatcher final : public Watcher {
         bool embeds;          ///< has been looked up in
         bool projects;        ///< has been a factor of a product
         const Team* reduced;  ///< over which the gradient was; null: none known
-        HostTensor gradient;  ///< where not reduced
+        HostTensor gradient;  ///< if not reduced
         const char* name;
         SourceLine at;
     };
@@ -87,7 +87,7 @@ class OwnGradientWatcher final : public Watcher {
         Exchanges before;  ///< the last update
         Exchanges since;
     };
-    /// What all ranks did in one step.
+    /// All ranks' updates and exchanges in one step.
     struct Step {
         std::map<std::string, std::vector<Update>> updates;
         std::map<int, std::set<const Team*>> exchanged;  ///< by rank; not gradients
@@ -362,7 +362,7 @@ void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) const 
     }
 }
 
-/// The team over which both ranks reduced another gradient in this step, where they
+/// Returns the team over which both ranks reduced another gradient in this step, if they
 /// exchange nothing but gradients; else null.
 const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string& name,
                                              const Update& one,

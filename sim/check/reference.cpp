@@ -16,7 +16,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// What a run kept, by name.
+/// The tensors that a run kept, by name.
 using KeptTensors = std::map<std::string, HostTensor>;
 
 /// Compares what ranks have kept, once all have ended, with what one device kept under
@@ -36,7 +36,7 @@ class ReferenceWatcher final : public Watcher {
     void run_ended() override;
 
   private:
-    /// What a rank has done.
+    /// The losses and steps of a rank.
     struct Work {
         std::int64_t rows = 0;  ///< of the losses since its last update
         std::int64_t rows_a_step = 0;
@@ -50,11 +50,11 @@ class ReferenceWatcher final : public Watcher {
     };
     struct Difference {
         std::string name;
-        std::int64_t at = -1;  ///< where it is largest
+        std::int64_t at = -1;  ///< the element at which it is largest
         double expected = 0;
         double got = 0;
         double relative = 0;  ///< to the largest value
-        double factor = 0;    ///< of all elements; 0 where they have none in common
+        double factor = 0;    ///< of all elements; 0 if they have none in common
         bool is_nan = false;
     };
 
@@ -119,7 +119,7 @@ void ReferenceWatcher::collective_begins(const Team& team, const Meeting& meetin
         reduction_ = origin_of(team, meeting);
 }
 
-/// Fills in how, where they do.
+/// Fills in how they differ, if they do.
 bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got,
                                Difference& difference) {
     double largest = 0;
@@ -164,8 +164,8 @@ bool ReferenceWatcher::is_group_size(double n) const {
         });
 }
 
-/// What the difference shows, and why, and where more is known than of its class how it
-/// is cured; empty where it shows nothing in particular.
+/// Returns the class that the difference shows, and says why, and how it is cured if more
+/// is known than of its class; nothing if it shows nothing in particular.
 std::string ReferenceWatcher::fault_of(const Difference& difference, std::string& reason,
                                        std::string& cure) const {
     const double c = difference.factor;

@@ -84,7 +84,7 @@ class ReplicaWatcher final : public Watcher {
     void run_ended() override { quiet(); }
 
   private:
-    /// What last wrote a part of the memory.
+    /// The operation that last wrote a part of the memory.
     struct Maker {
         const char* name = "";
         SourceLine at;
@@ -165,7 +165,7 @@ using Claim = Rollcall::Claim;
 using Roll = Rollcall::Roll;
 using Side = Rollcall::Side;
 
-/// What made the byte at `place` of a claim's values.
+/// Returns what made the byte at `place` of a claim's values.
 const Claim::Maker* maker_at(const Claim& claim, std::int64_t place) {
     for (const Claim::Maker& maker : claim.makers)
         if (maker.begin <= place && place < maker.end) return &maker;
@@ -178,7 +178,7 @@ std::string made_text(const Claim::Maker* maker) {
                : fmt::format(", written by {} at {}", maker->name, maker->at.text());
 }
 
-/// Parameters of the sides, where they are not of one shape, differ in no element.
+/// Returns the first byte that differs; 0 for parameters of different shapes.
 std::int64_t differing_byte(const Roll& roll, const Claim& a, const Claim& b) {
     const HostTensor* const mine = roll.values_of(a);
     const HostTensor* const usual = roll.values_of(b);
@@ -194,7 +194,7 @@ std::string gradient_text(const Roll& roll, const Side& side, const std::string&
                        side.first().at.text());
 }
 
-/// Where the two gradients come from, as far as that is known.
+/// Says where the two gradients come from, as far as that is known.
 std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::string& one = usual.first().reduced;
     const std::string& other = odd.first().reduced;

@@ -12,12 +12,12 @@
 
 namespace lockstep::sim {
 
-/// What members of a team say of one thing that should be the same for all of them.
+/// Compares what members of a team say of one thing that should be the same for all.
 ///
-/// Claims of one number belong together: of the order in which each member makes them, or
-/// of something that is the same on all of them. They are noted while ranks run, and
-/// compared when all members have made theirs and the run is quiet, in an order of
-/// virtual things alone. None of this takes virtual time or sends bytes.
+/// Claims of one number belong together. The number counts each member's claims in order,
+/// or stands for something that is the same on all members. Claims are noted while ranks
+/// run, and compared when all members have made theirs and the run is quiet, in an order
+/// of virtual things alone. None of this takes virtual time or sends bytes.
 class Rollcall {
   public:
     struct Claim {
@@ -28,13 +28,13 @@ class Rollcall {
         std::string name;        ///< of the thing
         SourceLine at;           ///< the call that makes the claim
         const char* by = "";     ///< that call's name, for who tells it
-        SourceLine declared_at;  ///< where the thing was declared; none where it was not
+        SourceLine declared_at;  ///< the line that declared the thing, if one did
         std::string reduced;     ///< by which collective the values were, for who knows
         Picoseconds time = 0;
         std::uint64_t step = 0;    ///< of an optimizer, from 1
         bool is_gradient = false;  ///< of the step; else the parameter before it
         std::uint64_t order = 0;   ///< of the member's claims for its team; filled in
-        /// Where the values come from, for who knows, by bytes.
+        /// The operations that made the values, by bytes, if they are known.
         struct Maker {
             std::int64_t begin;
             std::int64_t end;
@@ -57,7 +57,7 @@ class Rollcall {
         std::uint64_t number = 0;
         std::vector<Claim> claims;
         std::vector<bool> heard;  ///< by member: has made its claim
-        /// The values behind each hash, where a claim had some; null where not.
+        /// The values behind each hash; null if no claim had any.
         const HostTensor* values_of(const Claim& claim) const;
         std::map<std::uint64_t, HostTensor> values;
     };
@@ -68,11 +68,11 @@ class Rollcall {
 
     explicit Rollcall(Explain explain) : explain_(std::move(explain)) {}
 
-    /// The number of a member's next claim where they go by their order.
+    /// Returns the number of a member's next claim, if they go by their order.
     std::uint64_t next_number(const Team& team, int member);
 
-    /// `values` is called for where no member has made the same claim before. The second
-    /// claim of one number by a member goes to the next number.
+    /// `values` is called if no member has made the same claim before. The second claim
+    /// of one number by a member goes to the next number.
     using Values = std::function<HostTensor()>;
     void note(const Team& team, std::uint64_t number, Claim claim,
               const Values& values = {});
@@ -91,8 +91,8 @@ class Rollcall {
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
-    /// Of values that wait for other members. Claims beyond have none, only their hash: a
-    /// diagnosis then names no element, or one, as the host's order has it.
+    /// Limits the values that wait for other members. Claims beyond have none, only their
+    /// hash: a diagnosis then names no element, or one, as the host's order has it.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
     void drop_values(Roll& roll);
@@ -104,8 +104,8 @@ class Rollcall {
     std::int64_t bytes_ = 0;  ///< of all rolls' values
 };
 
-/// The first element in which two sides differ, for messages; empty texts where shapes
-/// differ or no values are known.
+/// The first element in which two sides differ, for messages; the texts are empty if
+/// shapes differ or no values are known.
 struct FirstDifference {
     std::string element;  ///< "element [0, 3]"
     std::string odd;      ///< its value

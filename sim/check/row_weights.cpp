@@ -25,10 +25,10 @@ namespace {
 /// Rows of which one call of a loss's backward made the gradient.
 struct LossRows {
     int rank;
-    int micro_batch;  ///< -1 where there is none
+    int micro_batch;  ///< -1 if there is none
     const char* operation;
     SourceLine at;
-    double factor;  ///< of each row (of each element, where errors are squared)
+    double factor;  ///< of each row (of each element, if errors are squared)
     Shape shape;    ///< of the prediction
     bool squared;
     std::int64_t bytes;     ///< of the gradient
@@ -38,7 +38,7 @@ struct LossRows {
     std::int64_t elements() const { return shape.elements(); }
 };
 
-/// What was done to a gradient since backward.
+/// A step that was done to a gradient since backward.
 struct GradientStep {
     Origin reduction;  ///< a sum or mean over ranks; none is a scaling
     double factor = 1;
@@ -50,8 +50,8 @@ struct GradientStep {
     }
 };
 
-/// What a value is the gradient of: the sum of factor times loss over rows, and what was
-/// done since. Backward is linear, so that all that it makes of a loss's gradient has its
+/// A value is the gradient of this: the sum of factor times loss over rows, and the steps
+/// since. Backward is linear, so that all that it makes of a loss's gradient has its
 /// rows. No rows at all are zeros.
 struct RowWeights {
     std::vector<std::shared_ptr<const LossRows>> losses;
@@ -59,7 +59,7 @@ struct RowWeights {
     bool is_loss_gradient = false;  ///< nothing else was made of it yet
 
     bool zero() const { return losses.empty(); }
-    /// What all factors were multiplied by since.
+    /// Returns what all factors were multiplied by since.
     double multiplier() const;
 };
 using Weights = std::shared_ptr<const RowWeights>;
@@ -68,7 +68,7 @@ inline bool nearly_equal(double one, double other) {
     return std::abs(one - other) <= 1e-9 * std::max(std::abs(one), std::abs(other));
 }
 
-/// What is counted for the mean: rows, or elements where errors are squared.
+/// The mean is over rows, or over elements if errors are squared.
 enum class Unit : std::uint8_t { rows, elements };
 
 /// The figures of a gradient.
@@ -110,7 +110,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
         std::vector<int> sizes;
     };
 
-    /// Of all of a tensor's values together; null is unknown.
+    /// Returns the weights of all of a tensor's values together; null is unknown.
     Weights of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
     void begin_gradient(int rank, const DeviceOperation& operation);
@@ -234,7 +234,7 @@ bool is_one_loss(const RowWeights& gradient) {
         });
 }
 
-/// Where a loss sums over time and takes the mean over sequences, say.
+/// A loss may sum over time and take the mean over sequences, say.
 bool has_extent(const RowWeights& gradient, int n) {
     const Shape& shape = gradient.losses.front()->shape;
     for (int d = 0; shape.dimensions() > 2 && d < shape.dimensions(); ++d)
@@ -323,7 +323,7 @@ std::string sum_text(const RowWeights& gradient, int ranks) {
                        ranks);
 }
 
-/// How the mean over n ranks has gone wrong; empty where that does not explain it.
+/// Returns how the mean over n ranks has gone wrong; nothing if that does not explain it.
 std::string average_text(const RowWeights& gradient, const Figures& figures, Unit unit,
                          const std::vector<int>& group_sizes) {
     const int n = figures.ranks();
@@ -427,7 +427,7 @@ std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
 
 using Ranges = Shadow<Weights>::Ranges;
 
-/// A loss's gradient stands for all of its rows only where all of it is read.
+/// A loss's gradient stands for all of its rows only if all of it is read.
 bool is_cut(const Shadow<Weights>::Range& range) {
     return range.fact->is_loss_gradient &&
            (range.shift() != 0 ||
@@ -493,8 +493,8 @@ void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
     forget_results(rank, operation);
 }
 
-/// Null where nothing is known: of anything that is not linear in the one operand that
-/// comes from a loss.
+/// Returns null if nothing is known: of anything that is not linear in the one operand
+/// that comes from a loss.
 Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) const {
     const Derivation& derivation = operation.derivation;
     const bool part = derivation.kind == Derivation::Kind::part;
@@ -508,7 +508,7 @@ Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) co
         if (added_to || known(rank).knows_nothing_of(read)) continue;
         const Weights weights = of(rank, read);
         if (weights && weights->zero() && !derivation.adds && !part) continue;
-        // Of a scaled value only sums are told: backward scales, too, where forward does.
+        // Only sums of a scaled value are told: backward scales, too, if forward does.
         const bool sums = derivation.adds && operation.reads.size() == 2 &&
                           read.elements() == operation.writes[0]->elements();
         const bool follows = weights && (derivation.is_linear_in(i) || part) && !made &&
@@ -537,7 +537,7 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
     const Tensor& prediction = *operation.reads[0];
     const Tensor& gradient = *operation.writes[0];
     const VirtualDevice& clock = engine_.ranks()[rank]->clock;
-    // Of a loss whose columns are shared out: what is the same on all of these ranks.
+    // If the columns of a loss are shared out, this is the same on all of these ranks.
     const bool is_shard = operation.reads.size() > 2;
     std::uint64_t content = 0;
     for (std::size_t i = is_shard ? 1 : 0; i < operation.reads.size(); ++i)
@@ -570,8 +570,8 @@ void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
     known(rank).put(tensor, std::move(ranges));
 }
 
-/// Whether all of the rank's losses of this step are in the gradient. One of several,
-/// of two heads that take turns, say, has a weight that is no mean's.
+/// Returns whether all of the rank's losses of this step are in the gradient. One of
+/// several, of two heads that take turns, say, has a weight that is no mean's.
 bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
     const auto& all = gradient.losses;
     if (std::none_of(all.begin(), all.end(),
@@ -583,7 +583,7 @@ bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) cons
     });
 }
 
-/// Of the communicators that the rank is in, each once.
+/// Returns the sizes of the communicators that the rank is in, each once.
 const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     GroupSizes& groups = groups_[rank];
     for (; groups.seen < engine_.teams().size(); ++groups.seen) {

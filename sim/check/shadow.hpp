@@ -10,10 +10,10 @@
 
 namespace lockstep::sim {
 
-/// What is known of a rank's memory: for ranges of bytes of a storage, a fact about the
-/// values there. What no range covers is unknown. A fact is of values that stood together
-/// when it was noted; a range remembers where they began, so that a slice of them is told
-/// from another.
+/// Holds what is known of a rank's memory: for ranges of bytes of a storage, a fact about
+/// the values there. What no range covers is unknown. A fact is of values that stood
+/// together when it was noted; a range remembers the place at which they began, so that a
+/// slice of them is told from another.
 template <typename Fact>
 class Shadow {
   public:
@@ -23,7 +23,7 @@ class Shadow {
         std::int64_t start;  ///< where the values of the fact begin; begin or before it
         Fact fact;
 
-        /// Where in the fact's values the range begins, in bytes.
+        /// Returns the place of the range in the fact's values, in bytes.
         std::int64_t shift() const { return begin - start; }
     };
     using Ranges = std::vector<Range>;
@@ -54,7 +54,7 @@ class Shadow {
         return &*range;
     }
 
-    /// Whether nothing is known of any byte.
+    /// Returns whether nothing is known of any byte.
     bool knows_nothing_of(const Tensor& tensor) const {
         const Ranges* const all = ranges_of(tensor);
         if (all == nullptr) return true;
@@ -77,8 +77,8 @@ class Shadow {
         put(tensor, {{0, tensor.bytes(), 0, std::move(fact)}});
     }
 
-    /// The same for ranges counted from the tensor's first byte, in order; the rest of it
-    /// is unknown.
+    /// Sets ranges, which are counted from the tensor's first byte and in order; the rest
+    /// of it is unknown.
     void put(const Tensor& tensor, Ranges ranges) {
         if (tensor.bytes() == 0) return;
         if (ranges.empty()) return forget(tensor);
@@ -182,16 +182,16 @@ class Tracker : public Watcher {
     std::vector<Known> ranks_;
 };
 
-/// Whether backward adds a contribution to a gradient: a sum of products, rows, lookups
-/// or norms, of another shape than its operands. Two tensors of one shape may be added
-/// for many reasons: momentum, residuals, the difference of two versions.
+/// Returns whether backward adds a contribution to a gradient: a sum of products, rows,
+/// lookups or norms, of another shape than its operands. Two tensors of one shape may be
+/// added for many reasons: momentum, residuals, the difference of two versions.
 inline bool is_backward_sum(const DeviceOperation& operation) {
     return operation.derivation.adds && operation.derivation.linear != 0 &&
            (operation.reads.size() > 2 ||
             operation.reads.back()->elements() > operation.writes[0]->elements());
 }
 
-/// Whether ranges cover `bytes` bytes without a gap.
+/// Returns whether ranges cover `bytes` bytes without a gap.
 template <typename Ranges>
 bool cover(const Ranges& ranges, std::int64_t bytes) {
     std::int64_t end = 0;

@@ -16,7 +16,7 @@ namespace {
 struct Misplaced {
     Origin gathering;
     std::vector<std::int64_t> parts;  ///< by member: which part it brought
-    Origin dealing;                   ///< none where random numbers were drawn
+    Origin dealing;                   ///< none if random numbers were drawn
     const char* drawn_by = "";
     SourceLine dealt_at;
 };
@@ -165,7 +165,8 @@ void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Parts that tile a piece of one whole, each once, but do not ascend with the members.
+/// Finds parts that tile a piece of one whole, each once, but do not ascend with the
+/// members.
 std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     const Team& team, const Meeting& meeting) const {
     const std::int64_t bytes = meeting.first->operation.input.bytes();

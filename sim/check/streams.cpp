@@ -248,8 +248,8 @@ void StreamWatcher::quiet() {
     rollcall_.forget_old(kClaims);
 }
 
-/// Whether the members have exchanged nothing in forward but parameters. Others may be
-/// parts of one model, which share masks rightly.
+/// Returns whether the members have exchanged nothing in forward but parameters. Others
+/// may be parts of one model, which share masks rightly.
 bool StreamWatcher::are_replicas(const Team& team) const {
     for (const int rank : team.ranks)
         for (const Team* with : ranks_[rank].exchanged)

@@ -27,7 +27,7 @@ struct ByteRange {
     auto operator<=>(const ByteRange&) const = default;
 };
 
-/// Whether an optimizer steps, and what with.
+/// An optimizer steps a parameter with a gradient.
 inline bool is_update(const DeviceOperation& operation) {
     return operation.derivation.kind == Derivation::Kind::update;
 }
@@ -38,10 +38,10 @@ inline const Tensor& gradient_of(const DeviceOperation& update) {
     return *update.reads[1];
 }
 
-/// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" where it has no name.
+/// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" if it has no name.
 std::string name_of(const Tensor& tensor);
 
-// What a tensor holds, for a watcher: neither charged nor seen by other watchers.
+// A watcher reads a tensor by these: that is neither charged nor seen by other watchers.
 
 inline HostTensor values_of(const Tensor& tensor) {
     return tensor.device()->transfer_to_host(tensor);

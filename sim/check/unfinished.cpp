@@ -1,5 +1,5 @@
-// What is left when ranks have ended, or let go of something: Work that nobody waited
-// for (F19), communicators that some of their ranks have kept (F31).
+// Something is left when ranks have ended, or let go of it: Work that nobody waited for
+// (F19), communicators that some of their ranks have kept (F31).
 
 #include <algorithm>
 #include <map>
@@ -15,14 +15,14 @@ namespace lockstep::sim {
 
 namespace {
 
-/// What ranks forgot that was launched at one line of the program.
+/// Launches at one line of the program that ranks forgot.
 struct Forgotten {
     const Team* team = nullptr;
     const Unwaited* first = nullptr;
     std::set<int> ranks;
 };
 
-/// By line, in the order of ranks, communicators and program.
+/// Returns them by line, in the order of ranks, communicators and program.
 std::vector<Forgotten> forgotten_in(const Engine& engine, std::size_t& count) {
     struct Entry {
         int rank;
@@ -100,7 +100,7 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
 
 namespace {
 
-/// What it launched; nothing is known of the operations once they are over.
+/// Returns what it launched; nothing is known of the operations once they are over.
 std::string name_of(const Launch& launch) {
     std::string name;
     for (const Posted& posted : launch.posted)
@@ -108,7 +108,7 @@ std::string name_of(const Launch& launch) {
     return name.empty() ? "communication" : name;
 }
 
-/// The first that the member launched, of those that can still be waited for.
+/// Returns the first that the member launched, of those that can still be waited for.
 const Launch* first_open_work(const Engine& engine, const Team& team, int member) {
     const Launch* first = nullptr;  // the list has the newest first
     for (const Launch* launch = engine.launches().in_use(); launch != nullptr;

@@ -22,10 +22,10 @@ struct Lane {
     }
 };
 
-/// What is known to have happened, where something knows it: to each queue of each rank,
-/// the number of its last launch (Lamport, "Time, clocks, and the ordering of events in a
-/// distributed system", 1978; Mattern, "Virtual time and global states of distributed
-/// systems", 1989). A queue that is not named is one of which nothing needs to be known.
+/// What something knows to have happened: for each queue of each rank, the number of its
+/// last launch (Lamport, "Time, clocks, and the ordering of events in a distributed
+/// system", 1978; Mattern, "Virtual time and global states of distributed systems",
+/// 1989). A queue that is not named is one of which nothing needs to be known.
 struct VectorClock {
     struct Entry {
         Lane lane;
@@ -37,7 +37,7 @@ struct VectorClock {
 /// A clock that no longer changes, shared by all that know the same; null knows nothing.
 using Knowledge = std::shared_ptr<const VectorClock>;
 
-/// Whether `more` knows all that `less` does.
+/// Returns whether `more` knows all that `less` does.
 inline bool covers(const Knowledge& more, const Knowledge& less) {
     if (less == nullptr || less == more) return true;
     if (more == nullptr) return false;
@@ -52,7 +52,7 @@ inline bool covers(const Knowledge& more, const Knowledge& less) {
     return true;
 }
 
-/// What several know together.
+/// Adds up what several know.
 class KnowledgeSum {
   public:
     void add(const Knowledge& knowledge) {

@@ -38,7 +38,7 @@ class VersionWatcher final : public Watcher {
     void phase_ended(int rank) noexcept override;
 
   private:
-    /// Where a part of a storage was read in a forward.
+    /// A forward's reading of a part of a storage.
     struct Read {
         ByteRange range;
         std::uint64_t time = 0;
@@ -61,7 +61,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t time = 0;
         SourceLine at;
     };
-    /// What happened to a storage.
+    /// The history of a storage.
     struct History {
         std::vector<Update> updates;  ///< the last of each range
         std::vector<Gathered> gathered;
@@ -181,7 +181,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     const bool known = std::any_of(reads.begin(), reads.end(),
                                    [&](const Read& past) { return past.range == range; });
     if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
-    // Of a program that numbers them on and on, the lowest are long over.
+    // A program may number them on and on; the lowest are long over.
     constexpr std::size_t kMicroBatches = 1024;
     if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
 }
@@ -225,8 +225,8 @@ void VersionWatcher::updated(int rank, const DeviceOperation& operation) {
     const ByteRange range = ByteRange::of(parameter);
     if (range.empty()) return;
     History& history = history_of(mine, parameter);
-    // Where the parameter is a gathered one, it is more than a copy of shards; its own
-    // shard in place is what gathering again is for.
+    // If the parameter is a gathered one, it is more than a copy of shards; its own shard
+    // in place is what gathering again is for.
     std::erase_if(history.gathered, [&](const Gathered& gathered) {
         return gathered.range.overlaps(range) &&
                !(gathered.in_place && gathered.shard.contains(range));

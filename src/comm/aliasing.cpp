@@ -59,13 +59,13 @@ struct Stretch {
     bool written;
 };
 
-/// What the operations of a group do to memory: add each, in order, then ask. As few
-/// stretches as can be seen while one looks at them in order.
+/// Collects what the operations of a group do to memory: add each, in order, then ask. It
+/// holds as few stretches as can be seen while one looks at them in order.
 class Stretches {
   public:
     void add(const CommOperation& operation, int rank);
 
-    /// Whether something is written that another one reads or writes.
+    /// Returns whether something is written that another one reads or writes.
     bool conflict();
 
   private:
@@ -74,7 +74,7 @@ class Stretches {
     void add(const Stretch& next);
 
     std::vector<Stretch> all_;
-    /// Of what is only read, and of what is written.
+    /// The last stretch of what is only read, and that of what is written.
     std::size_t last_[2] = {static_cast<std::size_t>(-1), static_cast<std::size_t>(-1)};
 };
 
@@ -131,8 +131,8 @@ void Stretches::add(const Stretch& next) {
     all_.push_back(next);
 }
 
-/// The buffers that two operations of a group share and may not; null where there are
-/// none.
+/// Returns the buffers that two operations of a group share and may not; null if there
+/// are none.
 BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     const BufferUse one = buffers_of(a, rank);
     const BufferUse two = buffers_of(b, rank);
@@ -145,8 +145,8 @@ BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     return {};
 }
 
-/// Whether one of the two has an output in memory that the other uses: what nearly all
-/// pairs can be told by.
+/// Returns whether one of the two has an output in memory that the other uses: nearly all
+/// pairs can be told by that.
 bool may_write_into(const CommOperation& a, const CommOperation& b) {
     const auto one_way = [](const CommOperation& writer, const CommOperation& other) {
         const Storage* const written = writer.output.storage();

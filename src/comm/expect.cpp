@@ -108,7 +108,7 @@ void declare_same(Communicator& group, const Tensor& tensor, const std::string& 
 
 namespace {
 
-/// What a rank tells the others: a hash of its values, their dtype and shape (or what it
+/// A rank tells the others this: a hash of its values, their dtype and shape (or what it
 /// found to differ), and last its number in the run.
 constexpr std::int64_t kWords = 8;
 using Words = std::array<std::int64_t, kWords>;
@@ -184,8 +184,8 @@ std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
     return sides;
 }
 
-/// What a rank finds against the usual values: the first element that differs, how many
-/// do, and what the first is here.
+/// Returns what a rank finds against the usual values: the first element that differs,
+/// how many do, and what the first is here.
 Words difference_of(const HostTensor& mine, const HostTensor& usual) {
     Words found{};
     if (mine == usual) return found;
@@ -207,7 +207,7 @@ HostTensor value_in(const Words& found, DType dtype) {
 
 }  // namespace
 
-/// With nothing but the communicator's own verbs: hashes go round, and where they differ,
+/// Uses nothing but the communicator's own verbs: hashes go round, and if they differ,
 /// the usual values, and what each rank finds against them. Every rank throws the same.
 void Communicator::do_expect_replicated(const Tensor& tensor, const std::string& name,
                                         SourceLine at) {
