@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "gpu/environment.hpp"
-#include "gpu/launcher/environment.hpp"
+#include "gpu/launcher/supervise.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/core/require.hpp"
 

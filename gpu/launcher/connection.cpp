@@ -3,23 +3,187 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
 
+constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+constexpr int kBacklog = 1024;
 constexpr size_t kReadBytes = 256 * 1024;
 constexpr int kReadsAtOnce = 16;
 constexpr uint64_t kReservedBytes = 256 << 20;  // for a body, before it comes
 
+/// An address as the system has it.
+struct SocketAddress {
+    sockaddr_storage storage = {};
+    socklen_t bytes = 0;
+
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+    int family() const { return storage.ss_family; }
+};
+
+SocketAddress abstract_address(const std::string& name) {
+    sockaddr_un where = {};
+    where.sun_family = AF_UNIX;
+    std::memcpy(where.sun_path + 1, name.data(), name.size());
+    SocketAddress address;
+    std::memcpy(&address.storage, &where, sizeof where);
+    address.bytes =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    return address;
+}
+
+/// Nothing if the name server cannot tell just now.
+std::vector<SocketAddress> resolve(const Address& address, int flags) {
+    if (!address.unix_name.empty()) return {abstract_address(address.unix_name)};
+    addrinfo hints = {};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags | AI_NUMERICSERV;
+    addrinfo* found = nullptr;
+    const std::string port = std::to_string(address.port);
+    const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
+    require(error == 0 || error == EAI_AGAIN || (flags & AI_NUMERICHOST),
+            "no machine is called \"{}\" ({}): processes cannot meet at {}", address.host,
+            gai_strerror(error), address.text());
+    std::vector<SocketAddress> all;
+    for (const addrinfo* one = error == 0 ? found : nullptr; one; one = one->ai_next) {
+        std::memcpy(&all.emplace_back().storage, one->ai_addr, one->ai_addrlen);
+        all.back().bytes = one->ai_addrlen;
+    }
+    if (error == 0) freeaddrinfo(found);
+    return all;
+}
+
+void set_option(const Descriptor& socket, int level, int name, int value) {
+    setsockopt(socket.number(), level, name, &value, sizeof value);
+}
+
+bool from_this_user(const Descriptor& socket) {
+    ucred peer = {};
+    socklen_t bytes = sizeof peer;
+    return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+           peer.uid == getuid();
+}
+
+/// Makes a connection ready for messages; closes one to another user of this machine.
+Descriptor admitted(Descriptor connection, int family) {
+    if (family == AF_UNIX)
+        return from_this_user(connection) ? std::move(connection) : Descriptor();
+    set_option(connection, IPPROTO_TCP, TCP_NODELAY, 1);
+    // A machine that vanishes closes no connection: TCP must ask for it.
+    set_option(connection, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(connection, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+    set_option(connection, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(connection, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_option(connection, IPPROTO_TCP, TCP_USER_TIMEOUT, 25'000);
+    return connection;
+}
+
+void bind_and_listen(const Descriptor& listener, const SocketAddress& where,
+                     const Address& address) {
+    set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (where.family() == AF_INET6) set_option(listener, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    const bool waits = bind(listener.number(), where.get(), where.bytes) == 0 &&
+                       listen(listener.number(), kBacklog) == 0;
+    require(waits, [&] {
+        const bool taken = errno == EADDRINUSE;
+        return fmt::format(
+            "rank 0 cannot wait for the other processes at {} ({}): {}", address.text(),
+            std::strerror(errno),
+            taken
+                ? "another program does; set LOCKSTEP_RENDEZVOUS=host:port to a free port"
+                : "it must be an address of rank 0's machine; set "
+                  "LOCKSTEP_RENDEZVOUS=host:port to one");
+    });
+}
+
+/// One attempt; a closed descriptor if nobody answers.
+Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline) {
+    Descriptor connection(socket(where.family(), kFlags, 0));
+    if (!connection.open())
+        throw std::system_error(errno, std::generic_category(), "cannot make a socket");
+    if (connect(connection.number(), where.get(), where.bytes) != 0) {
+        if (errno != EINPROGRESS) return {};
+        // A machine that is starting drops what comes: ask again soon.
+        const auto soon = std::min(deadline, Clock::now() + std::chrono::seconds(3));
+        pollfd wait = {connection.number(), POLLOUT, 0};
+        if (poll(&wait, 1, os::milliseconds_until(soon)) != 1) return {};
+        int error = 0;
+        socklen_t bytes = sizeof error;
+        getsockopt(connection.number(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+        if (error != 0) return {};
+    }
+    return admitted(std::move(connection), where.family());
+}
+
 }  // namespace
+
+Descriptor listen_at(const Address& address) {
+    // An address in digits, or localhost, as it is; at a name, all addresses of this
+    // machine: which of them a name means differs between machines.
+    const std::string own = address.host == "localhost" ? "127.0.0.1" : address.host;
+    for (const std::string& host : {own, std::string("::"), std::string("0.0.0.0")}) {
+        for (const SocketAddress& where :
+             resolve({address.unix_name, host, address.port}, AI_NUMERICHOST)) {
+            Descriptor listener(socket(where.family(), kFlags, 0));
+            if (!listener.open()) break;  // such as IPv6, which a machine may not have
+            bind_and_listen(listener, where, address);
+            return listener;
+        }
+    }
+    throw std::system_error(errno, std::generic_category(), "no network");
+}
+
+Descriptor accept_from(const Descriptor& listener) {
+    SocketAddress from;
+    from.bytes = sizeof from.storage;
+    Descriptor connection(accept4(listener.number(),
+                                  reinterpret_cast<sockaddr*>(&from.storage), &from.bytes,
+                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
+    return connection.open() ? admitted(std::move(connection), from.family())
+                             : Descriptor();
+}
+
+Descriptor connect_to(const Address& address, Clock::time_point deadline) {
+    auto pause = std::chrono::milliseconds(5);
+    for (;;) {
+        for (const SocketAddress& where : resolve(address, 0))
+            if (Descriptor connection = try_to_connect(where, deadline);
+                connection.open())
+                return connection;
+        if (Clock::now() + pause >= deadline) return {};
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, std::chrono::milliseconds(250));
+    }
+}
 
 short Connection::events() const {
     return static_cast<short>(going_.empty() ? POLLIN : POLLIN | POLLOUT);
 }
 
+void Connection::transfer(short events) {
+    if (events & POLLOUT) flush();
+    if (events & ~POLLOUT) receive();
+}
+
+/// Takes in what has come, some megabytes at most.
 void Connection::receive() {
     std::array<char, kReadBytes> buffer;
     for (int reads = 0; open() && reads < kReadsAtOnce; ++reads) {
@@ -27,38 +191,34 @@ void Connection::receive() {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (got <= 0) return close();
-        heard_ = true;
+        silent_beats_ = -1;
         try {
-            take(buffer.data(), static_cast<size_t>(got));
+            take({buffer.data(), static_cast<size_t>(got)});
         } catch (const ProtocolError&) {
             return close();
         }
     }
 }
 
-void Connection::take(const char* bytes, size_t count) {
-    while (count > 0) {
+void Connection::take(std::string_view bytes) {
+    while (!bytes.empty()) {
         std::string& part = coming_ ? body_ : header_;
         const size_t whole = coming_ ? coming_->body_bytes : kHeaderBytes;
-        const size_t taken = std::min(count, whole - part.size());
-        part.append(bytes, taken);
-        bytes += taken;
-        count -= taken;
+        const size_t taken = std::min(bytes.size(), whole - part.size());
+        part.append(bytes.substr(0, taken));
+        bytes.remove_prefix(taken);
         if (!coming_ && header_.size() == kHeaderBytes) {
             coming_ = read_header(header_);
             if (coming_->body_bytes > longest_)
                 throw ProtocolError("a message is too long");
             body_.reserve(std::min(coming_->body_bytes, kReservedBytes));
         }
-        if (coming_ && body_.size() == coming_->body_bytes) finish_message();
+        if (!coming_ || body_.size() < coming_->body_bytes) continue;
+        come_.emplace_back(coming_->kind, std::move(body_), coming_->sequence);
+        coming_.reset();
+        header_.clear();
+        body_.clear();
     }
-}
-
-void Connection::finish_message() {
-    come_.emplace_back(coming_->kind, std::move(body_), coming_->sequence);
-    coming_.reset();
-    header_.clear();
-    body_.clear();
 }
 
 std::optional<Message> Connection::next() {
@@ -68,37 +228,39 @@ std::optional<Message> Connection::next() {
     return message;
 }
 
-void Connection::send(Message message) {
+void Connection::send(const Message& message) {
     if (!open()) return;
-    going_.push_back({header_bytes(message), std::move(message.body)});
+    going_.push_back(std::make_shared<const std::string>(header_bytes(message)));
+    going_.push_back(message.body);
     flush();
 }
 
+/// Passes on what fits now.
 void Connection::flush() {
     while (open() && !going_.empty()) {
-        Going& message = going_.front();
-        const size_t header = message.header.size();
-        const size_t sent = message.sent < header
-                                ? send_some(message.header, message.sent)
-                                : send_some(*message.body, message.sent - header);
-        message.sent += sent;
-        if (message.sent == header + message.body->size())
-            going_.pop_front();
-        else if (sent == 0)
+        const std::string& bytes = *going_.front();
+        const ssize_t sent =
+            ::send(number(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL);
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
+        if (sent < 0) {
+            // What the other side sent before it closed may still be read: receive()
+            // finds the end.
+            if (errno != EPIPE && errno != ECONNRESET) close();
+            going_.clear();
+            sent_ = 0;
+            return;
+        }
+        sent_ += static_cast<size_t>(sent);
+        if (sent_ < bytes.size()) continue;
+        going_.pop_front();
+        sent_ = 0;
     }
-    if (!open()) going_.clear();
 }
 
-size_t Connection::send_some(const std::string& bytes, size_t from) {
-    const ssize_t sent =
-        ::send(number(), bytes.data() + from, bytes.size() - from, MSG_NOSIGNAL);
-    if (sent >= 0) return static_cast<size_t>(sent);
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
-    // What it has sent before it closed may still be read: receive() finds the end.
-    if (errno == EPIPE || errno == ECONNRESET) return bytes.size() - from;
-    close();
-    return 0;
+int Connection::beat() {
+    if (flushed()) send(MessageKind::beat);
+    return ++silent_beats_;
 }
 
 }  // namespace lockstep::gpu

@@ -1,75 +1,34 @@
 #include "gpu/launcher/control.hpp"
 
+#include <algorithm>
 #include <thread>
 
-#include "gpu/launcher/control_member.hpp"
-#include "gpu/launcher/control_root.hpp"
-#include "gpu/launcher/control_shared.hpp"
-#include "gpu/launcher/socket.hpp"
+#include <fmt/format.h>
+
+#include "gpu/launcher/control_service.hpp"
+#include "src/core/require.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
 
-std::unique_ptr<ControlService> make_service(ControlShared& shared) {
-    const Placement& placement = shared.placement;
-    if (placement.rank > 0) return std::make_unique<ControlMember>(shared);
-    Descriptor listener;
-    if (placement.size > 1)
-        listener =
-            listen_at(parse_address(placement.rendezvous.address, "the rendezvous"));
-    return std::make_unique<ControlRoot>(shared, std::move(listener));
-}
+/// How long the main thread of rank 0 has to come for the text.
+constexpr double kClaimSeconds = 0.5;
 
-class ControlLine final : public Control {
+/// A process's end of the line, with the thread that serves it.
+class ControlLine final : public ControlShared {
   public:
-    ControlLine(const Placement& placement, const ControlOptions& options)
-        : shared_(placement, options),
-          service_(make_service(shared_)),
+    ControlLine(const Placement& place, const ControlOptions& patience)
+        : ControlShared(place, patience),
+          service_(place.rank == 0 ? make_root(*this) : make_member(*this)),
           thread_([this] { service_->run(); }) {}
 
     ~ControlLine() override {
-        shared_.leave();
+        leave();
         thread_.join();
     }
 
-    const Placement& placement() const override { return shared_.placement; }
-
-    std::vector<std::string> all_gather(const std::string& mine) override {
-        return shared_.exchange(MessageKind::all_gather, mine);
-    }
-    std::string broadcast(const std::string& bytes) override {
-        const std::string nothing;
-        return std::move(
-            shared_.exchange(MessageKind::broadcast, rank() == 0 ? bytes : nothing)
-                .front());
-    }
-
-    void begin_watching() override {
-        shared_.watch.begin();
-        wake(shared_.waker);
-    }
-    void end_watching() noexcept override { shared_.watch.end(); }
-    void progress() noexcept override { shared_.watch.progress(); }
-
-    void set_describe(Describe describe) override {
-        shared_.set_describe(std::move(describe));
-    }
-    void set_explain(Explain explain) override {
-        shared_.set_explain(std::move(explain));
-    }
-
-    void fail(const Failure& failure) noexcept override {
-        shared_.post({MessageKind::failure, pack(failure)});
-    }
-    bool stopped() const noexcept override { return shared_.stopped(); }
-    void check() const override { shared_.check(); }
-    bool claim_text() noexcept override { return shared_.claim_text(); }
-
-    void await_welcome() { shared_.await_welcome(); }
-
   private:
-    ControlShared shared_;
     std::unique_ptr<ControlService> service_;
     std::thread thread_;
 };
@@ -84,6 +43,175 @@ std::unique_ptr<Control> Control::join(const Placement& placement,
     auto line = std::make_unique<ControlLine>(placement, options);
     line->await_welcome();
     return line;
+}
+
+ControlShared::ControlShared(const Placement& place, const ControlOptions& patience)
+    : Control(place),
+      options(patience),
+      watch(patience.timeout_seconds),
+      waker(os::make_waker()),
+      speaks_(place.rank == 0) {}
+
+// The main thread's side.
+
+void ControlShared::await_welcome() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return welcome_ || failure_; });
+    if (welcome_) return;
+    if (!missing_) throw_stop();
+    seen_at_ = Clock::now();
+    throw MissingError(failure_->text.substr(0, failure_->text.size() - 1));
+}
+
+void ControlShared::leave() {
+    leaving_ = true;
+    wake(waker);
+}
+
+std::vector<std::string> ControlShared::all_gather(const std::string& mine) {
+    return exchange(MessageKind::all_gather, mine);
+}
+
+std::string ControlShared::broadcast(const std::string& bytes) {
+    return exchange(MessageKind::broadcast, rank() == 0 ? bytes : std::string()).front();
+}
+
+/// Takes part in an exchange and returns its result: a list.
+std::vector<std::string> ControlShared::exchange(MessageKind kind,
+                                                 const std::string& mine) {
+    const StallWatch::Pause pause(watch);
+    check();
+    post(Message(kind, mine, ++sequence_));
+    Bytes list;
+    {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return result_ || failure_; });
+        if (!result_) throw_stop();
+        list = result_->body;
+        result_.reset();
+    }
+    return unpack_list(*list);
+}
+
+void ControlShared::begin_watching() {
+    watch.begin();
+    wake(waker);
+}
+
+void ControlShared::set_describe(Describe describe) {
+    const std::lock_guard lock(callbacks_);
+    describe_ = std::move(describe);
+}
+
+void ControlShared::set_explain(Explain explain) {
+    const std::lock_guard lock(callbacks_);
+    explain_ = std::move(explain);
+}
+
+void ControlShared::fail(const Failure& failure) noexcept {
+    post({MessageKind::failure, pack(failure)});
+}
+
+void ControlShared::post(Message message) {
+    {
+        const std::lock_guard lock(mutex_);
+        posts_.push_back(std::move(message));
+    }
+    wake(waker);
+}
+
+void ControlShared::check() const {
+    if (!stopped_) return;
+    const std::lock_guard lock(mutex_);
+    throw_stop();
+}
+
+void ControlShared::throw_stop() const {
+    if (!seen_at_) seen_at_ = Clock::now();
+    throw RunStopped(*failure_);
+}
+
+bool ControlShared::claim_text() noexcept {
+    if (!speaks_ || !stopped_ || claimed_.exchange(true)) return false;
+    wake(waker);
+    return true;
+}
+
+// The control thread's side.
+
+std::deque<Message> ControlShared::take_posts() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(posts_, {});
+}
+
+void ControlShared::welcome() {
+    const std::lock_guard lock(mutex_);
+    welcome_ = true;
+    changed_.notify_all();
+}
+
+void ControlShared::deliver(const Message& result) {
+    const std::lock_guard lock(mutex_);
+    result_ = result;
+    changed_.notify_all();
+}
+
+void ControlShared::stop(Failure failure, bool missing) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    if (!failure.text.empty() && !failure.text.ends_with('\n')) failure.text += '\n';
+    failure_ = std::move(failure);
+    missing_ = missing;
+    if (missing) claimed_ = true;  // join() throws it
+    stopped_at_ = Clock::now();
+    stopped_ = true;
+    changed_.notify_all();
+}
+
+std::string ControlShared::describe() {
+    const std::lock_guard lock(callbacks_);
+    try {
+        return describe_ ? describe_() : std::string();
+    } catch (const std::exception& error) {
+        return error.what();
+    }
+}
+
+std::string ControlShared::explain(const std::vector<std::string>& descriptions,
+                                   int stalled) {
+    const std::lock_guard lock(callbacks_);
+    try {
+        if (explain_) return explain_(descriptions, stalled);
+    } catch (const std::exception&) {
+        // The bare descriptions say more than a failed explanation.
+    }
+    std::string text =
+        fmt::format("lockstep: rank {} has made no progress for {:g} seconds\n", stalled,
+                    options.timeout_seconds);
+    for (size_t rank = 0; rank < descriptions.size(); ++rank)
+        if (!descriptions[rank].empty())
+            text += fmt::format("  rank {}: {}\n", rank, descriptions[rank]);
+    return text;
+}
+
+// Both sides'.
+
+Failure ControlShared::failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_.value_or(Failure{});
+}
+
+Clock::time_point ControlShared::grace_end() const {
+    const std::lock_guard lock(mutex_);
+    return after(std::max(stopped_at_, seen_at_.value_or(stopped_at_)),
+                 options.grace_seconds);
+}
+
+Clock::time_point ControlShared::text_due() const {
+    if (!speaks_ || !stopped_ || claimed_) return kNever;
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return seen_at_ ? kNever : stopped_at_;
+    return after(stopped_at_, std::min(kClaimSeconds, options.grace_seconds));
 }
 
 }  // namespace lockstep::gpu

@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/launcher/placement.hpp"
@@ -48,15 +49,15 @@ struct ControlOptions {
 /// has for ten times the timeout: one may wait long while another works.
 ///
 /// The control threads of rank 0 and of each other process let each other hear that they
-/// run. Who says nothing for timeout_seconds, at least 3, is stopped or out of reach: the
-/// run ends, whatever its program waits for.
+/// run. A process that says nothing for timeout_seconds, at least 3, is stopped or out of
+/// reach: the run ends, whatever its program waits for.
 ///
-/// Who catches RunStopped on rank 0 prints the failure's text if claim_text() says so.
-/// Where nobody has claimed it half a second after the stop, or the main thread leaves
-/// without having seen the stop, the control thread prints it. No other rank prints
-/// anything, unless rank 0 does not answer: then rank 1 and the first process of each
-/// other machine take its place in this. The text is empty where a process was lost that
-/// a supervisor speaks of (Placement::supervised).
+/// A caller that catches RunStopped on rank 0 prints the failure's text if claim_text()
+/// says so. If nobody has claimed it half a second after the stop, or the main thread
+/// leaves without having seen the stop, the control thread prints it. No other rank
+/// prints anything, unless rank 0 does not answer: then rank 1 and the first process of
+/// each other machine take its place in this. The text is empty if a process was lost
+/// that a supervisor speaks of (Placement::supervised).
 ///
 /// Exchanges and watching are the main thread's; progress(), fail(), stopped(), check()
 /// and claim_text() any thread's.
@@ -68,29 +69,29 @@ struct ControlOptions {
 /// for that at most grace_seconds and one more.
 class Control {
   public:
-    /// Meets the other processes. Throws UsageError where the address cannot be, or rank
+    /// Meets the other processes. Throws UsageError if the address cannot be, or rank
     /// 0 turns this process away; on rank 0 MissingError that names the ranks that did
     /// not come in time, and on those that did RunStopped with status 3; MissingError
-    /// where rank 0 itself did not come.
+    /// if rank 0 itself did not come.
     static std::unique_ptr<Control> join(const Placement& placement,
                                          const ControlOptions& options);
     virtual ~Control() = default;
     Control(const Control&) = delete;
     Control& operator=(const Control&) = delete;
 
-    virtual const Placement& placement() const = 0;
-    int rank() const { return placement().rank; }
-    int size() const { return placement().size; }
+    const Placement& placement() const { return placement_; }
+    int rank() const { return placement_.rank; }
+    int size() const { return placement_.size; }
 
     /// Every process's bytes, in rank order; all processes call it. Waits for them as
-    /// long as they live, which is never a stall. Throws RunStopped, also where another
+    /// long as they live, which is never a stall. Throws RunStopped, also if another
     /// process came to the other kind of exchange or has said goodbye.
     virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
     /// Rank 0's bytes, whatever the others pass; all processes call it. Throws
     /// RunStopped.
     virtual std::string broadcast(const std::string& bytes) = 0;
 
-    /// Between the two, this process must show progress, except where it waits in an
+    /// Between the two, this process must show progress, except while it waits in an
     /// exchange.
     virtual void begin_watching() = 0;
     virtual void end_watching() noexcept = 0;
@@ -98,8 +99,8 @@ class Control {
 
     /// Both are asked on the control thread, while the main one may hang. `describe`
     /// gives what this process has to say of itself; `explain`, on rank 0, makes the text
-    /// of the failure of it: all processes' descriptions in rank order (empty where one
-    /// did not answer within 2 seconds), and the rank that stood still first; where it
+    /// of the failure of it: all processes' descriptions in rank order (empty if one
+    /// did not answer within 2 seconds), and the rank that stood still first; if it
     /// throws, a plain text takes its place. They must not wait for the main thread. Once
     /// set_…({}) has returned the former one is not running and will not be called.
     using Describe = std::function<std::string()>;
@@ -119,7 +120,10 @@ class Control {
     virtual bool claim_text() noexcept = 0;
 
   protected:
-    Control() = default;
+    explicit Control(Placement placement) : placement_(std::move(placement)) {}
+
+  private:
+    const Placement placement_;
 };
 
 }  // namespace lockstep::gpu

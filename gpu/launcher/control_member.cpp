@@ -1,14 +1,11 @@
-#include "gpu/launcher/control_member.hpp"
-
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <poll.h>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/socket.hpp"
+#include "gpu/launcher/control_service.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::gpu {
@@ -23,7 +20,7 @@ constexpr auto kAnswer = 5s;
 constexpr auto kHeadStart = 1s;
 constexpr uint64_t kLongestRefusal = 4096;
 
-/// What rank 0 says to our hello; nothing where it is silent, or not rank 0.
+/// Returns what rank 0 says to our hello; nothing if it is silent, or not rank 0.
 std::optional<Message> introduce(Connection& line, const Placement& placement,
                                  Clock::time_point due) {
     line.accept_bodies_of(kLongestRefusal);
@@ -31,8 +28,7 @@ std::optional<Message> introduce(Connection& line, const Placement& placement,
     while (line.open() && Clock::now() < due) {
         pollfd wait = {line.number(), line.events(), 0};
         poll(&wait, 1, os::milliseconds_until(due));
-        if (wait.revents & POLLOUT) line.flush();
-        if (wait.revents & ~POLLOUT) line.receive();
+        line.transfer(wait.revents);
         if (std::optional<Message> answer = line.next()) return answer;
     }
     return std::nullopt;
@@ -63,20 +59,43 @@ Connection meet(const Placement& placement, const ControlOptions& options) {
                  : "it did not start, or this address does not lead to its machine"));
 }
 
-}  // namespace
+/// The control thread of every process but rank 0's.
+class ControlMember final : public ControlService {
+  public:
+    explicit ControlMember(ControlShared& shared)
+        : ControlService(shared),
+          line_(meet(shared.placement(), shared.options)),
+          heartbeat_(shared.options.timeout_seconds) {
+        line_.accept_bodies_of(std::numeric_limits<uint64_t>::max());
+        wake(shared.waker);  // rank 0's welcome may have come with its answer
+    }
 
-ControlMember::ControlMember(ControlShared& shared)
-    : ControlService(shared),
-      line_(meet(shared.placement, shared.options)),
-      heartbeat_(shared.options.timeout_seconds) {
-    line_.accept_bodies_of(std::numeric_limits<uint64_t>::max());
-    wake(shared.waker);  // rank 0's welcome may have come with its answer
-}
+  private:
+    std::vector<Connection*> connections() override {
+        return line_.open() ? std::vector{&line_} : std::vector<Connection*>();
+    }
+    void act_on(Message post) override { line_.send(post); }
+    void report(Pace pace, Clock::time_point) override {
+        line_.send({MessageKind::pace, pack(pace)});
+    }
+    void serve(Clock::time_point now) override;
+    Clock::time_point next_due() const override {
+        return beats() ? std::min(leaving_due_, heartbeat_.due()) : leaving_due_;
+    }
+    bool finished(Clock::time_point now) const override { return now >= leaving_due_; }
 
-std::vector<Connection*> ControlMember::connections() {
-    if (!line_.open()) return {};
-    return {&line_};
-}
+    void take(const Message& message);
+    bool beats() const { return line_.open() && !leaving() && !shared_.stopped(); }
+    void serve_heartbeat(Clock::time_point now);
+    void serve_leaving(Clock::time_point now);
+
+    Connection line_;
+    Heartbeat heartbeat_;
+    bool farewell_ = false;
+    std::optional<Clock::time_point> left_at_;      // when it said goodbye
+    std::optional<Clock::time_point> released_at_;  // when rank 0 knew of that
+    Clock::time_point leaving_due_ = kNever;
+};
 
 void ControlMember::serve(Clock::time_point now) {
     try {
@@ -113,21 +132,15 @@ void ControlMember::take(const Message& message) {
     }
 }
 
-bool ControlMember::beats() const {
-    return line_.open() && !leaving() && !shared_.stopped();
-}
-
-Clock::time_point ControlMember::next_due() const {
-    return beats() ? std::min(leaving_due_, heartbeat_.due()) : leaving_due_;
-}
-
 void ControlMember::serve_heartbeat(Clock::time_point now) {
     if (!heartbeat_.strikes(now)) return;
-    // Who is to say it comes first: a launcher kills all processes once one has ended.
-    const bool speaks = shared_.placement.rank == 1 || shared_.placement.local_rank == 0;
+    // A process that is to say it comes first: a launcher kills all processes once one
+    // has ended.
+    const Placement& place = shared_.placement();
+    const bool speaks = place.rank == 1 || place.local_rank == 0;
     const int patience =
         heartbeat_.patience() + (speaks ? 0 : heartbeat_.beats_in(kHeadStart));
-    if (silence_.beat(line_) < patience) return;
+    if (line_.beat() < patience) return;
     if (speaks) shared_.speak_up();
     shared_.stop({0, 1, silence_text(0)});
     line_.close();
@@ -135,7 +148,7 @@ void ControlMember::serve_heartbeat(Clock::time_point now) {
 
 void ControlMember::serve_leaving(Clock::time_point now) {
     if (!left_at_) {
-        line_.send(Message(MessageKind::goodbye));
+        line_.send(MessageKind::goodbye);
         left_at_ = now;
     }
     if (!released_at_ && (farewell_ || !line_.open())) released_at_ = now;
@@ -145,6 +158,12 @@ void ControlMember::serve_leaving(Clock::time_point now) {
     // A launcher kills all processes once one has ended in error: rank 0 speaks before.
     if (released_at_)
         leaving_due_ = std::min(leaving_due_, stopped ? *released_at_ + kTextOut : now);
+}
+
+}  // namespace
+
+std::unique_ptr<ControlService> make_member(ControlShared& shared) {
+    return std::make_unique<ControlMember>(shared);
 }
 
 }  // namespace lockstep::gpu

@@ -1,10 +1,12 @@
-#include "gpu/launcher/control_root.hpp"
-
 #include <algorithm>
+#include <limits>
+#include <list>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "gpu/launcher/control_service.hpp"
 
 namespace lockstep::gpu {
 
@@ -12,43 +14,312 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kSilence = 5s;  // of one that has come
 constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswer = 2s;
+constexpr size_t kMostStrangers = 4096;
+
+/// Where the processes of a run come to rank 0. Who is not of the run, or comes twice, is
+/// turned away with a sentence; who does not speak our language, without one.
+class Entrance {
+  public:
+    explicit Entrance(const Placement& placement)
+        : address_(placement.rendezvous.address),
+          own_(hello_of(placement)),
+          here_(static_cast<size_t>(placement.size)),
+          missing_(placement.size - 1) {
+        here_[0] = true;
+        if (missing_ > 0)
+            listener_ = listen_at(parse_address(address_, "the rendezvous"));
+    }
+
+    int listener() const { return listener_.number(); }
+    void add_connections(std::vector<Connection*>& all) {
+        for (Stranger& stranger : strangers_)
+            all.push_back(stranger.line.get());
+    }
+
+    struct Arrival {
+        int rank;
+        std::unique_ptr<Connection> line;
+    };
+    /// Those who have said who they are, each rank once.
+    std::vector<Arrival> serve(Clock::time_point now);
+    /// When serve() has somebody to turn away for his silence.
+    Clock::time_point next_due() const {
+        auto due = kNever;
+        for (const Stranger& stranger : strangers_)
+            due = std::min(due, stranger.due);
+        return due;
+    }
+
+    bool complete() const { return missing_ == 0; }
+    std::vector<int> missing() const {
+        std::vector<int> ranks;
+        for (size_t rank = 0; rank < here_.size(); ++rank)
+            if (!here_[rank]) ranks.push_back(static_cast<int>(rank));
+        return ranks;
+    }
+    void close() {
+        listener_.close();
+        strangers_.clear();
+    }
+
+  private:
+    struct Stranger {
+        std::unique_ptr<Connection> line;
+        Clock::time_point due;  // when it must have spoken
+    };
+    void accept_all(Clock::time_point now);
+    std::optional<Arrival> hear(Stranger& stranger, const std::optional<Message>& said);
+    /// Why a process cannot come in; empty if it can.
+    std::string objection(const Hello& hello) const;
+
+    std::string address_;
+    Hello own_;
+    Descriptor listener_;
+    std::list<Stranger> strangers_;
+    std::vector<bool> here_;
+    int missing_;
+};
+
+std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
+    std::vector<Arrival> arrivals;
+    accept_all(now);
+    for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+        const std::optional<Message> said = stranger->line->next();
+        if (!said && stranger->line->open() && now < stranger->due) {
+            ++stranger;
+            continue;
+        }
+        try {
+            if (std::optional<Arrival> arrival = hear(*stranger, said))
+                arrivals.push_back(std::move(*arrival));
+        } catch (const ProtocolError&) {
+            // What it said is no language of ours.
+        }
+        stranger = strangers_.erase(stranger);
+    }
+    return arrivals;
+}
+
+void Entrance::accept_all(Clock::time_point now) {
+    while (listener_.open() && strangers_.size() < kMostStrangers) {
+        Descriptor socket = accept_from(listener_);
+        if (!socket.open()) return;
+        strangers_.push_back(
+            {std::make_unique<Connection>(std::move(socket)), now + kSilence});
+    }
+}
+
+std::optional<Entrance::Arrival> Entrance::hear(Stranger& stranger,
+                                                const std::optional<Message>& said) {
+    if (!said || said->kind != MessageKind::hello) return std::nullopt;
+    const Hello hello = unpack_hello(*said->body);
+    if (const std::string why = objection(hello); !why.empty()) {
+        stranger.line->send({MessageKind::refused, why});
+        return std::nullopt;
+    }
+    stranger.line->accept_bodies_of(std::numeric_limits<uint64_t>::max());
+    stranger.line->send(MessageKind::admitted);
+    here_[hello.rank] = true;
+    --missing_;
+    return Arrival{static_cast<int>(hello.rank), std::move(stranger.line)};
+}
+
+std::string Entrance::objection(const Hello& hello) const {
+    const std::string where = "the run that meets at " + address_;
+    if (hello.version != own_.version)
+        return where + " has another version of Lockstep: use the same everywhere";
+    if (hello.token != own_.token)
+        return where + " is another run: give each its own LOCKSTEP_RENDEZVOUS";
+    if (hello.size != own_.size || hello.rank >= own_.size)
+        return fmt::format("{} has {} processes, and rank {} of {} came to it", where,
+                           own_.size, hello.rank, hello.size);
+    if (here_[hello.rank])
+        return fmt::format(
+            "{} has its rank {} already: another process came with the "
+            "same rank, or another run with the same address",
+            where, hello.rank);
+    return {};
+}
+
+const char* verb(MessageKind kind) {
+    return kind == MessageKind::broadcast ? "broadcast" : "all_gather";
+}
+
+/// The exchange that is open at rank 0: something from every process, in any order.
+class Round {
+  public:
+    explicit Round(int size) : parts_(static_cast<size_t>(size)) {}
+
+    /// Takes one process's message, an all_gather or a broadcast. Throws ProtocolError if
+    /// it belongs to another exchange.
+    void add(int rank, Message message) {
+        if (parts_[rank] || message.sequence != sequence_)
+            throw ProtocolError("a message to another exchange");
+        parts_[rank] = std::move(message);
+        ++present_;
+    }
+    /// What a program did wrong, if so: the kinds differ, or one that the others wait for
+    /// has left. With the rank that did it.
+    std::optional<Failure> mistake(const std::vector<bool>& left) const;
+
+    bool complete() const { return present_ == parts_.size(); }
+    /// What all processes get: a list of everybody's bytes, or of rank 0's. Opens the
+    /// next exchange.
+    Message finish();
+
+  private:
+    uint64_t sequence_ = 1;
+    std::vector<std::optional<Message>> parts_;
+    size_t present_ = 0;
+};
+
+std::optional<Failure> Round::mistake(const std::vector<bool>& left) const {
+    const auto present = std::find_if(parts_.begin(), parts_.end(),
+                                      [](const auto& part) { return part.has_value(); });
+    if (present == parts_.end()) return std::nullopt;
+    const auto first = present - parts_.begin();
+    const char* const wanted = verb((*present)->kind);
+    for (int rank = 0; rank < static_cast<int>(parts_.size()); ++rank) {
+        const std::optional<Message>& part = parts_[rank];
+        if (part && part->kind != (*present)->kind)
+            return Failure{
+                rank, 1,
+                fmt::format("lockstep: rank {} came to {} while rank {} came to {}: all "
+                            "processes must come to the same",
+                            rank, verb(part->kind), first, wanted)};
+        if (!part && left[rank])
+            return Failure{
+                rank, 1,
+                fmt::format(
+                    "lockstep: rank {} has ended while rank {} waits for it in {}", rank,
+                    first, wanted)};
+    }
+    return std::nullopt;
+}
+
+Message Round::finish() {
+    std::vector<std::string_view> list;
+    const bool broadcast = parts_.front()->kind == MessageKind::broadcast;
+    for (const std::optional<Message>& part : parts_) {
+        list.push_back(*part->body);
+        if (broadcast) break;
+    }
+    Message result(MessageKind::result, pack(list), sequence_++);
+    for (std::optional<Message>& part : parts_)
+        part.reset();
+    present_ = 0;
+    return result;
+}
+
+/// What rank 0 asks of all processes once one has stalled: what they are doing.
+struct Inquiry {
+    int stalled_rank;
+    Clock::time_point due;
+    std::vector<std::string> descriptions;  ///< by rank; empty if there was no answer
+    std::vector<bool> answered = std::vector<bool>(descriptions.size());
+
+    void answer(int rank, std::string description) {
+        if (answered[rank]) return;
+        answered[rank] = true;
+        descriptions[rank] = std::move(description);
+    }
+    /// No answer is to be expected any more.
+    void give_up(int rank) { answer(rank, {}); }
+    /// All have answered, or their time is over.
+    bool finished(Clock::time_point now) const {
+        return now >= due ||
+               std::find(answered.begin(), answered.end(), false) == answered.end();
+    }
+};
 
 std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
                        fmt::join(ranks, ", "));
 }
 
-}  // namespace
+/// The control thread of rank 0: all others' lines end here, and it alone decides what
+/// stopped the run.
+class ControlRoot final : public ControlService {
+  public:
+    explicit ControlRoot(ControlShared& shared)
+        : ControlService(shared),
+          members_(static_cast<size_t>(shared.size())),
+          left_(members_.size()),
+          heartbeat_(shared.options.timeout_seconds),
+          entrance_(shared.placement()),
+          meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
+          round_(shared.size()),
+          paces_(shared.size(), shared.watch) {
+        wake(shared.waker);  // alone, it has met all others already
+    }
 
-ControlRoot::ControlRoot(ControlShared& shared, Descriptor listener)
-    : ControlService(shared),
-      members_(static_cast<size_t>(shared.placement.size)),
-      left_(members_.size()),
-      heartbeat_(shared.options.timeout_seconds),
-      entrance_(shared.placement, std::move(listener)),
-      meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
-      round_(shared.placement.size),
-      paces_(shared.placement.size, shared.watch) {
-    wake(shared.waker);  // alone, it has met all others already
-}
+  private:
+    std::vector<Connection*> connections() override;
+    int listener() const override { return entrance_.listener(); }
+    void act_on(Message post) override { take(0, std::move(post), Clock::now()); }
+    void report(Pace pace, Clock::time_point now) override { paces_.note(0, pace, now); }
+    void serve(Clock::time_point now) override;
+    Clock::time_point next_due() const override;
+    bool finished(Clock::time_point now) const override;
+
+    // Meeting.
+    void let_in(Clock::time_point now);
+    void report_missing();
+
+    // Messages.
+    void serve_member(int rank, Clock::time_point now);
+    void take(int rank, Message message, Clock::time_point now);
+    void take_part(int rank, Message message);
+    void check_round();
+    void send_to_all(const Message& message);
+
+    // Ends.
+    void stop(Failure failure, bool missing = false);
+    void serve_heartbeat();
+    void lose(int rank, Clock::time_point now);
+    Failure with_loss(Failure failure) const;
+    void serve_inquiry(Clock::time_point now);
+    void begin_inquiry(int stalled_rank);
+    void serve_leaving(Clock::time_point now);
+    void send_farewells();
+
+    struct Member {
+        std::unique_ptr<Connection> line;
+        bool expected = false;      // it has come, and neither said goodbye nor been lost
+        bool farewell_due = false;  // it said goodbye, and waits for the answer
+    };
+    std::vector<Member> members_;  // by rank; 0 is this process
+    std::vector<bool> left_;       // those who said goodbye
+    Heartbeat heartbeat_;
+    Entrance entrance_;
+    Clock::time_point meeting_due_;
+    bool met_ = false;
+    Round round_;
+    Paces paces_;
+    std::optional<Inquiry> inquiry_;
+    struct Loss {
+        Failure failure;
+        Clock::time_point due;  // until then somebody may know a better reason
+    };
+    std::optional<Loss> loss_;
+    Clock::time_point leaving_due_ = kNever;
+};
 
 std::vector<Connection*> ControlRoot::connections() {
-    std::vector<Connection*> all = entrance_.connections();
+    std::vector<Connection*> all;
+    entrance_.add_connections(all);
     for (const Member& member : members_)
         if (member.line && member.line->open()) all.push_back(member.line.get());
     return all;
 }
 
-void ControlRoot::act_on(Message post) {
-    take(0, std::move(post), Clock::now());
-}
-
 void ControlRoot::serve(Clock::time_point now) {
     if (!met_) let_in(now);
-    for (size_t rank = 1; rank < members_.size(); ++rank)
-        serve_member(static_cast<int>(rank), now);
+    for (int rank = 1; rank < shared_.size(); ++rank)
+        serve_member(rank, now);
     if (!shared_.stopped() && heartbeat_.strikes(now)) serve_heartbeat();
     if (!shared_.stopped()) serve_inquiry(now);
     if (loss_ && now >= loss_->due) stop(loss_->failure);
@@ -60,7 +331,7 @@ Clock::time_point ControlRoot::next_due() const {
     Clock::time_point due = std::min(entrance_.next_due(), leaving_due_);
     if (!met_) due = std::min(due, meeting_due_);
     if (inquiry_)
-        due = std::min(due, inquiry_->due());
+        due = std::min(due, inquiry_->due);
     else if (!shared_.stopped())
         due = std::min(due, paces_.due());
     if (loss_) due = std::min(due, loss_->due);
@@ -70,10 +341,9 @@ Clock::time_point ControlRoot::next_due() const {
 
 void ControlRoot::let_in(Clock::time_point now) {
     for (Entrance::Arrival& arrival : entrance_.serve(now))
-        members_[static_cast<size_t>(arrival.rank)] = {
-            std::move(arrival.connection), true, false, {}};
+        members_[arrival.rank] = {std::move(arrival.line), true, false};
     if (entrance_.complete()) {
-        send_to_all(Message(MessageKind::welcome));
+        send_to_all(MessageKind::welcome);
         shared_.welcome();
     } else if (now >= meeting_due_) {
         report_missing();
@@ -83,18 +353,17 @@ void ControlRoot::let_in(Clock::time_point now) {
 }
 
 void ControlRoot::report_missing() {
-    const std::vector<int> missing = entrance_.missing();
     stop({0, 3,
           fmt::format("{} of {} did not come to {} within {:g} seconds: start all "
                       "processes, with the same address",
-                      ranks_text(missing), members_.size(),
-                      shared_.placement.rendezvous.address,
+                      ranks_text(entrance_.missing()), members_.size(),
+                      shared_.placement().rendezvous.address,
                       shared_.options.timeout_seconds)},
          true);
 }
 
 void ControlRoot::serve_member(int rank, Clock::time_point now) {
-    Member& member = members_[static_cast<size_t>(rank)];
+    Member& member = members_[rank];
     if (!member.line) return;
     try {
         while (std::optional<Message> message = member.line->next())
@@ -106,7 +375,6 @@ void ControlRoot::serve_member(int rank, Clock::time_point now) {
 }
 
 void ControlRoot::take(int rank, Message message, Clock::time_point now) {
-    Member& member = members_[static_cast<size_t>(rank)];
     switch (message.kind) {
         case MessageKind::all_gather:
         case MessageKind::broadcast:
@@ -121,9 +389,9 @@ void ControlRoot::take(int rank, Message message, Clock::time_point now) {
         case MessageKind::beat:
             return;
         case MessageKind::goodbye:
-            member.expected = false;
-            member.farewell_due = true;
-            left_[static_cast<size_t>(rank)] = true;
+            members_[rank].expected = false;
+            members_[rank].farewell_due = true;
+            left_[rank] = true;
             paces_.note(rank, Pace::unwatched, now);
             return check_round();
         default:
@@ -160,27 +428,26 @@ void ControlRoot::stop(Failure failure, bool missing) {
 }
 
 void ControlRoot::lose(int rank, Clock::time_point now) {
-    members_[static_cast<size_t>(rank)].expected = false;
+    members_[rank].expected = false;
     if (inquiry_) inquiry_->give_up(rank);
     if (loss_ || shared_.stopped()) return;
-    loss_ = Loss{{rank, 1, loss_text(rank)}, now + kBetterReason};
-}
-
-std::string ControlRoot::loss_text(int rank) const {
-    if (shared_.placement.supervised) return {};  // the supervisor says it
-    return fmt::format(
-        "lockstep: rank {} was lost: its process ended without a word, as "
-        "one does that is killed, crashes or has no memory left",
-        rank);
+    // A supervisor says it itself.
+    const std::string text =
+        shared_.placement().supervised
+            ? ""
+            : fmt::format(
+                  "lockstep: rank {} was lost: its process ended without a word, "
+                  "as one does that is killed, crashes or has no memory left",
+                  rank);
+    loss_ = Loss{{rank, 1, text}, now + kBetterReason};
 }
 
 void ControlRoot::serve_heartbeat() {
-    for (size_t rank = 1; rank < members_.size(); ++rank) {
+    for (int rank = 1; rank < shared_.size(); ++rank) {
         Member& member = members_[rank];
-        if (!member.expected) continue;
-        if (member.silence.beat(*member.line) < heartbeat_.patience()) continue;
+        if (!member.expected || member.line->beat() < heartbeat_.patience()) continue;
         member.expected = false;
-        stop({static_cast<int>(rank), 1, silence_text(static_cast<int>(rank))});
+        stop({rank, 1, silence_text(rank)});
         return member.line->close();
     }
 }
@@ -199,20 +466,18 @@ void ControlRoot::serve_inquiry(Clock::time_point now) {
         inquiry_.reset();  // one moves again
     else if (!inquiry_)
         begin_inquiry(*stalled);
-    if (inquiry_ && inquiry_->finished(now)) end_inquiry();
+    if (!inquiry_ || !inquiry_->finished(now)) return;
+    const int rank = inquiry_->stalled_rank;
+    stop({rank, 1, shared_.explain(inquiry_->descriptions, rank)});
 }
 
 void ControlRoot::begin_inquiry(int stalled_rank) {
-    inquiry_.emplace(shared_.placement.size, stalled_rank, Clock::now() + kAnswer);
-    send_to_all(Message(MessageKind::describe));
+    inquiry_ = Inquiry{stalled_rank, Clock::now() + kAnswer,
+                       std::vector<std::string>(members_.size())};
+    send_to_all(MessageKind::describe);
     inquiry_->answer(0, shared_.describe());
-    for (size_t rank = 1; rank < members_.size(); ++rank)
-        if (!members_[rank].expected) inquiry_->give_up(static_cast<int>(rank));
-}
-
-void ControlRoot::end_inquiry() {
-    const int stalled = inquiry_->stalled_rank();
-    stop({stalled, 1, shared_.explain(inquiry_->descriptions(), stalled)});
+    for (int rank = 1; rank < shared_.size(); ++rank)
+        if (!members_[rank].expected) inquiry_->give_up(rank);
 }
 
 void ControlRoot::serve_leaving(Clock::time_point now) {
@@ -220,27 +485,29 @@ void ControlRoot::serve_leaving(Clock::time_point now) {
         left_[0] = true;
         check_round();
     }
-    const double patience = shared_.stopped() ? shared_.options.grace_seconds + 1
-                                              : shared_.options.timeout_seconds;
-    if (leaving_due_ == kNever) leaving_due_ = after(now, patience);
-    if (now < leaving_due_ || shared_.stopped()) return;
+    const ControlOptions& options = shared_.options;
+    const bool stopped = shared_.stopped();
+    if (leaving_due_ == kNever)
+        leaving_due_ =
+            after(now, stopped ? options.grace_seconds + 1 : options.timeout_seconds);
+    if (now < leaving_due_ || stopped) return;
     std::vector<int> late;
-    for (size_t rank = 1; rank < members_.size(); ++rank)
-        if (members_[rank].expected) late.push_back(static_cast<int>(rank));
+    for (int rank = 1; rank < shared_.size(); ++rank)
+        if (members_[rank].expected) late.push_back(rank);
     if (late.empty()) return;
     stop({late.front(), 1,
           fmt::format("lockstep: {} did not end within {:g} seconds after rank 0 had",
-                      ranks_text(late), shared_.options.timeout_seconds)});
-    leaving_due_ = after(now, shared_.options.grace_seconds + 1);
+                      ranks_text(late), options.timeout_seconds)});
+    leaving_due_ = after(now, options.grace_seconds + 1);
 }
 
 void ControlRoot::send_farewells() {
-    // Who gets one may end in error, and a launcher then kill this process: the text of a
-    // stopped run comes first.
+    // A process that gets one may end in error, and a launcher then kill this one: the
+    // text of a stopped run comes first.
     if (shared_.text_due() != kNever) return;
     for (Member& member : members_)
         if (std::exchange(member.farewell_due, false))
-            member.line->send(Message(MessageKind::farewell));
+            member.line->send(MessageKind::farewell);
 }
 
 bool ControlRoot::finished(Clock::time_point now) const {
@@ -249,6 +516,12 @@ bool ControlRoot::finished(Clock::time_point now) const {
         return !one.expected && !one.farewell_due &&
                (!one.line || !one.line->open() || one.line->flushed());
     });
+}
+
+}  // namespace
+
+std::unique_ptr<ControlService> make_root(ControlShared& shared) {
+    return std::make_unique<ControlRoot>(shared);
 }
 
 }  // namespace lockstep::gpu

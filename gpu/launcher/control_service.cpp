@@ -9,6 +9,8 @@
 
 namespace lockstep::gpu {
 
+using namespace std::chrono_literals;
+
 void ControlService::run() noexcept {
     // Broken off, the run still has to be ended everywhere: hence the second time.
     for (int turn = 0; turn < 2; ++turn) {
@@ -20,7 +22,7 @@ void ControlService::run() noexcept {
     }
     while (!shared_.leaving()) {
         serve_stop();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(20ms);
     }
     serve_stop();
 }
@@ -51,14 +53,12 @@ void ControlService::wait_and_transfer() {
         waits.push_back({line->number(), line->events(), 0});
     poll(waits.data(), waits.size(), os::milliseconds_until(due));
     if (waits[0].revents) calm(shared_.waker);
-    for (size_t i = 0; i < lines.size(); ++i) {
-        if (waits[i + 2].revents & POLLOUT) lines[i]->flush();
-        if (waits[i + 2].revents & ~POLLOUT) lines[i]->receive();
-    }
+    for (size_t i = 0; i < lines.size(); ++i)
+        lines[i]->transfer(waits[i + 2].revents);
 }
 
 void ControlService::break_off(const char* reason) noexcept {
-    const int rank = shared_.placement.rank;
+    const int rank = shared_.rank();
     const Failure failure = {
         rank, 1,
         fmt::format("lockstep: the control line of rank {} broke: {}", rank, reason)};
@@ -85,6 +85,32 @@ void ControlService::print_text() noexcept {
     } catch (const std::exception&) {
         // Standard error is gone, too.
     }
+}
+
+Heartbeat::Heartbeat(double timeout_seconds)
+    : timeout_(os::duration_of(timeout_seconds)),
+      interval_(std::clamp<Clock::duration>(timeout_ / 8, 50ms, 1s)) {}
+
+bool Heartbeat::strikes(Clock::time_point now) {
+    if (now < due_) return false;
+    due_ = now + interval_;
+    return true;
+}
+
+int Heartbeat::beats_in(Clock::duration time) const {
+    return static_cast<int>((time + interval_ - Clock::duration(1)) / interval_);
+}
+
+int Heartbeat::patience() const {
+    constexpr Clock::duration kLeast = 3s;  // a description may take 2 of them
+    return beats_in(std::max(timeout_, kLeast));
+}
+
+std::string silence_text(int rank) {
+    return fmt::format(
+        "lockstep: rank {} does not answer: its process is stopped or its "
+        "machine cannot be reached",
+        rank);
 }
 
 }  // namespace lockstep::gpu

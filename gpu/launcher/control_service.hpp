@@ -1,11 +1,115 @@
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu/launcher/connection.hpp"
-#include "gpu/launcher/control_shared.hpp"
+#include "gpu/launcher/control.hpp"
 
 namespace lockstep::gpu {
+
+/// What the main thread and the control thread of one process share. What Control offers
+/// is the main thread's side of it.
+class ControlShared : public Control {
+  public:
+    ControlShared(const Placement& place, const ControlOptions& patience);
+
+    const ControlOptions options;
+    StallWatch watch;
+    Descriptor waker;  ///< of the control thread's poll()
+
+    // The main thread's side.
+
+    /// Returns once all processes are here; throws what join() throws.
+    void await_welcome();
+    void leave();
+
+    std::vector<std::string> all_gather(const std::string& mine) override;
+    std::string broadcast(const std::string& bytes) override;
+    void begin_watching() override;
+    void end_watching() noexcept override { watch.end(); }
+    void progress() noexcept override { watch.progress(); }
+    void set_describe(Describe describe) override;
+    void set_explain(Explain explain) override;
+    void fail(const Failure& failure) noexcept override;
+    void check() const override;
+    bool claim_text() noexcept override;
+
+    // The control thread's side.
+
+    /// What the main thread has to send, or on rank 0 to be acted on.
+    std::deque<Message> take_posts();
+    void welcome();
+    void deliver(const Message& result);
+    /// The first call counts. `missing`: the run ends since processes did not come.
+    void stop(Failure failure, bool missing = false);
+    /// Before stop(), on another rank than 0: this process is to print the text.
+    void speak_up() { speaks_ = true; }
+    bool leaving() const { return leaving_; }
+    std::string describe();
+    /// The text of a stall, by `explain` if one is set and does not throw.
+    std::string explain(const std::vector<std::string>& descriptions, int stalled);
+
+    // Both sides'.
+
+    bool stopped() const noexcept override { return stopped_; }
+    Failure failure() const;
+    /// When a main thread that has not left is taken to hang; of a stopped run.
+    Clock::time_point grace_end() const;
+    /// When the control thread is to print the failure's text; kNever if there is none,
+    /// another process does, or the main thread has it.
+    Clock::time_point text_due() const;
+
+  private:
+    std::vector<std::string> exchange(MessageKind kind, const std::string& mine);
+    void post(Message message);
+    [[noreturn]] void throw_stop() const;
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Message> posts_;
+    std::optional<Message> result_;
+    uint64_t sequence_ = 0;
+    bool welcome_ = false;
+    bool missing_ = false;
+    std::optional<Failure> failure_;
+    Clock::time_point stopped_at_ = {};
+    mutable std::optional<Clock::time_point> seen_at_;
+    std::atomic<bool> stopped_ = false;
+    std::atomic<bool> leaving_ = false;
+    std::atomic<bool> claimed_ = false;
+    std::atomic<bool> speaks_;
+
+    std::mutex callbacks_;
+    Describe describe_;
+    Explain explain_;
+};
+
+/// When a control thread beats: says to the others that it runs.
+class Heartbeat {
+  public:
+    explicit Heartbeat(double timeout_seconds);
+
+    /// Whether it is time to beat. The next beat is due an interval after this one,
+    /// however late this one came.
+    bool strikes(Clock::time_point now);
+    Clock::time_point due() const { return due_; }
+    /// How many beats a time lasts, rounded up.
+    int beats_in(Clock::duration time) const;
+    /// After how many beats without a word from another it is lost.
+    int patience() const;
+
+  private:
+    Clock::duration timeout_;
+    Clock::duration interval_;
+    Clock::time_point due_ = {};
+};
 
 /// The loop of a process's control thread; what rank 0 and the others do in it differs.
 class ControlService {
@@ -16,8 +120,8 @@ class ControlService {
     ControlService& operator=(const ControlService&) = delete;
 
     /// Returns once the main thread has left and the other side knows, or has had its
-    /// time. Of a stopped run, prints the text where the main thread does not, and ends
-    /// the process where it does not leave.
+    /// time. In a stopped run, prints the text if the main thread does not, and ends the
+    /// process if that does not leave.
     void run() noexcept;
 
   protected:
@@ -49,5 +153,16 @@ class ControlService {
 
     bool leaving_ = false;
 };
+
+/// Rank 0's, at whom all others' lines end, and who alone decides what stopped the run.
+/// Throws what listen_at() throws.
+std::unique_ptr<ControlService> make_root(ControlShared& shared);
+
+/// Another rank's: comes to rank 0 and is admitted. Throws UsageError if it is turned
+/// away, and MissingError if nobody admits it in time.
+std::unique_ptr<ControlService> make_member(ControlShared& shared);
+
+/// What to say of a process that is lost since it is silent.
+std::string silence_text(int rank);
 
 }  // namespace lockstep::gpu

@@ -1,9 +1,5 @@
 #include "gpu/launcher/message.hpp"
 
-#include <string_view>
-
-#include "gpu/launcher/variables.hpp"
-
 namespace lockstep::gpu {
 
 namespace {
@@ -17,41 +13,27 @@ void put(std::string& bytes, uint64_t number, int width = 8) {
         bytes += static_cast<char>(number >> (8 * byte));
 }
 
-class Reader {
-  public:
-    explicit Reader(std::string_view bytes) : rest_(bytes) {}
+/// Takes the next bytes of a message.
+std::string_view take(std::string_view& rest, uint64_t bytes) {
+    if (bytes > rest.size()) throw ProtocolError("a message ends too early");
+    const std::string_view part = rest.substr(0, bytes);
+    rest.remove_prefix(bytes);
+    return part;
+}
 
-    uint64_t number(int width = 8) {
-        uint64_t number = 0;
-        const std::string_view bytes = text(static_cast<uint64_t>(width));
-        for (int byte = width; byte-- > 0;)
-            number = number << 8 |
-                     static_cast<unsigned char>(bytes[static_cast<size_t>(byte)]);
-        return number;
-    }
+uint64_t take_number(std::string_view& rest, int width = 8) {
+    uint64_t number = 0;
+    const std::string_view bytes = take(rest, static_cast<uint64_t>(width));
+    for (int byte = width; byte-- > 0;)
+        number = number << 8 | static_cast<unsigned char>(bytes[byte]);
+    return number;
+}
 
-    std::string_view text(uint64_t bytes) {
-        if (bytes > rest_.size()) throw ProtocolError("a message ends too early");
-        const std::string_view part = rest_.substr(0, bytes);
-        rest_.remove_prefix(bytes);
-        return part;
-    }
-
-    void expect_end() const {
-        if (!rest_.empty()) throw ProtocolError("a message is too long");
-    }
-
-  private:
-    std::string_view rest_;
-};
+void expect_end(std::string_view rest) {
+    if (!rest.empty()) throw ProtocolError("a message is too long");
+}
 
 }  // namespace
-
-Message::Message(MessageKind kind_, std::string body_, uint64_t sequence_)
-    : Message(kind_, std::make_shared<const std::string>(std::move(body_)), sequence_) {}
-
-Message::Message(MessageKind kind_, Bytes body_, uint64_t sequence_)
-    : kind(kind_), sequence(sequence_), body(std::move(body_)) {}
 
 std::string header_bytes(const Message& message) {
     std::string bytes;
@@ -62,13 +44,12 @@ std::string header_bytes(const Message& message) {
     return bytes;
 }
 
-Header read_header(const std::string& bytes) {
-    Reader reader(bytes);
-    if (reader.number(4) != kMagic) throw ProtocolError("no message of Lockstep");
-    const uint64_t kind = reader.number(4);
+Header read_header(std::string_view bytes) {
+    if (take_number(bytes, 4) != kMagic) throw ProtocolError("no message of Lockstep");
+    const uint64_t kind = take_number(bytes, 4);
     if (kind >= kMessageKinds) throw ProtocolError("an unknown kind of message");
-    const uint64_t sequence = reader.number();
-    return {static_cast<MessageKind>(kind), sequence, reader.number()};
+    const uint64_t sequence = take_number(bytes);
+    return {static_cast<MessageKind>(kind), sequence, take_number(bytes)};
 }
 
 Hello hello_of(const Placement& placement) {
@@ -84,12 +65,11 @@ std::string pack(const Hello& hello) {
     return body;
 }
 
-Hello unpack_hello(const std::string& body) {
-    Reader reader(body);
+Hello unpack_hello(std::string_view body) {
     Hello hello = {};
     for (uint64_t* number : {&hello.version, &hello.size, &hello.rank, &hello.token})
-        *number = reader.number();
-    reader.expect_end();
+        *number = take_number(body);
+    expect_end(body);
     return hello;
 }
 
@@ -100,13 +80,10 @@ std::string pack(const Failure& failure) {
     return body + failure.text;
 }
 
-Failure unpack_failure(const std::string& body) {
-    Reader reader(body);
-    Failure failure;
-    failure.rank = static_cast<int>(reader.number());
-    failure.status = static_cast<int>(reader.number());
-    failure.text = reader.text(body.size() - 16);
-    return failure;
+Failure unpack_failure(std::string_view body) {
+    const int rank = static_cast<int>(take_number(body));
+    const int status = static_cast<int>(take_number(body));
+    return {rank, status, std::string(body)};
 }
 
 std::string pack(Pace pace) {
@@ -115,10 +92,9 @@ std::string pack(Pace pace) {
     return body;
 }
 
-Pace unpack_pace(const std::string& body) {
-    Reader reader(body);
-    const uint64_t pace = reader.number();
-    reader.expect_end();
+Pace unpack_pace(std::string_view body) {
+    const uint64_t pace = take_number(body);
+    expect_end(body);
     if (pace >= kPaces) throw ProtocolError("an unknown pace");
     return static_cast<Pace>(pace);
 }
@@ -137,12 +113,11 @@ std::string pack(const std::vector<std::string_view>& list) {
     return body;
 }
 
-std::vector<std::string> unpack_list(const std::string& body) {
-    Reader reader(body);
+std::vector<std::string> unpack_list(std::string_view body) {
     std::vector<std::string> list;
-    for (uint64_t left = reader.number(); left > 0; --left)
-        list.emplace_back(reader.text(reader.number()));
-    reader.expect_end();
+    for (uint64_t left = take_number(body); left > 0; --left)
+        list.emplace_back(take(body, take_number(body)));
+    expect_end(body);
     return list;
 }
 

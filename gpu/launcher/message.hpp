@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gpu/launcher/control.hpp"
-#include "gpu/launcher/stall_watch.hpp"
+#include "gpu/launcher/pace.hpp"
 
 namespace lockstep::gpu {
 
@@ -40,8 +40,10 @@ struct Message {
     uint64_t sequence = 0;  ///< of the exchange; 0 elsewhere
     Bytes body;             ///< never null
 
-    Message(MessageKind kind_, std::string body_ = {}, uint64_t sequence_ = 0);
-    Message(MessageKind kind_, Bytes body_, uint64_t sequence_ = 0);
+    Message(MessageKind kind_, std::string body_ = {}, uint64_t sequence_ = 0)
+        : kind(kind_),
+          sequence(sequence_),
+          body(std::make_shared<const std::string>(std::move(body_))) {}
 };
 
 /// The other side speaks another language.
@@ -57,8 +59,8 @@ struct Header {
     uint64_t body_bytes;
 };
 std::string header_bytes(const Message& message);
-/// ProtocolError where the magic number or the kind is not ours.
-Header read_header(const std::string& bytes);
+/// Throws ProtocolError if the magic number or the kind is not ours.
+Header read_header(std::string_view bytes);
 
 struct Hello {
     uint64_t version;
@@ -66,17 +68,17 @@ struct Hello {
     uint64_t rank;
     uint64_t token;  ///< of the rendezvous
 };
-/// What a process of this placement says first.
+/// Returns what a process of this placement says first.
 Hello hello_of(const Placement& placement);
 
 /// Bodies. What cannot be read throws ProtocolError.
 std::string pack(const Hello& hello);
-Hello unpack_hello(const std::string& body);
+Hello unpack_hello(std::string_view body);
 std::string pack(const Failure& failure);
-Failure unpack_failure(const std::string& body);
+Failure unpack_failure(std::string_view body);
 std::string pack(Pace pace);
-Pace unpack_pace(const std::string& body);
+Pace unpack_pace(std::string_view body);
 std::string pack(const std::vector<std::string_view>& list);
-std::vector<std::string> unpack_list(const std::string& body);
+std::vector<std::string> unpack_list(std::string_view body);
 
 }  // namespace lockstep::gpu

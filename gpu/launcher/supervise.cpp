@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <poll.h>
@@ -45,7 +46,10 @@ class Supervisor {
     void collect();
     void note_end(int rank, int wait_status);
     void interrupt(const signalfd_siginfo& signal);
-    void fail(int status);
+    void fail(int status) {
+        status_ = status;
+        end_soon();
+    }
     void end_soon();
     void kill_all(int signal);
     void say_death(int rank, int signal);
@@ -56,7 +60,7 @@ class Supervisor {
 
     os::HeldSignals signals_;
     Clock::duration grace_;
-    std::vector<pid_t> running_;   // by rank; 0 where it has ended
+    std::vector<pid_t> running_;   // by rank; 0 once it has ended
     std::vector<bool> signalled_;  // by rank: by this process
     int status_ = 0;
     bool interrupted_ = false;
@@ -127,7 +131,7 @@ void Supervisor::note_end(int rank, int wait_status) {
 }
 
 void Supervisor::say_death(int rank, int signal) {
-    if (interrupted_ || signalled_[static_cast<size_t>(rank)]) return;
+    if (interrupted_ || signalled_[rank]) return;
     if (std::exchange(said_, true)) return;
     const char* name = sigabbrev_np(signal);
     fmt::print(stderr, "lockstep: rank {} was killed by signal {} (SIG{})\n", rank,
@@ -140,11 +144,6 @@ void Supervisor::interrupt(const signalfd_siginfo& signal) {
     if (interrupted_) return kill_all(SIGKILL);
     interrupted_ = true;
     if (status_ == 0) status_ = 128 + number;
-    end_soon();
-}
-
-void Supervisor::fail(int status) {
-    status_ = status;
     end_soon();
 }
 
@@ -172,6 +171,12 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
     Supervisor supervisor(grace_seconds);
     supervisor.start(ranks, arguments);
     return supervisor.wait();
+}
+
+void set_environment() {
+    constexpr int kKeep = 0;  // what the environment says
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
+    ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
 }
 
 }  // namespace lockstep::gpu

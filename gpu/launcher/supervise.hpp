@@ -9,16 +9,22 @@ namespace lockstep::gpu {
 /// the program's name, and a placement each, and waits for them. Rank 0 keeps the
 /// terminal; the others read nothing, and print nothing but errors. Once a copy ends in
 /// error the others get `grace_seconds` to end by themselves, then are killed; so they
-/// are where this process is interrupted or asked to end (SIGINT, SIGTERM, SIGHUP, which
-/// it passes on), at once where it dies or is interrupted again. No copy outlives it.
+/// are if this process is interrupted or asked to end (SIGINT, SIGTERM, SIGHUP, which it
+/// passes on), at once if it dies or is interrupted again. No copy outlives it.
 ///
-/// Returns the exit status of the first copy that failed, 0 where none did: 1 for one
-/// killed by a signal (141 where rank 0's reader has gone), 128 and the signal where this
-/// process got one. Prints nothing, except one line where a copy was killed by a signal.
+/// Returns the exit status of the first copy that failed, 0 if none did: 1 for one killed
+/// by a signal (141 if rank 0's reader has gone), 128 and the signal if this process got
+/// one. Prints nothing, except one line if a copy was killed by a signal.
 ///
 /// To be called from the main thread, before others are started. Throws std::system_error
-/// where no copy can be started.
+/// if no copy can be started.
 int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds = 10);
+
+/// Sets what a run on NCCL asks of CUDA and NCCL before their first call in the process,
+/// unless the environment says otherwise: no lazy loading of kernels, which would wait
+/// for those that spin, and one order of launches for all communicators. Processes that
+/// are started from this one inherit it.
+void set_environment();
 
 }  // namespace lockstep::gpu

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/environment.hpp"
+#include "gpu/launcher/supervise.hpp"
 #include "gpu/survey.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command_line.hpp"

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/message.hpp"
-#include "gpu/launcher/socket.hpp"
+#include "gpu/launcher/connection.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/gpu/processes.hpp"

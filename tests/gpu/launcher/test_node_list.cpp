@@ -1,5 +1,4 @@
-#include "gpu/launcher/address.hpp"
-#include "gpu/launcher/node_list.hpp"
+#include "gpu/launcher/placement.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 

@@ -1,4 +1,4 @@
-#include "gpu/launcher/paces.hpp"
+#include "gpu/launcher/pace.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep::gpu;

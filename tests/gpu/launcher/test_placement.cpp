@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/address.hpp"
 #include "gpu/launcher/placement.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"

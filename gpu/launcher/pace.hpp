@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "src/os/deadline.hpp"
 
@@ -46,8 +47,9 @@ class StallWatch {
     bool watching() const noexcept { return watching_; }
     Clock::duration timeout() const { return timeout_; }
     Clock::duration interval() const { return interval_; }
-    /// The pace where it has changed since the last look; unwatched before the first.
-    /// Time in which nobody looked (a machine asleep, a stopped process) does not count.
+    /// Returns the pace if it has changed since the last look; before the first it is
+    /// unwatched. Time in which nobody looked (a machine asleep, a stopped process) does
+    /// not count.
     std::optional<Pace> look(Clock::time_point now);
 
   private:
@@ -57,13 +59,38 @@ class StallWatch {
     std::atomic<int> pauses_ = 0;
     std::atomic<uint64_t> steps_ = 0;
 
-    // Of the thread that looks.
+    // The thread that looks has these for itself.
     Clock::duration timeout_;
     Clock::duration interval_;
     Clock::duration still_ = {};
     Clock::time_point last_look_ = {};
     uint64_t last_steps_ = 0;
     Pace last_pace_ = Pace::unwatched;
+};
+
+/// How all processes get on, as rank 0 hears of it. The run stands still once all that
+/// are watched do, at least one, or one is stuck.
+class Paces {
+  public:
+    /// What makes a run stand still must last for the watch's interval: word that a
+    /// process moves again may be on its way. If the last that moved has left, it must
+    /// last for the timeout: the others may have waited for that one.
+    Paces(int size, const StallWatch& watch);
+
+    void note(int rank, Pace pace, Clock::time_point now);
+    /// Returns the rank that stood still first, if the run stands still.
+    std::optional<int> standstill(Clock::time_point now) const;
+    /// When the run will stand still if nothing changes.
+    Clock::time_point due() const { return due_; }
+
+  private:
+    bool all_still() const;
+
+    Clock::duration interval_;
+    Clock::duration timeout_;
+    std::vector<Pace> paces_;      // by rank
+    std::vector<int> still_ = {};  // still or stuck, longest first
+    Clock::time_point due_ = kNever;
 };
 
 }  // namespace lockstep::gpu
