@@ -244,8 +244,8 @@ void Connection::flush() {
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (sent < 0) {
-            // What the other side sent before it closed may still be read: receive()
-            // finds the end.
+            // There may still be something to read from before the other side closed:
+            // receive() finds the end.
             if (errno != EPIPE && errno != ECONNRESET) close();
             going_.clear();
             sent_ = 0;

@@ -34,7 +34,7 @@ class Connection {
 
     bool open() const { return socket_.open(); }
     int number() const { return socket_.number(); }
-    /// What poll() is to wait for.
+    /// Returns what poll() is to wait for.
     short events() const;
     /// Does what poll() found possible.
     void transfer(short events);

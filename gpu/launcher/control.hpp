@@ -11,7 +11,7 @@
 
 namespace lockstep::gpu {
 
-/// What ended a run before its time, as all its processes are told.
+/// The reason why a run ended before its time, as all its processes are told.
 struct Failure {
     int rank = 0;      ///< where it began
     int status = 1;    ///< what every process exits with

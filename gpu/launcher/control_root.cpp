@@ -19,8 +19,9 @@ constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswer = 2s;
 constexpr size_t kMostStrangers = 4096;
 
-/// Where the processes of a run come to rank 0. Who is not of the run, or comes twice, is
-/// turned away with a sentence; who does not speak our language, without one.
+/// The place at rank 0 to which the processes of a run come. One that is not of the run,
+/// or comes twice, is turned away with a sentence; one that does not speak our language,
+/// without.
 class Entrance {
   public:
     explicit Entrance(const Placement& placement)
@@ -43,7 +44,7 @@ class Entrance {
         int rank;
         std::unique_ptr<Connection> line;
     };
-    /// Those who have said who they are, each rank once.
+    /// Returns those who have said who they are, each rank once.
     std::vector<Arrival> serve(Clock::time_point now);
     /// When serve() has somebody to turn away for his silence.
     Clock::time_point next_due() const {
@@ -72,7 +73,7 @@ class Entrance {
     };
     void accept_all(Clock::time_point now);
     std::optional<Arrival> hear(Stranger& stranger, const std::optional<Message>& said);
-    /// Why a process cannot come in; empty if it can.
+    /// Returns why a process cannot come in; empty if it can.
     std::string objection(const Hello& hello) const;
 
     std::string address_;
@@ -96,7 +97,7 @@ std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
             if (std::optional<Arrival> arrival = hear(*stranger, said))
                 arrivals.push_back(std::move(*arrival));
         } catch (const ProtocolError&) {
-            // What it said is no language of ours.
+            // It does not speak our language.
         }
         stranger = strangers_.erase(stranger);
     }
@@ -161,13 +162,13 @@ class Round {
         parts_[rank] = std::move(message);
         ++present_;
     }
-    /// What a program did wrong, if so: the kinds differ, or one that the others wait for
-    /// has left. With the rank that did it.
+    /// Returns what a program did wrong, if it did, and on which rank: the kinds differ,
+    /// or one that the others wait for has left.
     std::optional<Failure> mistake(const std::vector<bool>& left) const;
 
     bool complete() const { return present_ == parts_.size(); }
-    /// What all processes get: a list of everybody's bytes, or of rank 0's. Opens the
-    /// next exchange.
+    /// Returns what all processes get: a list of everybody's bytes, or of rank 0's. Opens
+    /// the next exchange.
     Message finish();
 
   private:
@@ -214,7 +215,7 @@ Message Round::finish() {
     return result;
 }
 
-/// What rank 0 asks of all processes once one has stalled: what they are doing.
+/// The question that rank 0 asks all processes once one has stalled: what are you doing?
 struct Inquiry {
     int stalled_rank;
     Clock::time_point due;
@@ -453,7 +454,7 @@ void ControlRoot::serve_heartbeat() {
 }
 
 Failure ControlRoot::with_loss(Failure failure) const {
-    // What others fail of just after a process was lost may come of that.
+    // A failure just after a process was lost may come of that.
     if (!loss_ || loss_->failure.text.empty()) return failure;
     if (!failure.text.ends_with('\n')) failure.text += '\n';
     failure.text += loss_->failure.text;

@@ -14,8 +14,8 @@
 
 namespace lockstep::gpu {
 
-/// What the main thread and the control thread of one process share. What Control offers
-/// is the main thread's side of it.
+/// The state that the main thread and the control thread of one process share. Control's
+/// functions are the main thread's side of it.
 class ControlShared : public Control {
   public:
     ControlShared(const Placement& place, const ControlOptions& patience);
@@ -43,7 +43,7 @@ class ControlShared : public Control {
 
     // The control thread's side.
 
-    /// What the main thread has to send, or on rank 0 to be acted on.
+    /// Returns the messages that the main thread has to send; on rank 0, to act on.
     std::deque<Message> take_posts();
     void welcome();
     void deliver(const Message& result);
@@ -96,13 +96,13 @@ class Heartbeat {
   public:
     explicit Heartbeat(double timeout_seconds);
 
-    /// Whether it is time to beat. The next beat is due an interval after this one,
-    /// however late this one came.
+    /// Returns true if it is time to beat. The next beat is due an interval after this
+    /// one, however late this one came.
     bool strikes(Clock::time_point now);
     Clock::time_point due() const { return due_; }
-    /// How many beats a time lasts, rounded up.
+    /// Returns how many beats a time lasts, rounded up.
     int beats_in(Clock::duration time) const;
-    /// After how many beats without a word from another it is lost.
+    /// Returns after how many beats without a word from another that one is lost.
     int patience() const;
 
   private:
@@ -125,21 +125,21 @@ class ControlService {
     void run() noexcept;
 
   protected:
-    /// All sockets to read and write, and one to accept from (-1: none).
+    /// Returns all sockets to read and write, and one to accept from (-1: none).
     virtual std::vector<Connection*> connections() = 0;
     virtual int listener() const { return -1; }
-    /// What the main thread posted, or this thread has to say.
+    /// Acts on a message that the main thread posted, or this thread has to say.
     virtual void act_on(Message post) = 0;
-    /// This process now gets on like this.
+    /// Tells how this process now gets on.
     virtual void report(Pace pace, Clock::time_point now) = 0;
     /// Acts on what has come and on what is due; called after every wait.
     virtual void serve(Clock::time_point now) = 0;
-    /// When serve() must be called at the latest.
+    /// Returns when serve() must be called at the latest.
     virtual Clock::time_point next_due() const = 0;
-    /// Whether nothing is left to do once the main thread has left.
+    /// Returns true if nothing is left to do once the main thread has left.
     virtual bool finished(Clock::time_point now) const = 0;
 
-    /// Whether the main thread had left before its last posts were acted on.
+    /// Returns true if the main thread had left before its last posts were acted on.
     bool leaving() const { return leaving_; }
 
     ControlShared& shared_;
@@ -154,15 +154,15 @@ class ControlService {
     bool leaving_ = false;
 };
 
-/// Rank 0's, at whom all others' lines end, and who alone decides what stopped the run.
-/// Throws what listen_at() throws.
+/// Makes the service of rank 0: all others' lines end there, and it alone decides what
+/// stopped the run. Throws what listen_at() throws.
 std::unique_ptr<ControlService> make_root(ControlShared& shared);
 
-/// Another rank's: comes to rank 0 and is admitted. Throws UsageError if it is turned
-/// away, and MissingError if nobody admits it in time.
+/// Makes another rank's service, which comes to rank 0 and is admitted. Throws UsageError
+/// if it is turned away, and MissingError if nobody admits it in time.
 std::unique_ptr<ControlService> make_member(ControlShared& shared);
 
-/// What to say of a process that is lost since it is silent.
+/// Returns what to say of a process that is lost since it is silent.
 std::string silence_text(int rank);
 
 }  // namespace lockstep::gpu

@@ -12,7 +12,7 @@
 
 namespace lockstep::gpu {
 
-/// What goes over the control line.
+/// The kinds of messages on the control line, and who sends them.
 enum class MessageKind : uint32_t {
     hello,        ///< member: who I am (Hello)
     refused,      ///< root: you are not of this run; the reason

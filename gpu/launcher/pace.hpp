@@ -72,7 +72,7 @@ class StallWatch {
 /// are watched do, at least one, or one is stuck.
 class Paces {
   public:
-    /// What makes a run stand still must last for the watch's interval: word that a
+    /// A standstill counts once it has lasted for the watch's interval: word that a
     /// process moves again may be on its way. If the last that moved has left, it must
     /// last for the timeout: the others may have waited for that one.
     Paces(int size, const StallWatch& watch);
@@ -80,7 +80,7 @@ class Paces {
     void note(int rank, Pace pace, Clock::time_point now);
     /// Returns the rank that stood still first, if the run stands still.
     std::optional<int> standstill(Clock::time_point now) const;
-    /// When the run will stand still if nothing changes.
+    /// Returns when the run will stand still if nothing changes.
     Clock::time_point due() const { return due_; }
 
   private:

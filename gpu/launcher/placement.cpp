@@ -136,7 +136,7 @@ int tasks_of_node(const std::string& list, int node, const std::string& variable
 
 namespace {
 
-// What launchers say of a process in its environment.
+// Launchers tell a process its place in environment variables.
 
 /// How a launcher calls what we need to know.
 struct VariableNames {
@@ -294,14 +294,14 @@ std::string file_text(const std::string& path) {
 }
 
 pid_t parent_of(pid_t process) {
-    // "pid (name) state parent …", where the name may hold anything.
+    // "pid (name) state parent …"; the name may hold anything.
     const std::string stat = file_text(fmt::format("/proc/{}/stat", process));
     const size_t name_end = stat.rfind(") ");
     return name_end == std::string::npos ? 0 : std::atoi(stat.c_str() + name_end + 4);
 }
 
-/// The process that gave this one its PMI_RANK, past wrappers that only inherited it:
-/// Hydra leaves no other name for its job in the environment.
+/// Names the job after the process that gave this one its PMI_RANK, past wrappers that
+/// only inherited it: Hydra leaves no other name for its job in the environment.
 std::string hydra_job() {
     pid_t process = getppid();
     while (process > 1 &&
@@ -311,8 +311,8 @@ std::string hydra_job() {
     return fmt::format("hydra {}", process);
 }
 
-/// Whether srun started this process, alone or with others: it runs in a step of a Slurm
-/// job that is not the job's own shell.
+/// Returns true if srun started this process, alone or with others: it runs in a step of
+/// a Slurm job that is not the job's own shell.
 bool in_slurm_step(const Environment& environment) {
     // The shells of sbatch and of salloc have SLURM_PROCID=0 and the job's SLURM_NTASKS,
     // but no step, or one whose number lies above those of steps that run tasks.
@@ -354,7 +354,7 @@ std::optional<Placement> slurm_placement(const Environment& environment) {
 
     const std::string step =
         variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
-    // The same in all processes of a step, and seldom that of another.
+    // All processes of a step have the same, and those of another seldom.
     const int port = kFirstPort + static_cast<int>(hash_text(step) % kPorts);
     const std::string host =
         first_host(variables.text("SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST");

@@ -6,8 +6,8 @@
 
 namespace lockstep::gpu {
 
-/// Where rank 0 waits for the other processes: "host:port", or "unix:NAME" for a socket
-/// of this machine without a file (Linux's abstract namespace).
+/// The address at which rank 0 waits for the other processes: "host:port", or
+/// "unix:NAME" for a socket of this machine without a file (Linux's abstract namespace).
 struct Rendezvous {
     std::string address;
 };
@@ -23,7 +23,7 @@ struct Address {
 };
 
 /// Reads "unix:NAME", "host:port" or "[ipv6]:port". UsageError says what is wrong with
-/// the address and begins with `variable`, where it came from.
+/// the address and begins with `variable`, its source.
 Address parse_address(const std::string& text, const std::string& variable);
 
 /// This process's place among the processes of a run: one a device.

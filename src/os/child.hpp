@@ -9,7 +9,7 @@
 
 namespace lockstep::os {
 
-/// What a program that ran beside this one came to.
+/// How a program ended that ran beside this one.
 struct Child {
     int status = 0;  ///< its exit status; 128 + n if signal n ended it
     std::string output;
