@@ -10,6 +10,10 @@
 
 namespace lockstep::lessons {
 
+/// What students' programs are compiled with: that of the environment's CXX, else the
+/// first of g++, c++ and clang++ that is on the PATH. MissingError where there is none.
+std::vector<std::string> student_compiler();
+
 /// What to compile, and how.
 struct BuildPlan {
     std::vector<std::string> compiler{

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lessons/grader/assignment.hpp"
+#include "lessons/grader/judge.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/report/grade_report.hpp"
-#include "lessons/grader/targets.hpp"
 
 namespace lockstep::lessons {
 

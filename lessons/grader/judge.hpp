@@ -1,13 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "lessons/grader/examiner.hpp"
-#include "lessons/grader/targets.hpp"
 
 namespace lockstep::lessons {
+
+/// What the reference solution of an assignment measures, by name: bytes, messages,
+/// virtual time. Made by `lockstep assignment targets`, never typed.
+struct Targets {
+    std::string slug;
+    /// Sizes, world sizes and values of the grader's cases are drawn with it.
+    std::uint64_t seed = 0;
+    std::map<std::string, std::int64_t> values;
+
+    /// As a JSON document, and back. UsageError says what is wrong with the text, which
+    /// is called `name`.
+    std::string json() const;
+    static Targets read(const std::string& text, const std::string& name);
+};
 
 /// How far from what the reference measures a student's figure may be, in hundredths of
 /// it; rounded outwards.

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "lessons/grader/report/write_grade.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/pipeline/holdings.hpp"
 

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/grader/build_program.hpp"
 #include "lessons/grader/grade.hpp"
 #include "lessons/grader/kit.hpp"
-#include "lessons/grader/student_compiler.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"

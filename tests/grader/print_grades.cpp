@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "lessons/grader/report/write_grade.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
 #include "tests/grader/sample_grades.hpp"
 
 int main(int count, char** arguments) {

@@ -4,8 +4,9 @@
 #include <set>
 
 #include "lessons/grader/report/clean_text.hpp"
+#include "lessons/grader/report/grade_formats.hpp"
 #include "lessons/grader/report/grade_words.hpp"
-#include "lessons/grader/report/write_grade.hpp"
+#include "lessons/runner/text_layout.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"
 #include "src/text/wrap.hpp"

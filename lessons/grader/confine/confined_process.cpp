@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -13,6 +15,7 @@
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -21,6 +24,60 @@
 #include "src/os/environment.hpp"
 
 namespace lockstep::lessons {
+
+namespace {
+
+struct Signal {
+    int number;
+    const char* means;
+};
+
+constexpr std::array kSignals{
+    Signal{SIGSEGV,
+           "segmentation fault: it used memory that is not its own, or its calls "
+           "nested deeper than its stack"},
+    Signal{SIGABRT,
+           "abort: an exception that nobody caught, a failed assertion, or memory "
+           "that was freed twice or written past its end"},
+    Signal{SIGFPE, "an impossible whole-number operation, such as a division by zero"},
+    Signal{SIGILL,
+           "an instruction that does not exist: often a function that ends without "
+           "return"},
+    Signal{SIGTRAP, "a trap: often a function that ends without return"},
+    Signal{SIGBUS, "bus error: it used memory that does not exist"},
+    Signal{SIGSYS, "a system call that it may not make"},
+    Signal{SIGPIPE, "it wrote to whom nobody listens any more"},
+    Signal{SIGKILL, "from outside: perhaps the machine had no memory left"},
+};
+
+std::string signal_sentence(int number) {
+    const auto* known = std::find_if(kSignals.begin(), kSignals.end(),
+                                     [=](const Signal& s) { return s.number == number; });
+    if (known == kSignals.end()) return fmt::format("was killed by signal {}", number);
+    return fmt::format("was killed by signal {} ({})", number, known->means);
+}
+
+}  // namespace
+
+std::string ending_sentence(const Ending& ending, const Confinement& confinement) {
+    switch (ending.by) {
+        case EndedBy::itself:
+            return fmt::format("ended by itself with exit status {}", ending.exit_status);
+        case EndedBy::cpu_limit:
+            return fmt::format("was stopped after {:g} s of processor time",
+                               std::ceil(confinement.cpu_seconds));
+        case EndedBy::wall_limit:
+            return fmt::format("was stopped after {:g} s", confinement.wall_seconds);
+        case EndedBy::memory_limit:
+            return fmt::format("asked for more than {:g} MiB of memory",
+                               static_cast<double>(confinement.memory_bytes) / (1 << 20));
+        case EndedBy::request:
+            return "was stopped";
+        case EndedBy::signal:
+            break;
+    }
+    return signal_sentence(ending.signal);
+}
 
 namespace {
 
@@ -206,6 +263,50 @@ std::string ConfinedProcess::output_end() const {
     const off_t start = std::max<off_t>(0, file.st_size - off_t{text.size()});
     const ssize_t got = ::pread(output_.number(), text.data(), text.size(), start);
     return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folder, and what is in it, links as themselves.
+std::vector<fs::path> entries(const fs::path& folder) {
+    std::vector<fs::path> all{folder};
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
+        all.push_back(entry.path());
+    return all;
+}
+
+void give(const fs::path& folder, uid_t user, gid_t group) {
+    for (const fs::path& entry : entries(folder))
+        if (::lchown(entry.c_str(), user, group) != 0)
+            throw std::system_error(errno, std::generic_category(),
+                                    "cannot give away " + entry.string());
+}
+
+/// Folders can be entered, files read, by all; what can be run, by all.
+void open_to_all(const fs::path& folder) {
+    for (const fs::path& entry : entries(folder)) {
+        const fs::file_status status = fs::symlink_status(entry);
+        const bool runs =
+            fs::is_directory(status) ||
+            (status.permissions() & fs::perms::owner_exec) != fs::perms::none;
+        const fs::perms mode{runs ? 0755U : 0644U};
+        if (fs::is_directory(status) || fs::is_regular_file(status))
+            fs::permissions(entry, mode);
+    }
+}
+
+}  // namespace
+
+void hand_over(const fs::path& folder) {
+    if (::geteuid() == 0) give(folder, kNobody, kNobody);
+}
+
+void take_back(const fs::path& folder) {
+    if (::geteuid() != 0) return;
+    give(folder, 0, ::getegid());
+    open_to_all(folder);
 }
 
 }  // namespace lockstep::lessons

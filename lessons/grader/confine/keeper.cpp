@@ -4,20 +4,185 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <grp.h>
 #include <optional>
 #include <poll.h>
+#include <string>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "lessons/grader/confine/become_program.hpp"
 
 namespace lockstep::lessons {
 
 namespace {
+
+std::size_t threads_if_of(unsigned user, const std::filesystem::path& process) {
+    std::ifstream status(process / "status");
+    unsigned owner = user;
+    std::size_t threads = 0;
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("Uid:"))
+            owner = static_cast<unsigned>(std::stoul(line.substr(4)));
+        if (line.starts_with("Threads:")) threads = std::stoul(line.substr(8));
+    }
+    return owner == user ? threads : 0;
+}
+
+/// The threads that a user has on this machine, as far as /proc shows them.
+std::size_t count_threads_of(unsigned user) {
+    std::size_t count = 0;
+    std::error_code error;
+    for (std::filesystem::directory_iterator process("/proc", error), end;
+         !error && process != end; process.increment(error)) {
+        const std::string name = process->path().filename().string();
+        if (name.find_first_not_of("0123456789") == std::string::npos)
+            count += threads_if_of(user, process->path());
+    }
+    return count;
+}
+
+}  // namespace
+
+std::array<Limit, 8> limits_of(const Confinement& confinement, bool drops_user) {
+    constexpr rlim_t kStack = 8 << 20;
+    constexpr rlim_t kStackOnRequest = 64 << 20;
+    const auto units = [](auto value) { return static_cast<rlim_t>(value); };
+    const unsigned user = drops_user ? kNobody : ::getuid();
+    // Threads of the same user count, wherever they came from.
+    rlim_t processes = 0;
+    if (confinement.processes > 0)
+        processes = units(confinement.processes) + 1 + count_threads_of(user);
+    // SIGXCPU tells of the end; a second later, to who ignores that, comes SIGKILL.
+    const rlim_t seconds = units(std::ceil(confinement.cpu_seconds));
+    return {{{RLIMIT_CPU, seconds, seconds + 1},
+             {RLIMIT_AS, units(confinement.memory_bytes)},
+             {RLIMIT_FSIZE, units(confinement.file_bytes)},
+             {RLIMIT_NPROC, processes},
+             {RLIMIT_NOFILE, units(confinement.files)},
+             {RLIMIT_CORE, 0},
+             {RLIMIT_MSGQUEUE, 0},
+             {RLIMIT_STACK, kStack, kStackOnRequest}}};
+}
+
+namespace {
+
+constexpr int kGiven = 3;
+constexpr int kFailure = 4;
+
+/// Above the descriptors that the program has.
+int moved_up(int descriptor) {
+    return ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFailure + 1);
+}
+
+/// Closes all descriptors from one on.
+void close_from(int first) {
+#ifdef SYS_close_range
+    if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+#endif
+    rlimit files = {};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    const int end = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 65536));
+    for (int descriptor = first; descriptor < end; ++descriptor)
+        ::close(descriptor);
+}
+
+/// 0 to 2, 3 where one is given, and 4 for a failure, which exec closes.
+bool arrange_descriptors(KeeperPlan& plan) {
+    const int failure = moved_up(plan.failure);
+    if (failure < 0) return false;
+    plan.failure = failure;
+    const int nothing = moved_up(plan.nothing);
+    const int output = moved_up(plan.output);
+    const int given = plan.given < 0 ? -1 : moved_up(plan.given);
+    if (nothing < 0 || output < 0 || (given < 0 && plan.given >= 0)) return false;
+    if (::dup2(nothing, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 ||
+        ::dup2(output, STDERR_FILENO) < 0)
+        return false;
+    if (given < 0)
+        ::close(kGiven);
+    else if (::dup2(given, kGiven) < 0)
+        return false;
+    if (::dup3(failure, kFailure, O_CLOEXEC) < 0) return false;
+    plan.failure = kFailure;
+    close_from(kFailure + 1);
+    return true;
+}
+
+bool drop_user() {
+    return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
+           ::setresuid(kNobody, kNobody, kNobody) == 0;
+}
+
+bool set_limits(const KeeperPlan& plan) {
+    for (const Limit& limit : plan.limits) {
+        rlimit now = {};
+        if (::getrlimit(static_cast<__rlimit_resource_t>(limit.resource), &now) != 0)
+            return false;
+        now.rlim_max = std::min(now.rlim_max, std::max(limit.most, limit.reach));
+        now.rlim_cur = std::min(now.rlim_max, limit.most);
+        if (::setrlimit(static_cast<__rlimit_resource_t>(limit.resource), &now) != 0)
+            return false;
+    }
+    return true;
+}
+
+/// Signals as any program finds them, except that writing too much is an error of
+/// write(), not a death.
+void reset_signals() {
+    struct sigaction usual = {};
+    usual.sa_handler = SIG_DFL;
+    for (int number = 1; number < NSIG; ++number)
+        ::sigaction(number, &usual, nullptr);
+    usual.sa_handler = SIG_IGN;
+    ::sigaction(SIGXFSZ, &usual, nullptr);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// Where memory runs out on the machine, this program goes first.
+void offer_to_be_killed() {
+    const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    [[maybe_unused]] const auto written = ::write(score, "1000", 4);
+    ::close(score);
+}
+
+/// Tells of a failure, and ends this process.
+[[noreturn]] void fail_to_start(const KeeperPlan& plan, StartStep step, int error) {
+    const StartFailure failure{step, error};
+    [[maybe_unused]] const auto written = ::write(plan.failure, &failure, sizeof failure);
+    ::_exit(127);
+}
+
+/// What the child of the keeper does: takes the plan's descriptors, user, limits and
+/// filter, and becomes the program. Only makes calls that are allowed between fork and
+/// exec.
+[[noreturn]] void become_program(const KeeperPlan& given_plan, pid_t keeper) {
+    KeeperPlan plan = given_plan;
+    ::setsid();
+    if (::chdir(plan.folder) != 0) fail_to_start(plan, StartStep::folder, errno);
+    offer_to_be_killed();
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    plan.fence->enter();
+    if (!arrange_descriptors(plan)) fail_to_start(plan, StartStep::descriptors, errno);
+    // The user first: exec fails for a user that has too many processes when it is set.
+    if (plan.drops_user && !drop_user()) fail_to_start(plan, StartStep::user, errno);
+    if (!set_limits(plan)) fail_to_start(plan, StartStep::limits, errno);
+    // A change of user clears this.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != keeper) ::_exit(127);
+    reset_signals();
+    if (plan.filter != nullptr) plan.filter->install();
+    ::execve(plan.file, plan.arguments, plan.environment);
+    fail_to_start(plan, StartStep::program, errno);
+}
 
 using os::Clock;
 
