@@ -4,11 +4,12 @@
 
 namespace lockstep {
 
-// Generators of schedules, each in the file of its name. All give the order
-// of work without messages, and throw UsageError where the shape cannot be.
-// Times: a stage's forward of a micro-batch takes t_f, its backward t_b =
-// t_i + t_w, the halves; a chunk of v takes a v-th; messages are free. The
-// bubble is a stage's idle time, from its first instruction to its last.
+// Generators of schedules, each in the file of its name, but for zb-h1 and
+// zb-h2, which are in split_backward.cpp. All give the order of work
+// without messages, and throw UsageError where the shape cannot be. Times:
+// a stage's forward of a micro-batch takes t_f, its backward t_b = t_i +
+// t_w, the halves; a chunk of v takes a v-th; messages are free. The bubble
+// is a stage's idle time, from its first instruction to its last.
 
 /// Each micro-batch goes through all stages, forward and back, before the
 /// next begins: what comes of layers on several devices and no pipeline.

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "src/pipeline/weight_versions.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 

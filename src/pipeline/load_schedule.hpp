@@ -9,7 +9,7 @@ namespace lockstep {
 
 /// Reads a schedule from a file of at most 64 MiB, in one of two forms.
 /// Both give for each stage its instructions in order, as
-/// src/pipeline/instruction.hpp writes them. Sizes that the file leaves out
+/// src/pipeline/schedule.hpp writes them. Sizes that the file leaves out
 /// follow from the instructions.
 ///
 /// JSON, where the name does not end in ".csv"; the keys of one object:

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
+#include "src/pipeline/validate.hpp"
 
 namespace lockstep {
 
@@ -247,6 +249,289 @@ Pipeline::Flight* Pipeline::neighbour(Place place, int step) {
         plan_.index().find(kind, part(place) + step, work.micro_batch);
     if (there.stage != place.stage) return nullptr;
     return &flight(at(there).chunk, work.micro_batch);
+}
+
+// What a stage does with its gradients: it shares them, and steps with
+// them.
+
+namespace {
+
+/// A stage's instructions in which gradients that other devices share are
+/// neither reduced too early, nor twice, nor not at all.
+class ReductionCheck {
+  public:
+    ReductionCheck(const Schedule& schedule, int stage)
+        : schedule_(schedule),
+          stage_(stage),
+          states_(static_cast<std::size_t>(schedule.chunks)) {}
+
+    /// `updates`: optimizer steps use gradients up.
+    void run(bool updates) {
+        const int count = static_cast<int>(schedule_.of(stage_).size());
+        for (int position = 0; position < count; ++position)
+            follow({stage_, position}, updates);
+        for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
+            require(states_[chunk] != State::partial,
+                    [&] { return missing(chunk, "the end"); });
+    }
+
+  private:
+    enum class State { none, partial, reduced };
+
+    void follow(Place place, bool updates) {
+        const Instruction& work = schedule_.at(place);
+        State& state = states_[work.chunk];
+        const auto refuse = [&](bool wrong, const char* what) {
+            require(!wrong, "{}: {}", schedule_.where(place), what);
+        };
+        switch (work.kind) {
+            case InstructionKind::backward:
+            case InstructionKind::backward_weight:
+                refuse(state == State::reduced,
+                       "it adds to gradients that have been reduced (R) "
+                       "already");
+                state = State::partial;
+                return;
+            case InstructionKind::reduce_gradients:
+                refuse(state == State::reduced,
+                       "these gradients have been reduced already");
+                state = State::reduced;
+                return;
+            case InstructionKind::optimizer_step:
+                require(state != State::partial, [&] {
+                    return missing(work.chunk, schedule_.where(place));
+                });
+                if (updates) state = State::none;
+                return;
+            default:
+                return;
+        }
+    }
+
+    std::string missing(int chunk, const std::string& before) const {
+        return fmt::format(
+            "other devices contribute to the gradients of stage {}, chunk "
+            "{}, but schedule '{}' does not reduce them (R) before {}",
+            stage_, chunk, schedule_.name, before);
+    }
+
+    const Schedule& schedule_;
+    int stage_;
+    std::vector<State> states_;
+};
+
+/// Throws UsageError where gradients of the stage that other devices share
+/// would be reduced before their last contribution, twice, or not at all
+/// before they are stepped with, or before the schedule's end. Where there
+/// are no `updates`, optimizer steps do nothing and gradients go on adding
+/// up.
+void require_reductions(const Schedule& schedule, int stage, bool updates) {
+    ReductionCheck(schedule, stage).run(updates);
+}
+
+}  // namespace
+
+void Pipeline::reduce_over(Communicator& replicas) {
+    replicas_ = &replicas;
+    for (Module* chunk : chunks_)
+        for (const Parameter* parameter : chunk->parameters())
+            declare_replicas(replicas, parameter->value, parameter->name());
+}
+
+void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
+    require(chunk_of(parameter) >= 0,
+            "{} was tied on stage {}, which has no parameter of that name "
+            "in its chunks",
+            parameter.name(), line_.rank());
+    ties_.emplace_back(&parameter, &sharers);
+    declare_replicas(sharers, parameter.value, parameter.name());
+}
+
+/// The chunk that holds the parameter; -1 where none does.
+int Pipeline::chunk_of(const Parameter& parameter) const {
+    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+        const auto held = chunks_[chunk]->parameters();
+        if (std::ranges::find(held, &parameter) != held.end())
+            return static_cast<int>(chunk);
+    }
+    return -1;
+}
+
+/// Everything that other devices contribute to is summed, once and in time.
+void Pipeline::require_shared_gradients() const {
+    const Schedule& schedule = plan_.schedule();
+    const int stage = line_.rank();
+    if (replicas_ || !ties_.empty())
+        require_reductions(schedule, stage, !optimizers_.empty());
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+        if (schedule.holders(schedule.part(stage, chunk)) > 1)
+            require_tied(chunk);
+}
+
+/// A part that another stage holds too has its gradients summed with it.
+void Pipeline::require_tied(int chunk) const {
+    const Schedule& schedule = plan_.schedule();
+    for (const Parameter* parameter : chunks_[chunk]->parameters()) {
+        const bool tied = std::ranges::any_of(
+            ties_, [&](const auto& tie) { return tie.first == parameter; });
+        require(tied,
+                "schedule '{}' has part {} on several stages, so {} on "
+                "stage {} must be tied to the other copy; see "
+                "Pipeline::tie",
+                schedule.name, schedule.part(line_.rank(), chunk),
+                parameter->name(), line_.rank());
+    }
+}
+
+void Pipeline::update_by(std::vector<Optimizer*> optimizers,
+                         SourceLine at) {
+    require(optimizers.size() == chunks_.size(), at,
+            "{} optimizers for {} chunks; one for each is expected",
+            optimizers.size(), chunks_.size());
+    const Schedule& schedule = plan_.schedule();
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+        require(optimizers[chunk] != nullptr, at,
+                "the optimizer of chunk {} is null; one is expected",
+                chunk);
+        const bool steps = std::ranges::any_of(
+            schedule.of(line_.rank()), [&](const Instruction& each) {
+                return each.kind == InstructionKind::optimizer_step &&
+                       each.chunk == chunk;
+            });
+        require(steps, at,
+                "schedule '{}' never updates chunk {} of stage {}: add an "
+                "optimizer step (U), or step after run() instead of "
+                "update_by()",
+                schedule.name, chunk, line_.rank());
+    }
+    optimizers_ = std::move(optimizers);
+}
+
+void Pipeline::reduce_gradients(int chunk) {
+    clear_used_up(static_cast<std::size_t>(chunk));
+    std::vector<Work> works;
+    const auto parameters = chunks_[chunk]->parameters();
+    if (replicas_)
+        for (const Parameter* parameter : parameters)
+            works.push_back(replicas_->all_reduce(parameter->gradient));
+    for (Work& work : works)
+        work.wait();
+    for (const auto& [parameter, sharers] : ties_)
+        if (std::ranges::find(parameters, parameter) != parameters.end())
+            sharers->all_reduce(parameter->gradient).wait();
+}
+
+void Pipeline::update(Place place) {
+    const auto chunk = static_cast<std::size_t>(at(place).chunk);
+    if (optimizers_.empty()) return;
+    clear_used_up(chunk);
+    stash_.before_update(place, *chunks_[chunk]);
+    const PhaseScope phase(device_, Phase::update);
+    optimizers_[chunk]->step();
+    used_up_[chunk] = 1;
+}
+
+/// The first contribution after an update, or in a run, finds zeros. A
+/// chunk may contribute to another's, so all are looked at.
+void Pipeline::begin_gradients() {
+    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
+        clear_used_up(chunk);
+}
+
+void Pipeline::clear_used_up(std::size_t chunk) {
+    if (std::exchange(used_up_[chunk], char{0}))
+        zero_gradients(*chunks_[chunk]);
+}
+
+namespace {
+
+Schedule prepared(const Schedule& schedule) {
+    if (!schedule.has_messages()) return with_messages(schedule);
+    require_valid(schedule);
+    return schedule;
+}
+
+}  // namespace
+
+PipelinePlan::PipelinePlan(const Schedule& schedule)
+    : PipelinePlan(AsItIs{}, prepared(schedule)) {}
+
+PipelinePlan PipelinePlan::unchecked(Schedule schedule) {
+    if (const auto bad = find_bad_number(schedule))
+        throw UsageError(bad->sentence);
+    require(schedule.has_messages() || schedule.stages == 1, [&] {
+        return "schedule '" + schedule.name +
+               "' has no messages; with_messages_in_place() adds some";
+    });
+    return {AsItIs{}, std::move(schedule)};
+}
+
+PipelinePlan::PipelinePlan(AsItIs /*tag*/, Schedule schedule)
+    : schedule_(std::move(schedule)),
+      index_(schedule_),
+      versions_(schedule_) {}
+
+void StageMail::send(const Tensor& tensor, int stage, SourceLine at) {
+    departures_.push_back(
+        {tensor, line_.send(tensor, stage, at), started_++});
+}
+
+StageMail::Arrival StageMail::receive(const Tensor& buffer, int stage,
+                                      SourceLine at) {
+    return {buffer, line_.recv(buffer, stage, at), started_++};
+}
+
+Tensor StageMail::wait(Arrival& arrival) {
+    arrival.work->wait();
+    arrival.work.reset();
+    while (!departures_.empty() &&
+           departures_.front().number < arrival.number)
+        departures_.pop_front();
+    return std::exchange(arrival.tensor, {});
+}
+
+void StageMail::finish() {
+    if (!departures_.empty()) departures_.back().work.wait();
+    departures_.clear();
+}
+
+WeightStash::WeightStash(Device& device, const PipelinePlan& plan,
+                         int stage)
+    : device_(device), plan_(plan) {
+    const auto& list = plan.schedule().of(stage);
+    for (int position = 0; position < static_cast<int>(list.size());
+         ++position) {
+        const Place place{stage, position};
+        const InstructionKind kind = plan.schedule().at(place).kind;
+        if (has_micro_batch(kind) && !is_message(kind))
+            last_read_[key(place)] = position;
+    }
+}
+
+void WeightStash::before_update(Place place, Module& chunk) {
+    const auto found = last_read_.find(
+        {plan_.schedule().at(place).chunk, plan_.versions().newest(place)});
+    if (found == last_read_.end() || found->second < place.position) return;
+    Values& values = kept_[found->first];
+    const MemoryScope scope(device_, MemoryCategory::parameters);
+    for (const Parameter* parameter : chunk.parameters()) {
+        values.push_back(
+            device_.empty(parameter->shape(), parameter->value.dtype()));
+        device_.copy(values.back(), parameter->value);
+    }
+}
+
+void WeightStash::exchange(Place place, Module& chunk) {
+    const auto found = kept_.find(key(place));
+    if (found == kept_.end()) return;
+    std::size_t i = 0;
+    for (Parameter* parameter : chunk.parameters())
+        std::swap(parameter->value, found->second[i++]);
+}
+
+void WeightStash::drop(Place place) {
+    if (kept_.empty() || last_read_.at(key(place)) > place.position) return;
+    kept_.erase(key(place));
 }
 
 }  // namespace lockstep

@@ -1,19 +1,126 @@
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "src/comm/communicator.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/gradient_accumulation.hpp"
-#include "src/pipeline/mail.hpp"
-#include "src/pipeline/plan.hpp"
-#include "src/pipeline/weight_stash.hpp"
+#include "src/pipeline/messages.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
+
+/// A schedule made ready to be executed: valid, and with its messages. Made
+/// once, and shared by all stages that run in this process.
+class PipelinePlan {
+  public:
+    /// Adds messages where there are none, planned for forwards and halves
+    /// of backward that all take the same time. Throws UsageError where the
+    /// schedule has a problem.
+    explicit PipelinePlan(const Schedule& schedule);
+    /// As it is, though it may deadlock, or worse: to see what becomes of
+    /// it. Throws UsageError only where a number is out of range, or there
+    /// are no messages.
+    static PipelinePlan unchecked(Schedule schedule);
+
+    PipelinePlan(const PipelinePlan&) = delete;
+    PipelinePlan& operator=(const PipelinePlan&) = delete;
+
+    const Schedule& schedule() const { return schedule_; }
+    const WorkIndex& index() const { return index_; }
+    const WeightVersions& versions() const { return versions_; }
+
+  private:
+    struct AsItIs {};
+    PipelinePlan(AsItIs, Schedule schedule);
+
+    Schedule schedule_;
+    WorkIndex index_;
+    WeightVersions versions_;
+};
+
+/// A stage's messages under way, over one communicator, whose operations
+/// end in the order in which they were started: so what was sent before
+/// something that has been received is gone, and its tensor need not be
+/// kept.
+class StageMail {
+  public:
+    explicit StageMail(Communicator& line) : line_(line) {}
+
+    /// Something that was asked for.
+    struct Arrival {
+        Tensor tensor;
+        std::optional<Work> work;
+        int number = 0;
+    };
+
+    /// Keeps the tensor until it is gone.
+    void send(const Tensor& tensor, int stage, SourceLine at);
+    /// Into a new tensor of that shape.
+    Arrival receive(const Tensor& buffer, int stage, SourceLine at);
+    /// The device goes on when it is there.
+    Tensor wait(Arrival& arrival);
+    /// The device goes on when all is gone.
+    void finish();
+
+  private:
+    struct Departure {
+        Tensor tensor;
+        Work work;
+        int number;
+    };
+
+    Communicator& line_;
+    int started_ = 0;
+    std::deque<Departure> departures_;
+};
+
+/// Weights of one stage's chunks that optimizer steps have replaced and
+/// that its schedule still reads. Nothing is copied where none are.
+class WeightStash {
+  public:
+    WeightStash(Device& device, const PipelinePlan& plan, int stage);
+
+    /// Before an optimizer step: where the weights are read again later,
+    /// they stay here, and the step changes a copy.
+    void before_update(Place place, Module& chunk);
+    /// Runs `work` of the instruction with the weights that it reads.
+    template <typename Work>
+    auto with_weights(Place place, Module& chunk, Work&& work) {
+        exchange(place, chunk);
+        auto result = work();
+        exchange(place, chunk);
+        drop(place);
+        return result;
+    }
+
+  private:
+    using Values = std::vector<Tensor>;
+
+    /// The chunk's weights and those that the instruction reads change
+    /// places.
+    void exchange(Place place, Module& chunk);
+    /// Forgets what nobody reads after the instruction.
+    void drop(Place place);
+    std::pair<int, int> key(Place place) const {
+        return {plan_.schedule().at(place).chunk,
+                plan_.versions().read(place)};
+    }
+
+    Device& device_;
+    const PipelinePlan& plan_;
+    /// By chunk and version: the last position that reads it.
+    std::map<std::pair<int, int>, int> last_read_;
+    std::map<std::pair<int, int>, Values> kept_;
+};
 
 /// What goes from one part of a model to the next: its shape for a
 /// micro-batch, of which every stage knows the shapes.
@@ -31,7 +138,7 @@ struct PartBoundary {
 /// forward and its gradient back. For each micro-batch and chunk a stage
 /// keeps what forward saved until backward has used it; what it sent, until
 /// the next message that it waits for has come; and the weights of older
-/// versions that are still to be read (src/pipeline/weight_stash.hpp).
+/// versions that are still to be read (WeightStash).
 class Pipeline {
   public:
     /// `chunks[c]` computes part plan.schedule().part(stage, c); that of
@@ -68,7 +175,7 @@ class Pipeline {
     /// step in the chunks' parameters. Gives the sum of weight times loss,
     /// (1), where the last part is; elsewhere none. Throws UsageError for
     /// another number of micro-batches, where shared gradients are not
-    /// reduced once and in time (src/pipeline/reductions.hpp), and where a
+    /// reduced once and in time, and where a
     /// part that other stages hold too has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());

@@ -1,9 +1,21 @@
-#include "src/pipeline/split_backward.hpp"
-
 #include <algorithm>
+
+#include "src/pipeline/generators.hpp"
 
 namespace lockstep {
 
+namespace {
+
+/// How far a stage of a zero-bubble schedule runs ahead.
+struct SplitBackwardLead {
+    int forwards = 0;  ///< before its first forward-backward pair
+    /// Backward-inputs before the weight half of the first.
+    int inputs = 0;
+};
+
+/// One stage's work: `forwards` of warm-up, then a forward and the first
+/// half of a backward in turn; the second halves follow `inputs` behind,
+/// and what is left of them at the end.
 // lesson: split-backward
 std::vector<Instruction> split_backward_work(
     int micro_batches, const SplitBackwardLead& lead) {
@@ -25,5 +37,26 @@ std::vector<Instruction> split_backward_work(
     return work;
 }
 // lesson: end
+
+}  // namespace
+
+Schedule zb_h1_schedule(const PipelineShape& shape) {
+    Schedule schedule = empty_schedule("zb-h1", shape);
+    for (int stage = 0; stage < shape.stages; ++stage)
+        schedule.work[stage] = split_backward_work(
+            shape.micro_batches, {shape.stages - 1 - stage, stage});
+    end_step(schedule);
+    return schedule;
+}
+
+Schedule zb_h2_schedule(const PipelineShape& shape) {
+    Schedule schedule = empty_schedule("zb-h2", shape);
+    for (int stage = 0; stage < shape.stages; ++stage)
+        schedule.work[stage] = split_backward_work(
+            shape.micro_batches,
+            {2 * (shape.stages - 1 - stage), 2 * stage});
+    end_step(schedule);
+    return schedule;
+}
 
 }  // namespace lockstep

@@ -1,31 +1,38 @@
 #include "src/pipeline/validate.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-#include "src/pipeline/deadlock.hpp"
-#include "src/pipeline/problem.hpp"
-#include "src/pipeline/weight_versions.hpp"
+#include "src/pipeline/walk.hpp"
+#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 
+namespace {
+
+// A problem is none where there is none.
+using Problem = std::optional<ScheduleProblem>;
+
 using enum InstructionKind;
 
+/// "FILE:LINE: stage 2, instruction 5 of 16, …: WHAT".
 ScheduleProblem problem_at(const Schedule& schedule, Place place,
                            const std::string& what) {
     return {fmt::format("{}: {}", schedule.where(place), what), place, {}};
 }
 
+/// Of the whole, without a place: "FILE: WHAT".
 ScheduleProblem problem_of(const Schedule& schedule,
                            const std::string& what) {
     const std::string from =
         schedule.file.empty() ? "" : schedule.file + ": ";
     return {from + what, {}, {}};
 }
-
-namespace {
 
 /// Calls `check(place)` for each instruction until one has a problem.
 template <typename Check>
@@ -134,6 +141,119 @@ Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
             first.stage, first.position + 1, text_of(schedule.at(first))));
 }
 
+/// The first stage and chunk that hold the part.
+std::pair<int, int> holder_of(const Schedule& schedule, int part) {
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (int chunk = 0; chunk < schedule.chunks; ++chunk)
+            if (schedule.part(stage, chunk) == part) return {stage, chunk};
+    return {-1, -1};
+}
+
+/// Where the micro-batch is named otherwise; none where it is nowhere.
+Place mention_of(const Schedule& schedule, int micro_batch) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+        const auto& list = schedule.of(stage);
+        const auto found =
+            std::ranges::find(list, micro_batch, &Instruction::micro_batch);
+        if (found != list.end())
+            return {stage, static_cast<int>(found - list.begin())};
+    }
+    return {};
+}
+
+/// "stage 1's instruction 6 (B3, line 2) names".
+std::string mention_text(const Schedule& schedule, Place mention) {
+    const Instruction& work = schedule.at(mention);
+    const std::string line =
+        work.line > 0 ? fmt::format(", line {}", work.line) : "";
+    return fmt::format("stage {}'s instruction {} ({}{}) names",
+                       mention.stage, mention.position + 1, text_of(work),
+                       line);
+}
+
+/// A micro-batch that never passes through a part: where it should, and
+/// what makes one think that it is there.
+ScheduleProblem missing_pass(const Schedule& schedule, int part,
+                             int micro_batch, const char* what) {
+    const auto [stage, chunk] = holder_of(schedule, part);
+    std::string text = fmt::format("stage {}", stage);
+    if (schedule.chunks > 1) text += fmt::format(", chunk {},", chunk);
+    text +=
+        fmt::format(" never runs {} of micro-batch {}", what, micro_batch);
+    const Place mention = mention_of(schedule, micro_batch);
+    if (mention)
+        text += ", which " + mention_text(schedule, mention);
+    else if (micro_batch == 0)
+        text += "; micro-batches count from 0";
+    else if (const Place last =
+                 mention_of(schedule, schedule.micro_batches - 1))
+        text += fmt::format("; there are {}, since {} the last",
+                            schedule.micro_batches,
+                            mention_text(schedule, last));
+    const auto& list = schedule.of(stage);
+    const int line = list.empty() ? 0 : list.front().line;
+    const std::string from =
+        schedule.file.empty() ? ""
+        : line == 0           ? schedule.file + ": "
+                              : fmt::format("{}:{}: ", schedule.file, line);
+    return {from + text, {}, {}};
+}
+
+/// What `earlier` saved is where `later` needs it.
+Problem check_follows(const Schedule& schedule, Place later,
+                      Place earlier) {
+    const Instruction& before = schedule.at(earlier);
+    const char* name = name_of(before.kind);
+    if (later.stage != earlier.stage ||
+        schedule.at(later).chunk != before.chunk)
+        return problem_at(
+            schedule, later,
+            fmt::format(
+                "its {}, and what that saved, is in chunk {} of stage {}",
+                name, before.chunk, earlier.stage));
+    if (later.position > earlier.position) return std::nullopt;
+    return problem_at(
+        schedule, later,
+        fmt::format("it needs the {} of this micro-batch, which "
+                    "this stage runs after it, as instruction {}",
+                    name, earlier.position + 1));
+}
+
+/// Both passes of a micro-batch through a part.
+Problem check_part(const Schedule& schedule, const WorkIndex& index,
+                   int part, int micro_batch) {
+    const auto missing = [&](const char* what) {
+        return missing_pass(schedule, part, micro_batch, what);
+    };
+    const Place there = index.find(forward, part, micro_batch);
+    const Place back = index.find(backward, part, micro_batch);
+    const Place weight = index.find(backward_weight, part, micro_batch);
+    if (!there) return missing("the forward");
+    if (!back && !weight) return missing("the backward");
+    if (!back) return missing("the backward-input");
+    const bool whole = schedule.at(back).kind == backward;
+    if (whole && weight)
+        return problem_at(
+            schedule, weight,
+            fmt::format("instruction {} has done both halves of "
+                        "this backward",
+                        back.position + 1));
+    if (!whole && !weight) return missing("the backward-weight");
+    if (Problem found = check_follows(schedule, back, there)) return found;
+    return weight ? check_follows(schedule, weight, back) : std::nullopt;
+}
+
+/// Of what each part of the model has to do with each micro-batch: forward
+/// once and backward once, whole or in halves, in one chunk, in this order.
+Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
+    const int parts = schedule.part_count();
+    for (int part = 0; part < parts; ++part)
+        for (int i = 0; i < schedule.micro_batches; ++i)
+            if (Problem found = check_part(schedule, index, part, i))
+                return found;
+    return std::nullopt;
+}
+
 /// What a message carries: made by, or used by, a computation of its stage.
 Problem check_message(const Schedule& schedule, const WorkIndex& index,
                       Place place) {
@@ -207,6 +327,106 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
                         read, there.position + 1, versions.read(there),
                         versions.read(there)));
     });
+}
+
+class Silent final : public WalkVisitor {
+    void computed(Place /*place*/, Place /*need*/) override {}
+    void posted(Place /*place*/) override {}
+    void delivered(Place /*send*/, Place /*recv*/) override {}
+};
+
+/// `stuck` waits until `needed` is done, which stands behind `in_front` on
+/// its stage, or is that.
+struct Link {
+    Place stuck;
+    Place needed;
+    Place in_front;
+};
+
+/// What keeps a stuck instruction.
+Link link_of(const Schedule& schedule, const WorkIndex& index,
+             const Walk& walk, Place stuck) {
+    const bool message = is_message(schedule.at(stuck).kind);
+    const Place needed = message ? index.partner(stuck) : index.need(stuck);
+    const int other = needed.stage;
+    if (!is_message(schedule.at(needed).kind))
+        return {stuck, needed, walk.at(other)};
+    // A message that its stage has posted waits behind those before it; one
+    // that is still to come waits for the stage's program.
+    const Place program = walk.at(other);
+    const bool posted = !program || needed.position < program.position;
+    return {stuck, needed, posted ? walk.queued(other) : program};
+}
+
+std::vector<Link> follow(const Schedule& schedule, const WorkIndex& index,
+                         const Walk& walk) {
+    Place stuck;
+    for (int stage = 0; stage < schedule.stages && !stuck; ++stage)
+        stuck = walk.at(stage) ? walk.at(stage) : walk.queued(stage);
+    std::vector<Link> chain;
+    while (true) {
+        const auto again = std::ranges::find(chain, stuck, &Link::stuck);
+        if (again != chain.end()) return {again, chain.end()};
+        chain.push_back(link_of(schedule, index, walk, stuck));
+        stuck = chain.back().in_front;
+    }
+}
+
+/// "stage 0's instruction 3, forward of micro-batch 2 (F2), line 7".
+std::string place_text(const Schedule& schedule, Place place) {
+    const Instruction& work = schedule.at(place);
+    const std::string text =
+        fmt::format("stage {}'s instruction {}, {}", place.stage,
+                    place.position + 1, words_of(work));
+    return work.line > 0 ? fmt::format("{}, line {}", text, work.line)
+                         : text;
+}
+
+/// What the next link says in full.
+std::string short_text(const Schedule& schedule, Place place) {
+    return fmt::format("instruction {} ({})", place.position + 1,
+                       text_of(schedule.at(place)));
+}
+
+std::string link_text(const Schedule& schedule, const Link& link) {
+    const std::string text =
+        fmt::format("{} waits for {}", place_text(schedule, link.stuck),
+                    place_text(schedule, link.needed));
+    if (link.needed == link.in_front) return text;
+    return fmt::format("{}, before which {} must be done", text,
+                       link.needed.stage == link.in_front.stage
+                           ? short_text(schedule, link.in_front)
+                           : place_text(schedule, link.in_front));
+}
+
+/// Follows the schedule until its end, or until nothing can run: then says
+/// who waits for whom. All that instructions wait for must be somewhere.
+std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
+                                             const WorkIndex& index) {
+    Silent silent;
+    Walk walk(schedule, index, silent);
+    if (walk.run()) return std::nullopt;
+    const std::vector<Link> cycle = follow(schedule, index, walk);
+    ScheduleProblem problem;
+    const std::string from =
+        schedule.file.empty() ? "" : schedule.file + ": ";
+    problem.sentence =
+        fmt::format("{}deadlock after {} of {} computations: ", from,
+                    walk.computations(), schedule.computations());
+    constexpr std::size_t kMostLinks = 8;
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        problem.cycle.push_back(cycle[i].stuck);
+        if (i < kMostLinks)
+            problem.sentence +=
+                (i == 0 ? "" : "; ") + link_text(schedule, cycle[i]);
+    }
+    if (cycle.size() > kMostLinks)
+        problem.sentence +=
+            fmt::format("; and {} more in turn", cycle.size() - kMostLinks);
+    problem.sentence += cycle.size() == 1 ? ", which is itself"
+                                          : ", which closes the cycle";
+    problem.place = problem.cycle.front();
+    return problem;
 }
 
 }  // namespace

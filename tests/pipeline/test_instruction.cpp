@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "src/pipeline/instruction.hpp"
+#include "src/pipeline/schedule.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
