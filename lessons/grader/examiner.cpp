@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/grader/report/clean_text.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 #include "src/core/require.hpp"
 #include "src/os/deadline.hpp"
 #include "src/report/files.hpp"

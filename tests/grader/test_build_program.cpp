@@ -1,7 +1,6 @@
 #include <filesystem>
 
 #include "lessons/grader/build_program.hpp"
-#include "lessons/grader/compiler_output.hpp"
 #include "lessons/grader/confine/confined_process.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"

@@ -3,10 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lessons/grader/report/clean_text.hpp"
 #include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/grader/report/grade_report.hpp"
 #include "lessons/grader/report/grade_words.hpp"
-#include "lessons/runner/text_layout.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"
 #include "src/text/wrap.hpp"

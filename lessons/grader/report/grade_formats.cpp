@@ -273,8 +273,6 @@ std::string grade_as_json(const GradeReport& report) {
     return document.dump(2) + "\n";
 }
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 Json gradescope_test(const CriterionReport& criterion, std::size_t number) {
@@ -312,8 +310,6 @@ std::string grade_as_gradescope(const GradeReport& report) {
                         {"tests", std::move(tests)}};
     return document.dump(2) + "\n";
 }
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
