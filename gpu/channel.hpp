@@ -9,7 +9,7 @@
 #include "gpu/nccl.hpp"
 #include "gpu/stream.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/cost/traffic.hpp"
+#include "src/cost/collectives.hpp"
 
 namespace lockstep::gpu {
 

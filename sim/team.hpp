@@ -11,7 +11,6 @@
 #include "src/comm/communicator.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
-#include "src/cost/traffic.hpp"
 
 namespace lockstep::sim {
 

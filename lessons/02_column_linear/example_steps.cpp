@@ -1,9 +1,9 @@
 #include "lessons/02_column_linear/lesson.hpp"
 #include "lessons/02_column_linear/silent.hpp"
+#include "src/comm/rank.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
-#include "src/parallel/columns.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 
 namespace lockstep::lessons {

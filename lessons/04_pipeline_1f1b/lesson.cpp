@@ -12,7 +12,7 @@
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/pipeline/validate.hpp"
-#include "src/pipeline/work_index.hpp"
+#include "src/pipeline/walk.hpp"
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {

@@ -8,9 +8,9 @@
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/device/formulas.hpp"
-#include "src/nn/layer_norm.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/mlp.hpp"
+#include "src/nn/norm.hpp"
 #include "src/parallel/ring_products.hpp"
 #include "src/parallel/tensor_parallel_block.hpp"
 

@@ -1,8 +1,14 @@
 #include "src/cost/cluster_spec.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
 
@@ -38,6 +44,190 @@ Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
     return picoseconds(spec.launch_seconds) +
            std::max(time_at_rate(flops, spec.flops(dtype)),
                     time_at_rate(bytes, spec.memory_bytes_per_second));
+}
+
+using Json = nlohmann::json;
+
+namespace {
+
+/// Reads a cluster's JSON member by member; each complaint names file and key.
+class Reader {
+  public:
+    Reader(std::string file, ClusterSpec& spec) : file_(std::move(file)), spec_(spec) {}
+
+    void read(const Json& json) {
+        object(json, "the file");
+        for (const auto& [key, value] : json.items())
+            member(key, value);
+    }
+
+  private:
+    void member(const std::string& key, const Json& value) {
+        static const std::map<std::string, double ClusterSpec::*> kRates{
+            {"flops_f32", &ClusterSpec::flops_f32},
+            {"flops_f64", &ClusterSpec::flops_f64},
+            {"flops_bf16", &ClusterSpec::flops_bf16},
+            {"memory_bytes_per_second", &ClusterSpec::memory_bytes_per_second}};
+        static const std::map<std::string, LinkSpec ClusterSpec::*> kLinks{
+            {"host_copy", &ClusterSpec::host_copy},
+            {"inside", &ClusterSpec::inside},
+            {"between", &ClusterSpec::between}};
+        if (const auto rate = kRates.find(key); rate != kRates.end())
+            spec_.*rate->second = per_second(value, key);
+        else if (const auto link = kLinks.find(key); link != kLinks.end())
+            spec_.*link->second = link_of(value, key);
+        else if (key == "launch_seconds")
+            spec_.launch_seconds = seconds(value, key);
+        else if (key == "name")
+            spec_.name = text(value, key);
+        else if (key == "source")
+            spec_.source = text(value, key);
+        else if (key == "memory_bytes")
+            spec_.memory_bytes = integer(value, key, 0, std::int64_t{1} << 50);
+        else if (key == "devices_per_node")
+            spec_.devices_per_node = static_cast<int>(integer(value, key, 1, 1 << 20));
+        else if (key == "network_ports")
+            spec_.network_ports = static_cast<int>(integer(value, key, 0, 1 << 20));
+        else if (key == "phases")
+            spec_.phases = phases_of(value, key);
+        else if (key != "base")
+            fail(
+                key,
+                "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
+                "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
+                "host_copy, inside, between, devices_per_node, network_ports and phases");
+    }
+
+    LinkSpec link_of(const Json& value, const std::string& key) {
+        object(value, key);
+        LinkSpec link;
+        for (const auto& [part, number_value] : value.items()) {
+            if (part == "alpha_seconds")
+                link.alpha_seconds = seconds(number_value, key + "." + part);
+            else if (part == "bytes_per_second")
+                link.bytes_per_second = per_second(number_value, key + "." + part);
+            else
+                fail(key + "." + part,
+                     "is not known; a link has alpha_seconds and bytes_per_second");
+        }
+        return link;
+    }
+
+    ClusterSpec::PhaseTimes phases_of(const Json& value, const std::string& key) {
+        object(value, key);
+        ClusterSpec::PhaseTimes times;
+        const std::map<std::string, double*> parts{
+            {"forward", &times.forward},
+            {"backward_input", &times.backward_input},
+            {"backward_weight", &times.backward_weight}};
+        for (const auto& [part, duration] : value.items()) {
+            const auto place = parts.find(part);
+            if (place == parts.end())
+                fail(key + "." + part,
+                     "is not known; phases are forward, backward_input and "
+                     "backward_weight");
+            *place->second = seconds(duration, key + "." + part);
+        }
+        return times;
+    }
+
+    // Virtual time is picoseconds in 64 bits, 106 days at most: no step may come near.
+
+    double seconds(const Json& value, const std::string& key) {
+        const double seconds = number(value, key);
+        if (!(seconds <= 10'000)) fail(key, "is not a number of seconds from 0 to 10000");
+        return seconds;
+    }
+
+    double per_second(const Json& value, const std::string& key) {
+        const double rate = number(value, key);
+        if (!(rate == 0 || (rate >= 1000 && rate <= 1e30)))
+            fail(key, "is neither 0 (free) nor a rate from 1000 to 1e30");
+        return rate;
+    }
+
+    double number(const Json& value, const std::string& key) {
+        if (!value.is_number()) fail(key, "is not a number");
+        const double number = value.get<double>();
+        if (!(number >= 0)) fail(key, "is not a number from 0 on");
+        return number;
+    }
+
+    std::int64_t integer(const Json& value, const std::string& key, std::int64_t least,
+                         std::int64_t most) {
+        if (!value.is_number_integer() || value.get<std::int64_t>() < least ||
+            value.get<std::int64_t>() > most)
+            fail(key, fmt::format("is not a whole number from {} to {}", least, most));
+        return value.get<std::int64_t>();
+    }
+
+    std::string text(const Json& value, const std::string& key) {
+        if (!value.is_string()) fail(key, "is not a string");
+        return value.get<std::string>();
+    }
+
+    void object(const Json& value, const std::string& key) {
+        if (!value.is_object()) fail(key, "is not a JSON object");
+    }
+
+    [[noreturn]] void fail(const std::string& key, const std::string& what) {
+        throw UsageError(fmt::format("cluster file {}: {} {}", file_, key, what));
+    }
+
+    std::string file_;
+    ClusterSpec& spec_;
+};
+
+const ClusterSpec* find_preset(const std::string& name) {
+    const auto& presets = cluster_presets();
+    const auto found =
+        std::find_if(presets.begin(), presets.end(),
+                     [&](const ClusterSpec& spec) { return spec.name == name; });
+    return found == presets.end() ? nullptr : &*found;
+}
+
+Json parse_file(const std::string& path) {
+    std::ifstream file(path);
+    if (!file || std::filesystem::is_directory(path))
+        throw UsageError(
+            fmt::format("cluster '{}' is neither a preset ({}) nor a file that can be "
+                        "read",
+                        path, fmt::join(cluster_preset_names(), ", ")));
+    try {
+        return Json::parse(file);
+    } catch (const Json::out_of_range&) {
+        throw UsageError(fmt::format(
+            "cluster file {} holds a number that is too large to be one", path));
+    } catch (const Json::parse_error& error) {
+        throw UsageError(
+            fmt::format("cluster file {} is not JSON: at byte {}", path, error.byte));
+    }
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_preset_names() {
+    std::vector<std::string> names;
+    for (const ClusterSpec& spec : cluster_presets())
+        names.push_back(spec.name);
+    return names;
+}
+
+ClusterSpec load_cluster(const std::string& name_or_path) {
+    if (const ClusterSpec* preset = find_preset(name_or_path)) return *preset;
+    const Json json = parse_file(name_or_path);
+    ClusterSpec spec;
+    if (json.is_object() && json.contains("base")) {
+        const std::string base =
+            json["base"].is_string() ? json["base"].get<std::string>() : "";
+        const ClusterSpec* preset = find_preset(base);
+        require(preset != nullptr, "cluster file {}: base is not a preset; those are {}",
+                name_or_path, fmt::join(cluster_preset_names(), ", "));
+        spec = *preset;
+    }
+    spec.name = std::filesystem::path(name_or_path).stem().string();
+    Reader(name_or_path, spec).read(json);
+    return spec;
 }
 
 }  // namespace lockstep

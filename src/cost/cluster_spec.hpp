@@ -69,4 +69,7 @@ std::vector<std::string> cluster_preset_names();
 /// UsageError with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
+/// The clusters that are known by name, each with the source of its figures.
+const std::vector<ClusterSpec>& cluster_presets();
+
 }  // namespace lockstep

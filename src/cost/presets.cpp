@@ -1,4 +1,4 @@
-#include "src/cost/presets.hpp"
+#include "src/cost/cluster_spec.hpp"
 
 namespace lockstep {
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "src/nn/sequential.hpp"
+#include "src/nn/token_deal.hpp"
 
 namespace lockstep {
 
@@ -65,5 +67,12 @@ using MakeAttention =
 std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
                                            const AttentionSizes& sizes,
                                            const MakeAttention& core = {});
+
+/// Which tokens of its sequences a device has, and the attention that sees
+/// the others'. By itself: all of them, and CoreAttention.
+struct SequencePart {
+    TokenDeal tokens{};
+    MakeAttention attention{};
+};
 
 }  // namespace lockstep

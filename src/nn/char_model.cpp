@@ -1,11 +1,27 @@
 #include "src/nn/char_model.hpp"
 
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/embedding.hpp"
-#include "src/nn/flatten.hpp"
 #include "src/nn/linear.hpp"
 
 namespace lockstep {
+
+Tensor Flatten::do_forward(const Tensor& x, Saved& saved) {
+    require(x.shape().dimensions() > 0,
+            "Flatten got a scalar; it needs a first dimension to keep");
+    saved.keep("shape of x", Tensor(nullptr, x.shape(), x.dtype()));
+    std::int64_t rest = 1;
+    for (int d = 1; d < x.shape().dimensions(); ++d)
+        rest *= x.shape()[d];
+    return x.reshaped({x.shape()[0], rest});
+}
+
+Tensor Flatten::do_backward_input(const Tensor& dy, Saved& saved) {
+    return dy.reshaped(saved.at("shape of x").shape());
+}
 
 std::unique_ptr<Sequential> make_char_model(const ParameterInit& init,
                                             const CharModelSizes& sizes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "src/nn/module.hpp"
+#include "src/nn/token_deal.hpp"
 
 namespace lockstep {
 
@@ -32,5 +33,33 @@ class Embedding : public Module {
 
 /// The shape of its table; throws UsageError unless both are positive.
 Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64_t width);
+
+/// Adds to each token a vector that is learnt for its place in the sequence: x (s, b,
+/// width) gives y[i, j] = x[i, j] + weight[i], of the same shape (Gehring et al. 2017,
+/// 1705.03122, section 3.1).
+///
+/// weight is (context, width) and starts normal with mean 0 and deviation 1. Saves the
+/// places, (s, b) i32, and between the halves of backward dy.
+class PositionEmbedding : public Module {
+  public:
+    /// `deal` where x is what one of several ranks has of a sequence: s tokens each.
+    PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
+                      TokenDeal deal = {});
+
+    Parameter& weight() { return weight_; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+    /// Of each token of x; made once for each shape that comes in a row.
+    const Tensor& places_of(const Tensor& x);
+
+    Device& device_;
+    Parameter weight_;
+    TokenDeal deal_;
+    Tensor places_;
+};
 
 }  // namespace lockstep

@@ -7,12 +7,10 @@
 #include "src/core/require.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/embedding.hpp"
-#include "src/nn/layer_norm.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/mlp.hpp"
-#include "src/nn/position_embedding.hpp"
-#include "src/nn/residual.hpp"
-#include "src/nn/rms_norm.hpp"
+#include "src/nn/norm.hpp"
+#include "src/nn/sequential.hpp"
 
 namespace lockstep {
 

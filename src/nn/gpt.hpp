@@ -1,6 +1,6 @@
 #pragma once
 
-#include "src/nn/sequence_part.hpp"
+#include "src/nn/attention.hpp"
 #include "src/nn/sequential.hpp"
 
 namespace lockstep {

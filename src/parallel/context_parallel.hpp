@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
-#include "src/nn/sequence_part.hpp"
+#include "src/nn/attention.hpp"
 
 namespace lockstep {
 

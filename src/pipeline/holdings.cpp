@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "src/pipeline/work_index.hpp"
+#include "src/pipeline/walk.hpp"
 
 namespace lockstep {
 

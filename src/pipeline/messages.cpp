@@ -5,7 +5,7 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/validate.hpp"
-#include "src/pipeline/work_index.hpp"
+#include "src/pipeline/walk.hpp"
 
 namespace lockstep {
 

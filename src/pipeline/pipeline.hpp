@@ -14,7 +14,7 @@
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/gradient_accumulation.hpp"
 #include "src/pipeline/messages.hpp"
-#include "src/pipeline/work_index.hpp"
+#include "src/pipeline/walk.hpp"
 
 namespace lockstep {
 

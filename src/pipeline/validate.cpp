@@ -9,7 +9,6 @@
 
 #include "src/core/require.hpp"
 #include "src/pipeline/walk.hpp"
-#include "src/pipeline/work_index.hpp"
 
 namespace lockstep {
 

@@ -4,9 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <signal.h>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -15,10 +17,185 @@
 #include "src/report/chrome_trace.hpp"
 #include "src/report/files.hpp"
 #include "src/report/hta_trace.hpp"
+#include "src/report/json_text.hpp"
+#include "src/report/machine.hpp"
 #include "src/report/timeline.hpp"
+#include "src/report/version.hpp"
 #include "src/report/write_diagnosis.hpp"
 
 namespace lockstep {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::uint64_t kMostBytes = 16 << 20;
+
+DType dtype_named(const std::string& name) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::bf16})
+        if (name == name_of(dtype)) return dtype;
+    throw UsageError("dtype " + name);
+}
+
+RunOptions options_of(const Json& json) {
+    RunOptions options;
+    json.at("lockstep").get<std::string>();
+    json.at("lesson").get_to(options.lesson);
+    json.at("backend").get_to(options.backend);
+    json.at("ranks").get_to(options.ranks);
+    options.dtype = dtype_named(json.at("dtype").get<std::string>());
+    json.at("seed").get_to(options.seed);
+    json.at("cluster").get_to(options.cluster);
+    options.check = json.value("check", std::string("cheap"));
+    options.sum_length = json.value("sum_length", std::int64_t{1});
+    require(options.sum_length >= 1, "sum_length below 1");
+    for (const auto& [key, value] : json.at("settings").items())
+        options.settings[key] = value.get<std::string>();
+    return options;
+}
+
+}  // namespace
+
+std::string run_json(const Record& record) {
+    const RunOptions& options = record.options;
+    const Machine machine = this_machine();
+    Json runs = Json::array();
+    for (const auto& [name, report] : record.runs)
+        runs.push_back(name);
+    Json json{{"lockstep", kVersion},
+              {"lesson", options.lesson},
+              {"backend", options.backend},
+              {"ranks", options.ranks},
+              {"dtype", name_of(options.dtype)},
+              {"seed", options.seed},
+              {"cluster", options.cluster},
+              {"check", options.check},
+              {"sum_length", options.sum_length},
+              {"settings", Json(options.settings)},
+              {"runs", runs},
+              {"machine",
+               {{"cpu", machine.cpu},
+                {"cores", machine.cores},
+                {"system", machine.system},
+                {"compiler", machine.compiler}}}};
+    if (record.diagnosis) json["stopped_by"] = record.diagnosis->fault;
+    if (!options.gpu.empty()) json["machine"]["gpu"] = options.gpu;
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunOptions read_run_options(const std::filesystem::path& folder) {
+    const std::filesystem::path path = folder / "run.json";
+    std::error_code ignored;
+    require(std::filesystem::is_directory(folder, ignored),
+            [&] { return folder.string() + ": there is no such folder"; });
+    require(std::filesystem::exists(path, ignored), [&] {
+        return folder.string() +
+               ": this folder holds no record of a run: run.json is missing";
+    });
+    const std::string text = read_text_file(path, kMostBytes);
+    try {
+        return options_of(Json::parse(text));
+    } catch (const Json::exception&) {
+    } catch (const UsageError&) {
+    }
+    throw UsageError(path.string() + ": this is not the run.json of a record");
+}
+
+namespace {
+
+Json time_json(const TimeReport& time) {
+    return {{"compute", time.compute},
+            {"communication", time.communication},
+            {"copy", time.copy},
+            {"waiting", time.waiting},
+            {"end", time.end}};
+}
+
+Json categories_json(const std::array<std::int64_t, kMemoryCategories>& bytes) {
+    Json json = Json::object();
+    for (int c = 0; c < kMemoryCategories; ++c)
+        json[name_of(static_cast<MemoryCategory>(c))] = bytes[c];
+    return json;
+}
+
+Json memory_json(const MemoryReport& memory) {
+    return {{"peak", memory.peak},
+            {"at_peak", categories_json(memory.at_peak)},
+            {"category_peak", categories_json(memory.category_peak)},
+            {"at_end", categories_json(memory.current)}};
+}
+
+Json traffic_json(std::vector<Traffic> traffic) {
+    std::ranges::stable_sort(traffic, {}, [](const Traffic& part) {
+        return std::tie(part.group, part.verb, part.between_nodes);
+    });
+    Json json = Json::array();
+    for (const Traffic& part : traffic) {
+        json.push_back({{"group", part.group},
+                        {"verb", part.verb},
+                        {"link", part.between_nodes ? "between nodes" : "inside node"},
+                        {"calls", part.calls},
+                        {"messages_sent", part.messages_sent},
+                        {"bytes_sent", part.bytes_sent},
+                        {"messages_received", part.messages_received},
+                        {"bytes_received", part.bytes_received}});
+    }
+    return json;
+}
+
+Json figure_json(double value) {
+    return Json::parse(json_number(value));
+}
+
+Json series_json(const std::map<std::string, std::vector<double>>& series) {
+    Json json = Json::object();
+    for (const auto& [name, values] : series) {
+        Json list = Json::array();
+        for (const double value : values)
+            list.push_back(figure_json(value));
+        json[name] = std::move(list);
+    }
+    return json;
+}
+
+Json run_json(const std::string& name, const RunReport& report) {
+    Json ranks = Json::array();
+    for (std::size_t r = 0; r < report.ranks.size(); ++r) {
+        const RankReport& rank = report.ranks[r];
+        ranks.push_back({{"rank", r},
+                         {"time_picoseconds", time_json(rank.time)},
+                         {"flops", rank.flops},
+                         {"memory_bytes", memory_json(rank.memory)},
+                         {"traffic", traffic_json(rank.traffic)},
+                         {"series", series_json(rank.series)}});
+    }
+    return {{"name", name},
+            {"makespan_picoseconds", report.makespan()},
+            {"bytes_sent", report.bytes_sent()},
+            {"messages_sent", report.messages_sent()},
+            {"ranks", std::move(ranks)}};
+}
+
+Json check_json(const Check& check) {
+    return {{"name", check.name},
+            {"figure", figure_json(check.figure)},
+            {"relation", check.equality ? "equal" : "at most"},
+            {"bound", figure_json(check.bound)},
+            {"passed", check.passed}};
+}
+
+}  // namespace
+
+std::string metrics_json(const Record& record) {
+    Json checks = Json::array();
+    for (const Check& check : record.checks)
+        checks.push_back(check_json(check));
+    Json runs = Json::array();
+    for (const auto& [name, report] : record.runs)
+        runs.push_back(run_json(name, report));
+    const Json json{{"checks", std::move(checks)}, {"runs", std::move(runs)}};
+    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 namespace fs = std::filesystem;
 

@@ -1,19 +1,227 @@
 #include "src/report/safetensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "src/core/dtype.hpp"
 #include "src/core/require.hpp"
+#include "src/core/shape.hpp"
 #include "src/report/files.hpp"
 #include "src/report/json_text.hpp"
-#include "src/report/safetensors_header.hpp"
 
 namespace lockstep {
 
 namespace {
+
+/// The format's own limit on the header's length.
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+
+/// One tensor as the header of a safetensors file describes it. Offsets count from the
+/// first byte after the header.
+struct TensorEntry {
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+};
+
+using nlohmann::json;
+
+constexpr const char* kMetadata = "__metadata__";
+
+/// What a message quotes of a text that the file chose.
+std::string shortened(std::string text) {
+    constexpr std::size_t kLongest = 80;
+    if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+    return json_quoted(text);
+}
+
+/// Refuses, while the header is parsed, what would make its tree large or ambiguous: deep
+/// nesting, long arrays, keys that stand twice.
+class Guard {
+  public:
+    explicit Guard(const std::string& file) : file_(file) {}
+
+    bool operator()(int depth, json::parse_event_t event, const json& value) {
+        using Event = json::parse_event_t;
+        if (event == Event::object_start || event == Event::array_start) {
+            require(depth < kMaxDepth,
+                    [&] { return file_ + ": the header is nested too deeply"; });
+            keys_[depth].clear();
+            values_ = 0;
+        } else if (event == Event::key) {
+            require(keys_[depth - 1].insert(value).second, "{}: the header has {} twice",
+                    file_, shortened(value));
+        } else if (event == Event::value && depth == kMaxDepth) {
+            require(++values_ <= Shape::kMaxDimensions,
+                    "{}: the header has an array of more than {} values", file_,
+                    Shape::kMaxDimensions);
+        }
+        return true;
+    }
+
+  private:
+    static constexpr int kMaxDepth = 3;
+    const std::string& file_;
+    std::array<std::set<std::string>, kMaxDepth> keys_;
+    int values_ = 0;
+};
+
+json parse(const std::string& header, const std::string& file) {
+    require(header.starts_with('{'),
+            [&] { return file + ": the header does not begin with {"; });
+    try {
+        Guard guard(file);
+        return json::parse(header,
+                           [&](int depth, json::parse_event_t event, const json& value) {
+                               return guard(depth, event, value);
+                           });
+    } catch (const json::parse_error& error) {
+        throw UsageError(fmt::format("{}: the header is not JSON: byte {} of it is wrong",
+                                     file, error.byte));
+    } catch (const json::out_of_range&) {
+        throw UsageError(file + ": the header has a number that is too large");
+    }
+}
+
+/// One tensor's description, read member by member; every complaint names file and
+/// tensor.
+class EntryReader {
+  public:
+    EntryReader(const std::string& file, const std::string& name, const json& members)
+        : file_(file), name_(name), members_(members) {}
+
+    TensorEntry read() const {
+        check(members_.is_object() && members_.size() == 3 &&
+                  members_.contains("dtype") && members_.contains("shape") &&
+                  members_.contains("data_offsets"),
+              "its description must have dtype, shape and data_offsets and no more");
+        const auto [begin, end] = offsets();
+        const DType dtype = read_dtype();
+        const Shape shape = read_shape();
+        const auto bytes = static_cast<std::uint64_t>(shape.elements() * bytes_of(dtype));
+        check(begin <= end,
+              fmt::format("its data ends at {}, before it begins at {}", end, begin));
+        check(end - begin == bytes,
+              fmt::format("{} of shape {} needs {} bytes, but its offsets span {}",
+                          members_["dtype"].get<std::string>(), shape.text(), bytes,
+                          end - begin));
+        return {name_, dtype, shape, begin, end};
+    }
+
+  private:
+    void check(bool condition, const std::string& complaint) const {
+        require(condition, "{}: tensor {}: {}", file_, shortened(name_), complaint);
+    }
+
+    DType read_dtype() const {
+        constexpr std::array<std::pair<std::string_view, DType>, 4> kDTypes{
+            {{"F64", DType::f64},
+             {"F32", DType::f32},
+             {"I32", DType::i32},
+             {"BF16", DType::bf16}}};
+        const json& value = members_["dtype"];
+        check(value.is_string(), "its dtype is not a string");
+        const auto text = value.get<std::string>();
+        const auto* found = std::ranges::find_if(
+            kDTypes, [&](const auto& dtype) { return dtype.first == text; });
+        check(
+            found != kDTypes.end(),
+            fmt::format("dtype {}; F64, F32, I32 and BF16 can be read", shortened(text)));
+        return found->second;
+    }
+
+    Shape read_shape() const {
+        const json& value = members_["shape"];
+        check(value.is_array(), "its shape is not an array");
+        constexpr std::uint64_t kMostElements =
+            std::numeric_limits<std::int64_t>::max() / 16;
+        std::array<std::int64_t, Shape::kMaxDimensions> extents{};
+        std::uint64_t elements = 1;
+        for (std::size_t d = 0; d < value.size(); ++d) {
+            check(value[d].is_number_unsigned(),
+                  fmt::format("its shape holds {}, which is no extent",
+                              shortened(value[d].dump())));
+            const auto extent = value[d].get<std::uint64_t>();
+            check(extent == 0 || elements <= kMostElements / extent,
+                  "its shape has more elements than can be addressed");
+            elements *= std::max<std::uint64_t>(extent, 1);
+            extents[d] = static_cast<std::int64_t>(extent);
+        }
+        return {extents.data(), static_cast<int>(value.size())};
+    }
+
+    std::pair<std::uint64_t, std::uint64_t> offsets() const {
+        const json& value = members_["data_offsets"];
+        check(value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
+                  value[1].is_number_unsigned(),
+              "its data_offsets are not two offsets");
+        return {value[0].get<std::uint64_t>(), value[1].get<std::uint64_t>()};
+    }
+
+    const std::string& file_;
+    const std::string& name_;
+    const json& members_;
+};
+
+void check_metadata(const json& metadata, const std::string& file) {
+    const bool strings =
+        metadata.is_object() &&
+        std::ranges::all_of(metadata, [](const json& v) { return v.is_string(); });
+    require(strings, [&] { return file + ": __metadata__ must map names to strings"; });
+}
+
+void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_bytes,
+                 const std::string& file) {
+    std::uint64_t covered = 0;
+    for (const TensorEntry& entry : entries) {
+        require(entry.begin == covered,
+                "{}: tensor {}: its data begins at {}, but that before it ends at {}: "
+                "they {}",
+                file, shortened(entry.name), entry.begin, covered,
+                entry.begin < covered ? "overlap" : "leave a gap");
+        covered = entry.end;
+        require(covered <= data_bytes,
+                "{}: tensor {}: its data ends at {}, but the file has {} bytes of data",
+                file, shortened(entry.name), covered, data_bytes);
+    }
+    require(covered == data_bytes, "{}: {} bytes after the last tensor belong to none",
+            file, data_bytes - covered);
+}
+
+/// The header's entries in the order of their data. `file` is named in every complaint.
+/// Throws UsageError unless the header is sound and its tensors cover `data_bytes`
+/// exactly.
+std::vector<TensorEntry> parse_safetensors_header(const std::string& header,
+                                                  std::uint64_t data_bytes,
+                                                  const std::string& file) {
+    const json tree = parse(header, file);
+    std::vector<TensorEntry> entries;
+    for (const auto& [name, members] : tree.items()) {
+        if (name == kMetadata)
+            check_metadata(members, file);
+        else
+            entries.push_back(EntryReader(file, name, members).read());
+    }
+    std::ranges::sort(entries, {}, [](const TensorEntry& entry) {
+        return std::pair(entry.begin, entry.end);
+    });
+    check_cover(entries, data_bytes, file);
+    return entries;
+}
 
 static_assert(std::endian::native == std::endian::little,
               "safetensors data is little-endian");

@@ -5,8 +5,8 @@
 
 #include "src/comm/mesh.hpp"
 #include "src/nn/gpt.hpp"
-#include "src/nn/layer_norm.hpp"
-#include "src/nn/residual.hpp"
+#include "src/nn/norm.hpp"
+#include "src/nn/sequential.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/sequence_parallel.hpp"

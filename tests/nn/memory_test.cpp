@@ -4,10 +4,9 @@
 #include "src/nn/activation.hpp"
 #include "src/nn/char_model.hpp"
 #include "src/nn/embedding.hpp"
-#include "src/nn/flatten.hpp"
-#include "src/nn/layer_norm.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
+#include "src/nn/norm.hpp"
 #include "src/nn/optimizer.hpp"
 #include "tests/nn/fixture.hpp"
 

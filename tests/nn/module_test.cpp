@@ -1,8 +1,8 @@
 #include "src/nn/module.hpp"
 
 #include "src/nn/activation.hpp"
-#include "src/nn/layer_norm.hpp"
 #include "src/nn/linear.hpp"
+#include "src/nn/norm.hpp"
 #include "src/nn/sequential.hpp"
 #include "tests/nn/finite_difference.hpp"
 

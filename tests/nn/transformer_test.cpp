@@ -2,13 +2,13 @@
 
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
+#include "src/nn/embedding.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/mlp.hpp"
-#include "src/nn/position_embedding.hpp"
-#include "src/nn/residual.hpp"
-#include "src/nn/rms_norm.hpp"
+#include "src/nn/norm.hpp"
+#include "src/nn/sequential.hpp"
 #include "tests/nn/finite_difference.hpp"
 
 namespace lockstep::nn_test {

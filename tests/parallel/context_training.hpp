@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "src/nn/sequence_part.hpp"
+#include "src/nn/attention.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "tests/parallel/gpt_training.hpp"
 

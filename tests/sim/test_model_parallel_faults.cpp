@@ -4,7 +4,7 @@
 
 #include "src/comm/mesh.hpp"
 #include "src/nn/gpt.hpp"
-#include "src/nn/layer_norm.hpp"
+#include "src/nn/norm.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_block.hpp"

@@ -30,4 +30,27 @@ class LayerNorm : public Module {
     double epsilon_;
 };
 
+/// y = x rstd * weight over the last dimension, with rstd = 1 / sqrt(mean(x^2) +
+/// epsilon): layer norm without its mean and its bias (Zhang and Sennrich 2019,
+/// 1910.07467). Differs: epsilon, as PyTorch's nn.RMSNorm has it.
+///
+/// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x
+/// and each row's rstd, and between the halves of backward also dy.
+class RmsNorm : public Module {
+  public:
+    RmsNorm(const ParameterInit& init, std::int64_t width, double epsilon = 1e-5);
+
+    Parameter& weight() { return weight_; }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+
+    Device& device_;
+    Parameter weight_;
+    double epsilon_;
+};
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "src/nn/layer_norm.hpp"
+#include "src/nn/norm.hpp"
 
 namespace lockstep {
 
@@ -36,6 +36,33 @@ void LayerNorm::do_backward_weight(Saved& saved) {
                                        saved.at("x"), statistics);
     weight_.accumulated();
     bias_.accumulated();
+}
+
+RmsNorm::RmsNorm(const ParameterInit& init, std::int64_t width, double epsilon)
+    : device_(init.device), weight_(init, "weight", {width}), epsilon_(epsilon) {
+    device_.fill(weight_.value, 1);
+}
+
+Tensor RmsNorm::do_forward(const Tensor& x, Saved& saved) {
+    Normalized result = device_.rms_norm(x, weight_.value, epsilon_);
+    saved.keep("x", x);
+    saved.keep("rstd", std::move(result.rstd));
+    return std::move(result.y);
+}
+
+// With n = x rstd and g = dy * weight, row by row: dx = rstd (g - n mean(g n))
+Tensor RmsNorm::do_backward_input(const Tensor& dy, Saved& saved) {
+    saved.keep("dy", dy);
+    if (!input_gradient()) return {};
+    return device_.rms_norm_backward_input(dy, saved.at("x"), weight_.value,
+                                           saved.at("rstd"));
+}
+
+// d_weight += the sum over rows of dy n
+void RmsNorm::do_backward_weight(Saved& saved) {
+    device_.rms_norm_backward_weight(weight_.gradient, saved.at("dy"), saved.at("x"),
+                                     saved.at("rstd"));
+    weight_.accumulated();
 }
 
 }  // namespace lockstep
