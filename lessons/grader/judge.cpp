@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,22 +10,24 @@
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep::lessons {
 
 std::string Targets::json() const {
-    const nlohmann::json document{
-        {"assignment", slug}, {"seed", seed}, {"targets", values}};
-    return document.dump(2) + "\n";
+    return Json{{"assignment", slug}, {"seed", seed}, {"targets", values}}.dump(2) + "\n";
 }
 
 Targets Targets::read(const std::string& text, const std::string& name) {
     try {
-        const nlohmann::json document = nlohmann::json::parse(text);
-        return {document.at("assignment").get<std::string>(),
-                document.at("seed").get<std::uint64_t>(),
-                document.at("targets").get<std::map<std::string, std::int64_t>>()};
-    } catch (const nlohmann::json::exception& error) {
+        const Json document = Json::parse(text);
+        Targets targets{document.at("assignment").get<std::string>(),
+                        document.at("seed").get<std::uint64_t>(),
+                        {}};
+        for (const auto& [key, value] : document.at("targets").members())
+            targets.values[key] = value.get<std::int64_t>();
+        return targets;
+    } catch (const JsonError& error) {
         throw UsageError(
             fmt::format("{}: expected the document that 'lockstep assignment targets' "
                         "writes ({})",

@@ -18,7 +18,7 @@
 #include "src/pipeline/schedule_json.hpp"
 #include "src/pipeline/validate.hpp"
 #include "src/report/files.hpp"
-#include "src/report/json_text.hpp"
+#include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {

@@ -4,13 +4,13 @@
 #include <fstream>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 
@@ -46,8 +46,6 @@ Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
                     time_at_rate(bytes, spec.memory_bytes_per_second));
 }
 
-using Json = nlohmann::json;
-
 namespace {
 
 /// Reads a cluster's JSON member by member; each complaint names file and key.
@@ -56,8 +54,7 @@ class Reader {
     Reader(std::string file, ClusterSpec& spec) : file_(std::move(file)), spec_(spec) {}
 
     void read(const Json& json) {
-        object(json, "the file");
-        for (const auto& [key, value] : json.items())
+        for (const auto& [key, value] : sorted(json, "the file"))
             member(key, value);
     }
 
@@ -99,9 +96,8 @@ class Reader {
     }
 
     LinkSpec link_of(const Json& value, const std::string& key) {
-        object(value, key);
         LinkSpec link;
-        for (const auto& [part, number_value] : value.items()) {
+        for (const auto& [part, number_value] : sorted(value, key)) {
             if (part == "alpha_seconds")
                 link.alpha_seconds = seconds(number_value, key + "." + part);
             else if (part == "bytes_per_second")
@@ -114,13 +110,12 @@ class Reader {
     }
 
     ClusterSpec::PhaseTimes phases_of(const Json& value, const std::string& key) {
-        object(value, key);
         ClusterSpec::PhaseTimes times;
         const std::map<std::string, double*> parts{
             {"forward", &times.forward},
             {"backward_input", &times.backward_input},
             {"backward_weight", &times.backward_weight}};
-        for (const auto& [part, duration] : value.items()) {
+        for (const auto& [part, duration] : sorted(value, key)) {
             const auto place = parts.find(part);
             if (place == parts.end())
                 fail(key + "." + part,
@@ -155,7 +150,7 @@ class Reader {
 
     std::int64_t integer(const Json& value, const std::string& key, std::int64_t least,
                          std::int64_t most) {
-        if (!value.is_number_integer() || value.get<std::int64_t>() < least ||
+        if (!value.is_integer() || value.get<std::int64_t>() < least ||
             value.get<std::int64_t>() > most)
             fail(key, fmt::format("is not a whole number from {} to {}", least, most));
         return value.get<std::int64_t>();
@@ -166,8 +161,11 @@ class Reader {
         return value.get<std::string>();
     }
 
-    void object(const Json& value, const std::string& key) {
+    /// An object's members by name: the first complaint is the same in whatever order
+    /// they stand.
+    std::map<std::string, Json> sorted(const Json& value, const std::string& key) {
         if (!value.is_object()) fail(key, "is not a JSON object");
+        return {value.members().begin(), value.members().end()};
     }
 
     [[noreturn]] void fail(const std::string& key, const std::string& what) {
@@ -194,11 +192,10 @@ Json parse_file(const std::string& path) {
                         "read",
                         path, fmt::join(cluster_preset_names(), ", ")));
     try {
-        return Json::parse(file);
-    } catch (const Json::out_of_range&) {
-        throw UsageError(fmt::format(
-            "cluster file {} holds a number that is too large to be one", path));
-    } catch (const Json::parse_error& error) {
+        return Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+    } catch (const JsonError& error) {
+        require(error.byte > 0,
+                "cluster file {} holds a number that is too large to be one", path);
         throw UsageError(
             fmt::format("cluster file {} is not JSON: at byte {}", path, error.byte));
     }
@@ -219,7 +216,7 @@ ClusterSpec load_cluster(const std::string& name_or_path) {
     ClusterSpec spec;
     if (json.is_object() && json.contains("base")) {
         const std::string base =
-            json["base"].is_string() ? json["base"].get<std::string>() : "";
+            json.at("base").is_string() ? json.at("base").get<std::string>() : "";
         const ClusterSpec* preset = find_preset(base);
         require(preset != nullptr, "cluster file {}: base is not a preset; those are {}",
                 name_or_path, fmt::join(cluster_preset_names(), ", "));

@@ -19,7 +19,7 @@
 #include "src/pipeline/schedule.hpp"
 #include "src/report/csv_cells.hpp"
 #include "src/report/files.hpp"
-#include "src/report/json_text.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

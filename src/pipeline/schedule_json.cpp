@@ -1,6 +1,6 @@
 #include "src/pipeline/schedule_json.hpp"
 
-#include "src/report/json_text.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

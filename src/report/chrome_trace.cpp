@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "src/report/json_text.hpp"
 #include "src/report/time_axis.hpp"
 #include "src/report/timeline_rows.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

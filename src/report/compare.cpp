@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-#include "src/report/json_text.hpp"
 #include "src/report/record.hpp"
+#include "src/text/json.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep {
@@ -193,8 +192,6 @@ Comparison compare_records(const std::filesystem::path& a, const std::filesystem
     return comparison;
 }
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 /// "[1, 4]" for row-major index 9 of shape (2, 5); "" for a scalar.
@@ -282,23 +279,19 @@ std::vector<std::string> table(const std::vector<Cells>& rows) {
     return lines;
 }
 
-Json figure_json(double value) {
-    return Json::parse(json_number(value));
-}
-
 Json tensor_json(const TensorDifference& tensor) {
     Json shape = Json::array();
     for (int d = 0; d < tensor.shape.dimensions(); ++d)
         shape.push_back(tensor.shape[d]);
     Json json{{"name", tensor.name}, {"shape", shape}, {"passed", tensor.passed}};
     if (!tensor.problem.empty()) json["problem"] = tensor.problem;
-    json["bound"] = figure_json(tensor.bound);
-    json["largest_absolute"] = figure_json(tensor.largest_absolute);
-    json["largest_relative"] = figure_json(tensor.largest_relative);
+    json["bound"] = json_figure(tensor.bound);
+    json["largest_absolute"] = json_figure(tensor.largest_absolute);
+    json["largest_relative"] = json_figure(tensor.largest_relative);
     if (tensor.at < 0) return json;
     json["at"] = tensor.at;
-    json["a"] = figure_json(tensor.a);
-    json["b"] = figure_json(tensor.b);
+    json["a"] = json_figure(tensor.a);
+    json["b"] = json_figure(tensor.b);
     return json;
 }
 
@@ -331,8 +324,7 @@ std::string Comparison::json() const {
     Json options = Json::array();
     for (const OptionDifference& option : differs)
         options.push_back({{"option", option.name}, {"a", option.a}, {"b", option.b}});
-    return Json{{"passed", passed()}, {"differs", options}, {"tensors", list}}.dump(
-               2, ' ', false, Json::error_handler_t::replace) +
+    return Json{{"passed", passed()}, {"differs", options}, {"tensors", list}}.dump(2) +
            "\n";
 }
 

@@ -1,12 +1,10 @@
 #include "src/report/diagnosis_json.hpp"
 
-#include <nlohmann/json.hpp>
+#include "src/text/json.hpp"
 
 namespace lockstep {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json file_json(const SourceLine& at) {
     if (at.line <= 0) return nullptr;
@@ -68,7 +66,7 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
         {"others", parties_json(diagnosis.others)},
         {"details", diagnosis.details},
         {"waits", waits_json(diagnosis.waits)}};
-    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(1) + "\n";
 }
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "src/report/json_text.hpp"
 #include "src/report/timeline_rows.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

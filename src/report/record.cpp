@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <signal.h>
 #include <string_view>
 #include <system_error>
@@ -17,15 +16,13 @@
 #include "src/report/chrome_trace.hpp"
 #include "src/report/files.hpp"
 #include "src/report/hta_trace.hpp"
-#include "src/report/json_text.hpp"
 #include "src/report/machine.hpp"
 #include "src/report/timeline.hpp"
 #include "src/report/version.hpp"
 #include "src/report/write_diagnosis.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -40,16 +37,17 @@ DType dtype_named(const std::string& name) {
 RunOptions options_of(const Json& json) {
     RunOptions options;
     json.at("lockstep").get<std::string>();
-    json.at("lesson").get_to(options.lesson);
-    json.at("backend").get_to(options.backend);
-    json.at("ranks").get_to(options.ranks);
+    options.lesson = json.at("lesson").get<std::string>();
+    options.backend = json.at("backend").get<std::string>();
+    options.ranks = json.at("ranks").get<int>();
     options.dtype = dtype_named(json.at("dtype").get<std::string>());
-    json.at("seed").get_to(options.seed);
-    json.at("cluster").get_to(options.cluster);
-    options.check = json.value("check", std::string("cheap"));
-    options.sum_length = json.value("sum_length", std::int64_t{1});
+    options.seed = json.at("seed").get<std::uint64_t>();
+    options.cluster = json.at("cluster").get<std::string>();
+    if (json.contains("check")) options.check = json.at("check").get<std::string>();
+    if (json.contains("sum_length"))
+        options.sum_length = json.at("sum_length").get<std::int64_t>();
     require(options.sum_length >= 1, "sum_length below 1");
-    for (const auto& [key, value] : json.at("settings").items())
+    for (const auto& [key, value] : json.at("settings").members())
         options.settings[key] = value.get<std::string>();
     return options;
 }
@@ -80,7 +78,7 @@ std::string run_json(const Record& record) {
                 {"compiler", machine.compiler}}}};
     if (record.diagnosis) json["stopped_by"] = record.diagnosis->fault;
     if (!options.gpu.empty()) json["machine"]["gpu"] = options.gpu;
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(2) + "\n";
 }
 
 RunOptions read_run_options(const std::filesystem::path& folder) {
@@ -95,7 +93,7 @@ RunOptions read_run_options(const std::filesystem::path& folder) {
     const std::string text = read_text_file(path, kMostBytes);
     try {
         return options_of(Json::parse(text));
-    } catch (const Json::exception&) {
+    } catch (const JsonError&) {
     } catch (const UsageError&) {
     }
     throw UsageError(path.string() + ": this is not the run.json of a record");
@@ -143,16 +141,12 @@ Json traffic_json(std::vector<Traffic> traffic) {
     return json;
 }
 
-Json figure_json(double value) {
-    return Json::parse(json_number(value));
-}
-
 Json series_json(const std::map<std::string, std::vector<double>>& series) {
     Json json = Json::object();
     for (const auto& [name, values] : series) {
         Json list = Json::array();
         for (const double value : values)
-            list.push_back(figure_json(value));
+            list.push_back(json_figure(value));
         json[name] = std::move(list);
     }
     return json;
@@ -178,9 +172,9 @@ Json run_json(const std::string& name, const RunReport& report) {
 
 Json check_json(const Check& check) {
     return {{"name", check.name},
-            {"figure", figure_json(check.figure)},
+            {"figure", json_figure(check.figure)},
             {"relation", check.equality ? "equal" : "at most"},
-            {"bound", figure_json(check.bound)},
+            {"bound", json_figure(check.bound)},
             {"passed", check.passed}};
 }
 
@@ -194,7 +188,7 @@ std::string metrics_json(const Record& record) {
     for (const auto& [name, report] : record.runs)
         runs.push_back(run_json(name, report));
     const Json json{{"checks", std::move(checks)}, {"runs", std::move(runs)}};
-    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(1) + "\n";
 }
 
 namespace fs = std::filesystem;

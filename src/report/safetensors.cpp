@@ -19,7 +19,7 @@
 #include "src/core/require.hpp"
 #include "src/core/shape.hpp"
 #include "src/report/files.hpp"
-#include "src/report/json_text.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "src/report/json_text.hpp"
 #include "src/report/timeline_look.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include "lessons/grader/report/grade_report.hpp"
 #include "lessons/grader/report/grade_words.hpp"
 #include "src/report/files.hpp"
-#include "src/report/json_text.hpp"
+#include "src/text/json.hpp"
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
@@ -18,7 +18,7 @@ using namespace lockstep;
 using namespace lockstep::lessons;
 using namespace lockstep::test;
 using Catch::Matchers::WithinAbs;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
@@ -26,8 +26,8 @@ std::string written(const GradeReport& report, GradeFormat format) {
     return grade_text_of(report, format, 80, false);
 }
 
-Json written_json(const GradeReport& report, GradeFormat format = GradeFormat::json) {
-    return Json::parse(written(report, format));
+Library written_json(const GradeReport& report, GradeFormat format = GradeFormat::json) {
+    return Library::parse(written(report, format));
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -72,26 +72,26 @@ TEST_CASE("In every format and at every stage the figures add up", "[grader]") {
     for (const auto& [name, report] : sample_grades()) {
         CAPTURE(name);
         const int earned = report.build_failure ? 0 : report.earned();
-        const Json own = written_json(report);
+        const Library own = written_json(report);
         CHECK(own.at("earned") == earned);
         CHECK(own.at("points") == report.points());
         int sum = 0;
-        for (const Json& one : own.at("criteria"))
+        for (const Library& one : own.at("criteria"))
             sum += one.at("earned").get<int>();
         CHECK(sum == earned);
 
-        const Json gradescope = written_json(report, GradeFormat::gradescope);
+        const Library gradescope = written_json(report, GradeFormat::gradescope);
         CHECK(gradescope.at("score") == earned);
         int score = 0;
-        for (const Json& test : gradescope.at("tests"))
+        for (const Library& test : gradescope.at("tests"))
             score += test.at("score").get<int>();
         CHECK(score == earned);
 
-        const Json prairielearn = written_json(report, GradeFormat::prairielearn);
+        const Library prairielearn = written_json(report, GradeFormat::prairielearn);
         CHECK(prairielearn.at("gradable") == !report.build_failure);
         if (report.build_failure) continue;
         int points = 0;
-        for (const Json& test : prairielearn.at("tests"))
+        for (const Library& test : prairielearn.at("tests"))
             points += test.at("points").get<int>();
         CHECK(points == earned);
         CHECK_THAT(prairielearn.at("score").get<double>() * report.points(),
@@ -120,7 +120,7 @@ TEST_CASE("Ten megabytes from a hundred criteria fit into PrairieLearn's megabyt
         const std::size_t limit = format == "junit" ? 4'000'000 : 1'000'000;
         CHECK(written(report, *read_grade_format(format)).size() < limit);
     }
-    const Json one = written_json(report).at("criteria").at(0);
+    const Library one = written_json(report).at("criteria").at(0);
     const auto said = one.at("said").get<std::string>();
     CHECK(contains(said, "[these are the first "));
     const std::size_t all = longest_grade().criteria[0].said.size() - 1;
@@ -151,7 +151,7 @@ TEST_CASE("What cannot be shown is named", "[grader][hostile]") {
 }
 
 TEST_CASE("The JSON says what became of each criterion", "[grader]") {
-    const Json json = written_json(finished());
+    const Library json = written_json(finished());
     CHECK(json.at("assignment") == "ring-all-reduce");
     CHECK(json.at("lockstep") == "0.1.0");
     CHECK(json.at("finished") == true);
@@ -159,7 +159,7 @@ TEST_CASE("The JSON says what became of each criterion", "[grader]") {
     CHECK(json.at("build_failure").is_null());
     CHECK(json.at("seconds") == 12.346);
     CHECK(json.at("remarks").size() == 1);
-    const Json& failed = json.at("criteria").at(1);
+    const Library& failed = json.at("criteria").at(1);
     CHECK(failed.at("mark") == "failed");
     CHECK(failed.at("earned") == 0);
     CHECK(failed.at("points") == 3);
@@ -174,15 +174,15 @@ TEST_CASE("A program that cannot be built has no points, even of a criterion tha
           "[grader]") {
     GradeReport report = sample_of_failed_build();
     report.criteria[0].mark = Mark::passed;
-    const Json json = written_json(report);
+    const Library json = written_json(report);
     CHECK(json.at("earned") == 0);
     CHECK(json.at("built") == false);
     CHECK(json.at("build_failure").at("file") == "ring.cpp");
     CHECK(json.at("build_failure").at("line") == 12);
-    const Json gradescope = written_json(report, GradeFormat::gradescope);
+    const Library gradescope = written_json(report, GradeFormat::gradescope);
     CHECK(gradescope.at("score") == 0);
     CHECK(contains(gradescope.at("output"), "ring.cpp:12: expected ';' before '}'"));
-    const Json prairielearn = written_json(report, GradeFormat::prairielearn);
+    const Library prairielearn = written_json(report, GradeFormat::prairielearn);
     CHECK(prairielearn.at("format_errors").at(0) ==
           "ring.cpp:12: expected ';' before '}' token");
     CHECK_FALSE(prairielearn.contains("score"));
@@ -198,7 +198,7 @@ TEST_CASE("Gradescope counts as passed what passed and nothing else", "[grader]"
     GradeReport report = sample_grade({Mark::passed, Mark::failed, Mark::not_written});
     for (CriterionReport& one : report.criteria)
         one.points = 0;
-    const Json tests = written_json(report, GradeFormat::gradescope).at("tests");
+    const Library tests = written_json(report, GradeFormat::gradescope).at("tests");
     CHECK(tests.at(0).at("status") == "passed");
     for (std::size_t i = 1; i < 4; ++i)
         CHECK(tests.at(i).at("status") == "failed");

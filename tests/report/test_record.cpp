@@ -1,15 +1,15 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "src/report/json_text.hpp"
 #include "src/report/record.hpp"
 #include "src/report/version.hpp"
+#include "src/text/json.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
@@ -40,7 +40,7 @@ TEST_CASE("a check passes at its bound and never with a NaN", "[report]") {
 }
 
 TEST_CASE("run.json says what was run, where, and by which version", "[report]") {
-    const Json json = Json::parse(run_json(some_record()));
+    const Library json = Library::parse(run_json(some_record()));
     REQUIRE(json["lockstep"] == kVersion);
     REQUIRE(json["lesson"] == "gradient-accumulation");
     REQUIRE(json["backend"] == "sim");
@@ -49,28 +49,28 @@ TEST_CASE("run.json says what was run, where, and by which version", "[report]")
     REQUIRE(json["seed"] == 18446744073709551615u);
     REQUIRE(json["cluster"] == "classroom");
     REQUIRE(json["sum_length"] == 25);
-    REQUIRE(json["settings"] == Json{{"targets", "3"}});
-    REQUIRE(json["runs"] == Json{"data_parallel"});
+    REQUIRE(json["settings"] == Library{{"targets", "3"}});
+    REQUIRE(json["runs"] == Library{"data_parallel"});
     REQUIRE(json["machine"]["cores"] > 0);
     REQUIRE(json["machine"]["cpu"] != "");
     REQUIRE(json["machine"]["compiler"] != "");
 }
 
 TEST_CASE("metrics.json has every rank's time, traffic, memory and series", "[report]") {
-    const Json json = Json::parse(metrics_json(some_record()));
-    REQUIRE(json["checks"][0] == Json{{"name", "difference"},
-                                      {"figure", 1e-14},
-                                      {"relation", "at most"},
-                                      {"bound", 1e-13},
-                                      {"passed", true}});
+    const Library json = Library::parse(metrics_json(some_record()));
+    REQUIRE(json["checks"][0] == Library{{"name", "difference"},
+                                         {"figure", 1e-14},
+                                         {"relation", "at most"},
+                                         {"bound", 1e-13},
+                                         {"passed", true}});
     REQUIRE(json["checks"][1]["relation"] == "equal");
     REQUIRE(json["checks"][1]["passed"] == false);
-    const Json& run = json["runs"][0];
+    const Library& run = json["runs"][0];
     REQUIRE(run["name"] == "data_parallel");
     REQUIRE(run["makespan_picoseconds"] == 20'000'000);
     REQUIRE(run["bytes_sent"] == 256);
     REQUIRE(run["messages_sent"] == 8);
-    const Json& rank = run["ranks"][1];
+    const Library& rank = run["ranks"][1];
     REQUIRE(rank["rank"] == 1);
     REQUIRE(rank["time_picoseconds"]["communication"] == 6'000'000);
     REQUIRE(rank["flops"] == 12345);
@@ -78,7 +78,7 @@ TEST_CASE("metrics.json has every rank's time, traffic, memory and series", "[re
     REQUIRE(rank["memory_bytes"]["at_peak"]["parameters"] == 0);
     REQUIRE(rank["traffic"][0]["verb"] == "all_reduce");
     REQUIRE(rank["traffic"][0]["link"] == "inside node");
-    REQUIRE(rank["series"]["loss"] == Json{0.5, 0.25});
+    REQUIRE(rank["series"]["loss"] == Library{0.5, 0.25});
 }
 
 TEST_CASE("metrics.json does not depend on the order of traffic or on the trace",
@@ -99,10 +99,10 @@ TEST_CASE("numbers that are not finite are strings in JSON", "[report]") {
     record.checks = {
         Check::at_most("loss", std::numeric_limits<double>::quiet_NaN(), infinity)};
     record.runs[0].second.ranks[0].series["loss"] = {-infinity, 0.1};
-    const Json json = Json::parse(metrics_json(record));
+    const Library json = Library::parse(metrics_json(record));
     REQUIRE(json["checks"][0]["figure"] == "NaN");
     REQUIRE(json["checks"][0]["bound"] == "Infinity");
-    REQUIRE(json["runs"][0]["ranks"][0]["series"]["loss"] == Json{"-Infinity", 0.1});
+    REQUIRE(json["runs"][0]["ranks"][0]["series"]["loss"] == Library{"-Infinity", 0.1});
     REQUIRE(json_number(0.1) == "0.1");
     REQUIRE(json_quoted("a\"\n\xff") == "\"a\\\"\\n\xef\xbf\xbd\"");
 }

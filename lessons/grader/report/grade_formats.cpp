@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <tuple>
 
@@ -12,6 +11,7 @@
 #include "lessons/grader/report/grade_report.hpp"
 #include "lessons/grader/report/grade_words.hpp"
 #include "src/report/files.hpp"
+#include "src/text/json.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
@@ -214,8 +214,6 @@ class GradePage {
 std::string grade_as_text(const GradeReport& report, int width, bool colour) {
     return GradePage(report, width, colour).text();
 }
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lockstep {
+
+/// The text as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD.
+std::string json_quoted(std::string_view text);
+
+/// The number as JSON text from which the same double is read back. JSON has no word for
+/// what is not finite, so that becomes a string: "NaN", "Infinity", "-Infinity".
+std::string json_number(double value);
+
+bool is_utf8(std::string_view text);
+
+/// A text is no JSON, or a value is not what was asked for.
+struct JsonError : std::runtime_error {
+    explicit JsonError(const std::string& what, std::size_t where = 0)
+        : std::runtime_error(what), byte(where) {}
+    std::size_t byte;  ///< the one that is wrong, from 1; 0 if the text is JSON
+};
+
+/// A JSON value, to write documents and to read them. Members of an object keep the order
+/// in which they came. The library's own header takes seconds to compile; this one is for
+/// all who need no more than a tree.
+class Json {
+  public:
+    using Array = std::vector<Json>;
+    using Object = std::vector<std::pair<std::string, Json>>;
+
+    Json() = default;
+    Json(std::nullptr_t) {}
+    Json(bool value) : value_(value) {}
+    template <typename T>
+    requires std::is_arithmetic_v<T> Json(T value) {
+        if constexpr (std::is_floating_point_v<T>)
+            value_ = static_cast<double>(value);
+        else if constexpr (std::is_signed_v<T>)
+            value_ = static_cast<std::int64_t>(value);
+        else
+            value_ = static_cast<std::uint64_t>(value);
+    }
+    Json(std::string text) : value_(std::move(text)) {}
+    Json(const char* text) : value_(std::string(text)) {}
+    Json(std::string_view text) : value_(std::string(text)) {}
+    Json(Array elements) : value_(std::move(elements)) {}
+    Json(Object members) : value_(std::move(members)) {}
+    template <typename T>
+    Json(const std::vector<T>& list) : value_(Array(list.begin(), list.end())) {}
+    template <typename T>
+    Json(const std::map<std::string, T>& members)
+        : value_(Object(members.begin(), members.end())) {}
+    /// {{"key", value}, …} is an object, any other list an array.
+    Json(std::initializer_list<Json> list);
+    static Json array() { return Array{}; }
+    static Json object() { return Object{}; }
+
+    void push_back(Json element) {
+        std::get<Array>(value_).push_back(std::move(element));
+    }
+    /// The member of that name, added as null if it is not there.
+    Json& operator[](const std::string& key);
+
+    /// On one line, or with `indent` spaces a level. Bytes that are no UTF-8 become
+    /// U+FFFD.
+    std::string dump(int indent = -1) const;
+
+    /// Throws JsonError: for text that is no JSON, and for numbers that are too large.
+    static Json parse(const std::string& text);
+
+    bool is_null() const { return is<std::nullptr_t>(); }
+    bool is_object() const { return is<Object>(); }
+    bool is_array() const { return is<Array>(); }
+    bool is_string() const { return is<std::string>(); }
+    bool is_integer() const { return is<std::int64_t>() || is<std::uint64_t>(); }
+    bool is_number() const { return is_integer() || is<double>(); }
+    bool is(std::string_view text) const {
+        return is_string() && std::get<std::string>(value_) == text;
+    }
+    std::size_t size() const {
+        return is_object() ? members().size() : elements().size();
+    }
+    bool contains(const std::string& key) const { return find(key) != nullptr; }
+
+    // What follows throws JsonError if the value is of another kind.
+    const Array& elements() const;
+    const Object& members() const;
+    const Json& at(const std::string& key) const;
+    /// std::string, bool, or a number.
+    template <typename T>
+    T get() const;
+    /// Calls `visitor` with the value as what it is.
+    template <typename Visitor>
+    auto visit(const Visitor& visitor) const {
+        return std::visit(visitor, value_);
+    }
+
+  private:
+    using Value = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double,
+                               std::string, Array, Object>;
+
+    template <typename T>
+    bool is() const {
+        return std::holds_alternative<T>(value_);
+    }
+    const Json* find(const std::string& key) const;
+    [[noreturn]] static void fail(const char* expected);
+
+    Value value_;
+};
+
+/// A figure of any size: what json_number() makes of it.
+inline Json json_figure(double value) {
+    return std::isfinite(value) ? Json(value) : Json::parse(json_number(value));
+}
+
+template <typename T>
+T Json::get() const {
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) {
+        if (is<T>()) return std::get<T>(value_);
+        fail(std::is_same_v<T, bool> ? "true or false" : "a string");
+    } else {
+        if (is<std::int64_t>()) return static_cast<T>(std::get<std::int64_t>(value_));
+        if (is<std::uint64_t>()) return static_cast<T>(std::get<std::uint64_t>(value_));
+        if (is<double>()) return static_cast<T>(std::get<double>(value_));
+        fail("a number");
+    }
+}
+
+}  // namespace lockstep
