@@ -382,8 +382,8 @@ void show_gradient_bytes(Page& page, const RunReport& report,
                      static_cast<double>(time)));
 }
 
-/// Whether many devices are worth it, where the step is short and messages
-/// are not.
+/// Says whether many devices are worth it: they are not if a step is short
+/// and messages are slow.
 std::string gain_text(const RunReport& whole, const RunReport& together) {
     const Picoseconds messages = together.ranks.front().time.communication;
     if (messages == 0 || together.makespan() < whole.makespan()) return "";
@@ -669,7 +669,7 @@ void GradientAccumulation::show_curve(Page& page,
 
 namespace {
 
-/// What an all-reduce of the buffer costs on `ranks` devices of the
+/// Runs an all-reduce of that many elements on `ranks` devices of the
 /// classroom.
 RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     sim::ClusterOptions options;

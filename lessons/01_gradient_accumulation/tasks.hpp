@@ -23,7 +23,7 @@ Regression generate_regression(std::int64_t rows, DType dtype,
 Regression load_regression(const std::filesystem::path& path,
                            std::int64_t targets, DType dtype);
 
-/// What --data holds, or generated rows.
+/// Returns the rows of --data, or generated ones.
 Regression regression_of(const LessonOptions& options, std::int64_t rows);
 
 /// A run of rows, and the weight of its loss.

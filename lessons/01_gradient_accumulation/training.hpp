@@ -21,8 +21,8 @@ struct HostBatch {
     double weight = 1;
 };
 
-/// What is trained, on what, how long: the same for one device and for
-/// many.
+/// A training: the model, its data and the number of steps. It is the same
+/// for one device and for many.
 struct Training {
     std::function<std::unique_ptr<Module>(const ParameterInit&)> make_model;
     std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>
@@ -47,12 +47,13 @@ RunReport train(Cluster& cluster, const Training& training,
 /// The loss of every step, summed over the ranks' shares.
 std::vector<double> losses(const RunReport& report);
 
-/// What rank 0 kept and the losses, as the record's outputs "variant/NAME"
-/// and "variant/loss".
+/// Adds to the record's outputs what rank 0 kept, as "variant/NAME", and
+/// the losses, as "variant/loss".
 void record_variant(Record& record, const std::string& variant,
                     const RunReport& report);
 
-/// What rank 0 began with, as the record's inputs "task/initial/NAME".
+/// Adds to the record's inputs what rank 0 began with, as
+/// "task/initial/NAME".
 void record_initial(Record& record, const std::string& task,
                     const RunReport& report);
 

@@ -143,7 +143,7 @@ void ColumnLinear::multiply_by_columns(Page& page) {
 
 namespace {
 
-/// What nn.Linear(3, 4) says of an input of four columns.
+/// Returns the complaint of nn.Linear(3, 4) about an input of four columns.
 std::string refusal(Cluster& cluster, const HostTensor& x) {
     std::string sentence;
     cluster.run([&](Rank& rank) {

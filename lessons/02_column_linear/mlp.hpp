@@ -20,7 +20,8 @@ enum class MlpSplit {
 /// An MLP, and normal values for x and dy, the same for the same seed.
 Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype,
               std::uint64_t seed);
-/// The same without numbers, of which nothing is kept: for its costs.
+/// This task has shapes only, no numbers, and keeps nothing: it shows the
+/// costs.
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype);
 
 /// y, dx and the parameters' gradients, whole.

@@ -31,7 +31,7 @@ void apply_gelu(Rank& rank, const HostTensor& own_x,
 }
 // lesson: end
 
-/// Where the two differ most.
+/// Returns the index at which the two differ most.
 std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
     std::int64_t at = 0;
     for (std::int64_t i = 1; i < a.elements(); ++i)

@@ -57,7 +57,7 @@ struct Task {
     std::uint64_t seed = 0;
     bool keeps =
         true;  ///< what pass() says, but for the bytes; else nothing
-    /// What leads in and out of regions.
+    /// Makes the f and g that lead in and out of regions.
     std::function<std::unique_ptr<TensorParallel>(Rank&)> regions =
         [](Rank& rank) {
             return std::make_unique<TensorParallel>(rank.device(),
@@ -70,10 +70,10 @@ struct Task {
 /// it sent, "forward" and "backward".
 RunReport pass(Cluster& cluster, const Task& task);
 
-/// What rank `rank` kept.
+/// Returns what rank `rank` kept.
 const HostTensor& kept(const RunReport& report, int rank,
                        const std::string& name);
-/// What each rank kept.
+/// Returns what each rank kept.
 std::vector<HostTensor> kept_by_all(const RunReport& report,
                                     const std::string& name);
 

@@ -28,8 +28,9 @@ struct Twins {
 
 enum class Pass { forward, both };
 
-/// Of random input, and random gradient of the output, the same on every
-/// device. Every rank keeps "y" and, of both passes, "dx" and "grad/NAME".
+/// Both runs take a random input and a random gradient of the output, the
+/// same on every device. Every rank keeps "y" and, if both passes run, "dx"
+/// and "grad/NAME".
 RunReport run_alone(Cluster& cluster, const Twins& twins);
 RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass);
 
@@ -68,9 +69,9 @@ std::vector<Term> activation_terms(const BlockSizes& sizes,
                                    std::int64_t length, std::int64_t batch,
                                    int ranks, Regions regions);
 
-/// What a device holds when backward, without sequence parallelism, works
-/// out the gradient of attention's scores: the peak, unless sequences are
-/// short.
+/// The terms of what a device holds when backward, without sequence
+/// parallelism, works out the gradient of attention's scores. That is the
+/// peak, unless sequences are short.
 std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
                              std::int64_t batch, int ranks);
 

@@ -48,7 +48,7 @@ Program shared_loss(const GptTask& task, const LessonOptions& options) {
     };
 }
 
-/// The same of whole rows on one device, which leaves out the padding.
+/// The loss of whole rows on one device, without the padding.
 Program whole_loss(const GptTask& task, const LessonOptions& options,
                    int ranks) {
     return [&task, ranks, dtype = options.dtype,
@@ -260,8 +260,8 @@ void show_block_sizes(Page& page) {
              bytes_text(of(rank, MemoryCategory::gradients)),
              bytes_text(of(rank, MemoryCategory::optimizer)),
              bytes_text(rank.memory.peak)});
-        // Of the 13 h, two norms (4 h) and the biases after a row split (2
-        // h) are on every device; 7 h are shared out.
+        // There are 13 h: two norms (4 h) and the biases after a row split
+        // (2 h) are on every device; 7 h are shared out.
         const std::int64_t expected =
             2 *
             ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);

@@ -9,7 +9,8 @@
 
 namespace lockstep::lessons {
 
-/// What devices hold outside of tensor-parallel regions.
+/// Outside of tensor-parallel regions, devices hold all tokens, or each its
+/// own.
 enum class Regions { replicated, sequence_parallel };
 
 std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,

@@ -125,7 +125,8 @@ Twins badly_cut(Twins twins, const BlockSizes& sizes) {
     return twins;
 }
 
-/// What device 0 of `ranks` sends in all-reduces of `elements` numbers.
+/// Returns the bytes that device 0 of `ranks` sends in all-reduces of
+/// `elements` numbers.
 std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks,
                               int calls) {
     return calls *

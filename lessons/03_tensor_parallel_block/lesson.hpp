@@ -27,10 +27,12 @@ class TensorParallelLesson final : public Lesson {
     void train(Page& page);
     void size(Page& page);
 
-    /// What comes of c_attn cut as if it were one layer; `right` is y.
+    /// Shows the output if c_attn is cut as if it were one layer; `right`
+    /// is y.
     void show_bad_cut(Page& page, const Twins& cut,
                       const HostTensor& right);
-    /// Of the loss of a shared vocabulary, `columns` a device.
+    /// Shows the bytes of the loss over a vocabulary that is shared out,
+    /// `columns` a device.
     void show_loss_bytes(Page& page, const RunReport& shared,
                          std::int64_t columns);
     void show_block_bytes(Page& page, const RunReport& forward,

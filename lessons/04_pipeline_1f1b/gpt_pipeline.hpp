@@ -30,14 +30,14 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTraining& training,
                              Progress* progress = nullptr);
 
-/// The same on one device, one micro-batch after another.
+/// Trains on one device, one micro-batch after another, and keeps the same.
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
                           const GptTraining& training,
                           Progress* progress = nullptr);
 
 /// Losses of all replicas together.
 std::vector<double> losses_of(const RunReport& report);
-/// What any rank kept under prefix + NAME, by NAME.
+/// Returns what any rank kept under prefix + NAME, by NAME.
 std::map<std::string, HostTensor> kept_under(const RunReport& report,
                                              const std::string& prefix);
 

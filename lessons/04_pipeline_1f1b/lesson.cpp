@@ -407,7 +407,8 @@ Timing timing_of(int stages, int micro_batches) {
                          {{}});
 }
 
-/// Of several numbers of stages and micro-batches, by both denominators.
+/// Shows the bubble for several numbers of stages and micro-batches, over
+/// both denominators.
 void show_bubbles(Page& page) {
     Table table{
         {"stages", "m = 1", "m = 4", "m = 8", "m = 16", "m = 64", "of the"},
@@ -601,7 +602,8 @@ void PipelineLesson::split(Page& page) {
 
 namespace {
 
-/// What the virtual devices say of the plan; empty where it runs.
+/// Returns the diagnosis of the virtual devices; it is empty if the plan
+/// runs.
 std::string diagnosis_of(const PipelinePlan& plan,
                          const StackOptions& options) {
     try {

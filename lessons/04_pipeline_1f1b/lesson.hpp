@@ -46,7 +46,8 @@ class PipelineLesson final : public Lesson {
     void show_interleaved(Page& page);
     void show_split_backward(Page& page);
     void show_published(Page& page);
-    /// Of a run of step 8: what can be compared bit by bit.
+    /// Compares a run of step 8 with one device, bit by bit if that is
+    /// possible.
     void check_bits(Page& page, const RunReport& report, int replicas,
                     const std::string& variant);
     /// Trains by one schedule, and leaves it in the record.

@@ -23,7 +23,7 @@ std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part,
     return stack;
 }
 
-/// What is there before the step is no activation.
+/// The inputs are there before the step, so they are no activations.
 std::vector<MicroBatch> stack_batches(Device& device, int count,
                                       const StackOptions& options) {
     const MemoryScope scope(device, MemoryCategory::workspace);

@@ -22,7 +22,8 @@ struct StackOptions {
 Program stack_program(const PipelinePlan& plan,
                       const StackOptions& options);
 
-/// What a stage keeps of one micro-batch, and sends to the next, in bytes.
+/// Returns the bytes that a stage keeps of one micro-batch, and that it
+/// sends to the next stage.
 std::int64_t stack_boundary_bytes(DType dtype);
 
 }  // namespace lockstep::lessons

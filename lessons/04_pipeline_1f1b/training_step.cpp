@@ -95,7 +95,7 @@ std::vector<double> PipelineLesson::train_by(Page& page,
     return curve;
 }
 
-/// Whether interleaving pays with so few layers.
+/// Shows whether interleaving pays with so few layers.
 void PipelineLesson::show_interleaved_pace(Page& page) {
     const RunReport* plain = nullptr;
     const RunReport* rounds = nullptr;

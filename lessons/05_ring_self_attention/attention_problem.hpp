@@ -21,7 +21,7 @@ struct AttentionProblem {
     /// could hold.
     bool shapes_alone = false;
 
-    /// Of x: queries, keys and values side by side.
+    /// Returns the columns of x: queries, keys and values side by side.
     std::int64_t columns() const {
         return (sizes.heads + 2 * sizes.key_heads()) * width;
     }
@@ -51,7 +51,7 @@ RunReport run_method(Cluster& cluster, const AttentionProblem& problem,
 RunReport run_core(Cluster& cluster, const AttentionProblem& problem);
 RunReport run_flash(Cluster& cluster, const AttentionProblem& problem);
 
-/// What all ranks kept of it, in the sequence's order.
+/// Returns what all ranks kept under the name, in the sequence's order.
 HostTensor whole_kept(const RunReport& report, const std::string& name,
                       TokenOrder order);
 

@@ -13,8 +13,8 @@ namespace lockstep::lessons {
 std::shared_ptr<const GptTask> make_context_gpt_task(
     const LessonOptions& options, int ranks, ContextMethod method);
 
-/// Of one device that has all tokens: CoreAttention, which holds all
-/// weights, or FlashAttention; or the one that devices share.
+/// One device that has all tokens runs CoreAttention, which holds all
+/// weights, or FlashAttention. Several devices run the one that they share.
 enum class AttentionKind { core, flash, shared };
 
 /// How devices share out a step's tokens: replicas take different

@@ -303,7 +303,7 @@ std::string trimmed(std::string line) {
     return line + "\n";
 }
 
-/// What each rank has of its row block of scores, hop by hop.
+/// Shows what each rank has of its row block of scores, hop by hop.
 std::string hop_by_hop(const RunReport& report) {
     const int n = static_cast<int>(report.ranks.size());
     constexpr int kWidth = 11;
@@ -439,7 +439,7 @@ void RingLesson::output(Page& page) {
 
 namespace {
 
-/// What a rank sent in both passes, and in the first.
+/// The bytes that a rank sent in both passes, and in the first.
 struct Counted {
     Sent forward;
     Sent both;
@@ -494,7 +494,7 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem,
     return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
 }
 
-/// What each method sends, and the checks of it.
+/// Shows the bytes that each method sends, and checks them.
 void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
     const ContextShape shape = problem.shared_out_to(ranks);
     const auto in_blocks = [&](std::int64_t elements) {
@@ -594,7 +594,7 @@ constexpr double kScores[] = {1, 3, 2, 5, 4, 0};
 constexpr double kValues[] = {10, 20, 30, 40, 50, 60};
 constexpr int kCount = 6;
 
-/// What online softmax holds.
+/// The state of an online softmax.
 struct State {
     double maximum = -std::numeric_limits<double>::infinity();
     double sum = 0;
@@ -627,7 +627,8 @@ double at_once() {
     return y / sum;
 }
 
-/// The same on a device, which keeps its state after each block, and "y".
+/// Does the same on a device, which keeps its state after each block, and
+/// "y".
 RunReport run_blocks(Cluster& cluster, DType dtype) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();

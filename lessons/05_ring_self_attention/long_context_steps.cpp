@@ -15,7 +15,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Where attention's forward and backward run.
+/// Runs attention forward and backward on a cluster.
 using RunOn = std::function<RunReport(Cluster&, const AttentionProblem&)>;
 
 struct Way {
@@ -55,7 +55,7 @@ std::int64_t longest(const Way& way, const AttentionProblem& problem,
            });
 }
 
-/// Whether a device of that capacity runs it.
+/// Returns whether a device of that capacity runs it.
 bool runs(const Way& way, AttentionProblem problem, std::int64_t tokens,
           std::int64_t capacity) {
     problem.tokens = tokens;
@@ -196,7 +196,8 @@ std::vector<std::int64_t> pairs_of(const RunReport& report,
     return pairs;
 }
 
-/// Of contiguous tokens: all blocks before its own, and half of that.
+/// The pairs of the last rank if tokens are contiguous: all blocks before
+/// its own, and half of its own.
 double pairs_of_last(const AttentionProblem& of, int ranks) {
     const auto c = static_cast<double>(of.tokens / ranks);
     return (ranks - 1) * c * c + c * (c + 1) / 2;
@@ -428,7 +429,7 @@ std::vector<double> losses_of(const RunReport& report) {
     return losses;
 }
 
-/// What rank 0 kept under prefix + NAME, as variant/prefix + NAME.
+/// Adds what rank 0 kept under prefix + NAME, as variant/prefix + NAME.
 void put(NamedTensors& tensors, const std::string& variant,
          const RunReport& report, const std::string& prefix) {
     for (const auto& [name, tensor] : report.ranks.front().kept) {

@@ -84,7 +84,7 @@ class Folder {
     std::filesystem::path folder_;
 };
 
-/// What stands before and after a word such as ": error: ".
+/// The texts before and after a word such as ": error: ".
 struct Split {
     std::string_view before;
     std::string_view after;
@@ -183,7 +183,8 @@ std::optional<BuildFailure> link_error(std::string_view line, const Folder& fold
     return std::nullopt;
 }
 
-/// What a driver says once the linker has failed: the linker itself said why.
+/// Returns whether a driver only passes on that the linker has failed; the linker itself
+/// said why.
 bool passes_on(std::string_view message) {
     return message.starts_with("ld returned") ||
            message.starts_with("linker command failed");
@@ -255,7 +256,7 @@ class HandedOver {
         try {
             take_back(folder_);
         } catch (const std::exception&) {
-            // What cannot be read then shows itself when the program is started.
+            // If something cannot be read, that shows when the program is started.
         }
     }
     HandedOver(const HandedOver&) = delete;

@@ -10,16 +10,17 @@
 
 namespace lockstep::lessons {
 
-/// What students' programs are compiled with: that of the environment's CXX, else the
-/// first of g++, c++ and clang++ that is on the PATH. MissingError where there is none.
+/// Returns the compiler of students' programs: the one in the environment's CXX, else the
+/// first of g++, c++ and clang++ that is on the PATH. Throws MissingError if there is
+/// none.
 std::vector<std::string> student_compiler();
 
-/// What to compile, and how.
+/// The sources to compile, and how to compile them.
 struct BuildPlan {
     std::vector<std::string> compiler{
         "c++"};  ///< the driver, and words before all others
-    /// Has the sources; nothing else is written to. Where this process is root, it is the
-    /// unprivileged user's meanwhile (hand_over(), take_back()).
+    /// Has the sources; nothing else is written to. If this process is root, the folder
+    /// belongs to the unprivileged user meanwhile (hand_over(), take_back()).
     std::filesystem::path folder = {};
     std::vector<std::string> sources = {};     ///< "ring.cpp": relative to the folder
     std::vector<std::string> flags = {};       ///< for each source; paths are absolute

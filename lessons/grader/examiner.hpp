@@ -25,7 +25,7 @@ class StudentProcess final : public RankProcess {
     Frames& frames() override { return frames_; }
     End ending() override;
 
-    /// What a rank of a student's program may use.
+    /// Returns what a rank of a student's program may use.
     static Confinement usual_confinement();
 
   private:

@@ -142,7 +142,8 @@ void enter(const Judgement& judgement, CriterionReport& entry) {
     entry.said = judgement.said;
 }
 
-/// What this machine does not keep students' programs from.
+/// Returns a sentence for each thing that this machine does not keep students' programs
+/// from.
 std::vector<std::string> remarks_on_confinement() {
     std::vector<std::string> remarks;
     if (!SystemCallFilter::works())
@@ -166,7 +167,8 @@ std::uint64_t new_secret() {
     return std::uint64_t{device()} << 32 | device();
 }
 
-/// What did not pass first, in the order of the handout.
+/// Returns what a student does first: the first criterion that did not pass, in the order
+/// of the handout.
 std::string first_to_do(const GradeReport& report) {
     if (report.build_failure)
         return report.build_failure->line > 0

@@ -27,8 +27,8 @@ using GradeSink = std::function<void(const GradeReport& report)>;
 /// the report; what the grader lacks is thrown.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
-/// What the program in the folder, the reference solution, measures. UsageError where it
-/// is not right by itself.
+/// Returns what the program in the folder, the reference solution, measures. Throws
+/// UsageError if it is not right by itself.
 Targets measure_targets(const GradePlan& plan, const Kit& kit, std::uint64_t seed);
 
 }  // namespace lockstep::lessons

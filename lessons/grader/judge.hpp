@@ -9,8 +9,8 @@
 
 namespace lockstep::lessons {
 
-/// What the reference solution of an assignment measures, by name: bytes, messages,
-/// virtual time. Made by `lockstep assignment targets`, never typed.
+/// The figures of an assignment's reference solution, by name: bytes, messages, virtual
+/// time. `lockstep assignment targets` makes them; nobody types them.
 struct Targets {
     std::string slug;
     /// Sizes, world sizes and values of the grader's cases are drawn with it.
@@ -33,8 +33,9 @@ struct Allowed {
 /// The unit of virtual time, which is shown in the unit that suits it.
 inline constexpr const char* kPicoseconds = "ps";
 
-/// What a criterion asks with: runs the student's tasks, compares, and keeps what was
-/// asked and measured. Each question that is answered with no ends the criterion.
+/// A criterion asks its questions through this: it runs the student's tasks, compares,
+/// and keeps what was asked and measured. A question that is answered with no ends the
+/// criterion.
 class Judge {
   public:
     /// With `measures`, figures are not compared with targets but become them. `secret`
@@ -61,7 +62,7 @@ class Judge {
                double bound = 1e-10);
     /// `got` has the bits of `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
-    /// What the task left under that name on a rank.
+    /// Returns what the task left under that name on a rank.
     const HostTensor& left(const RankResult& rank, const std::string& name);
 
     /// `measured` is what the reference measures, or within what is allowed beside it.
@@ -80,7 +81,7 @@ class Judge {
     /// them.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
-    /// What was asked and measured so far.
+    /// Return what was asked and measured so far.
     std::string asked() const;
     std::string measured() const;
 

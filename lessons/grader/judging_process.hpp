@@ -11,7 +11,7 @@
 
 namespace lockstep::lessons {
 
-/// What a criterion came to.
+/// The result of a criterion.
 struct Judgement {
     Mark mark = Mark::not_judged;
     std::string asked{};
@@ -32,7 +32,7 @@ class JudgingProcess {
     struct Limits {
         Clock::time_point deadline;                  ///< of all
         std::chrono::milliseconds longest{100'000};  ///< of one criterion
-        /// Of the process' address space, beside what it begins with.
+        /// The process' address space may grow by this much.
         std::int64_t memory_bytes = std::int64_t{512} << 20;
     };
 

@@ -6,8 +6,7 @@
 
 namespace lockstep::lessons {
 
-/// What students' programs are built with, as lessons/grader/make_kit.py puts it
-/// together.
+/// Students' programs are built with this; lessons/grader/make_kit.py puts it together.
 class Kit {
   public:
     /// That of this program: beside it in a build folder, or where it is installed.
@@ -15,7 +14,7 @@ class Kit {
     static Kit find();
     explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-    /// What a student is given, and what the grader adds to it.
+    /// The folders of what a student is given, and of what the grader adds to it.
     std::filesystem::path handout(const std::string& slug) const;
     std::filesystem::path grading(const std::string& slug) const;
     /// The pages on kinds of mistakes: F01.md and so on.

@@ -45,7 +45,7 @@ class HostTensor {
     double at(std::int64_t index) const;
     void set(std::int64_t index, double value);
 
-    /// The same values in another dtype; rounds where it must.
+    /// Returns the values in another dtype, rounded if they must be.
     HostTensor as(DType dtype) const;
 
     /// Rows [begin, begin + count) of the first dimension, copied.

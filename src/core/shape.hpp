@@ -49,7 +49,7 @@ class Shape {
         return product;
     }
 
-    /// The same shape with another first or last extent.
+    /// Return the shape with another first or last extent.
     Shape with_first(std::int64_t extent) const;
     Shape with_last(std::int64_t extent) const;
 

@@ -21,8 +21,8 @@ bool SourceLine::operator==(const SourceLine& other) const {
 
 namespace {
 
-/// What the build puts before a source's path from the project's root, as it put it
-/// before this file's: "../" where the build folder stands in the project.
+/// Returns what the build puts before a source's path from the project's root, as it did
+/// for this file: "../" if the build folder stands in the project.
 std::string_view root_prefix() {
     constexpr std::string_view kHere = __builtin_FILE();
     constexpr std::string_view kFromRoot = "src/core/source_line.cpp";

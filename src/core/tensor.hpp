@@ -22,7 +22,7 @@ struct Moment {
 
 class Device;
 
-/// What memory is held for. The ledger keeps current and peak bytes of each.
+/// The purposes that memory is held for. The ledger keeps current and peak bytes of each.
 enum class MemoryCategory : std::uint8_t {
     parameters,
     gradients,
@@ -85,10 +85,10 @@ class Tensor {
     Tensor rows(std::int64_t begin, std::int64_t count,
                 SourceLine at = SourceLine::here()) const;
 
-    /// The same elements under another shape, without a copy.
+    /// Returns a view of the same elements under another shape, without a copy.
     Tensor reshaped(Shape shape, SourceLine at = SourceLine::here()) const;
 
-    /// The same elements as one row: shape (elements).
+    /// Returns a view of the same elements as one row: shape (elements).
     Tensor flat() const;
     /// Elements [begin, begin + count) of flat(), without a copy.
     Tensor slice(std::int64_t begin, std::int64_t count,
@@ -115,10 +115,10 @@ class Tensor {
         static const std::string none;
         return storage_ && bytes() == storage_->bytes ? storage_->label : none;
     }
-    /// Where this tensor begins in its storage.
+    /// This tensor begins at this byte of its storage.
     std::int64_t offset_bytes() const { return offset_; }
 
-    /// Whether the two share at least one byte.
+    /// Returns whether the two share at least one byte.
     bool overlaps(const Tensor& other) const;
 
   private:

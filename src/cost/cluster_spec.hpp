@@ -17,8 +17,8 @@ struct LinkSpec {
     double bytes_per_second = 0;  ///< 0 means free of cost per byte
 };
 
-/// What a device and its links can do. Times in seconds, rates per second, sizes in
-/// bytes; a rate of 0 stands for "takes no time".
+/// The abilities of a device and its links. Times are in seconds, rates per second, sizes
+/// in bytes; a rate of 0 stands for "takes no time".
 struct ClusterSpec {
     std::string name;
     std::string source;  ///< where the figures are from

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What one rank sends and receives in a collective.
+/// The messages and bytes that one rank sends and receives in a collective.
 struct CollectiveTraffic {
     std::int64_t messages_sent = 0;
     std::int64_t bytes_sent = 0;
@@ -31,7 +31,7 @@ struct CollectiveCall {
     bool operator==(const CollectiveCall&) const = default;
 };
 
-/// What a rank exchanges with another in a collective.
+/// The messages that a rank exchanges with another one in a collective.
 struct Transfer {
     int peer;
     std::int64_t messages;
@@ -39,7 +39,7 @@ struct Transfer {
     bool sent;  ///< or received
 };
 
-/// Tells what `rank` exchanges with whom, exactly, where chunks are uneven too. Rings for
+/// Tells exactly what `rank` exchanges with whom, also if chunks are uneven. Rings for
 /// all_reduce, all_gather, reduce_scatter; a pipelined chain from the root on (broadcast)
 /// or to it (reduce); messages straight to and from the root (gather, scatter) and
 /// between pairs (all_to_all); dissemination (barrier). A split moves nothing. Thakur,
@@ -48,7 +48,7 @@ struct Transfer {
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell);
 
-/// The same, summed over peers.
+/// Returns what `rank` exchanges with all others together.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// How long it takes by the alpha-beta model, over the group's slowest link from a member
@@ -81,15 +81,15 @@ using TrafficByLink = std::array<TrafficCount, 2>;
 /// A rank's traffic over one communicator, by verb.
 using TrafficByVerb = std::array<TrafficByLink, kVerbs>;
 
-/// Whether two ranks of the run are on one node.
+/// Tells whether two ranks of the run are on one node.
 using SameNode = FunctionRef<bool(int, int)>;
 
-/// What a member of a communicator, whose ranks of the run are `ranks`, exchanges in a
-/// collective. The call itself counts once, among those inside a node.
+/// Returns what a member of a communicator exchanges in a collective; `ranks` are the
+/// members' ranks in the run. The call itself counts once, among those inside a node.
 TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node);
 
-/// What a send, or a recv, of `bytes` counts.
+/// Returns what a send, or a recv, of `bytes` counts.
 TrafficCount message_share(Verb verb, std::int64_t bytes);
 
 /// Appends a rank's counts over the communicator `group` to its report, verb by verb.

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// One program's entry, of which each part is asked for by itself.
+/// One program's entry, of which each member is asked for by itself.
 class Entry {
   public:
     Entry(const Json& entry, std::string where)
@@ -20,7 +20,7 @@ class Entry {
         expect(entry.is_object(), "an object with \"ranks\", \"line\" and \"cause\"");
     }
 
-    /// False where the part is still open.
+    /// False if the member is still open.
     bool has(const char* part) const {
         expect(entry_.contains(part), fmt::format("an entry \"{}\"", part));
         return !entry_.at(part).is_null();
@@ -72,7 +72,7 @@ class Entry {
     std::string where_;
 };
 
-/// What is wrong, as far as it goes with the place in the parser's sentence.
+/// Returns what is wrong, with the place if the parser's sentence names one.
 std::string trouble_of(const JsonError& error) {
     const std::string text = error.what();
     const std::size_t begin = text.find("line ");

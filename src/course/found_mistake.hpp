@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What a student says of a program's mistake.
+/// A student's answer about a program's mistake.
 struct FoundMistake {
     std::set<int> ranks;    ///< on which it goes wrong
     std::int64_t line = 0;  ///< that is wrong

@@ -19,10 +19,11 @@ namespace lockstep {
 
 namespace {
 
-/// Of the largest value that is expected.
+/// A difference may be this times the largest value that is expected.
 constexpr double kNear = 1e-10;
 
-/// Of the program's tests, which exit() may end; there is one PublicTest.
+/// The program's tests have come to their end; exit() may end them before. There is one
+/// PublicTest.
 bool finished = false;
 
 /// Ends the program where a check takes longer than any has to.

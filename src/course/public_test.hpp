@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What a check of a public test throws: a sentence with the line of the check.
+/// A check of a public test throws this: a sentence with the line of the check.
 class CheckFailed : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -45,8 +45,8 @@ class PublicTest {
 
 // Each throws CheckFailed.
 
-/// The same shape, and elements that are as near as f64 in another order of sums gets
-/// them; NaN is near nothing.
+/// Expects the same shape, and elements that are as near as f64 gets with sums in another
+/// order; NaN is near nothing.
 void expect_close(const HostTensor& got, const HostTensor& expected,
                   const std::string& what, SourceLine at = SourceLine::here());
 void expect_equal(std::int64_t got, std::int64_t expected, const std::string& what,

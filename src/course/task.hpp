@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What a task of an assignment is given on one rank, by name.
+/// The inputs of an assignment's task on one rank, by name.
 class TaskInputs {
   public:
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
@@ -23,7 +23,7 @@ class TaskInputs {
     bool has_number(const std::string& name) const { return numbers.contains(name); }
 };
 
-/// What it leaves there.
+/// The outputs that the task leaves there.
 struct TaskOutputs {
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
     std::map<std::string, HostTensor> values;

@@ -5,18 +5,18 @@
 
 namespace lockstep {
 
-// What any attention by the online softmax has in common, whoever else's keys it saw.
+// All attentions by the online softmax have this in common, whoever else's keys they saw.
 
 /// Ends its forward: keeps in `saved` what backward needs, x, y and a number a row and
 /// head, log_sum_exp (b, a, m); gives y.
 Tensor keep_online_attention(Device& device, const OnlineAttention& state,
                              const Tensor& x, Saved& saved);
-/// What its backward starts from; and the end of that.
+/// Begins a backward, and ends it.
 AttentionBackward begin_backward(Device& device, const Tensor& dy,
                                  const AttentionSizes& sizes, const Saved& saved);
 void drop_online_attention(Saved& saved);
 
-/// What CoreAttention computes, without its weights in memory (Dao et al. 2022,
+/// Computes what CoreAttention does, without its weights in memory (Dao et al. 2022,
 /// FlashAttention, 2205.14135, section 3): forward keeps x, y and a number a row and
 /// head, log_sum_exp (b, a, s), from which backward makes the weights again, block by
 /// block.

@@ -51,7 +51,7 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSiz
 
 namespace {
 
-/// Of a table that the head reads too.
+/// Returns the deviation of a table that the head reads too.
 double table_deviation(const GptSizes& sizes) {
     return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
 }

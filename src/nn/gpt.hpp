@@ -8,7 +8,7 @@ namespace lockstep {
 enum class NormKind { layer_norm, rms_norm };
 enum class MlpKind { gelu, swiglu };
 
-/// Of a transformer block; s and b are its input's.
+/// The sizes of a transformer block; s and b are its input's.
 struct BlockSizes {
     std::int64_t hidden = 0;  ///< h
     std::int64_t heads = 0;   ///< a

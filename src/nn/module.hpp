@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// What a module's forward keeps for its backward, for one micro-batch: pipelines hold
-/// several in flight. A module with parts gives each a child.
+/// A module's forward keeps this for its backward, for one micro-batch: pipelines hold
+/// several in flight. A module that is made of others gives each of them a child.
 class Saved {
   public:
     /// `name` is a literal. Throws UsageError where the name is taken: a second forward

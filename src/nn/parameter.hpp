@@ -18,7 +18,8 @@ struct ParameterInit {
     std::uint64_t seed = 0;
     std::string name;  ///< prefix of the parameters' names, as in PyTorch's state_dict
 
-    /// The same for a part: "block" and "mlp" make "block.mlp".
+    /// Returns the settings for a module inside this one: "block" and "mlp" make
+    /// "block.mlp".
     ParameterInit child(const std::string& part) const;
 };
 
@@ -58,7 +59,7 @@ class Parameter {
     Parameter& operator=(const Parameter&) = delete;
 
     const std::string& name() const { return name_; }
-    /// Of value and gradient, also while they are absent.
+    /// The shape of value and gradient, also while they are absent.
     const Shape& shape() const { return part_.shape; }
     /// All of it, unless it was made as a shard.
     const Part& part() const { return part_; }

@@ -46,7 +46,7 @@ void each_row(const Part& part, DType dtype, Copy&& copy) {
                  static_cast<std::size_t>(bytes));
 }
 
-/// Of `count` rows from `from` on, those that there are.
+/// Returns how many of the `count` rows from `from` on there are.
 std::int64_t rows_there(std::int64_t all, std::int64_t from, std::int64_t count) {
     return std::clamp<std::int64_t>(all - from, 0, count);
 }

@@ -12,12 +12,12 @@ namespace lockstep {
 Part row_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Columns [from, from + count).
 Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
-/// Of `layers` layers that lie one below the other in the whole: part `index` of the rows
-/// of each, of which all `parts` hold as many. The last ones are padded where the parts
-/// do not divide a layer.
+/// `layers` layers lie one below the other in the whole. The part holds a share of the
+/// rows of each layer: share `index` of `parts` equal ones. The last ones are padded if
+/// `parts` does not divide the rows.
 Part stacked_part(const Shape& whole, int layers, int parts, int index);
 
-/// Whether it is the whole.
+/// Returns whether the part is the whole.
 bool holds_all(const Part& part);
 
 /// Fills the parameter with numbers, uniform in ±bound or normal with mean 0 and

@@ -12,8 +12,8 @@ namespace lockstep {
 
 namespace {
 
-/// What this rank holds of the whole, (out, in) or (out), where it can be
-/// shared out so.
+/// Returns this rank's part of the whole, (out, in) or (out). Throws
+/// UsageError if it cannot be shared out so.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp,
               const Shape& whole, const ColumnParallelOptions& options) {
     const int stacked = options.stacked;

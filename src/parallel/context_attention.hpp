@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What attention has in common where ranks share out the tokens of each
+/// All attentions have this in common if ranks share out the tokens of each
 /// sequence. Attention alone has to see tokens of other ranks: all else in
 /// a transformer looks at one token at a time.
 ///
@@ -26,7 +26,8 @@ class ContextAttention : public Module {
     const AttentionSizes& sizes() const { return sizes_; }
     const TokenDeal& deal() const { return deal_; }
 
-    /// Of own queries that see the keys of a rank, or of all ranks.
+    /// Options for own queries that see the keys of a rank, or of all
+    /// ranks.
     AttentionOptions seeing_rank(const Heads& queries, int rank) const;
     AttentionOptions seeing_all(const Heads& queries) const;
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What attention is about, whose s tokens N ranks share out: N divides the
+/// The sizes of attention whose s tokens N ranks share out. N divides the
 /// tokens and, for Ulysses, the heads.
 struct ContextShape {
     int ranks = 1;               ///< N
@@ -17,7 +17,7 @@ struct ContextShape {
     std::int64_t width = 0;      ///< of a head
 };
 
-/// What a rank sends.
+/// The messages and elements that a rank sends.
 struct Sent {
     std::int64_t elements = 0;
     std::int64_t messages = 0;
@@ -31,9 +31,10 @@ struct Sent {
 Sent sent_forward(ContextMethod method, const ContextShape& shape);
 Sent sent_backward(ContextMethod method, const ContextShape& shape);
 
-/// What it would send with the weights shared out instead, as Megatron's
-/// layer does (Narayanan et al. 2021, 2104.04473, section 3.2), forward and
-/// backward, attention and MLP: 8 b s h (N-1)/N elements, h = a width.
+/// Returns what a rank would send if the weights were shared out instead,
+/// as Megatron's layer does (Narayanan et al. 2021, 2104.04473, section
+/// 3.2), forward and backward, attention and MLP: 8 b s h (N-1)/N elements,
+/// h = a width.
 std::int64_t tensor_parallel_elements(const ContextShape& shape);
 
 }  // namespace lockstep

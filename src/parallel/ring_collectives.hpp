@@ -28,10 +28,10 @@ void ring_all_gather(Communicator& ring, const Tensor& buffer);
 void ring_all_reduce(Device& device, Communicator& ring,
                      const Tensor& buffer);
 
-/// The same sum by exchanging whole buffers with ranks 1, 2, 4, … away: lg
-/// n steps of S bytes. Where n is no power of two, the surplus ranks first
-/// add theirs to a neighbour's, and are sent the result at the end. Thakur,
-/// Rabenseifner & Gropp 2005, section 4.4.
+/// Makes the same sum by exchanging whole buffers with ranks 1, 2, 4, …
+/// away: lg n steps of S bytes. If n is no power of two, the surplus ranks
+/// first add theirs to a neighbour's, and are sent the result at the end.
+/// Thakur, Rabenseifner & Gropp 2005, section 4.4.
 void recursive_doubling_all_reduce(Device& device, Communicator& group,
                                    const Tensor& buffer);
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-/// What parts of layers [i, j) cost together, for all j, and where the last
-/// of them begins.
+/// The cost of layers [0, j) cut into parts, for all j, and the layer with
+/// which the last part begins.
 struct Cuts {
     std::vector<double> cost;
     std::vector<std::vector<int>> begins;  ///< by part

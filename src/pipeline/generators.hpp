@@ -38,16 +38,15 @@ Schedule interleaved_schedule(const PipelineShape& shape);
 
 /// 1F1B with backward in two halves, the second as late as 1F1B's memory
 /// allows: it fills the bubble (Qi et al. 2023, Zero Bubble, 2401.10241,
-/// section 2). The bubble is (p - 1)(t_f + t_i - t_w) where m >= p and t_w
-/// <= t_f; stage s holds min(p - s, m) micro-batches before and min(s + 1,
-/// m) between the halves.
+/// section 2). The bubble is (p - 1)(t_f + t_i - t_w) if m >= p and t_w <=
+/// t_f; stage s holds min(p - s, m) micro-batches before and min(s + 1, m)
+/// between the halves.
 Schedule zb_h1_schedule(const PipelineShape& shape);
 
-/// The same, with twice as many micro-batches ahead (section 2). The bubble
-/// is (p - 1)(t_f + t_i - 2 t_w) where m >= 2 p - 1, t_w <= t_f and 2 t_w
-/// <= t_f + t_i: none where all three take the same time; stage s holds
-/// min(2 (p - s) - 1, m) micro-batches before and min(2 s + 1, m) between
-/// the halves.
+/// ZB-H1 with twice as many micro-batches ahead (section 2). The bubble is
+/// (p - 1)(t_f + t_i - 2 t_w) if m >= 2 p - 1, t_w <= t_f and 2 t_w <= t_f
+/// + t_i: none if all three take the same time; stage s holds min(2 (p - s)
+/// - 1, m) micro-batches before and min(2 s + 1, m) between the halves.
 Schedule zb_h2_schedule(const PipelineShape& shape);
 
 /// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2".

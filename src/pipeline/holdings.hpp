@@ -4,18 +4,19 @@
 
 namespace lockstep {
 
-/// What a stage keeps for one micro-batch of one chunk, in any unit.
+/// The memory that a stage keeps for one micro-batch of one chunk, in any
+/// unit.
 struct KeptMemory {
     /// From its forward to the first half of its backward.
     double activations = 1;
     double for_weights = 1;  ///< then, until the second half
 };
 
-/// What a stage holds after an instruction, or at most.
+/// A stage holds this after an instruction, or at most.
 struct Holdings {
     int in_flight = 0;  ///< forward is done, the first half of backward not
     int between = 0;    ///< between the halves of backward
-    /// Of a chunk: the newest, and older ones in use.
+    /// Versions of a chunk's weights: the newest, and older ones in use.
     int weight_versions = 1;
     double memory = 0;
 

@@ -25,8 +25,8 @@ namespace lockstep {
 
 namespace {
 
-/// What the file is read through: it knows how far it has been read, and so
-/// on which line.
+/// The file is read through this text, which knows how far it has been
+/// read, and so on which line.
 class CountedText {
   public:
     explicit CountedText(std::string_view text) : text_(text) {}
@@ -65,14 +65,16 @@ class CountedText {
     Iterator begin() { return {*this, 0}; }
     Iterator end() { return {*this, text_.size()}; }
 
-    /// Of the last byte read but `back`.
+    /// Returns the line of the byte that is `back` before the last one
+    /// read.
     int line(std::size_t back = 0) {
         const std::size_t until = std::max(read_, back) - back;
         for (; counted_ < until; ++counted_)
             if (text_[counted_] == '\n') ++line_;
         return line_;
     }
-    /// Of the byte with this number, from 1; both count from 1.
+    /// Returns line and column of the byte with this number; all count from
+    /// 1.
     std::pair<int, std::size_t> line_and_column(std::size_t byte) const {
         const std::string_view before = text_.substr(
             0, std::clamp<std::size_t>(byte, 1, text_.size()) - 1);
@@ -88,8 +90,8 @@ class CountedText {
     int line_ = 1;
 };
 
-/// What a file says of a schedule, gathered as it is read. All throw
-/// UsageError with file and line for what cannot be.
+/// A schedule, gathered as its file is read. All functions throw
+/// UsageError, with file and line, for what cannot be.
 class GatheredSchedule {
   public:
     /// `file` is what messages call it.
@@ -306,7 +308,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the parser says of bad syntax, without what it says of itself.
+/// Returns the parser's complaint about bad syntax, without its name and
+/// numbers.
 std::string reason_of(std::string_view text) {
     for (const std::string_view opening : {"] ", "error at ", " - "}) {
         const std::size_t at = text.find(opening);
@@ -387,7 +390,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
     int skipped_ = 0;  ///< depth inside a value that says nothing here
 };
 
-/// What timing_json() writes beside the schedule.
+/// Returns whether timing_json() writes this key beside the schedule.
 bool is_known_output(const std::string& key) {
     constexpr std::array kOutputs{"durations",
                                   "kept_memory",

@@ -36,7 +36,7 @@ namespace lockstep {
 /// run is another matter: src/pipeline/validate.hpp.
 Schedule load_schedule(const std::filesystem::path& file);
 
-/// The same of text, in JSON or CSV; `name` stands for the file in
+/// Read a schedule from text, in JSON or CSV; `name` stands for the file in
 /// messages.
 Schedule read_schedule_json(const std::string& text,
                             const std::string& name);

@@ -202,8 +202,8 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
         flight(place).y = y;
 }
 
-/// What another part gives: from this device, or from the other that has
-/// it.
+/// Returns what the part before or after gives, from this device or from
+/// another.
 Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival) {
     return arrival.work ? mail_.wait(arrival) : std::exchange(local, {});
 }
@@ -228,7 +228,8 @@ void Pipeline::receive(Place place, StageMail::Arrival& arrival,
                             plan_.index().peer(place), line_of(place, at));
 }
 
-/// Of the file that the schedule was read from, where it was.
+/// Returns the instruction's line in the schedule's file, if it was read
+/// from one.
 SourceLine Pipeline::line_of(Place place, SourceLine otherwise) const {
     const int line = at(place).line;
     if (line == 0) return otherwise;
@@ -251,8 +252,7 @@ Pipeline::Flight* Pipeline::neighbour(Place place, int step) {
     return &flight(at(there).chunk, work.micro_batch);
 }
 
-// What a stage does with its gradients: it shares them, and steps with
-// them.
+// A stage reduces its gradients with other devices, and steps with them.
 
 namespace {
 

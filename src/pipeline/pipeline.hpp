@@ -122,8 +122,8 @@ class WeightStash {
     std::map<std::pair<int, int>, Values> kept_;
 };
 
-/// What goes from one part of a model to the next: its shape for a
-/// micro-batch, of which every stage knows the shapes.
+/// The tensor that goes from one part of a model to the next. Every stage
+/// knows its shape for a micro-batch.
 struct PartBoundary {
     std::function<Shape(const MicroBatch&)> shape;
     DType dtype = DType::f32;
@@ -143,7 +143,7 @@ class Pipeline {
   public:
     /// `chunks[c]` computes part plan.schedule().part(stage, c); that of
     /// part 0 is told to give no gradient of its input. Everything given
-    /// must stay. Throws UsageError where line or chunks are not as many as
+    /// must stay. Throws UsageError if line or chunks are not as many as
     /// the schedule's stages and chunks.
     Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
              std::vector<Module*> chunks, PartBoundary boundary,
@@ -161,10 +161,10 @@ class Pipeline {
     /// that reduce at their end. Throws UsageError where no chunk has the
     /// parameter.
     void tie(Parameter& parameter, Communicator& sharers);
-    /// What optimizer steps do: optimizers[c] updates chunk c. Without it
-    /// they do nothing, and gradients stay as they are. Throws UsageError
-    /// where there is not one for each chunk, or the schedule has no step
-    /// (U) of one.
+    /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without
+    /// it they do nothing, and gradients stay as they are. Throws
+    /// UsageError if there is not one for each chunk, or the schedule has
+    /// no step (U) of one.
     void update_by(std::vector<Optimizer*> optimizers,
                    SourceLine at = SourceLine::here());
 
@@ -224,8 +224,8 @@ class Pipeline {
     Flight& flight(Place place) {
         return flight(at(place).chunk, at(place).micro_batch);
     }
-    /// Of the same micro-batch in the part before or after, where it is on
-    /// this device.
+    /// Returns the micro-batch's flight in the part before or after, if
+    /// that is on this device.
     Flight* neighbour(Place place, int step);
     void require_batches(std::span<const MicroBatch> micro_batches,
                          SourceLine at) const;
@@ -245,7 +245,7 @@ class Pipeline {
     std::vector<std::pair<Parameter*, Communicator*>> ties_;
     std::vector<Optimizer*> optimizers_;
 
-    // Of the run in progress.
+    // These belong to the run in progress.
     SourceLine at_;
     const Loss* loss_ = nullptr;
     std::span<const MicroBatch> micro_batches_;

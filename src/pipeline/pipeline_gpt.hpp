@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// What forward of each layer of a GPT costs, of `length` tokens and
-/// `batch` sequences: the flops of its matrix products, which are nearly
-/// all.
+/// Returns the cost of each layer's forward in a GPT, for `length` tokens
+/// and `batch` sequences: the flops of its matrix products, which are
+/// nearly all.
 std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
                                           std::int64_t length,
                                           std::int64_t batch);
@@ -20,11 +20,11 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
 std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
                                 const Schedule& schedule);
 
-/// What one device of a pipeline holds of a GPT.
+/// One device of a pipeline holds this of a GPT.
 struct GptStage {
     std::vector<std::unique_ptr<Sequential>> chunks;
-    /// Of a tied GPT whose first and last layer are on different stages:
-    /// this one's table, where it has one. Else null.
+    /// This stage's table, if it has one and the GPT is tied and its first
+    /// and last layer are on different stages. Else null.
     Parameter* tied = nullptr;
 
     std::vector<Module*> modules() const;

@@ -29,7 +29,7 @@ constexpr std::array<KindText, kInstructionKinds> kTexts{
      {"R", "reduction of gradients"},
      {"U", "optimizer step"}}};
 
-/// What only a cast makes.
+/// Only a cast makes this kind.
 constexpr KindText kUnknown{"?", "unknown"};
 
 const KindText& text_of(InstructionKind kind) {
@@ -47,7 +47,7 @@ bool take_number(std::string_view& text, int& number) {
     return true;
 }
 
-/// The same behind `mark`, where that is there.
+/// Takes a number behind `mark`, if the mark is there.
 bool take_marked(std::string_view& text, char mark, int& number) {
     if (!text.starts_with(mark)) return true;
     text.remove_prefix(1);

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// What a stage can be told to do with one micro-batch and one of its
-/// chunks of the model.
+/// An instruction tells a stage to do one of these with one micro-batch and
+/// one of its chunks of the model.
 enum class InstructionKind : std::uint8_t {
     forward,
     backward,         ///< both halves
@@ -72,7 +72,7 @@ std::string words_of(const Instruction& instruction);
 /// None where the text is no instruction.
 std::optional<Instruction> read_instruction(std::string_view text);
 
-/// Where an instruction stands.
+/// The place of an instruction.
 struct Place {
     int stage = -1;
     int position = -1;  ///< from 0; sentences count from 1
@@ -128,20 +128,21 @@ struct Schedule {
     std::string file;
 };
 
-// What can be meant; more is refused.
+// The most that a schedule can have; more is refused.
 inline constexpr int kMostStages = 16'384;
 inline constexpr int kMostMicroBatches = 1'000'000;
 inline constexpr int kMostChunks = 1'024;
 inline constexpr std::int64_t kMostForwards = 4'000'000;
 
-/// What generators make schedules from.
+/// Generators make schedules from these sizes.
 struct PipelineShape {
     int stages = 1;         ///< p
     int micro_batches = 1;  ///< m
     int chunks = 1;         ///< v
 };
 
-/// What is wrong with the sizes, in a sentence; none where they can be.
+/// Returns what is wrong with the sizes, in a sentence; none if they can
+/// be.
 std::optional<std::string> size_problem(const PipelineShape& shape);
 
 /// A schedule without work, its chunks dealt out round and round: chunk c

@@ -55,8 +55,8 @@ struct Timing {
     double bubble_over_total() const;
     /// As Narayanan et al. 2021 (SC21) divide it.
     double bubble_over_ideal() const;
-    /// Of all stages' time until the makespan, the part in which they
-    /// compute.
+    /// Returns the fraction of all stages' time until the makespan in which
+    /// they compute.
     double utilisation() const;
 
     /// Instructions one after another, each of which begins when the one

@@ -25,7 +25,7 @@ ScheduleProblem problem_at(const Schedule& schedule, Place place,
     return {fmt::format("{}: {}", schedule.where(place), what), place, {}};
 }
 
-/// Of the whole, without a place: "FILE: WHAT".
+/// A problem of the whole schedule, without a place: "FILE: WHAT".
 ScheduleProblem problem_of(const Schedule& schedule,
                            const std::string& what) {
     const std::string from =
@@ -148,7 +148,8 @@ std::pair<int, int> holder_of(const Schedule& schedule, int part) {
     return {-1, -1};
 }
 
-/// Where the micro-batch is named otherwise; none where it is nowhere.
+/// Returns a place where another instruction names the micro-batch; none if
+/// there is none.
 Place mention_of(const Schedule& schedule, int micro_batch) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const auto& list = schedule.of(stage);
@@ -198,7 +199,7 @@ ScheduleProblem missing_pass(const Schedule& schedule, int part,
     return {from + text, {}, {}};
 }
 
-/// What `earlier` saved is where `later` needs it.
+/// Checks that `later` finds what `earlier` saved.
 Problem check_follows(const Schedule& schedule, Place later,
                       Place earlier) {
     const Instruction& before = schedule.at(earlier);
@@ -242,8 +243,8 @@ Problem check_part(const Schedule& schedule, const WorkIndex& index,
     return weight ? check_follows(schedule, weight, back) : std::nullopt;
 }
 
-/// Of what each part of the model has to do with each micro-batch: forward
-/// once and backward once, whole or in halves, in one chunk, in this order.
+/// Checks that each part of the model takes each micro-batch forward once
+/// and backward once, whole or in halves, in one chunk, in this order.
 Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     const int parts = schedule.part_count();
     for (int part = 0; part < parts; ++part)
@@ -253,7 +254,8 @@ Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     return std::nullopt;
 }
 
-/// What a message carries: made by, or used by, a computation of its stage.
+/// Checks that a computation of its stage makes, or uses, what a message
+/// carries.
 Problem check_message(const Schedule& schedule, const WorkIndex& index,
                       Place place) {
     const Instruction& work = schedule.at(place);
@@ -342,7 +344,7 @@ struct Link {
     Place in_front;
 };
 
-/// What keeps a stuck instruction.
+/// Returns what a stuck instruction waits for.
 Link link_of(const Schedule& schedule, const WorkIndex& index,
              const Walk& walk, Place stuck) {
     const bool message = is_message(schedule.at(stuck).kind);
@@ -381,7 +383,7 @@ std::string place_text(const Schedule& schedule, Place place) {
                          : text;
 }
 
-/// What the next link says in full.
+/// Names an instruction briefly, since the next link says it in full.
 std::string short_text(const Schedule& schedule, Place place) {
     return fmt::format("instruction {} ({})", place.position + 1,
                        text_of(schedule.at(place)));

@@ -13,7 +13,7 @@ struct ScheduleProblem {
     /// it or what it waits for.
     std::string sentence;
     Place place;
-    /// Where nothing can run any more: the instructions that wait for one
+    /// If nothing can run any more: the instructions that wait for one
     /// another, each for the next, the last for the first.
     std::vector<Place> cycle;
 };

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// Where each piece of a schedule's work stands, and what it waits for.
+/// An index of a schedule's work: the place of each computation and
+/// message, and what it waits for.
 ///
 /// An instruction waits for those before it on its stage, and for the data
 /// it needs: a forward of part k for that of part k - 1, a backward of part
-/// k for that of part k + 1, of the same micro-batch; or, where the
-/// schedule has messages and the two are on different stages, for its
-/// receive.
+/// k for that of part k + 1, of the same micro-batch; or, if the schedule
+/// has messages and the two are on different stages, for its receive.
 class WorkIndex {
   public:
     /// The schedule must stay. Micro-batches and chunks must be in range.
@@ -27,15 +27,15 @@ class WorkIndex {
         return twice_;
     }
 
-    /// What a computation waits for beside its stage's program; none where
-    /// nothing.
+    /// Returns what a computation waits for beside its stage's program;
+    /// none if nothing.
     Place need(Place place) const;
     /// The other end of a message; none where there is none.
     Place partner(Place place) const;
     /// The stage at a message's other end, by who computes there; -1 where
     /// nobody does.
     int peer(Place place) const;
-    /// Whether what `place` needs comes from another stage.
+    /// Returns whether what `place` needs comes from another stage.
     bool crosses(Place place) const;
 
   private:
@@ -62,7 +62,8 @@ class WeightVersions {
     int newest(Place place) const {
         return newest_[place.stage][place.position];
     }
-    /// What it says, or the newest where it says nothing.
+    /// Returns the version that the instruction names, or the newest if it
+    /// names none.
     int read(Place place) const {
         const int said = schedule_.at(place).weight_version;
         return said >= 0 ? said : newest(place);
@@ -101,7 +102,7 @@ class Walk {
 
     /// Computations that were done.
     int computations() const { return computations_; }
-    /// Where a stage stands; none where it has come to its end.
+    /// Returns the instruction that a stage has come to; none at its end.
     Place at(int stage) const;
     /// The message that a stage's queue has come to; none where it is
     /// empty.

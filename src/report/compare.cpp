@@ -37,7 +37,7 @@ DType less_precise(DType a, DType b) {
     return epsilon_of(a) < epsilon_of(b) ? b : a;
 }
 
-/// What bounds the tensors of a comparison.
+/// The rule that bounds the tensors of a comparison.
 struct BoundRule {
     std::optional<double> given;
     DType least = DType::f64;  ///< of the two runs
@@ -156,7 +156,7 @@ Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
 
 namespace {
 
-/// What a run had kept when a mistake ended it is no result.
+/// If a mistake ended a run, what it had kept until then is no result.
 void require_finished(const std::filesystem::path& folder) {
     require(!std::filesystem::exists(folder / "diagnosis.txt"), [&] {
         return folder.string() +
@@ -208,7 +208,7 @@ std::string figure_text(double value) {
     return value == 0 ? "0" : fmt::format("{:.2e}", value);
 }
 
-/// What is wrong with it, as a line of its own; empty where nothing is.
+/// Returns what is wrong with the tensor, as a line of its own; empty if nothing is.
 std::string details(const TensorDifference& tensor) {
     if (tensor.passed) return "";
     if (!tensor.problem.empty()) return "        " + tensor.problem + "\n";
@@ -216,8 +216,7 @@ std::string details(const TensorDifference& tensor) {
                        place_text(tensor.shape, tensor.at), tensor.a, tensor.b);
 }
 
-/// What all tensors come to: the verdict, and the difference that is nearest to its
-/// bound.
+/// Returns the verdict on all tensors, and the largest relative difference.
 std::string summary(const std::vector<TensorDifference>& tensors) {
     const auto failed = std::ranges::count_if(
         tensors, [](const TensorDifference& t) { return !t.passed; });

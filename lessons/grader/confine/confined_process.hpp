@@ -15,8 +15,8 @@ namespace lockstep::lessons {
 /// The user and group that programs have where this process is root.
 constexpr unsigned kNobody = 65534;
 
-/// What a program that is not trusted may use. Where this process is root, the program
-/// runs as user and group 65534 as well, so that root's files are out of its reach.
+/// The limits of a program that is not trusted. If this process is root, the program also
+/// runs as user and group 65534, so that root's files are out of its reach.
 struct Confinement {
     /// Processor time, of each process that there is; counted in whole seconds, upwards,
     /// and one more for a program that ignores SIGXCPU.
@@ -56,8 +56,8 @@ struct Ending {
     bool succeeded() const { return by == EndedBy::itself && exit_status == 0; }
 };
 
-/// What a student reads, after "Your program": "was stopped after 10 s of processor
-/// time".
+/// Returns what a student reads after "Your program": "was stopped after 10 s of
+/// processor time".
 std::string ending_sentence(const Ending& ending, const Confinement& confinement);
 
 struct ConfinedPlan {
@@ -66,8 +66,8 @@ struct ConfinedPlan {
     std::vector<std::string> words;
     std::filesystem::path folder = {};  ///< where it works
     Confinement confinement = {};
-    /// What it finds as descriptor 3, such as one end of a socketpair; -1: nothing. It
-    /// stays the caller's, who closes it once the program has started.
+    /// The program finds it as descriptor 3, such as one end of a socketpair; -1:
+    /// nothing. It stays the caller's, who closes it once the program has started.
     int given = -1;
     /// "NAME=value", beside PATH, HOME, LANG and TMPDIR (the folder): all that it has.
     std::vector<std::string> variables = {};

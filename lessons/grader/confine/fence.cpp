@@ -41,7 +41,7 @@ long version() {
     return ::syscall(kCreateRuleset, nullptr, 0, kAskVersion);
 }
 
-/// What the system's version can refuse.
+/// Returns what the system's version can refuse.
 Ruleset refused() {
     Ruleset rules{.files = kWriteFile | kRemoveAndMake};
     const long known = version();

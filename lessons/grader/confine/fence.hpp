@@ -19,7 +19,7 @@ class Fence {
     /// be called between fork and exec. False where the system has none.
     bool enter() const noexcept;
 
-    /// Whether the system has fences.
+    /// Returns whether the system has fences.
     static bool works();
 
   private:

@@ -147,7 +147,7 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// Where memory runs out on the machine, this program goes first.
+/// If memory runs out on the machine, this program goes first.
 void offer_to_be_killed() {
     const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     [[maybe_unused]] const auto written = ::write(score, "1000", 4);
@@ -161,9 +161,8 @@ void offer_to_be_killed() {
     ::_exit(127);
 }
 
-/// What the child of the keeper does: takes the plan's descriptors, user, limits and
-/// filter, and becomes the program. Only makes calls that are allowed between fork and
-/// exec.
+/// Runs in the keeper's child: takes the plan's descriptors, user, limits and filter, and
+/// becomes the program. It only makes calls that are allowed between fork and exec.
 [[noreturn]] void become_program(const KeeperPlan& given_plan, pid_t keeper) {
     KeeperPlan plan = given_plan;
     ::setsid();
@@ -286,7 +285,7 @@ class Keeper {
     bool ended_ = false;
 };
 
-/// Of all descriptors of the grader the keeper has one.
+/// The keeper keeps one of the grader's descriptors, and closes all others.
 void keep_only(int& descriptor) {
     if (descriptor != 0) ::dup2(descriptor, 0);
     descriptor = 0;

@@ -55,11 +55,12 @@ struct KeeperReport {
     double cpu_seconds = 0;
 };
 
-/// What the child of a fork does: the keeper of the program, not the program itself. It
-/// starts that as its own child, in a new session; waits for its end, the deadline or
-/// the end of the channel; kills every process that came of it, wherever it fled, since
-/// orphans become the keeper's; reports, and ends. If the keeper is killed, so is the
-/// program. Only makes calls that are allowed between fork and exec.
+/// Runs in the child of a fork, which becomes the keeper of the program, not the program
+/// itself. The keeper starts the program as its own child, in a new session. It waits for
+/// the program's end, the deadline or the end of the channel. Then it kills every process
+/// that came of the program, wherever that fled (orphans become the keeper's), reports,
+/// and ends. If the keeper is killed, so is the program. It only makes calls that are
+/// allowed between fork and exec.
 [[noreturn]] void keep(const KeeperPlan& plan);
 
 }  // namespace lockstep::lessons

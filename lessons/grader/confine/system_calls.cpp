@@ -23,7 +23,7 @@ namespace {
 /// Calls that a program may make whatever their arguments: the most frequent first. Some
 /// are there on older architectures alone.
 constexpr std::array kAllowedCalls{
-    // What is open.
+    // Files that are open.
     SYS_read,
     SYS_write,
     SYS_readv,

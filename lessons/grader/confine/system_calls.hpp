@@ -24,7 +24,7 @@ class SystemCallFilter {
     /// called between fork and exec. False where the system refuses.
     bool install() noexcept;
 
-    /// Whether a filter holds here: tries one, the first time, in a child.
+    /// Returns whether a filter holds here. The first call tries one, in a child.
     static bool works();
 
   private:

@@ -10,7 +10,7 @@
 
 namespace lockstep::lessons {
 
-/// What a report is written as.
+/// The formats of a report.
 enum class GradeFormat : std::uint8_t { text, json, gradescope, prairielearn, junit };
 
 /// "text", "json", "gradescope", "prairielearn", "junit": for messages, in this order.
@@ -26,13 +26,14 @@ std::optional<GradeFormat> read_grade_format(const std::string& name);
 std::string grade_text_of(const GradeReport& report, GradeFormat format, int width,
                           bool colour);
 
-/// The same as a file that appears whole or not at all, in the place of one that was
-/// there; `text` has 80 columns and no colour. The folder is made where it is missing.
-/// Throws std::system_error where it cannot.
+/// Writes the report to a file, which appears whole or not at all, in the place of one
+/// that was there; `text` has 80 columns and no colour. The folder is made if it is
+/// missing. Throws std::system_error if the file cannot be written.
 void write_grade(const GradeReport& report, GradeFormat format,
                  const std::filesystem::path& path);
 
-// What each format holds. All of these take a report from shown_report().
+// One function a format, with what it holds. All of them take a report from
+// shown_report().
 
 /// For people: no line is longer than `width` columns, which is at least 20.
 std::string grade_as_text(const GradeReport& report, int width, bool colour);

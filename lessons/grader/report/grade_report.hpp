@@ -25,10 +25,11 @@ struct TextLimit {
 /// some 80 bytes longer than the limit. The cost depends on the limit, not on the text.
 std::string clean_lines(std::string_view text, TextLimit limit);
 
-/// The same on one line: line breaks become spaces, and "…" stands for what is left out.
+/// Cleans a text and puts it on one line: line breaks become spaces, and "…" stands for
+/// what is left out.
 std::string clean_line(std::string_view text, std::size_t limit_bytes);
 
-/// What became of a criterion.
+/// The verdict on a criterion.
 enum class Mark : std::uint8_t {
     not_judged,   ///< nobody has come to it yet
     not_written,  ///< the function still throws NotWritten
@@ -59,16 +60,16 @@ struct BuildFailure {
     std::string lines{};  ///< what the compiler showed below it
 };
 
-/// What grading came to, or has come to so far: criteria not judged yet have no points,
-/// so that a report written at any time is a valid one.
+/// The result of grading, or as much of it as there is: criteria that are not judged yet
+/// have no points, so that a report written at any time is a valid one.
 struct GradeReport {
     std::string slug{};   ///< "ring-all-reduce"
     std::string title{};  ///< "A ring all-reduce"
     std::string version{};
     std::vector<CriterionReport> criteria;
     std::optional<BuildFailure> build_failure;
-    /// What the student does first: "write reduce_scatter in ring.cpp (a1.1) …"; empty
-    /// where all is done.
+    /// The student's next step: "write reduce_scatter in ring.cpp (a1.1) …"; empty if all
+    /// is done.
     std::string first{};
     std::vector<std::string> remarks;  ///< about the machine, not the student's work
     double seconds = 0;

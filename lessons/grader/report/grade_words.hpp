@@ -10,7 +10,7 @@ namespace lockstep::lessons {
 /// "not judged", "not written", "failed", "passed".
 std::string mark_text(Mark mark);
 
-/// Where something is taught.
+/// The lesson and the step that teach something.
 struct LessonStep {
     std::string lesson;
     std::optional<int> step;
@@ -41,9 +41,9 @@ std::string points_text(int earned, int points);
 /// where there is none of them.
 std::string details_text(const CriterionReport& criterion);
 
-/// What is said of the work as a whole: that it could not be built, with what the
-/// compiler showed; that grading has not finished; what to do first; the remarks. Lines,
-/// or empty.
+/// Returns what is said of the work as a whole, in lines: that it could not be built,
+/// with what the compiler showed; that grading has not finished; what to do first; the
+/// remarks. It is empty if there is none of these.
 std::string whole_text(const GradeReport& report);
 
 }  // namespace lockstep::lessons

@@ -14,7 +14,7 @@ namespace {
 
 namespace one_device {
 
-// What one device would compute, in plain loops over f64.
+// One device would compute this; here in plain loops over f64.
 
 HostTensor transposed(const HostTensor& a) {
     const std::int64_t rows = a.shape()[0], columns = a.shape()[1];
@@ -343,8 +343,8 @@ void judge_mlp(Judge& judge) {
     }
 }
 
-/// What each rank sends. Another ring may hand other chunks on, and other all-reduces
-/// need fewer messages.
+/// Judges what each rank sends. Another ring may hand other chunks on, and other
+/// all-reduces need fewer messages.
 void judge_sent(Judge& judge, const std::string& part, const std::string& what,
                 const Ran& ran) {
     for (std::size_t rank = 0; rank < ran.left.report.ranks.size(); ++rank) {

@@ -17,7 +17,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-// What one device makes of a batch: logits = W2 tanh(W1 x + b1) + b2 of each row, and the
+// One device makes this of a batch: logits = W2 tanh(W1 x + b1) + b2 of each row, and the
 // mean of -log softmax(logits)[target].
 
 /// x (rows, features) and targets (rows), i32.
@@ -143,7 +143,7 @@ struct DealtBatch {
     }
 };
 
-/// Of the network, drawn.
+/// Draws the network's tensors.
 NetworkTensors initial_network(const Judge& judge, const DealtBatch& batch) {
     const std::map<std::string, Shape> shapes{
         {"hidden.weight", {batch.hidden, batch.features}},
@@ -156,7 +156,7 @@ NetworkTensors initial_network(const Judge& judge, const DealtBatch& batch) {
     return network;
 }
 
-/// One part a rank, drawn.
+/// Draws the rows of each rank.
 std::vector<ClassifiedRows> dealt_rows(const Judge& judge, const DealtBatch& batch) {
     std::vector<ClassifiedRows> parts;
     for (const std::int64_t rows : batch.shards) {
@@ -213,7 +213,7 @@ std::string on_rank(const DealtBatch& batch, std::size_t rank, const std::string
     return fmt::format("{}: rank {}: {}", batch.name(), rank, what);
 }
 
-/// What each rank is to have: the mean over its own rows, or over all.
+/// Returns what each rank is to have: the mean over its own rows, or over all.
 std::vector<MeanLoss> means(const Judge& judge, const std::string& task,
                             const DealtBatch& batch) {
     const NetworkTensors network = initial_network(judge, batch);
@@ -261,7 +261,7 @@ void judge_batch_values(Judge& judge) {
     }
 }
 
-/// What one device that has all rows ends with, and its losses.
+/// The parameters with which one device that has all rows ends, and its losses.
 struct Trained {
     NetworkTensors network;
     std::vector<double> losses;

@@ -83,10 +83,10 @@ void judge_time(Judge& judge, const Trial& trial, int percent_more) {
                        run(judge, trial).report.makespan(), {100, percent_more});
 }
 
-// What is asked of each mended program: values on every rank; what it sends, what it
-// holds and how long it takes, beside the reference, where a wrong mend would do worse.
-// Where ranks first agree whether any has a document, that
-// is a number more a step; gradients may go in one message or in two.
+// Each mended program is asked for its values on every rank. If a wrong mend would do
+// worse in it, what the program sends, what it holds or how long it takes is held against
+// the reference as well. Ranks that first agree whether any has a document send a number
+// more a step; gradients may go in one message or in two.
 
 void judge_filter(Judge& judge) {
     for (const Trial& trial : filter_trials(judge)) {
@@ -145,7 +145,7 @@ void judge_all(Judge& judge) {
 
 constexpr const char* kSlug = "debug-the-cluster";
 constexpr const char* kAnswers = "answers.json";
-/// Of run.cpp, by which answers say which ranks.
+/// run.cpp has as many; the answers name ranks of these.
 constexpr int kRanks = 4;
 
 /// One program's mistake. Where several answers are right, all of them.

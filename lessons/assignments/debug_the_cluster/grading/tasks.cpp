@@ -7,8 +7,8 @@ namespace lockstep {
 
 namespace {
 
-/// What one program is given and leaves: names begin with the program's, so that all six
-/// can be run in one task.
+/// The inputs and outputs of one program. Their names begin with the program's, so that
+/// all six can be run in one task.
 class Part {
   public:
     Part(const char* program, const TaskInputs& in, TaskOutputs& out)

@@ -46,7 +46,7 @@ struct Part {
     std::string id;
     std::string task;
     std::vector<Case> (*cases)(const Judge& judge);
-    /// What a stage holds of all that it may, and how much that is.
+    /// The word for what a stage holds, and the most that it may hold.
     const char* held;
     int (*most_held)(const Case& size, int stage);
     /// How many forwards and backwards long the least time under the limit is; with
@@ -253,7 +253,8 @@ const char* work_of(const Part& part) {
     return part.halves ? "F, I and W" : "F and B";
 }
 
-/// Of every criterion: memory and time are bounds of this work, not of another.
+/// Every criterion asks this first: memory and time are bounds of this work, not of
+/// another.
 void ask_kinds(Judge& judge, const Part& part, const Case& size,
                const Schedule& schedule) {
     const auto is_other = [&](const Instruction& each) {
@@ -274,7 +275,8 @@ void ask_kinds(Judge& judge, const Part& part, const Case& size,
     judge.ask(true, asked, "no others");
 }
 
-/// What was made, where it has the sizes and the kinds of work asked for and can run.
+/// Returns the schedule that was made, once it has the sizes and the kinds of work asked
+/// for and can run.
 Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
     const TaskResult& result = run(judge, part, size);
     Schedule schedule = read(judge, text_left(judge, result, "schedule"), size);
@@ -378,8 +380,8 @@ void judge_memory(Judge& judge, const Part& part) {
     }
 }
 
-/// What the table says, for these durations; the names are the targets'. Less is only to
-/// be had by holding more than the limit.
+/// Asks for the time in the handout's table, for these durations; the names are the
+/// targets'. Only a schedule that holds more than the limit takes less.
 void ask_time(Judge& judge, const Part& part, const Case& size, const Timing& timing,
               const StageDurations& each) {
     const Picoseconds backward_time = each.backward_input + each.backward_weight;

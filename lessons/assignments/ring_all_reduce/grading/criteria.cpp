@@ -124,7 +124,7 @@ Allowed messages_allowed(const Ring& ring) {
     return {ring.elements < ring.ranks ? 100 : 0, 0};
 }
 
-/// Of a reduce-scatter or an all-gather, which leave no choice.
+/// Judges the bytes of a reduce-scatter or an all-gather, which leave no choice.
 void judge_bytes(Judge& judge, const std::string& part, const std::string& task) {
     for (const Ring& ring : rings(judge)) {
         const TaskResult& result = run(judge, task, ring);
@@ -140,8 +140,8 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
     }
 }
 
-/// Of an all-reduce: which two chunks a rank does not send depends on where each is
-/// whole, but not how much all ranks send.
+/// Judges the bytes of an all-reduce. Which two chunks a rank does not send depends on
+/// where each is whole; how much all ranks send together does not.
 void judge_all_bytes(Judge& judge) {
     for (const Ring& ring : rings(judge)) {
         const TaskResult& result = run(judge, "all_reduce", ring);

@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-// What the criteria expect: plain loops over all keys, a softmax all at once.
+// The criteria expect this: plain loops over all keys, a softmax all at once.
 
 /// Makes weights of one query's scores, which are finite or -infinity, and gives the log
 /// of the sum of their exponentials. Where all are -infinity, the weights are 0.
@@ -85,7 +85,7 @@ class Head {
     }
 
   private:
-    /// Where the head's columns of a token begin.
+    /// Returns the index at which the head's columns of a token begin.
     std::int64_t at(std::int64_t token) const {
         return token * pitch_ + number_ * width_;
     }
@@ -126,8 +126,8 @@ namespace online_softmax {
 constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 constexpr std::int64_t kWidth = 3;
 
-/// What is added to a row's scores, in the first block, in the middle, in the last:
-/// maxima that move little, rise, fall, a row that sees nothing, and rows that see
+/// These are added to a row's scores, in the first block, in the middle ones and in the
+/// last one. The maxima move little, rise, or fall; one row sees nothing; others see
 /// nothing at first, or in the end.
 constexpr double kShifts[][3] = {{0, 1, 2},
                                  {-990, 0, 990},
@@ -260,7 +260,7 @@ struct Case {
     }
     Chunk own(int rank) const { return chunk(tokens, ranks, rank % ranks); }
     Shape shape() const { return {tokens, batch, heads * width}; }
-    /// Of one token's keys and values.
+    /// The bytes of one token's keys and values.
     std::int64_t token_bytes() const {
         return 2 * batch * heads * width * bytes_of(DType::f64);
     }
@@ -369,7 +369,7 @@ const TaskResult& run_right(Judge& judge, const std::string& task, const Case& o
     return result;
 }
 
-/// What goes in stays as it is.
+/// Judges that the inputs stay as they are.
 void judge_inputs(Judge& judge, const TaskResult& result, const TaskRun& asked,
                   const Case& of) {
     for (int rank = 0; rank < of.ranks; ++rank) {
