@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 /// The lesson's steps, and what later ones need of earlier ones.
 class GradientAccumulation final : public Lesson {
   public:
-    /// Throws UsageError where the options ask for what cannot be.
+    /// Throws UsageError if the options ask for what cannot be.
     GradientAccumulation(const LessonOptions& options, Record& record);
 
     std::vector<Step> steps() override;

@@ -17,7 +17,7 @@ namespace lockstep::lessons {
 /// to 4 are in example_steps.cpp, 5 and 6 in mlp_step.cpp.
 class ColumnLinear final : public Lesson {
   public:
-    /// Throws UsageError where the options ask for what cannot be.
+    /// Throws UsageError if the options ask for what cannot be.
     ColumnLinear(const LessonOptions& options, Record& record);
 
     std::vector<Step> steps() override;

@@ -35,7 +35,7 @@ HostTensor sum_of(const std::vector<HostTensor>& matrices);
 /// Numbers of the two that are not equal; of one shape. NaN differs.
 std::int64_t differing(const HostTensor& a, const HostTensor& b);
 
-/// "-2", "1.95": two digits after the point, where they are not 0.
+/// "-2", "1.95": two digits after the point, if they are not 0.
 std::string number(double value);
 
 /// Matrices beside one another, each under its name and shape; of a wide

@@ -21,7 +21,7 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
 std::shared_ptr<const GptTask> make_shared_gpt_task(
     const LessonOptions& options, int ranks);
 
-/// One GPT on every device, its weights shared out where there are several.
+/// One GPT on every device, its weights shared out if there are several.
 /// Each rank keeps its parts of the parameters after the last step under
 /// their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and the losses in the series "loss".

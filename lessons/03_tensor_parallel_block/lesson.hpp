@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 /// The lesson's steps. 1 to 4 are in lesson.cpp, 5 to 7 in gpt_steps.cpp.
 class TensorParallelLesson final : public Lesson {
   public:
-    /// Throws UsageError where the options ask for what cannot be.
+    /// Throws UsageError if the options ask for what cannot be.
     TensorParallelLesson(const LessonOptions& options, Record& record);
 
     std::vector<Step> steps() override;

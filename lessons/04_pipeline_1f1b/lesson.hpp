@@ -15,7 +15,7 @@ namespace lockstep::lessons {
 /// The lesson's steps. 1 to 7 are in lesson.cpp, 8 in training_step.cpp.
 class PipelineLesson final : public Lesson {
   public:
-    /// Throws UsageError where the options ask for what cannot be.
+    /// Throws UsageError if the options ask for what cannot be.
     PipelineLesson(const LessonOptions& options, Record& record);
 
     std::vector<Step> steps() override;

@@ -50,8 +50,8 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
     return sizes;
 }
 
-/// This rank's tokens of its replica's sequences; zeros where there are
-/// shapes only.
+/// This rank's tokens of its replica's sequences; zeros if there are shapes
+/// only.
 MicroBatch own_tokens(Device& device, const GptTask& task, int step,
                       const TokenDeal& deal, std::int64_t first,
                       std::int64_t count, double weight) {

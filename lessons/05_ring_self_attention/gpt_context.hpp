@@ -9,7 +9,7 @@
 namespace lockstep::lessons {
 
 /// A GPT whose sequences `ranks` devices can share out in any order, and
-/// whose heads where the method asks for that.
+/// whose heads if the method asks for that.
 std::shared_ptr<const GptTask> make_context_gpt_task(
     const LessonOptions& options, int ranks, ContextMethod method);
 
@@ -31,7 +31,7 @@ struct ContextRun {
         run.attention = attention;
         return run;
     }
-    /// Two replicas of half as many parts each, where there are as many.
+    /// Two replicas of half as many parts each, if there are as many.
     static std::optional<ContextRun> mesh_of(int ranks);
 
     int ranks() const { return replicas * parts; }

@@ -14,7 +14,7 @@ namespace lockstep::lessons {
 /// long_context_steps.cpp.
 class RingLesson final : public Lesson {
   public:
-    /// Throws UsageError where the options ask for what cannot be.
+    /// Throws UsageError if the options ask for what cannot be.
     RingLesson(const LessonOptions& options, Record& record);
 
     std::vector<Step> steps() override;

@@ -440,7 +440,7 @@ void put(NamedTensors& tensors, const std::string& variant,
     }
 }
 
-/// The largest relative difference of a first gradient; NaN where there is
+/// The largest relative difference of a first gradient; NaN if there is
 /// one.
 double gradient_difference(const NamedTensors& outputs,
                            const std::string& variant) {

@@ -14,7 +14,7 @@ struct Criterion {
     std::string title;  ///< "all_reduce sends what a ring must, and no more"
     int points = 0;
     std::string lesson;  ///< where it is taught: "gradient-accumulation, step 5"
-    /// Runs the student's tasks and asks the judge; returns where nothing is wrong.
+    /// Runs the student's tasks and asks the judge; returns if nothing is wrong.
     std::function<void(Judge&)> judge;
 };
 

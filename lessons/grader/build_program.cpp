@@ -69,7 +69,7 @@ class Folder {
   public:
     explicit Folder(const std::filesystem::path& folder) : folder_(folder) {}
 
-    /// Empty where the file is not in the folder.
+    /// Empty if the file is not in the folder.
     std::string own(std::string_view file) const {
         if (file.empty() || file.front() == '<') return "";
         const std::filesystem::path name =
@@ -165,8 +165,8 @@ void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
     }
 }
 
-/// A linker's complaint: "ring.cpp:5: undefined reference to `f()'", where it knows the
-/// line; "ring.cpp:(.text+0x9): ..." where it does not.
+/// A linker's complaint: "ring.cpp:5: undefined reference to `f()'", if it knows the
+/// line; "ring.cpp:(.text+0x9): ..." if it does not.
 std::optional<BuildFailure> link_error(std::string_view line, const Folder& folder) {
     for (const std::string_view word :
          {"undefined reference to ", "multiple definition of "}) {
@@ -342,8 +342,8 @@ class Build {
                             output.substr(0, 1000)};
     }
 
-    /// Why the compiler, or one that it started, could not go on; empty where it is not
-    /// for a limit.
+    /// Why the compiler, or one that it started, could not go on; empty if it is not for
+    /// a limit.
     std::string limit_reached(const Ending& ending, const std::string& output) const {
         const auto said = [&output](const char* text) {
             return output.find(text) != std::string::npos;

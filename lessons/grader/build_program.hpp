@@ -32,14 +32,14 @@ struct BuildPlan {
 };
 
 /// Compiles each source by itself in the folder, then links; confined all the while,
-/// since what the compiler does is up to the source. Nothing where that succeeds, with
+/// since what the compiler does is up to the source. Nothing if that succeeds, with
 /// warnings or without; else the first mistake of the first source that has one, at the
-/// student's own line where a library's template failed. Throws std::system_error where
-/// the compiler cannot be started.
+/// student's own line where a library's template failed. Throws std::system_error if the
+/// compiler cannot be started.
 std::optional<BuildFailure> build_program(const BuildPlan& plan);
 
-/// The first error in what GCC or clang printed, or the linker that they called, run in
-/// a folder. Where it stands in a file that is not in the folder, file and line are the
+/// The first error in what GCC or clang printed, or the linker that they called, run in a
+/// folder. If it stands in a file that is not in the folder, file and line are the
 /// innermost ones there that led to it, if any is named.
 std::optional<BuildFailure> first_error(const std::string& output,
                                         const std::filesystem::path& folder);

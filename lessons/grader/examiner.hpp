@@ -58,7 +58,7 @@ struct Trouble {
 
 struct TaskResult {
     std::optional<Trouble> trouble;
-    // Where there is none:
+    // If there is no failure:
     RunReport report;
     std::vector<RankResult> ranks;
 };

@@ -51,7 +51,7 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
 /// object.
 class Workspace {
   public:
-    /// Throws std::system_error where it cannot be made.
+    /// Throws std::system_error if it cannot be made.
     Workspace();
     ~Workspace();
     Workspace(const Workspace&) = delete;

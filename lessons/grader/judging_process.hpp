@@ -45,8 +45,8 @@ class JudgingProcess {
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
     /// MissingError and UsageError of the work are thrown here, too; all else that goes
-    /// wrong there is said in a judgement that has failed, or is of nothing where the
-    /// time for all was over.
+    /// wrong there is said in a judgement that has failed, or is of nothing if the time
+    /// for all was over.
     Judgement judge(std::size_t index);
 
   private:

@@ -10,7 +10,7 @@ namespace lockstep::lessons {
 class Kit {
   public:
     /// That of this program: beside it in a build folder, or where it is installed.
-    /// MissingError where there is none.
+    /// Throws MissingError if there is none.
     static Kit find();
     explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
@@ -19,7 +19,7 @@ class Kit {
     std::filesystem::path grading(const std::string& slug) const;
     /// The pages on kinds of mistakes: F01.md and so on.
     std::filesystem::path faults() const { return folder_ / "faults"; }
-    /// Lockstep's own sources, from which the kit was built. MissingError where they
+    /// Lockstep's own sources, from which the kit was built. Throws MissingError if they
     /// have gone, or are not here.
     std::filesystem::path sources() const;
     /// The headers of what students may use, below src and sim.

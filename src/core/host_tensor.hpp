@@ -18,8 +18,8 @@ class HostTensor {
     /// All zeros.
     HostTensor(Shape shape, DType dtype);
 
-    /// Copies `values` in; T is float, double or int32_t. Throws UsageError where the
-    /// number of values is not the shape's.
+    /// Copies `values` in; T is float, double or int32_t. Throws UsageError if the number
+    /// of values is not the shape's.
     template <typename T>
     static HostTensor of(Shape shape, std::span<const T> values);
     template <typename T>
@@ -32,7 +32,7 @@ class HostTensor {
     std::int64_t elements() const { return shape_.elements(); }
     std::int64_t bytes() const { return elements() * bytes_of(dtype_); }
 
-    /// The elements as T; throws UsageError where T is not the dtype.
+    /// The elements as T; throws UsageError if T is not the dtype.
     template <typename T>
     std::span<T> values();
     template <typename T>

@@ -46,7 +46,7 @@ constexpr const char* name_of(MemoryCategory category) {
 class Storage {
   public:
     Device* device = nullptr;   ///< null once the device is gone
-    std::byte* data = nullptr;  ///< null where the run computes shapes only
+    std::byte* data = nullptr;  ///< null if the run computes shapes only
     std::int64_t bytes = 0;
     MemoryCategory category = MemoryCategory::activations;
     bool counted =
@@ -94,8 +94,7 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
-    /// Address of the first element on the device; null where the run computes shapes
-    /// only.
+    /// Address of the first element on the device; null if the run computes shapes only.
     template <typename T>
     T* data() const {
         return reinterpret_cast<T*>(bytes_begin());

@@ -65,8 +65,8 @@ Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
 std::vector<std::string> cluster_preset_names();
 
 /// A preset's name, or the path of a JSON file whose keys are this struct's members
-/// ("base" may name a preset whose values hold where the file is silent). Throws
-/// UsageError with the file, the key, and what was expected.
+/// ("base" may name a preset whose values hold if the file is silent). Throws UsageError
+/// with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
 /// The clusters that are known by name, each with the source of its figures.

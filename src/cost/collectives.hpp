@@ -56,10 +56,10 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 
-/// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one.
-/// ring 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta);
-/// Rabenseifner's halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. Where n is no
-/// power of two, the latter two take two steps more of the whole buffer.
+/// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one. ring
+/// 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta); Rabenseifner's
+/// halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. If n is no power of two, the
+/// latter two take two steps more of the whole buffer.
 double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);

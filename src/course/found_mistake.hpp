@@ -21,8 +21,8 @@ struct FoundMistake {
 ///
 ///     {"ring": {"ranks": [0, 2], "line": 17, "cause": "wrong_peer"}}
 ///
-/// "ranks" may be "all". Nothing where one of the three is null. UsageError
-/// says what is expected where, for any text at all; `name` is the document's.
+/// "ranks" may be "all". Nothing if one of the three is null. UsageError says what is
+/// expected where, for any text at all; `name` is the document's.
 std::optional<FoundMistake> read_found_mistake(const std::string& text,
                                                const std::string& name,
                                                const std::string& program, int ranks,

@@ -30,7 +30,7 @@ class PublicTest {
     PublicTest();
 
     void check(const std::string& name, const std::function<void()>& body);
-    /// The sums, and what to do first; the program's exit status: 0 where all passed.
+    /// The sums, and what to do first; the program's exit status: 0 if all passed.
     int finish() const;
 
   private:

@@ -26,7 +26,7 @@ void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes);
 
 /// Queries, keys and values side by side, each head by head, in x (s, b, (a + 2 g)
-/// width). Throws UsageError where x has other columns.
+/// width). Throws UsageError if x has other columns.
 AttentionHeads attention_heads(const Tensor& x, const AttentionSizes& sizes);
 
 /// 1 / sqrt(width), by which scores are multiplied.
@@ -35,8 +35,8 @@ double score_factor(std::int64_t width);
 /// softmax(Q K^T / sqrt(width)) V, head by head: attention without the linear layers
 /// around it (Vaswani et al. 2017, 1706.03762, section 3.2).
 ///
-/// x (s, b, (a + 2 g) width) holds queries, keys and values; y is (s, b, a width). Where
-/// it is causal, the products are made, and charged, in full. Costs 4 b s^2 a width flops
+/// x (s, b, (a + 2 g) width) holds queries, keys and values; y is (s, b, a width). If it
+/// is causal, the products are made, and charged, in full. Costs 4 b s^2 a width flops
 /// forward, twice as many backward. Saves x and the softmax's (b, a, s, s) results, which
 /// is what makes long sequences dear; forward holds one more of that size for a moment,
 /// the scores, and backward two.
@@ -63,7 +63,7 @@ using MakeAttention =
 ///
 /// Parameters: c_attn.weight ((a + 2 g) width, hidden): rows of the queries, the keys,
 /// the values, each head by head; c_attn.bias, c_proj.weight (hidden, hidden),
-/// c_proj.bias. The core is CoreAttention where none is given. Throws UsageError unless
+/// c_proj.bias. The core is CoreAttention if none is given. Throws UsageError unless
 /// heads divide hidden.
 std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
                                            const AttentionSizes& sizes,

@@ -36,7 +36,7 @@ struct GptSizes {
     int layer_count() const { return static_cast<int>(layers) + 4; }
 };
 
-/// Throws UsageError where a size that may be 0 is negative.
+/// Throws UsageError if a size that may be 0 is negative.
 void require_sizes(const ParameterInit& init, const GptSizes& sizes);
 
 /// A norm over the last dimension, as the sizes ask.
@@ -54,15 +54,14 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSiz
 ///     ids (s, b), i32 -> wte + wpe (s, b, h) -> L blocks -> ln_f -> lm_head (s, b, V)
 ///
 /// The sequence comes first, then the batch, as Megatron has it: then a part of the
-/// sequence is contiguous. Where other devices have tokens of the same sequence, `part`
-/// says which are here: all but attention and places looks at one token at a time.
-/// Parameters are named as in PyTorch GPTs, and laid out as
-/// nn.Linear and nn.Embedding have them: "transformer.wte.weight" (V, h),
-/// "transformer.wpe.weight" (C, h), for each layer i "transformer.h.i.ln_1.weight",
-/// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h), or fewer rows with fewer heads of keys
-/// and values …, "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight" (V,
-/// h), which has no bias. Throws UsageError for sizes that are not positive, or heads
-/// that do not divide h.
+/// sequence is contiguous. If other devices have tokens of the same sequence, `part` says
+/// which are here: all but attention and places looks at one token at a time. Parameters
+/// are named as in PyTorch GPTs, and laid out as nn.Linear and nn.Embedding have them:
+/// "transformer.wte.weight" (V, h), "transformer.wpe.weight" (C, h), for each layer i
+/// "transformer.h.i.ln_1.weight", ".ln_1.bias", ".attn.c_attn.weight" (3 h, h), or fewer
+/// rows with fewer heads of keys and values …, "transformer.ln_f.weight",
+/// "transformer.ln_f.bias", "lm_head.weight" (V, h), which has no bias. Throws UsageError
+/// for sizes that are not positive, or heads that do not divide h.
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
                                      const SequencePart& part = {});
 
@@ -77,7 +76,7 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
 
 inline constexpr const char* kGptTable = "transformer.wte.weight";
 
-/// The parameter of that name; null where the module has none.
+/// The parameter of that name; null if the module has none.
 Parameter* find_parameter(Module& module, const std::string& name);
 
 }  // namespace lockstep

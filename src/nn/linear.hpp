@@ -24,7 +24,7 @@ class Linear : public Module {
     Linear(Device& device, Parameter& tied);
 
     Parameter& weight() { return weight_; }
-    /// Null where the layer has none.
+    /// Null if the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
     std::vector<Parameter*> parameters() override;
 
@@ -35,7 +35,7 @@ class Linear : public Module {
     std::vector<Parameter*> own_parameters() override;
 
     Device& device_;
-    std::optional<Parameter> own_weight_;  ///< none where it is tied
+    std::optional<Parameter> own_weight_;  ///< none if it is tied
     Parameter& weight_;
     std::optional<Parameter> bias_;
 };

@@ -13,12 +13,12 @@ namespace lockstep {
 /// several in flight. A module that is made of others gives each of them a child.
 class Saved {
   public:
-    /// `name` is a literal. Throws UsageError where the name is taken: a second forward
-    /// with the same Saved would mix two micro-batches.
+    /// `name` is a literal. Throws UsageError if the name is taken: a second forward with
+    /// the same Saved would mix two micro-batches.
     void keep(const char* name, Tensor tensor);
-    /// Throws UsageError where forward kept nothing of that name.
+    /// Throws UsageError if forward kept nothing of that name.
     const Tensor& at(const char* name) const;
-    /// Drops one tensor, where there is one.
+    /// Drops one tensor, if there is one.
     void drop(const char* name);
     /// Drops everything, the children's too; ready for another forward.
     void clear();
@@ -69,7 +69,7 @@ class Module {
   private:
     virtual Tensor do_forward(const Tensor& x, Saved& saved) = 0;
     virtual Tensor do_backward_input(const Tensor& dy, Saved& saved) = 0;
-    /// Nothing where the module has no parameters.
+    /// Nothing if the module has no parameters.
     virtual void do_backward_weight(Saved& /*saved*/) {}
     /// Both halves; a module of parts goes part by part, so that memory is freed early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);

@@ -27,7 +27,7 @@ class Optimizer {
     const std::vector<std::pair<std::string, Tensor>>& state() const { return state_; }
 
   protected:
-    /// Throws UsageError where a parameter is absent or given twice.
+    /// Throws UsageError if a parameter is absent or given twice.
     explicit Optimizer(std::vector<Parameter*> parameters);
 
     /// Zeros in each parameter's shape, entered into state() under `name`.
@@ -51,7 +51,7 @@ class Sgd : public Optimizer {
 
     void step() override;
 
-    /// May be changed between steps; momentum only where there was some at the start.
+    /// May be changed between steps; momentum only if there was some at the start.
     SgdOptions options;
 
   private:

@@ -81,8 +81,7 @@ class Parameter {
     /// A module has added a contribution to the gradient; the last of `uses` announces
     /// it.
     void accumulated();
-    /// Fills the gradient, where there is one, with zeros; counts contributions from
-    /// none.
+    /// Fills the gradient, if there is one, with zeros; counts contributions from none.
     void zero_gradient();
 
     void on_use(Hook hook) { use_hooks_.push_back(std::move(hook)); }

@@ -46,7 +46,7 @@ class Sequential : public Module {
 /// its own.
 ///
 /// The sum is taken in what the branch gives, forward and backward, so the branch must
-/// give tensors that it does not keep: UsageError where somebody does.
+/// give tensors that it does not keep: UsageError if somebody does.
 class Residual : public Module {
   public:
     explicit Residual(std::unique_ptr<Module> branch);

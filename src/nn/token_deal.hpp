@@ -21,7 +21,7 @@ struct TokenDeal {
     std::int64_t share_of(std::int64_t tokens, const std::string& what) const;
 
     /// Which tokens the rows of this rank are, `share` of them; and those of all ranks,
-    /// one rank's behind the other's. Throws UsageError where the order is zigzag and the
+    /// one rank's behind the other's. Throws UsageError if the order is zigzag and the
     /// share odd, or the deal has no such rank.
     TokenRows own(std::int64_t share) const;
     TokenRows all(std::int64_t share) const;
@@ -31,7 +31,7 @@ struct TokenDeal {
 TokenOrder token_order(const std::string& name);
 
 /// This rank's rows of a whole sequence (s, …), and back: all ranks' rows, in the order
-/// of ranks, as the whole sequence. Throw UsageError where it cannot be dealt so.
+/// of ranks, as the whole sequence. Throw UsageError if it cannot be dealt so.
 HostTensor dealt_rows(const HostTensor& sequence, const TokenDeal& deal);
 HostTensor whole_sequence(const std::vector<HostTensor>& of_ranks, TokenOrder order);
 

@@ -40,7 +40,7 @@ class ColumnParallelLinear : public Module {
                          ColumnParallelOptions options = {});
 
     Parameter& weight() { return weight_; }
-    /// Null where the layer has none.
+    /// Null if the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
 
   private:

@@ -17,8 +17,8 @@ class Ring {
     /// The rank that had at first what is here after `hops` hops.
     int origin(int hops) const;
 
-    /// Starts one hop: all ranks do, with blocks of one shape. Where there
-    /// is one rank alone, what arrives is `block`.
+    /// Starts one hop: all ranks do, with blocks of one shape. If there is
+    /// one rank alone, what arrives is `block`.
     Arriving hand_on(const Tensor& block,
                      SourceLine at = SourceLine::here()) const;
 

@@ -25,7 +25,7 @@ class RowParallelLinear : public Module {
                       std::int64_t in, std::int64_t out, bool bias = true);
 
     Parameter& weight() { return weight_; }
-    /// Null where the layer has none.
+    /// Null if the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
 
   private:

@@ -14,9 +14,9 @@ namespace lockstep {
 ///     enter   forward: all-gather       backward: reduce-scatter
 ///     leave   forward: reduce-scatter   backward: all-gather
 ///
-/// The same bytes for less memory. Layers save their part of what enters,
-/// not the whole, and gather it again for the weight's gradient: one
-/// all-gather more for each entry, as in the paper.
+/// It sends the same bytes and takes less memory. Layers save their part of
+/// what enters, not the whole, and gather it again for the weight's
+/// gradient: one all-gather more for each entry, as in the paper.
 ///
 /// Not to be confused with ring self-attention or context parallelism,
 /// which split the sequence within attention too.

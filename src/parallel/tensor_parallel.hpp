@@ -45,8 +45,8 @@ class TensorParallel {
     virtual Tensor leave(const Tensor& partial);
     virtual Tensor leave_backward(const Tensor& dy);
 
-    /// Whether a rank holds only a stretch of the sequence outside regions;
-    /// and which tokens it holds there: all, or its stretch.
+    /// Says whether a rank holds only a stretch of the sequence outside
+    /// regions; and which tokens it holds there: all, or its stretch.
     virtual bool splits_sequence() const { return false; }
     TokenDeal token_deal() const {
         if (!splits_sequence()) return {};

@@ -8,8 +8,8 @@ namespace lockstep {
 
 /// An embedding whose table (V, width) is shared out by rows (Shoeybi et
 /// al. 2019, 1909.08053, section 3): rank r looks up the ids that it has
-/// rows for, finds zeros for the others, and g adds up. Where the ranks do
-/// not divide the vocabulary, the last rows are padding.
+/// rows for, finds zeros for the others, and g adds up. If the ranks do not
+/// divide the vocabulary, the last rows are padding.
 ///
 /// ids (s, b), i32, give y (s, b, width), or with sequence parallelism this
 /// rank's part of it. Saves the ids, and between the halves of backward

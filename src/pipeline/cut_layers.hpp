@@ -16,8 +16,8 @@ struct LayerRange {
 /// neighbours that the dearest part is as cheap as can be, and then the
 /// others as even (by their squares, as far as a double holds them). Each
 /// part has a layer at least. By dynamic programming, in n * n * parts
-/// steps; the dearest part's cost is exact up to 2^53. Throws UsageError
-/// where there are more parts than layers, or a cost is negative.
+/// steps; the dearest part's cost is exact up to 2^53. Throws UsageError if
+/// there are more parts than layers, or a cost is negative.
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
                                    int parts);
 

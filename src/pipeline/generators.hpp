@@ -6,10 +6,10 @@ namespace lockstep {
 
 // Generators of schedules, each in the file of its name, but for zb-h1 and
 // zb-h2, which are in split_backward.cpp. All give the order of work
-// without messages, and throw UsageError where the shape cannot be. Times:
-// a stage's forward of a micro-batch takes t_f, its backward t_b = t_i +
-// t_w, the halves; a chunk of v takes a v-th; messages are free. The bubble
-// is a stage's idle time, from its first instruction to its last.
+// without messages, and throw UsageError if the shape cannot be. Times: a
+// stage's forward of a micro-batch takes t_f, its backward t_b = t_i + t_w,
+// the halves; a chunk of v takes a v-th; messages are free. The bubble is a
+// stage's idle time, from its first instruction to its last.
 
 /// Each micro-batch goes through all stages, forward and back, before the
 /// next begins: what comes of layers on several devices and no pipeline.
@@ -51,7 +51,7 @@ Schedule zb_h2_schedule(const PipelineShape& shape);
 
 /// "naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2".
 const std::vector<std::string>& schedule_names();
-/// One of them by name. Throws UsageError for another name, or where the
+/// One of them by name. Throws UsageError for another name, or if the
 /// schedule has no chunks and `shape` asks for several.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
 

@@ -106,7 +106,7 @@ class GatheredSchedule {
     std::optional<Size> stages;
     std::optional<Size> micro_batches;
     std::optional<Size> chunks;
-    std::vector<std::vector<int>> parts;  ///< empty where it has none
+    std::vector<std::vector<int>> parts;  ///< empty if it has none
     int parts_line = 0;
 
     /// Begins the next stage's list.

@@ -12,7 +12,7 @@ namespace lockstep {
 /// src/pipeline/schedule.hpp writes them. Sizes that the file leaves out
 /// follow from the instructions.
 ///
-/// JSON, where the name does not end in ".csv"; the keys of one object:
+/// JSON, if the name does not end in ".csv"; the keys of one object:
 ///
 ///     {"name": "mine", "micro_batches": 2, "chunks": 1,
 ///      "schedule": [["F0", "F1", "B0", "B1"],

@@ -11,13 +11,13 @@ namespace lockstep {
 /// messages take no time and durations are as planned, they meet without
 /// waiting. Else a message may wait for another, but no two stages ever
 /// wait for each other's messages, even with one queue a device for
-/// everything. Throws UsageError where the schedule has a problem, or
-/// messages already.
+/// everything. Throws UsageError if the schedule has a problem, or messages
+/// already.
 Schedule with_messages(const Schedule& schedule,
                        const std::vector<StageDurations>& durations = {{}});
 
 /// With each send right behind what makes its data, and each receive right
-/// before what needs it: the first thing that one would write. Where two
+/// before what needs it: the first thing that one would write. If two
 /// neighbours send to each other first, it deadlocks, as 1F1B does with two
 /// stages and micro-batches or more. Throws as with_messages() does.
 Schedule with_messages_in_place(const Schedule& schedule);

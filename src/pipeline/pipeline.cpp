@@ -320,11 +320,10 @@ class ReductionCheck {
     std::vector<State> states_;
 };
 
-/// Throws UsageError where gradients of the stage that other devices share
+/// Throws UsageError if gradients of the stage that other devices share
 /// would be reduced before their last contribution, twice, or not at all
-/// before they are stepped with, or before the schedule's end. Where there
-/// are no `updates`, optimizer steps do nothing and gradients go on adding
-/// up.
+/// before they are stepped with, or before the schedule's end. If there are
+/// no `updates`, optimizer steps do nothing and gradients go on adding up.
 void require_reductions(const Schedule& schedule, int stage, bool updates) {
     ReductionCheck(schedule, stage).run(updates);
 }
@@ -347,7 +346,7 @@ void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
     declare_replicas(sharers, parameter.value, parameter.name());
 }
 
-/// The chunk that holds the parameter; -1 where none does.
+/// The chunk that holds the parameter; -1 if none does.
 int Pipeline::chunk_of(const Parameter& parameter) const {
     for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
         const auto held = chunks_[chunk]->parameters();

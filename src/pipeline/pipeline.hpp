@@ -22,8 +22,8 @@ namespace lockstep {
 /// once, and shared by all stages that run in this process.
 class PipelinePlan {
   public:
-    /// Adds messages where there are none, planned for forwards and halves
-    /// of backward that all take the same time. Throws UsageError where the
+    /// Adds messages if there are none, planned for forwards and halves of
+    /// backward that all take the same time. Throws UsageError if the
     /// schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
     /// As it is, though it may deadlock, or worse: to see what becomes of
@@ -84,7 +84,7 @@ class StageMail {
 };
 
 /// Weights of one stage's chunks that optimizer steps have replaced and
-/// that its schedule still reads. Nothing is copied where none are.
+/// that its schedule still reads. Nothing is copied if none are.
 class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
@@ -158,7 +158,7 @@ class Pipeline {
     /// a table at both ends, and for parts that two stages hold. The
     /// sharers' schedules must reduce the chunk as often, and in one order
     /// with their messages and with other chunks that they tie, as those do
-    /// that reduce at their end. Throws UsageError where no chunk has the
+    /// that reduce at their end. Throws UsageError if no chunk has the
     /// parameter.
     void tie(Parameter& parameter, Communicator& sharers);
     /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without

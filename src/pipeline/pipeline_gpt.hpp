@@ -16,7 +16,7 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
                                           std::int64_t batch);
 
 /// Its layers cut into a schedule's parts, balanced by those costs. Throws
-/// UsageError where there are more parts than layers.
+/// UsageError if there are more parts than layers.
 std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
                                 const Schedule& schedule);
 
@@ -32,8 +32,8 @@ struct GptStage {
 };
 
 /// Chunks of a stage; `cut` has the layers of each part. Throws UsageError
-/// where it has not as many as the schedule, or is not all of the GPT; and
-/// for a tied GPT where the schedule updates weights before its end.
+/// if it has not as many as the schedule, or is not all of the GPT; and for
+/// a tied GPT if the schedule updates weights before its end.
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
                         const std::vector<LayerRange>& cut);

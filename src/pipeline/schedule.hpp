@@ -28,19 +28,19 @@ inline constexpr int kInstructionKinds = 10;
 /// One line of a stage's program.
 ///
 /// As text, in files and messages: letters for the kind, the micro-batch,
-/// then ".chunk" unless it is 0 and "@version" where one is given; "F3",
+/// then ".chunk" unless it is 0 and "@version" if one is given; "F3",
 /// "B3.1", "F3@2". The letters are F, B (or its halves I and W), SA, RA,
 /// SG, RG to send and receive activations and gradients, R to reduce
 /// gradients and U for the optimizer's update; "R.1" is of chunk 1.
 struct Instruction {
     InstructionKind kind = InstructionKind::forward;
-    int micro_batch = -1;  ///< from 0; -1 where the kind has none
+    int micro_batch = -1;  ///< from 0; -1 if the kind has none
     int chunk = 0;         ///< which of the stage's parts of the model
     /// Which weights it reads, counted in optimizer steps of this chunk; -1
     /// is the newest. A backward must read what its forward read, so that
     /// where a step lies between the two, it says which: "B1@0".
     int weight_version = -1;
-    int line = 0;  ///< of the file that it was read from; 0 where none
+    int line = 0;  ///< of the file that it was read from; 0 if none
 
     bool operator==(const Instruction& other) const {
         return kind == other.kind && micro_batch == other.micro_batch &&
@@ -69,7 +69,7 @@ std::string text_of(const Instruction& instruction);
 /// "forward of micro-batch 3 (F3)".
 std::string words_of(const Instruction& instruction);
 
-/// None where the text is no instruction.
+/// None if the text is no instruction.
 std::optional<Instruction> read_instruction(std::string_view text);
 
 /// The place of an instruction.
@@ -124,7 +124,7 @@ struct Schedule {
     /// "stage 2, instruction 5 of 16, forward of micro-batch 3 (F3)",
     /// behind "FILE:LINE: " where it was read from a file.
     std::string where(Place place) const;
-    /// The file that it was read from; empty where none.
+    /// The file that it was read from; empty if none.
     std::string file;
 };
 

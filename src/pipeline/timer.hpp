@@ -50,7 +50,7 @@ struct Timing {
     Picoseconds longest = 0;  ///< of the stages' spans
     Picoseconds ideal = 0;    ///< what the busiest stage computes
     Picoseconds bubble() const { return longest - ideal; }
-    /// As GPipe, Chimera and Zero Bubble divide it; 0 where nothing takes
+    /// As GPipe, Chimera and Zero Bubble divide it; 0 if nothing takes
     /// time.
     double bubble_over_total() const;
     /// As Narayanan et al. 2021 (SC21) divide it.

@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-// A problem is none where there is none.
+// A problem is none if there is none.
 using Problem = std::optional<ScheduleProblem>;
 
 using enum InstructionKind;

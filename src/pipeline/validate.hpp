@@ -18,7 +18,7 @@ struct ScheduleProblem {
     std::vector<Place> cycle;
 };
 
-/// The first of these, or none where the schedule can run:
+/// The first of these, or none if the schedule can run:
 ///
 /// - the chunks are parts 0, 1, … of a model, none missing, none twice on a
 ///   stage; the kind, the micro-batch and the chunk of every instruction

@@ -19,20 +19,20 @@ class WorkIndex {
     /// The schedule must stay. Micro-batches and chunks must be in range.
     explicit WorkIndex(const Schedule& schedule);
 
-    /// None where it is nowhere. A backward in two halves is found as its
+    /// None if it is nowhere. A backward in two halves is found as its
     /// first, whichever of the two kinds is asked for.
     Place find(InstructionKind kind, int part, int micro_batch) const;
-    /// Two places of the same work, where there are any.
+    /// Two places of the same work, if there are any.
     const std::optional<std::pair<Place, Place>>& twice() const {
         return twice_;
     }
 
     /// Returns what a computation waits for beside its stage's program;
-    /// none if nothing.
+    /// none if there is nothing.
     Place need(Place place) const;
-    /// The other end of a message; none where there is none.
+    /// The other end of a message; none if there is none.
     Place partner(Place place) const;
-    /// The stage at a message's other end, by who computes there; -1 where
+    /// The stage at a message's other end, by who computes there; -1 if
     /// nobody does.
     int peer(Place place) const;
     /// Returns whether what `place` needs comes from another stage.
@@ -79,7 +79,7 @@ class WalkVisitor {
   public:
     virtual ~WalkVisitor() = default;
     /// A computation, or the end of a step. `need` is what it waited for
-    /// beside its stage's program; none where nothing.
+    /// beside its stage's program; none if there is nothing.
     virtual void computed(Place place, Place need) = 0;
     /// A stage's program has come to a message.
     virtual void posted(Place place) = 0;
@@ -97,15 +97,14 @@ class Walk {
     Walk(const Schedule& schedule, const WorkIndex& index,
          WalkVisitor& visitor);
 
-    /// To the end; false where nothing can run before that.
+    /// To the end; false if nothing can run before that.
     bool run();
 
     /// Computations that were done.
     int computations() const { return computations_; }
     /// Returns the instruction that a stage has come to; none at its end.
     Place at(int stage) const;
-    /// The message that a stage's queue has come to; none where it is
-    /// empty.
+    /// The message that a stage's queue has come to; none if it is empty.
     Place queued(int stage) const;
     bool done(Place place) const {
         return done_[place.stage][place.position] != 0;

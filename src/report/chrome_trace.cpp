@@ -124,7 +124,7 @@ class RunWriter {
     };
 
     /// The span that a message leaves, which may begin just then, or in which it arrives,
-    /// which may end just then; null where the row has none.
+    /// which may end just then; null if the row has none.
     static const TraceEvent* span_at(const TimelineRow& row, Picoseconds time,
                                      bool arrives) {
         const auto start = [](const RowSpan& span) { return span.event->start; };

@@ -14,8 +14,8 @@ namespace lockstep {
 ///
 /// Times are microseconds in whole nanoseconds, rounded from picoseconds in integers.
 /// Perfetto keeps nanoseconds and drops a slice that ends after the one around it; finer
-/// digits would let its own rounding of start and duration make such slices. Where a time
-/// is no whole nanosecond the slice's arguments have the exact start_ps and end_ps.
+/// digits would let its own rounding of start and duration make such slices. If a time is
+/// no whole nanosecond the slice's arguments have the exact start_ps and end_ps.
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs);
 
 }  // namespace lockstep

@@ -74,7 +74,7 @@ void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result)
         result.b = y;
         if (std::isnan(difference)) break;
     }
-    // Without a difference there is no ratio: 0 / 0 where all is zero.
+    // Without a difference there is no ratio: 0 / 0 if all is zero.
     result.largest_relative =
         result.largest_absolute == 0 ? 0 : result.largest_absolute / scale;
 }
@@ -231,7 +231,7 @@ std::string summary(const std::vector<TensorDifference>& tensors) {
         figure_text(largest.largest_relative), largest.name);
 }
 
-/// "The runs differ in ranks (4 and 2) and seed (1 and 7).", empty where they do not.
+/// "The runs differ in ranks (4 and 2) and seed (1 and 7).", empty if they do not.
 std::string differences_text(const std::vector<OptionDifference>& differs) {
     std::string text;
     for (std::size_t i = 0; i < differs.size(); ++i) {

@@ -39,8 +39,8 @@ struct Comparison {
 
     /// All tensors did, and there was one: comparing nothing shows nothing.
     bool passed() const;
-    /// What the runs differ in, if anything, a table, the failed tensors first, and a
-    /// summary line.
+    /// Returns what the runs differ in, if anything, a table, the failed tensors first,
+    /// and a summary line.
     std::string text() const;
     std::string json() const;
 };
@@ -58,8 +58,8 @@ double sum_bound(DType dtype, std::int64_t length);
 Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
                            std::optional<double> bound);
 
-/// Of the outputs of two run directories. The bound, unless given, is sum_bound of the
-/// least precise dtype of tensors and runs and of the longer `sum_length` of the two
+/// Compares the outputs of two run directories. The bound, unless given, is sum_bound of
+/// the least precise dtype of tensors and runs and of the longer `sum_length` of the two
 /// run.json. A folder that is not there or holds no record throws UsageError with one
 /// sentence.
 Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,

@@ -20,8 +20,7 @@ class CsvReader {
     /// `name` is what messages call the text, which must outlive the reader.
     CsvReader(std::string_view text, std::string name);
 
-    /// False at the end. Throws UsageError where a quote is not closed or text follows
-    /// one.
+    /// False at the end. Throws UsageError if a quote is not closed or text follows one.
     bool next(CsvRow& row);
 
   private:

@@ -32,8 +32,7 @@ class WholeFile {
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
 /// A regular file, open for reading from its first byte on. The constructor throws
-/// std::system_error where it cannot be opened, UsageError where it is a folder or a
-/// device.
+/// std::system_error if it cannot be opened, UsageError if it is a folder or a device.
 class InputFile {
   public:
     explicit InputFile(std::filesystem::path path);
@@ -42,8 +41,7 @@ class InputFile {
     InputFile& operator=(const InputFile&) = delete;
 
     std::uint64_t size() const { return size_; }
-    /// The next `size` bytes; std::system_error where they cannot be read or are not
-    /// there.
+    /// The next `size` bytes; std::system_error if they cannot be read or are not there.
     void read(void* destination, std::uint64_t size);
 
   private:
@@ -52,7 +50,7 @@ class InputFile {
     int descriptor_ = -1;
 };
 
-/// The bytes of a file; UsageError where there are more than `limit_bytes`.
+/// The bytes of a file; UsageError if there are more than `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 }  // namespace lockstep

@@ -40,7 +40,7 @@ Picoseconds unit_of(const RunReport& run) {
     return unit;
 }
 
-/// What NCCL calls the kernel; a group of several verbs runs as one of sends and
+/// Returns NCCL's name for the kernel; a group of several verbs runs as one of sends and
 /// receives.
 std::string nccl_kernel(const std::string& name) {
     constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKernels{

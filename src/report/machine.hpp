@@ -6,7 +6,7 @@ namespace lockstep {
 
 /// The computer that a run was made on, as run.json names it.
 struct Machine {
-    std::string cpu;  ///< model name; "unknown" where the system does not tell
+    std::string cpu;  ///< model name; "unknown" if the system does not tell
     int cores = 0;    ///< that this process may use
     std::string system;
     std::string compiler;

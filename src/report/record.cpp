@@ -199,8 +199,8 @@ constexpr std::array<std::string_view, 9> kFiles{
     "run.json",      "inputs.safetensors",  "metrics.json",
     "trace.json",    "outputs.safetensors", "timeline.svg",
     "diagnosis.txt", "diagnosis.json",      "wait_for_graph.svg"};
-/// Where a new record is written before it takes the old one's place; one that a killed
-/// process left is removed by the next.
+/// A new record is written in a folder of such a name before it takes the old one's
+/// place. A folder that a killed process left is removed by the next.
 constexpr std::string_view kStagingPrefix = ".lockstep-";
 
 bool is_staging(const std::string& name) {
@@ -253,7 +253,8 @@ class Staging {
     const fs::path& path() const { return path_; }
 
   private:
-    /// Whether the process that staged there is gone; one with our number was another.
+    /// Returns whether the process that staged there is gone; one with our number was
+    /// another.
     static bool is_abandoned(const std::string& name) {
         if (!is_staging(name)) return false;
         const int process = std::atoi(name.c_str() + kStagingPrefix.size());
@@ -273,7 +274,7 @@ class Staging {
     fs::path path_;
 };
 
-/// Of the traced run with the most ranks, the last one of these.
+/// Writes the traces of the traced run with the most ranks, the last one of these.
 void write_rank_traces(const fs::path& folder, const Record& record) {
     const RunReport* largest = nullptr;
     for (const auto& [name, run] : record.runs) {

@@ -28,7 +28,7 @@ struct Check {
     static Check equal(std::string name, double figure, double expected);
 };
 
-/// What a lesson was run with; becomes run.json.
+/// The settings that a lesson was run with; they become run.json.
 struct RunOptions {
     std::string lesson;
     std::string backend;
@@ -40,7 +40,7 @@ struct RunOptions {
     /// Terms of the longest sum behind an output; `lockstep compare` derives its bound
     /// from it.
     std::int64_t sum_length = 1;
-    /// What the GPU was, where one computed: "name", "driver", "cuda", "nccl".
+    /// The GPU, if one computed: "name", "driver", "cuda", "nccl".
     std::map<std::string, std::string> gpu;
     std::string check = "cheap";  ///< which mistakes were looked for: cheap or full
 };
@@ -54,7 +54,7 @@ struct Record {
     std::vector<Check> checks;
     std::vector<std::pair<std::string, RunReport>> runs;
     /// Leave a trace_rank_K.json for each rank too: hta_trace of the traced run with the
-    /// most ranks, of the last one where several have as many.
+    /// most ranks, of the last one if several have as many.
     bool hta = false;
     /// The mistake that ended the run before its time; the last of `runs` is then what
     /// the program that made it had left, if that is known.
@@ -77,11 +77,11 @@ struct Record {
 /// or the working folder), and takes its place at the end.
 void write_record(const std::filesystem::path& folder, const Record& record);
 
-/// UsageError if write_record would refuse the folder; asked before a long run.
+/// Throws UsageError if write_record would refuse the folder; asked before a long run.
 void require_record_folder(const std::filesystem::path& folder);
 
-/// What run.json says about a record, as far as others need it. UsageError, one sentence,
-/// where the folder is not there or holds no record.
+/// Returns what run.json says about a record, as far as others need it. Throws
+/// UsageError, one sentence, if the folder is not there or holds no record.
 RunOptions read_run_options(const std::filesystem::path& folder);
 
 /// The two files of a record as JSON text. metrics.json is the same bytes for the same

@@ -42,7 +42,7 @@ using nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
 
-/// What a message quotes of a text that the file chose.
+/// Returns what a message quotes of a text that the file chose.
 std::string shortened(std::string text) {
     constexpr std::size_t kLongest = 80;
     if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";

@@ -13,9 +13,9 @@ using NamedTensors = std::map<std::string, HostTensor>;
 /// Writes tensors in the safetensors format: eight bytes of header length, a JSON header,
 /// then the data, wider dtypes first and by name among equals, so that every tensor is
 /// aligned. The bytes are those of Hugging Face's own writer, whatever the machine. The
-/// file appears whole or not at all. Throws std::system_error with the path where the
-/// disk is full or the place cannot be written, UsageError for a name that is no UTF-8 or
-/// is "__metadata__".
+/// file appears whole or not at all. Throws std::system_error with the path if the disk
+/// is full or the place cannot be written, UsageError for a name that is no UTF-8 or is
+/// "__metadata__".
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -7,10 +7,10 @@
 namespace lockstep {
 
 /// Leaves what a stopped run can say in `folder`, which is made if it is not there:
-/// diagnosis.txt, diagnosis.json, where ranks waited wait_for_graph.svg, and where the
-/// run was traced trace.json and timeline.svg up to the stop. Files of these names are
+/// diagnosis.txt, diagnosis.json, where ranks waited wait_for_graph.svg, and if the run
+/// was traced trace.json and timeline.svg up to the stop. Files of these names are
 /// replaced, or removed where this run has none; other files stay. Throws
-/// std::system_error where a file cannot be written.
+/// std::system_error if a file cannot be written.
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault);
 
 /// The first three alone. `report` may be null; its trace goes into the picture.

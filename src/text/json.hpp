@@ -92,7 +92,7 @@ class Json {
     }
     bool contains(const std::string& key) const { return find(key) != nullptr; }
 
-    // What follows throws JsonError if the value is of another kind.
+    // These throw JsonError if the value is of another kind.
     const Array& elements() const;
     const Object& members() const;
     const Json& at(const std::string& key) const;

@@ -12,7 +12,7 @@
 
 namespace lockstep::lessons {
 
-/// The user and group that programs have where this process is root.
+/// The user and group that programs have if this process is root.
 constexpr unsigned kNobody = 65534;
 
 /// The limits of a program that is not trusted. If this process is root, the program also
@@ -30,9 +30,9 @@ struct Confinement {
     /// those of the user as a whole. 0: none.
     int processes = 0;
     int files = 64;  ///< open descriptors
-    /// Only what a program needs to start and to compute (see SystemCallFilter), where
-    /// the system can filter calls. Else it can run programs, and change files in its
-    /// folder; elsewhere, only where the system has no fences (see Fence).
+    /// Only what a program needs to start and to compute (see SystemCallFilter), if the
+    /// system can filter calls. Else it can run programs, and change files in its folder;
+    /// elsewhere, only if the system has no fences (see Fence).
     bool only_computes = true;
 };
 
@@ -74,9 +74,9 @@ struct ConfinedPlan {
 };
 
 /// A program that is not trusted, such as a student's, while it runs: within its limits,
-/// in a session of its own, with nothing to read, and nothing open but 0 to 2, and 3
-/// where one is given. No process that it made outlives it, nor the process that made
-/// this object. What it prints goes to a file in memory. Not for several threads at once.
+/// in a session of its own, with nothing to read, and nothing open but 0 to 2, and 3 if
+/// one is given. No process that it made outlives it, nor the process that made this
+/// object. What it prints goes to a file in memory. Not for several threads at once.
 class ConfinedProcess {
   public:
     /// Starts it; returns once it runs. Throws std::system_error that says what failed.
@@ -114,7 +114,7 @@ class ConfinedProcess {
 };
 
 /// Lets confined programs write in a folder, and read what is in it: gives it to their
-/// user, where this process is root. Links are not followed. Throws std::system_error.
+/// user, if this process is root. Links are not followed. Throws std::system_error.
 void hand_over(const std::filesystem::path& folder);
 
 /// Takes a folder back, and what is in it: all can be read, nothing written, by confined

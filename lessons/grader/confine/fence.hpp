@@ -16,7 +16,7 @@ class Fence {
     explicit Fence(const std::filesystem::path& folder);
 
     /// Puts the fence around the calling process, which must have set no_new_privs. May
-    /// be called between fork and exec. False where the system has none.
+    /// be called between fork and exec. False if the system has none.
     bool enter() const noexcept;
 
     /// Returns whether the system has fences.

@@ -93,7 +93,7 @@ void close_from(int first) {
         ::close(descriptor);
 }
 
-/// 0 to 2, 3 where one is given, and 4 for a failure, which exec closes.
+/// 0 to 2, 3 if one is given, and 4 for a failure, which exec closes.
 bool arrange_descriptors(KeeperPlan& plan) {
     const int failure = moved_up(plan.failure);
     if (failure < 0) return false;
@@ -245,7 +245,7 @@ class Keeper {
     }
 
   private:
-    /// Takes children that ended. False where there are none left, alive or not.
+    /// Takes children that ended. False if there are none left, alive or not.
     bool reap() {
         int status = 0;
         rusage used = {};

@@ -22,7 +22,7 @@ struct Limit {
 /// now, where it may make processes: it has as many more.
 std::array<Limit, 8> limits_of(const Confinement& confinement, bool drops_user);
 
-/// All that is needed from fork to exec, where nothing can be allocated.
+/// All that is needed between fork and exec: there, nothing can be allocated.
 struct KeeperPlan {
     const char* file;
     char* const* arguments;

@@ -115,8 +115,8 @@ constexpr std::array kAllowedCalls{
 #endif
 };
 
-/// Calls that the C library makes in an older way where they do not exist. (Numbers are
-/// the same on all architectures; headers may be older than the system.)
+/// Calls that the C library makes in an older way if they do not exist. (Numbers are the
+/// same on all architectures; headers may be older than the system.)
 constexpr std::array kAbsentCalls{435L /* clone3 */, 437L /* openat2 */};
 
 /// Calls that came later than the lists above do not exist either.

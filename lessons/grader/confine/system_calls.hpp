@@ -21,7 +21,7 @@ class SystemCallFilter {
     SystemCallFilter(const char* file, char* const* arguments);
 
     /// Puts the filter on the calling process, which must have set no_new_privs. May be
-    /// called between fork and exec. False where the system refuses.
+    /// called between fork and exec. False if the system refuses.
     bool install() noexcept;
 
     /// Returns whether a filter holds here. The first call tries one, in a child.

@@ -67,9 +67,9 @@ std::string grade_as_gradescope(const GradeReport& report);
 std::string grade_as_prairielearn(const GradeReport& report);
 
 /// JUnit XML as Jenkins' schema has it, which GitLab and pytest share:
-/// https://github.com/jenkinsci/xunit-plugin (types/model/xsd/junit-10.xsd)
-/// What has not been judged is skipped; a failed build and a grading that has not
-/// finished are a test with an error, so that neither is taken for success.
+/// https://github.com/jenkinsci/xunit-plugin (types/model/xsd/junit-10.xsd) Criteria that
+/// are not judged yet are skipped; a failed build and a grading that has not finished are
+/// a test with an error, so that neither is taken for success.
 std::string grade_as_junit(const GradeReport& report);
 
 }  // namespace lockstep::lessons

@@ -21,8 +21,8 @@ struct TextLimit {
 /// the direction of writing around, and what XML 1.0 has no place for, "\u{202e}". White
 /// space at the end goes.
 ///
-/// What lies beyond the limit is left out, and a last line says so; the result is at most
-/// some 80 bytes longer than the limit. The cost depends on the limit, not on the text.
+/// A text beyond the limit is cut, and a last line says so; the result is at most some 80
+/// bytes longer than the limit. The cost depends on the limit, not on the text.
 std::string clean_lines(std::string_view text, TextLimit limit);
 
 /// Cleans a text and puts it on one line: line breaks become spaces, and "…" stands for
@@ -45,8 +45,8 @@ struct CriterionReport {
     int points = 0;        ///< that can be had
     Mark mark = Mark::not_judged;
     std::string asked{};     ///< "672 to 672 bytes a rank"
-    std::string measured{};  ///< "1344 bytes on rank 2"; empty where nothing could be
-    /// Why not: a sentence, or the lines of a diagnosis. Empty where it passed.
+    std::string measured{};  ///< "1344 bytes on rank 2"; empty if nothing could be
+    /// Why not: a sentence, or the lines of a diagnosis. Empty if it passed.
     std::string said{};
 
     int earned() const { return mark == Mark::passed ? points : 0; }
@@ -54,8 +54,8 @@ struct CriterionReport {
 
 /// Why the program could not be built: what the compiler said first.
 struct BuildFailure {
-    std::string file{};  ///< the student's: "ring.cpp"; empty where no file is named
-    int line = 0;        ///< 0 where none is
+    std::string file{};  ///< the student's: "ring.cpp"; empty if no file is named
+    int line = 0;        ///< 0 if none is
     std::string message{};
     std::string lines{};  ///< what the compiler showed below it
 };

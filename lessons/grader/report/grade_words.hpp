@@ -38,7 +38,7 @@ std::string not_finished_text(const GradeReport& report);
 std::string points_text(int earned, int points);
 
 /// Asked, measured, said and the lesson's command, each from a line of its own on; empty
-/// where there is none of them.
+/// if there is none of them.
 std::string details_text(const CriterionReport& criterion);
 
 /// Returns what is said of the work as a whole, in lines: that it could not be built,

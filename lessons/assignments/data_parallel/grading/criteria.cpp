@@ -100,7 +100,7 @@ void add_row(MeanLoss& total, const NetworkTensors& network, const Vector& x,
                    sums.at("hidden.bias"), x, gradient);
 }
 
-/// Over the rows of all parts together; zeros where there are none.
+/// Over the rows of all parts together; zeros if there are none.
 MeanLoss mean_loss(const NetworkTensors& network,
                    const std::vector<ClassifiedRows>& parts) {
     MeanLoss mean;

@@ -148,7 +148,7 @@ constexpr const char* kAnswers = "answers.json";
 /// run.cpp has as many; the answers name ranks of these.
 constexpr int kRanks = 4;
 
-/// One program's mistake. Where several answers are right, all of them.
+/// One program's mistake. If several answers are right, all of them.
 struct Mistake {
     std::string program;
     std::vector<std::set<int>> ranks;

@@ -33,7 +33,7 @@ namespace {
 struct Case {
     int stages = 1;
     int micro_batches = 1;
-    int limit = 0;  ///< 0 where there is none
+    int limit = 0;  ///< 0 if there is none
 
     std::string name() const {
         const std::string sizes = fmt::format("p = {}, m = {}", stages, micro_batches);
@@ -342,7 +342,7 @@ void judge_values(Judge& judge, const Part& part) {
     }
 }
 
-/// One micro-batch after another holds little, too: memory earns nothing where whole
+/// One micro-batch after another holds little, too: memory earns nothing if whole
 /// backwards take more than three quarters of that time, and more than the least, or
 /// halves more than twice the least.
 void ask_overlap(Judge& judge, const Part& part, const Case& size,

@@ -159,7 +159,7 @@ void judge_all_bytes(Judge& judge) {
     }
 }
 
-/// Time and memory count only where the result is right, and was made by a ring.
+/// Time and memory count only if the result is right, and was made by a ring.
 const TaskResult& run_long(Judge& judge) {
     const TaskResult& result = run(judge, "all_reduce", kLong);
     judge_buffers(judge, result, kLong, sum_of(judge, kLong));

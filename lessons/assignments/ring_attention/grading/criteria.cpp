@@ -21,7 +21,7 @@ namespace {
 // The criteria expect this: plain loops over all keys, a softmax all at once.
 
 /// Makes weights of one query's scores, which are finite or -infinity, and gives the log
-/// of the sum of their exponentials. Where all are -infinity, the weights are 0.
+/// of the sum of their exponentials. If all are -infinity, the weights are 0.
 double make_weights(std::vector<double>& scores) {
     constexpr double kUnseen = -std::numeric_limits<double>::infinity();
     double maximum = kUnseen, sum = 0;
@@ -348,7 +348,7 @@ std::string text_of(const Case& of, int rank, const std::string& name,
                        tensor.shape().text());
 }
 
-/// Bytes, memory and time count only where the numbers that come out are right.
+/// Bytes, memory and time count only if the numbers that come out are right.
 const TaskResult& run_right(Judge& judge, const std::string& task, const Case& of) {
     const TaskResult& result = judge.run(task_run(judge, task, of));
     const ExpectedAttention expected = expected_attention(whole_of(judge, of));
