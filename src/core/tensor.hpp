@@ -94,7 +94,8 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
-    /// Address of the first element on the device; null if the run computes shapes only.
+    /// The address of the first element on the device; it is null if the run computes
+    /// shapes only.
     template <typename T>
     T* data() const {
         return reinterpret_cast<T*>(bytes_begin());

@@ -97,13 +97,13 @@ class Reader {
 
     LinkSpec link_of(const Json& value, const std::string& key) {
         LinkSpec link;
-        for (const auto& [part, number_value] : sorted(value, key)) {
-            if (part == "alpha_seconds")
-                link.alpha_seconds = seconds(number_value, key + "." + part);
-            else if (part == "bytes_per_second")
-                link.bytes_per_second = per_second(number_value, key + "." + part);
+        for (const auto& [name, number_value] : sorted(value, key)) {
+            if (name == "alpha_seconds")
+                link.alpha_seconds = seconds(number_value, key + "." + name);
+            else if (name == "bytes_per_second")
+                link.bytes_per_second = per_second(number_value, key + "." + name);
             else
-                fail(key + "." + part,
+                fail(key + "." + name,
                      "is not known; a link has alpha_seconds and bytes_per_second");
         }
         return link;
@@ -111,17 +111,17 @@ class Reader {
 
     ClusterSpec::PhaseTimes phases_of(const Json& value, const std::string& key) {
         ClusterSpec::PhaseTimes times;
-        const std::map<std::string, double*> parts{
+        const std::map<std::string, double*> known{
             {"forward", &times.forward},
             {"backward_input", &times.backward_input},
             {"backward_weight", &times.backward_weight}};
-        for (const auto& [part, duration] : sorted(value, key)) {
-            const auto place = parts.find(part);
-            if (place == parts.end())
-                fail(key + "." + part,
+        for (const auto& [name, duration] : sorted(value, key)) {
+            const auto place = known.find(name);
+            if (place == known.end())
+                fail(key + "." + name,
                      "is not known; phases are forward, backward_input and "
                      "backward_weight");
-            *place->second = seconds(duration, key + "." + part);
+            *place->second = seconds(duration, key + "." + name);
         }
         return times;
     }

@@ -21,10 +21,11 @@ std::int64_t all_but(std::int64_t count, int n, int skipped) {
     return count - chunk(count, n, (skipped % n + n) % n).count;
 }
 
-/// A rank's part of a collective, as it tells each transfer.
-class Part {
+/// A rank's transfers in a collective, each of which it tells.
+class RankTransfers {
   public:
-    Part(const CollectiveCall& call, int rank, FunctionRef<void(const Transfer&)> tell)
+    RankTransfers(const CollectiveCall& call, int rank,
+                  FunctionRef<void(const Transfer&)> tell)
         : call_(call), n_(call.ranks), rank_(rank), tell_(tell) {}
 
     /// In the ring's reduce-scatter a rank sends every chunk but its own and receives
@@ -93,28 +94,28 @@ class Part {
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell) {
     if (call.ranks == 1) return;
-    const Part part(call, rank, tell);
+    const RankTransfers transfers(call, rank, tell);
     switch (call.verb) {
         case Verb::all_reduce:
-            part.reduce_scatter(call.count);
-            return part.all_gather(call.count);
+            transfers.reduce_scatter(call.count);
+            return transfers.all_gather(call.count);
         case Verb::all_gather:
-            return part.all_gather(call.count * call.ranks);
+            return transfers.all_gather(call.count * call.ranks);
         case Verb::reduce_scatter:
-            return part.reduce_scatter(call.count * call.ranks);
+            return transfers.reduce_scatter(call.count * call.ranks);
         case Verb::broadcast:
-            return part.chain(call.root);
+            return transfers.chain(call.root);
         // The chain of a reduce ends at the root: the next one begins.
         case Verb::reduce:
-            return part.chain((call.root + 1) % call.ranks);
+            return transfers.chain((call.root + 1) % call.ranks);
         case Verb::gather:
-            return part.gather();
+            return transfers.gather();
         case Verb::scatter:
-            return part.scatter();
+            return transfers.scatter();
         case Verb::all_to_all:
-            return part.all_to_all();
+            return transfers.all_to_all();
         case Verb::barrier:
-            return part.barrier();
+            return transfers.barrier();
         case Verb::split:
         case Verb::send:
         case Verb::recv:
@@ -209,12 +210,12 @@ double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ra
            folding_seconds(link, bytes, ranks);
 }
 
-TrafficCount& TrafficCount::operator+=(const TrafficCount& part) {
-    calls += part.calls;
-    messages_sent += part.messages_sent;
-    bytes_sent += part.bytes_sent;
-    messages_received += part.messages_received;
-    bytes_received += part.bytes_received;
+TrafficCount& TrafficCount::operator+=(const TrafficCount& other) {
+    calls += other.calls;
+    messages_sent += other.messages_sent;
+    bytes_sent += other.bytes_sent;
+    messages_received += other.messages_received;
+    bytes_received += other.bytes_received;
     return *this;
 }
 

@@ -72,7 +72,7 @@ struct TrafficCount {
     std::int64_t messages_received = 0;
     std::int64_t bytes_received = 0;
     bool operator==(const TrafficCount&) const = default;
-    TrafficCount& operator+=(const TrafficCount& part);
+    TrafficCount& operator+=(const TrafficCount& other);
 };
 
 /// Inside and between nodes.

@@ -21,9 +21,9 @@ class Entry {
     }
 
     /// False if the member is still open.
-    bool has(const char* part) const {
-        expect(entry_.contains(part), fmt::format("an entry \"{}\"", part));
-        return !entry_.at(part).is_null();
+    bool has(const char* member) const {
+        expect(entry_.contains(member), fmt::format("an entry \"{}\"", member));
+        return !entry_.at(member).is_null();
     }
 
     std::set<int> ranks(int count) const {

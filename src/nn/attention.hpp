@@ -20,8 +20,7 @@ struct AttentionSizes {
 /// Throws UsageError, which begins with `layer`, unless there are heads, and those of
 /// keys divide those of queries.
 void require_heads(const std::string& layer, const AttentionSizes& sizes);
-/// Throws UsageError for the same reasons, and unless the heads of queries can share
-/// `hidden`.
+/// Throws UsageError likewise, and unless the heads of queries can share `hidden`.
 void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes);
 

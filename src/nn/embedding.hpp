@@ -53,8 +53,7 @@ class PositionEmbedding : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
-    /// Returns the position of each token of x; they are made anew only if the shape
-    /// changes.
+    /// Returns the position of each token of x, made anew if the shape changes.
     const Tensor& places_of(const Tensor& x);
 
     Device& device_;

@@ -26,8 +26,7 @@ class ContextAttention : public Module {
     const AttentionSizes& sizes() const { return sizes_; }
     const TokenDeal& deal() const { return deal_; }
 
-    /// Options for own queries that see the keys of a rank, or of all
-    /// ranks.
+    /// Options for own queries that see the keys of one rank, or of all.
     AttentionOptions seeing_rank(const Heads& queries, int rank) const;
     AttentionOptions seeing_all(const Heads& queries) const;
 

@@ -4,8 +4,7 @@
 
 namespace lockstep {
 
-/// The memory that a stage keeps for one micro-batch of one chunk, in any
-/// unit.
+/// The memory, in any unit, that a stage keeps for a chunk's micro-batch.
 struct KeptMemory {
     /// From its forward to the first half of its backward.
     double activations = 1;

@@ -141,8 +141,7 @@ struct PipelineShape {
     int chunks = 1;         ///< v
 };
 
-/// Returns what is wrong with the sizes, in a sentence; none if they can
-/// be.
+/// Returns what is wrong with the sizes, in a sentence; else none.
 std::optional<std::string> size_problem(const PipelineShape& shape);
 
 /// A schedule without work, its chunks dealt out round and round: chunk c

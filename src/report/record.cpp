@@ -124,19 +124,19 @@ Json memory_json(const MemoryReport& memory) {
 }
 
 Json traffic_json(std::vector<Traffic> traffic) {
-    std::ranges::stable_sort(traffic, {}, [](const Traffic& part) {
-        return std::tie(part.group, part.verb, part.between_nodes);
+    std::ranges::stable_sort(traffic, {}, [](const Traffic& each) {
+        return std::tie(each.group, each.verb, each.between_nodes);
     });
     Json json = Json::array();
-    for (const Traffic& part : traffic) {
-        json.push_back({{"group", part.group},
-                        {"verb", part.verb},
-                        {"link", part.between_nodes ? "between nodes" : "inside node"},
-                        {"calls", part.calls},
-                        {"messages_sent", part.messages_sent},
-                        {"bytes_sent", part.bytes_sent},
-                        {"messages_received", part.messages_received},
-                        {"bytes_received", part.bytes_received}});
+    for (const Traffic& each : traffic) {
+        json.push_back({{"group", each.group},
+                        {"verb", each.verb},
+                        {"link", each.between_nodes ? "between nodes" : "inside node"},
+                        {"calls", each.calls},
+                        {"messages_sent", each.messages_sent},
+                        {"bytes_sent", each.bytes_sent},
+                        {"messages_received", each.messages_received},
+                        {"bytes_received", each.bytes_received}});
     }
     return json;
 }

@@ -54,8 +54,8 @@ Json to_json(const RankReport& rank) {
     for (const auto& [name, tensor] : rank.kept)
         kept[name] = to_json(tensor);
     Json traffic = Json::array();
-    for (const Traffic& part : rank.traffic)
-        traffic.push_back(to_json(part));
+    for (const Traffic& element : rank.traffic)
+        traffic.push_back(to_json(element));
     const TimeReport& time = rank.time;
     const MemoryReport& memory = rank.memory;
     return {{time.compute, time.communication, time.copy, time.waiting, time.end},
@@ -75,8 +75,8 @@ RankReport rank_of(const Json& json) {
     memory.at(1).get_to(rank.memory.at_peak);
     memory.at(2).get_to(rank.memory.peak);
     memory.at(3).get_to(rank.memory.category_peak);
-    for (const Json& part : json.at(2))
-        rank.traffic.push_back(traffic_of(part));
+    for (const Json& element : json.at(2))
+        rank.traffic.push_back(traffic_of(element));
     json.at(3).get_to(rank.flops);
     for (const auto& [name, tensor] : json.at(4).items())
         rank.kept.emplace(name, tensor_of(tensor));
@@ -120,18 +120,19 @@ TraceMemory memory_of(const Json& json) {
     return memory;
 }
 
-template <typename Part>
-Json list(const std::vector<Part>& parts) {
+template <typename Element>
+Json list(const std::vector<Element>& elements) {
     Json json = Json::array();
-    for (const Part& part : parts)
-        json.push_back(to_json(part));
+    for (const Element& element : elements)
+        json.push_back(to_json(element));
     return json;
 }
 
-template <typename Part>
-void read(const Json& json, Part (*part_of)(const Json&), std::vector<Part>& parts) {
-    for (const Json& part : json)
-        parts.push_back(part_of(part));
+template <typename Element>
+void read(const Json& json, Element (*element_of)(const Json&),
+          std::vector<Element>& elements) {
+    for (const Json& element : json)
+        elements.push_back(element_of(element));
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ HostTensor sum_of_rows(const HostTensor& a) {
     return sum;
 }
 
-HostTensor columns(const HostTensor& a, const Chunk& part) {
-    return transposed(transposed(a).rows(part.begin, part.count));
+HostTensor columns(const HostTensor& a, const Chunk& own) {
+    return transposed(transposed(a).rows(own.begin, own.count));
 }
 
 /// A linear layer's x, parameters and gradient of y, and what comes of them.
@@ -161,7 +161,7 @@ struct Ran {
     const TaskResult& left;
 };
 
-/// Every rank's part of what it is given is `given(rank)`.
+/// A rank is given `given(rank)`.
 Ran run(Judge& judge, const std::string& task, const Sizes& sizes, Dx dx,
         const std::function<Given(int)>& given) {
     TaskRun asked{sizes.name() + (dx == Dx::wanted ? "" : ", dx unwanted"), {}};
@@ -345,22 +345,22 @@ void judge_mlp(Judge& judge) {
 
 /// Judges what each rank sends. Another ring may hand other chunks on, and other
 /// all-reduces need fewer messages.
-void judge_sent(Judge& judge, const std::string& part, const std::string& what,
+void judge_sent(Judge& judge, const std::string& exercise, const std::string& what,
                 const Ran& ran) {
     for (std::size_t rank = 0; rank < ran.left.report.ranks.size(); ++rank) {
         const RankReport& left = ran.left.report.ranks[rank];
         const std::string name =
-            fmt::format("{}: {}: {}: rank {}", part, ran.sizes.name(), what, rank);
+            fmt::format("{}: {}: {}: rank {}", exercise, ran.sizes.name(), what, rank);
         judge.as_reference(name + ": sent", "bytes", left.bytes_sent(), {4, 4});
         judge.as_reference(name + ": messages", "messages", left.messages_sent(),
                            {100, 0});
     }
 }
 
-void judge_unwanted(Judge& judge, const std::string& part, const std::string& what,
+void judge_unwanted(Judge& judge, const std::string& exercise, const std::string& what,
                     const Ran& ran) {
     Comparison(judge, ran).none("dx");
-    judge_sent(judge, part, what, ran);
+    judge_sent(judge, exercise, what, ran);
 }
 
 void judge_column_bytes(Judge& judge) {

@@ -100,21 +100,21 @@ void add_row(MeanLoss& total, const NetworkTensors& network, const Vector& x,
                    sums.at("hidden.bias"), x, gradient);
 }
 
-/// Over the rows of all parts together; zeros if there are none.
+/// Over the rows of all shards together; zeros if there are none.
 MeanLoss mean_loss(const NetworkTensors& network,
-                   const std::vector<ClassifiedRows>& parts) {
+                   const std::vector<ClassifiedRows>& shards) {
     MeanLoss mean;
     for (const auto& [name, tensor] : network)
         mean.gradients.emplace(name, HostTensor(tensor.shape(), DType::f64));
     std::int64_t rows = 0;
-    for (const ClassifiedRows& part : parts)
-        rows += part.targets.elements();
-    for (const ClassifiedRows& part : parts)
-        for (std::int64_t row = 0; row < part.targets.elements(); ++row) {
-            const HostTensor one = part.x.rows(row, 1);
+    for (const ClassifiedRows& shard : shards)
+        rows += shard.targets.elements();
+    for (const ClassifiedRows& shard : shards)
+        for (std::int64_t row = 0; row < shard.targets.elements(); ++row) {
+            const HostTensor one = shard.x.rows(row, 1);
             const std::span<const double> x = one.values<double>();
             add_row(mean, network, Vector(x.begin(), x.end()),
-                    static_cast<std::size_t>(part.targets.at(row)),
+                    static_cast<std::size_t>(shard.targets.at(row)),
                     1 / static_cast<double>(rows));
         }
     return mean;
@@ -158,18 +158,18 @@ NetworkTensors initial_network(const Judge& judge, const DealtBatch& batch) {
 
 /// Draws the rows of each rank.
 std::vector<ClassifiedRows> dealt_rows(const Judge& judge, const DealtBatch& batch) {
-    std::vector<ClassifiedRows> parts;
+    std::vector<ClassifiedRows> shards;
     for (const std::int64_t rows : batch.shards) {
-        const std::string name = fmt::format("{}, rank {}", batch.name(), parts.size());
+        const std::string name = fmt::format("{}, rank {}", batch.name(), shards.size());
         HostTensor targets({rows}, DType::i32);
         for (std::int64_t row = 0; row < rows; ++row) {
             const std::string target = fmt::format("{}, row {}", name, row);
             targets.set(row,
                         static_cast<double>(judge.draw(target, 0, batch.classes - 1)));
         }
-        parts.push_back({judge.normal(name, {rows, batch.features}), targets});
+        shards.push_back({judge.normal(name, {rows, batch.features}), targets});
     }
-    return parts;
+    return shards;
 }
 
 /// Runs the task with the batch.
@@ -183,10 +183,10 @@ const TaskResult& run_task(Judge& judge, const std::string& task,
                     {"steps", kSteps},
                     {"learning rate in thousandths", kThousandths}};
     TaskRun asked{batch.name(), {}};
-    for (const ClassifiedRows& part : dealt_rows(judge, batch)) {
+    for (const ClassifiedRows& shard : dealt_rows(judge, batch)) {
         RankTask& own = asked.ranks.emplace_back(same);
-        own.tensors.emplace("x", TaskTensor{part.x});
-        own.tensors.emplace("targets", TaskTensor{part.targets});
+        own.tensors.emplace("x", TaskTensor{shard.x});
+        own.tensors.emplace("targets", TaskTensor{shard.targets});
     }
     return judge.run(asked);
 }
@@ -217,12 +217,12 @@ std::string on_rank(const DealtBatch& batch, std::size_t rank, const std::string
 std::vector<MeanLoss> means(const Judge& judge, const std::string& task,
                             const DealtBatch& batch) {
     const NetworkTensors network = initial_network(judge, batch);
-    const std::vector<ClassifiedRows> parts = dealt_rows(judge, batch);
+    const std::vector<ClassifiedRows> shards = dealt_rows(judge, batch);
     if (task == "batch_gradient")
-        return std::vector(batch.ranks(), mean_loss(network, parts));
+        return std::vector(batch.ranks(), mean_loss(network, shards));
     std::vector<MeanLoss> own;
-    for (const ClassifiedRows& part : parts)
-        own.push_back(mean_loss(network, {part}));
+    for (const ClassifiedRows& shard : shards)
+        own.push_back(mean_loss(network, {shard}));
     return own;
 }
 
@@ -333,12 +333,12 @@ std::int64_t bytes_received(const RankReport& rank) {
 /// The buffer may have some elements more than it must.
 constexpr Allowed kBytesAllowed{3, 8};
 
-void judge_bytes(Judge& judge, const std::string& part, const std::string& task) {
+void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
     for (const DealtBatch& batch : batches(judge)) {
         const TaskResult& result = run_right(judge, task, batch);
         for (std::size_t rank = 0; rank < batch.ranks(); ++rank) {
             const RankReport& left = result.report.ranks[rank];
-            const std::string name = part + ": " + on_rank(batch, rank, "");
+            const std::string name = exercise + ": " + on_rank(batch, rank, "");
             judge.as_reference(name + "sent", "bytes", left.bytes_sent(), kBytesAllowed);
             judge.as_reference(name + "received", "bytes", bytes_received(left),
                                kBytesAllowed);
@@ -347,11 +347,12 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
     }
 }
 
-void judge_memory(Judge& judge, const std::string& part, const std::string& task) {
+void judge_memory(Judge& judge, const std::string& exercise, const std::string& task) {
     const TaskResult& result = run_right(judge, task, kWide);
     for (std::size_t rank = 0; rank < kWide.ranks(); ++rank)
-        judge.as_reference(part + ": " + on_rank(kWide, rank, "peak"), "bytes of memory",
-                           result.report.ranks[rank].memory.peak, {100, 50});
+        judge.as_reference(exercise + ": " + on_rank(kWide, rank, "peak"),
+                           "bytes of memory", result.report.ranks[rank].memory.peak,
+                           {100, 50});
 }
 
 void judge_time(Judge& judge) {

@@ -9,9 +9,9 @@ namespace {
 
 /// The inputs and outputs of one program. Their names begin with the program's, so that
 /// all six can be run in one task.
-class Part {
+class ProgramTask {
   public:
-    Part(const char* program, const TaskInputs& in, TaskOutputs& out)
+    ProgramTask(const char* program, const TaskInputs& in, TaskOutputs& out)
         : program_(program), in_(in), out_(out) {}
 
     const Tensor& tensor(const std::string& name) const { return in_.tensor(full(name)); }
@@ -43,51 +43,51 @@ class Part {
 };
 
 void filter(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("filter", in, out);
-    adapters::train_filtered(rank, part.tensor("weight"), part.tensor("bias"),
-                             part.tensors("inputs"), part.tensors("targets"));
-    part.leave("weight", part.tensor("weight"));
-    part.leave("bias", part.tensor("bias"));
+    const ProgramTask task("filter", in, out);
+    adapters::train_filtered(rank, task.tensor("weight"), task.tensor("bias"),
+                             task.tensors("inputs"), task.tensors("targets"));
+    task.leave("weight", task.tensor("weight"));
+    task.leave("bias", task.tensor("bias"));
 }
 
 void pipeline(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("pipeline", in, out);
-    const Tensor& gradient = part.tensor("gradient");
-    adapters::pipeline_gradients(rank, part.tensor("weight"), gradient,
-                                 static_cast<int>(part.number("micro-batches")),
-                                 part.number("rows"), part.tensors("inputs"),
-                                 part.tensors("targets"));
-    part.leave("gradient", gradient);
+    const ProgramTask task("pipeline", in, out);
+    const Tensor& gradient = task.tensor("gradient");
+    adapters::pipeline_gradients(rank, task.tensor("weight"), gradient,
+                                 static_cast<int>(task.number("micro-batches")),
+                                 task.number("rows"), task.tensors("inputs"),
+                                 task.tensors("targets"));
+    task.leave("gradient", gradient);
 }
 
 void prefetch(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("prefetch", in, out);
-    part.leave("y", adapters::prefetching_forward(rank, part.tensors("shards"),
-                                                  part.tensor("x")));
+    const ProgramTask task("prefetch", in, out);
+    task.leave("y", adapters::prefetching_forward(rank, task.tensors("shards"),
+                                                  task.tensor("x")));
 }
 
 void evaluate(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("evaluate", in, out);
-    part.leave("loss",
-               adapters::evaluate(rank, part.tensor("weight"), part.number("rows"),
-                                  part.tensor("x"), part.tensor("labels")));
+    const ProgramTask task("evaluate", in, out);
+    task.leave("loss",
+               adapters::evaluate(rank, task.tensor("weight"), task.number("rows"),
+                                  task.tensor("x"), task.tensor("labels")));
 }
 
 void clip(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("clip", in, out);
+    const ProgramTask task("clip", in, out);
     adapters::clip_gradients(
-        rank, part.tensors("sharded"), part.tensors("replicated"),
-        static_cast<double>(part.number("largest in thousandths")) / 1000);
-    part.leave("sharded", part.tensors("sharded"));
-    part.leave("replicated", part.tensors("replicated"));
+        rank, task.tensors("sharded"), task.tensors("replicated"),
+        static_cast<double>(task.number("largest in thousandths")) / 1000);
+    task.leave("sharded", task.tensors("sharded"));
+    task.leave("replicated", task.tensors("replicated"));
 }
 
 void accumulate(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
-    const Part part("accumulate", in, out);
-    adapters::accumulate_gradients(rank, part.tensors("weights"),
-                                   part.tensors("gradients"), part.tensors("inputs"),
-                                   part.tensors("targets"));
-    part.leave("gradients", part.tensors("gradients"));
+    const ProgramTask task("accumulate", in, out);
+    adapters::accumulate_gradients(rank, task.tensors("weights"),
+                                   task.tensors("gradients"), task.tensors("inputs"),
+                                   task.tensors("targets"));
+    task.leave("gradients", task.tensors("gradients"));
 }
 
 void all(Rank& rank, const TaskInputs& in, TaskOutputs& out) {

@@ -42,7 +42,7 @@ struct Case {
 };
 
 /// A function of the handout, and what it is held to.
-struct Part {
+struct Exercise {
     std::string id;
     std::string task;
     std::vector<Case> (*cases)(const Judge& judge);
@@ -100,30 +100,31 @@ int limited_turns(const Case& size) {
     return size.micro_batches + size.stages - 1 + waits * (size.stages - most);
 }
 
-const Part kPlain{"a4.1",
-                  "one_forward_one_backward",
-                  plain_cases,
-                  "in flight",
-                  [](const Case& size, int stage) {
-                      return std::min(size.stages - stage, size.micro_batches);
-                  },
-                  [](const Case& size) { return size.micro_batches + size.stages - 1; }};
-const Part kLimited{"a4.2",
-                    "with_memory_limit",
-                    limited_cases,
-                    "in flight",
-                    [](const Case& size, int /*stage*/) { return size.limit; },
-                    limited_turns};
-const Part kSplit{"a4.3",
-                  "split_backward",
-                  split_cases,
-                  "held until their W",
-                  [](const Case& size, int /*stage*/) { return size.limit; },
-                  [](const Case& size) {
-                      const int filled = std::min(size.limit, size.micro_batches);
-                      return std::max(0, 2 * size.stages - 1 - filled);
-                  },
-                  true};
+const Exercise kPlain{
+    "a4.1",
+    "one_forward_one_backward",
+    plain_cases,
+    "in flight",
+    [](const Case& size, int stage) {
+        return std::min(size.stages - stage, size.micro_batches);
+    },
+    [](const Case& size) { return size.micro_batches + size.stages - 1; }};
+const Exercise kLimited{"a4.2",
+                        "with_memory_limit",
+                        limited_cases,
+                        "in flight",
+                        [](const Case& size, int /*stage*/) { return size.limit; },
+                        limited_turns};
+const Exercise kSplit{"a4.3",
+                      "split_backward",
+                      split_cases,
+                      "held until their W",
+                      [](const Case& size, int /*stage*/) { return size.limit; },
+                      [](const Case& size) {
+                          const int filled = std::min(size.limit, size.micro_batches);
+                          return std::max(0, 2 * size.stages - 1 - filled);
+                      },
+                      true};
 
 constexpr std::int64_t kWidth = 3;
 constexpr std::int64_t kRows = 2;  ///< of a micro-batch
@@ -225,8 +226,8 @@ const std::string& text_left(Judge& judge, const TaskResult& result,
     return text->second;
 }
 
-const TaskResult& run(Judge& judge, const Part& part, const Case& size) {
-    RankTask task{part.task,
+const TaskResult& run(Judge& judge, const Exercise& exercise, const Case& size) {
+    RankTask task{exercise.task,
                   {},
                   {{"stages", size.stages},
                    {"micro_batches", size.micro_batches},
@@ -249,22 +250,23 @@ Schedule read(Judge& judge, const std::string& text, const Case& size) {
     }
 }
 
-const char* work_of(const Part& part) {
-    return part.halves ? "F, I and W" : "F and B";
+const char* work_of(const Exercise& exercise) {
+    return exercise.halves ? "F, I and W" : "F and B";
 }
 
 /// Every criterion asks this first: memory and time are bounds of this work, not of
 /// another.
-void ask_kinds(Judge& judge, const Part& part, const Case& size,
+void ask_kinds(Judge& judge, const Exercise& exercise, const Case& size,
                const Schedule& schedule) {
     const auto is_other = [&](const Instruction& each) {
         const bool half = each.kind == backward_input || each.kind == backward_weight;
         const bool work =
-            each.kind == forward || (part.halves ? half : each.kind == backward);
+            each.kind == forward || (exercise.halves ? half : each.kind == backward);
         return !work && each.kind != reduce_gradients && each.kind != optimizer_step;
     };
-    const std::string asked = fmt::format(
-        "{}: {}, then R and U, and no other instructions", size.name(), work_of(part));
+    const std::string asked =
+        fmt::format("{}: {}, then R and U, and no other instructions", size.name(),
+                    work_of(exercise));
     for (int stage = 0; stage < size.stages; ++stage) {
         const std::vector<Instruction>& list = schedule.of(stage);
         const auto other = std::ranges::find_if(list, is_other);
@@ -277,8 +279,8 @@ void ask_kinds(Judge& judge, const Part& part, const Case& size,
 
 /// Returns the schedule that was made, once it has the sizes and the kinds of work asked
 /// for and can run.
-Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
-    const TaskResult& result = run(judge, part, size);
+Schedule schedule_of(Judge& judge, const Exercise& exercise, const Case& size) {
+    const TaskResult& result = run(judge, exercise, size);
     Schedule schedule = read(judge, text_left(judge, result, "schedule"), size);
     judge.ask(schedule.stages == size.stages &&
                   schedule.micro_batches == size.micro_batches && schedule.chunks == 1,
@@ -292,7 +294,7 @@ Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
               same == size.stages
                   ? "it is so"
                   : fmt::format("stage {} holds part {}", same, schedule.part(same, 0)));
-    ask_kinds(judge, part, size, schedule);
+    ask_kinds(judge, exercise, size, schedule);
     const auto problem = find_problem(schedule);
     judge.ask(!problem, size.name() + ": it can run", problem ? "it cannot" : "it can",
               problem ? problem->sentence : "");
@@ -301,17 +303,17 @@ Schedule schedule_of(Judge& judge, const Part& part, const Case& size) {
 
 /// The work once for each micro-batch, as valid schedules of its kinds have it; and then
 /// the end of a step, and nothing else.
-void ask_work(Judge& judge, const Part& part, const Case& size,
+void ask_work(Judge& judge, const Exercise& exercise, const Case& size,
               const Schedule& schedule) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const std::vector<Instruction>& list = schedule.of(stage);
         const std::size_t work =
-            (part.halves ? 3 : 2) * static_cast<std::size_t>(size.micro_batches);
+            (exercise.halves ? 3 : 2) * static_cast<std::size_t>(size.micro_batches);
         judge.ask(list.size() == work + 2 && list[work].kind == reduce_gradients &&
                       list[work + 1].kind == optimizer_step,
                   fmt::format("{}: stage {}: {} of each micro-batch, then R and U, "
                               "and nothing else",
-                              size.name(), stage, work_of(part)),
+                              size.name(), stage, work_of(exercise)),
                   fmt::format("{} instructions{}", list.size(),
                               list.empty() ? "" : ", the last " + text_of(list.back())));
     }
@@ -328,16 +330,16 @@ void ask_values(Judge& judge, const Case& size, const Schedule& schedule) {
         judge.close(size.name() + ": " + name, left.at(name), expected);
 }
 
-void judge_values(Judge& judge, const Part& part) {
+void judge_values(Judge& judge, const Exercise& exercise) {
     constexpr int kMostStages = 5;
-    for (const Case& size : part.cases(judge)) {
-        const TaskResult& result = run(judge, part, size);
-        const Schedule schedule = schedule_of(judge, part, size);
+    for (const Case& size : exercise.cases(judge)) {
+        const TaskResult& result = run(judge, exercise, size);
+        const Schedule schedule = schedule_of(judge, exercise, size);
         const bool same =
             text_left(judge, result, "schedule") == text_left(judge, result, "again");
         judge.ask(same, size.name() + ": the same schedule when asked again",
                   same ? "the same" : "another");
-        ask_work(judge, part, size, schedule);
+        ask_work(judge, exercise, size, schedule);
         if (size.stages <= kMostStages) ask_values(judge, size, schedule);
     }
 }
@@ -345,36 +347,36 @@ void judge_values(Judge& judge, const Part& part) {
 /// One micro-batch after another holds little, too: memory earns nothing if whole
 /// backwards take more than three quarters of that time, and more than the least, or
 /// halves more than twice the least.
-void ask_overlap(Judge& judge, const Part& part, const Case& size,
+void ask_overlap(Judge& judge, const Exercise& exercise, const Case& size,
                  const Schedule& schedule) {
     const int work = 3 * size.micro_batches;  // units of time, of each stage
-    const int most = part.halves
-                         ? 2 * (work + part.least(size))
-                         : std::max(3 * part.least(size), work * size.stages * 3 / 4);
+    const int most = exercise.halves
+                         ? 2 * (work + exercise.least(size))
+                         : std::max(3 * exercise.least(size), work * size.stages * 3 / 4);
     const Timing timing = time_schedule(schedule, {{1, 1, 1}});
-    const Picoseconds taken = part.halves ? timing.longest : timing.makespan;
-    judge.ask(
-        taken <= most,
-        fmt::format("{}: {} units of time at most{} with t_f = t_i = t_w = 1, as "
-                    "one micro-batch after another holds little, too",
-                    size.name(), most,
-                    part.halves ? " from a stage's first instruction to its last" : ""),
-        fmt::format("{} units of time", taken));
+    const Picoseconds taken = exercise.halves ? timing.longest : timing.makespan;
+    judge.ask(taken <= most,
+              fmt::format(
+                  "{}: {} units of time at most{} with t_f = t_i = t_w = 1, as "
+                  "one micro-batch after another holds little, too",
+                  size.name(), most,
+                  exercise.halves ? " from a stage's first instruction to its last" : ""),
+              fmt::format("{} units of time", taken));
 }
 
-void judge_memory(Judge& judge, const Part& part) {
-    for (const Case& size : part.cases(judge)) {
-        const Schedule schedule = schedule_of(judge, part, size);
-        ask_overlap(judge, part, size, schedule);
+void judge_memory(Judge& judge, const Exercise& exercise) {
+    for (const Case& size : exercise.cases(judge)) {
+        const Schedule schedule = schedule_of(judge, exercise, size);
+        ask_overlap(judge, exercise, size, schedule);
         const std::vector<Holdings> peaks = peak_holdings(schedule);
         for (int stage = 0; stage < size.stages; ++stage) {
             const Holdings& peak = peaks[stage];
-            const int held =
-                part.halves ? static_cast<int>(std::lround(peak.memory)) : peak.in_flight;
-            const int most = part.most_held(size, stage);
+            const int held = exercise.halves ? static_cast<int>(std::lround(peak.memory))
+                                             : peak.in_flight;
+            const int most = exercise.most_held(size, stage);
             judge.ask(held <= most,
                       fmt::format("{}: stage {}: at most {} micro-batches {}",
-                                  size.name(), stage, most, part.held),
+                                  size.name(), stage, most, exercise.held),
                       std::to_string(held));
         }
     }
@@ -382,42 +384,44 @@ void judge_memory(Judge& judge, const Part& part) {
 
 /// Asks for the time in the handout's table, for these durations; the names are the
 /// targets'. Only a schedule that holds more than the limit takes less.
-void ask_time(Judge& judge, const Part& part, const Case& size, const Timing& timing,
-              const StageDurations& each) {
+void ask_time(Judge& judge, const Exercise& exercise, const Case& size,
+              const Timing& timing, const StageDurations& each) {
     const Picoseconds backward_time = each.backward_input + each.backward_weight;
-    const Picoseconds measured = part.halves ? timing.bubble() : timing.makespan;
+    const Picoseconds measured = exercise.halves ? timing.bubble() : timing.makespan;
     const Picoseconds least =
-        part.least(size) * (part.halves ? each.forward : each.forward + backward_time);
+        exercise.least(size) *
+        (exercise.halves ? each.forward : each.forward + backward_time);
     const std::string name =
-        part.halves ? fmt::format("{}: {}: bubble", part.id, size.name())
-                    : fmt::format("{}: {}: time with t_f = {}, t_b = {}", part.id,
-                                  size.name(), each.forward, backward_time);
+        exercise.halves ? fmt::format("{}: {}: bubble", exercise.id, size.name())
+                        : fmt::format("{}: {}: time with t_f = {}, t_b = {}", exercise.id,
+                                      size.name(), each.forward, backward_time);
     judge.as_reference(name, "units of time", measured, {100, 0});
     if (measured < least)
         judge.ask(
             false,
             fmt::format("{}: {} units of time, the least under the limit", name, least),
             fmt::format("{} units of time", measured),
-            "a stage holds more than the limit: see " + part.id + "-memory");
+            "a stage holds more than the limit: see " + exercise.id + "-memory");
 }
 
 /// The bubble of backward in halves, which all take the same time; else the whole, with
 /// forwards that are longer than backwards, and shorter.
-void judge_time(Judge& judge, const Part& part) {
+void judge_time(Judge& judge, const Exercise& exercise) {
     const std::vector<StageDurations> halves{{1, 1, 1}};
     const std::vector<StageDurations> whole{{1, 1, 1}, {5, 1, 1}, {2, 4, 3}};
-    for (const Case& size : part.cases(judge)) {
-        const Schedule schedule = schedule_of(judge, part, size);
-        for (const StageDurations& each : part.halves ? halves : whole)
-            ask_time(judge, part, size, time_schedule(schedule, {each}), each);
+    for (const Case& size : exercise.cases(judge)) {
+        const Schedule schedule = schedule_of(judge, exercise, size);
+        for (const StageDurations& each : exercise.halves ? halves : whole)
+            ask_time(judge, exercise, size, time_schedule(schedule, {each}), each);
     }
 }
 
-Criterion criterion(const Part& part, const std::string& what, const std::string& title,
-                    int points, int step, void (*judged)(Judge&, const Part&)) {
-    return {part.id + "-" + what, title, points,
+Criterion criterion(const Exercise& exercise, const std::string& what,
+                    const std::string& title, int points, int step,
+                    void (*judged)(Judge&, const Exercise&)) {
+    return {exercise.id + "-" + what, title, points,
             fmt::format("pipeline-1f1b, step {}", step),
-            [&part, judged](Judge& judge) { judged(judge, part); }};
+            [&exercise, judged](Judge& judge) { judged(judge, exercise); }};
 }
 
 }  // namespace

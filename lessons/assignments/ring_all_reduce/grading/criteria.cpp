@@ -125,14 +125,14 @@ Allowed messages_allowed(const Ring& ring) {
 }
 
 /// Judges the bytes of a reduce-scatter or an all-gather, which leave no choice.
-void judge_bytes(Judge& judge, const std::string& part, const std::string& task) {
+void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
     for (const Ring& ring : rings(judge)) {
         const TaskResult& result = run(judge, task, ring);
         judge_route(judge, result, ring);
         for (int rank = 0; rank < ring.ranks; ++rank) {
             const RankReport& left = result.report.ranks[rank];
             const std::string name =
-                fmt::format("{}: {}: rank {}", part, ring.name(), rank);
+                fmt::format("{}: {}: rank {}", exercise, ring.name(), rank);
             judge.as_reference(name + ": sent", "bytes", left.bytes_sent());
             judge.as_reference(name + ": messages", "messages", left.messages_sent(),
                                messages_allowed(ring));
@@ -189,8 +189,8 @@ Criterion criterion(const std::string& id, const std::string& title, int points,
 }  // namespace
 
 Assignment ring_all_reduce_assignment() {
-    const auto bytes = [](const std::string& part, const std::string& task) {
-        return [part, task](Judge& judge) { judge_bytes(judge, part, task); };
+    const auto bytes = [](const std::string& exercise, const std::string& task) {
+        return [exercise, task](Judge& judge) { judge_bytes(judge, exercise, task); };
     };
     return {
         "ring-all-reduce",

@@ -292,12 +292,12 @@ WholeAttention whole_of(const Judge& judge, const Case& of) {
             draw("dy"),      of.heads,     of.causal};
 }
 
-/// A rank's part of (batch, heads, tokens).
-HostTensor last_part(const HostTensor& whole, const Chunk& part) {
+/// A rank's tokens of (batch, heads, tokens).
+HostTensor tokens_of(const HostTensor& whole, const Chunk& rank) {
     const Shape& shape = whole.shape();
-    HostTensor own({shape[0], shape[1], part.count}, DType::f64);
+    HostTensor own({shape[0], shape[1], rank.count}, DType::f64);
     for (std::int64_t i = 0; i < own.elements(); ++i)
-        own.set(i, whole.at(i / part.count * shape[2] + part.begin + i % part.count));
+        own.set(i, whole.at(i / rank.count * shape[2] + rank.begin + i % rank.count));
     return own;
 }
 
@@ -323,19 +323,19 @@ TaskRun task_run(const Judge& judge, const std::string& task, const Case& of) {
     TaskRun asked{of.name(), {}, timing_cluster()};
     for (int rank = 0; rank < of.ranks; ++rank) {
         const Chunk own = of.own(rank);
-        const auto part = [&](const HostTensor& tensor) {
+        const auto own_rows = [&](const HostTensor& tensor) {
             return TaskTensor{tensor.rows(own.begin, own.count)};
         };
         RankTask given{task, {}, {}};
         given.numbers = {
             {"tokens", of.tokens}, {"heads", of.heads}, {"causal", of.causal}};
-        given.tensors = {{"queries", part(whole.queries)},
-                         {"keys", part(whole.keys)},
-                         {"values", part(whole.values)}};
+        given.tensors = {{"queries", own_rows(whole.queries)},
+                         {"keys", own_rows(whole.keys)},
+                         {"values", own_rows(whole.values)}};
         if (backward) {
-            given.tensors["y"] = part(expected.y);
-            given.tensors["log_sum_exp"] = {last_part(expected.log_sum_exp, own)};
-            given.tensors["dy"] = part(whole.dy);
+            given.tensors["y"] = own_rows(expected.y);
+            given.tensors["log_sum_exp"] = {tokens_of(expected.log_sum_exp, own)};
+            given.tensors["dy"] = own_rows(whole.dy);
         }
         asked.ranks.push_back(given);
     }
@@ -359,12 +359,12 @@ const TaskResult& run_right(Judge& judge, const std::string& task, const Case& o
     for (int rank = 0; rank < of.ranks; ++rank) {
         const RankResult& left = result.ranks[rank];
         const Chunk own = of.own(rank);
-        const auto compare = [&](const std::string& name, const HostTensor& part) {
-            judge.close(text_of(of, rank, name, part), judge.left(left, name), part);
+        const auto compare = [&](const std::string& name, const HostTensor& rows) {
+            judge.close(text_of(of, rank, name, rows), judge.left(left, name), rows);
         };
         for (const auto& [name, whole] : asked)
             compare(name, whole->rows(own.begin, own.count));
-        if (!backward) compare("log_sum_exp", last_part(expected.log_sum_exp, own));
+        if (!backward) compare("log_sum_exp", tokens_of(expected.log_sum_exp, own));
     }
     return result;
 }
@@ -431,14 +431,14 @@ void judge_backward_sent(Judge& judge, const std::string& name, const Case& of, 
 }
 
 /// With a mask fewer hops would do, so that there only the way is looked at.
-void judge_bytes(Judge& judge, const std::string& part, const std::string& task) {
+void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
     for (Case of : cases(judge)) {
         const TaskResult& result = run_right(judge, task, of);
         judge_route(judge, result, of);
         for (int rank = 0; rank < of.ranks; ++rank) {
             const RankReport& left = result.report.ranks[rank];
             const std::string name =
-                fmt::format("{}: {}: rank {}", part, of.name(), rank);
+                fmt::format("{}: {}: rank {}", exercise, of.name(), rank);
             if (task == "backward")
                 judge_backward_sent(judge, name, of, rank, left);
             else
@@ -449,21 +449,21 @@ void judge_bytes(Judge& judge, const std::string& part, const std::string& task)
     }
 }
 
-void judge_memory(Judge& judge, const std::string& part, const std::string& task,
+void judge_memory(Judge& judge, const std::string& exercise, const std::string& task,
                   int percent_more) {
     const TaskResult& result = run_right(judge, task, kLong);
     const std::int64_t most_tokens = (kLong.tokens + kLong.ranks - 1) / kLong.ranks;
     for (int rank = 0; rank < kLong.ranks; ++rank)
         judge.as_reference(
-            fmt::format("{}: {}: rank {}: peak with blocks of up to {} bytes", part,
+            fmt::format("{}: {}: rank {}: peak with blocks of up to {} bytes", exercise,
                         kLong.name(), rank, most_tokens * kLong.token_bytes()),
             "bytes of memory", result.report.ranks[rank].memory.peak,
             {100, percent_more});
 }
 
-void judge_time(Judge& judge, const std::string& part, const std::string& task) {
+void judge_time(Judge& judge, const std::string& exercise, const std::string& task) {
     const TaskResult& result = run_right(judge, task, kLong);
-    judge.as_reference(fmt::format("{}: {}: time", part, kLong.name()), kPicoseconds,
+    judge.as_reference(fmt::format("{}: {}: time", exercise, kLong.name()), kPicoseconds,
                        result.report.makespan(), {100, 10});
 }
 
