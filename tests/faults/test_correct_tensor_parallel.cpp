@@ -194,8 +194,8 @@ TEST_CASE("correct: dropout within regions, between them, and of parts of the se
                 for (Parameter* parameter : all)
                     parameter->zero_gradient();
                 const std::int64_t first = 4 * (2 * i + mesh.coordinate("dp"));
-                const Tensor x =
-                    random_rows(device, "x", first + tp->token_deal().rank * rows, rows, 6);
+                const Tensor x = random_rows(
+                    device, "x", first + tp->token_deal().rank * rows, rows, 6);
                 // Columns of one mask within, and its rows, or all of it, outside.
                 const Tensor within = device.empty({4, 4}, DType::f64);
                 const Tensor outside = device.empty({rows, 6}, DType::f64);

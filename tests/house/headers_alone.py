@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles each header by itself: whoever includes it needs to include nothing before it.
+"""Compiles each header by itself: whoever includes it needs to include nothing before it. Then
+the headers of src together, as one unit: two that define the same name would not compile.
 
 usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
@@ -44,11 +45,12 @@ def system_includes(build):
     return flags
 
 
-def first_error(header, root, compiler):
-    """What the compiler says first, or None if the header compiles."""
+def first_error(together, root, compiler):
+    """What the compiler says first, or None if the headers compile together."""
     command = compiler + ["-std=c++20", "-fsyntax-only", "-w", "-I" + root, "-x", "c++", "-"]
-    run = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True,
-                         errors="replace", check=False)
+    unit = "".join(f'#include "{header}"\n' for header in together)
+    run = subprocess.run(command, input=unit, capture_output=True, text=True, errors="replace",
+                         check=False)
     if run.returncode == 0:
         return None
     errors = [line for line in run.stderr.splitlines() if re.search(r"\berror:", line)]
@@ -63,13 +65,17 @@ def main():
     compiler = sys.argv[split + 1:] + system_includes(sys.argv[2])
     found = list(headers(root, folders))
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        errors = list(pool.map(lambda header: first_error(header, root, compiler), found))
+        errors = list(pool.map(lambda header: first_error([header], root, compiler), found))
     for header, error in zip(found, errors):
         if error:
             print(f"{header} does not compile alone: {error}")
     failures = sum(error is not None for error in errors)
     print(f"{len(found)} headers, {failures} do not compile alone")
-    sys.exit(1 if failures or not found else 0)
+    library = [header for header in found if header.startswith("src/")]
+    together = first_error(library, root, compiler) if not failures and library else None
+    if together:
+        print(f"the {len(library)} headers of src do not compile together: {together}")
+    sys.exit(1 if failures or together or not found else 0)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@
 #include "src/core/require.hpp"
 #include "src/nn/module.hpp"
 #include "tests/catch.hpp"
-#include "tests/refusal.hpp"
 #include "tests/device/plain_monitor.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::nn_test {
 

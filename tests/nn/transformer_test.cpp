@@ -128,8 +128,7 @@ TEST_CASE("PositionEmbedding adds to each token the vector of its place", "[nn][
     PositionEmbedding places(one.init("wpe"), 6, 2);
     require_true_gradients(one.device, places, random_values({4, 3, 2}, "x"));
 
-    PositionEmbedding second_half(one.init("wpe"), 6, 2,
-                                  {TokenOrder::contiguous, 2, 1});
+    PositionEmbedding second_half(one.init("wpe"), 6, 2, {TokenOrder::contiguous, 2, 1});
     Saved saved;
     const HostTensor table = one.device.download(second_half.weight().value);
     const HostTensor y = one.device.download(
@@ -221,9 +220,13 @@ TEST_CASE("A causal GPT's logits do not depend on later tokens", "[nn][sim]") {
 
 TEST_CASE("Heads that do not divide the columns are refused", "[nn][errors]") {
     OneDevice one;
-    CHECK_THAT(refusal([&] { make_attention(one.init("attn"), 10, {3, true}); }),
+    CHECK_THAT(refusal([&] {
+                   make_attention(one.init("attn"), 10, {3, true});
+               }),
                says("attn: attention of 3 heads over 10 columns"));
-    CHECK_THAT(refusal([&] { CoreAttention(one.device, {0, true}); }),
+    CHECK_THAT(refusal([&] {
+                   CoreAttention(one.device, {0, true});
+               }),
                says("attention with 0 heads"));
     CoreAttention core(one.device, {2, true});
     Saved saved;

@@ -79,8 +79,7 @@ TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
             for (int step = 0; step < 2; ++step) {
                 std::vector<std::unique_ptr<Linear>> heads;
                 for (int head = 0; head < 2; ++head) {
-                    heads.emplace_back(
-                        new Linear({device, DType::f64, 7, "head"}, 6, 7));
+                    heads.emplace_back(new Linear({device, DType::f64, 7, "head"}, 6, 7));
                     const Tensor x = device.empty({4, 6}, DType::f64);
                     device.random_normal(x, RandomStream(1, "x"), 0, 1,
                                          100 * (rank.index() + 2 * head + 4 * step));

@@ -8,6 +8,10 @@ void adapters::reduce_scatter(Rank& rank, const Tensor& buffer) {
     ::reduce_scatter(rank, buffer);
 }
 
-void adapters::all_gather(Rank& rank, const Tensor& buffer) { ::all_gather(rank, buffer); }
+void adapters::all_gather(Rank& rank, const Tensor& buffer) {
+    ::all_gather(rank, buffer);
+}
 
-void adapters::all_reduce(Rank& rank, const Tensor& buffer) { ::all_reduce(rank, buffer); }
+void adapters::all_reduce(Rank& rank, const Tensor& buffer) {
+    ::all_reduce(rank, buffer);
+}

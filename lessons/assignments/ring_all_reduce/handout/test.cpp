@@ -1,5 +1,5 @@
-// What everybody may see of the tests. The grader asks more: other numbers of ranks, other
-// sizes, and how it was done.
+// What everybody may see of the tests. The grader asks more: other numbers of ranks,
+// other sizes, and how it was done.
 
 #include <fmt/format.h>
 
@@ -42,9 +42,9 @@ void test_reduce_scatter(int ranks, std::int64_t elements) {
     const HostTensor sum = sum_of_all(ranks, elements);
     for (int rank = 0; rank < ranks; ++rank) {
         const Chunk own = chunk(elements, ranks, rank);
-        expect_close(
-            report.ranks[rank].kept.at("buffer").rows(own.begin, own.count),
-            sum.rows(own.begin, own.count), fmt::format("the chunk of rank {}", rank));
+        expect_close(report.ranks[rank].kept.at("buffer").rows(own.begin, own.count),
+                     sum.rows(own.begin, own.count),
+                     fmt::format("the chunk of rank {}", rank));
     }
 }
 

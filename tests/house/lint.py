@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Checks how sources are written: by clang-format, or by clang-tidy.
+
+usage: lint.py ROOT format
+       lint.py ROOT tidy BUILD
+
+format: every C++ and CUDA source that git tracks is formatted as .clang-format says.
+tidy: every C++ source that has changed since the commit in .ci/linted-since has none of the
+findings that .clang-tidy asks for. It stops after nine minutes and says what it did not
+reach; it runs in continuous integration, or by hand: CI=1 lint.py …
+
+If the tools, git or that commit are not there, the exit status is 77, which Meson calls
+skipped.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+SKIPPED = 77
+VERSION = "14"  # others format the same settings differently
+SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
+LONGEST_SECONDS = 540
+# Programs in which comments behind a line name it, or give its correct twin: laid out by hand.
+LEFT_OUT = re.compile(r"tests/faults/F\d\d_\w+\.cpp$")
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def tool(name):
+    """The tool of the version that the settings are for."""
+    for candidate in (f"{name}-{VERSION}", name):
+        if shutil.which(candidate):
+            said = subprocess.run([candidate, "--version"], capture_output=True, text=True)
+            if re.search(rf"version {VERSION}\.", said.stdout):
+                return candidate
+    skip(f"there is no {name} of version {VERSION}")
+
+
+def git(root, *words):
+    if not shutil.which("git"):
+        skip("there is no git")
+    done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
+    return done.stdout.splitlines() if done.returncode == 0 else None
+
+
+def tracked(root):
+    files = git(root, "ls-files")
+    if files is None:
+        skip(f"{root} is no checkout of git")
+    return [f for f in files if f.endswith(SOURCES) and os.path.exists(os.path.join(root, f))]
+
+
+def check_format(root):
+    files = [f for f in tracked(root) if not LEFT_OUT.match(f)]
+    done = subprocess.run([tool("clang-format"), "--dry-run", "--Werror", *files], cwd=root,
+                          capture_output=True, text=True)
+    found = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error:", done.stderr, re.M)))
+    for file in found:
+        print(f"{file}: not formatted as .clang-format says; run: clang-format -i {file}")
+    if done.returncode != 0 and not found:
+        print(done.stderr)
+    print(f"{len(files)} sources, {len(found)} not formatted")
+    return done.returncode
+
+
+def changed(root):
+    with open(os.path.join(root, ".ci/linted-since"), encoding="utf-8") as record:
+        since = record.read().strip()
+    files = git(root, "diff", "--name-only", since)
+    if files is None:
+        skip(f"commit {since} of .ci/linted-since is not in this checkout")
+    return set(files)
+
+
+def compiled(root, build):
+    """The sources that g++ or clang++ compile, from the root."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        commands = json.load(file)
+    return {os.path.relpath(os.path.join(c["directory"], c["file"]), root) for c in commands}
+
+
+def tidy(root, build):
+    if not os.environ.get("CI"):
+        skip("only continuous integration waits for clang-tidy")
+    program = tool("clang-tidy")
+    files = sorted(f for f in changed(root) & compiled(root, build) if f.endswith(".cpp"))
+    started, failed, missed = time.monotonic(), 0, []
+
+    def run(file):
+        left = LONGEST_SECONDS - (time.monotonic() - started)
+        if left < 1:
+            return None
+        try:
+            # Flags of GCC that clang does not know are no finding.
+            return subprocess.run([program, "-p", build, "--quiet",
+                                   "--extra-arg=-Wno-unknown-warning-option", file],
+                                  cwd=root, capture_output=True, text=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for file, done in zip(files, pool.map(run, files)):
+            if done is None:
+                missed.append(file)
+            elif done.returncode != 0:
+                failed += 1
+                print(done.stdout)
+    print(f"{len(files)} sources changed, {failed} with findings")
+    if missed:
+        print(f"not reached in {LONGEST_SECONDS} s:", *missed)
+    return 1 if failed else 0
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[2] == "format":
+        sys.exit(check_format(sys.argv[1]))
+    if len(sys.argv) == 4 and sys.argv[2] == "tidy":
+        sys.exit(tidy(sys.argv[1], sys.argv[3]))
+    sys.exit("usage: lint.py ROOT format | lint.py ROOT tidy BUILD")
+
+
+if __name__ == "__main__":
+    main()

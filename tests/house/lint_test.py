@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""lint.py on small trees of git."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import lint
+
+TIDY = "Checks: '-*,readability-braces-around-statements'\nWarningsAsErrors: '*'\n"
+
+
+def run(tree, *words, changed=None, environment=None):
+    """lint.py's output and status on a commit of the tree, with `changed` on top of it."""
+    with tempfile.TemporaryDirectory() as root:
+        def write(files):
+            for file, text in files.items():
+                path = os.path.join(root, file)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(text.replace("ROOT", root))
+
+        def git(*git_words):
+            who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            return subprocess.run(["git", "-C", root, *who, *git_words], capture_output=True,
+                                  text=True, check=True).stdout.strip()
+
+        write(tree)
+        git("init", "-q")
+        git("add", "-A")
+        git("commit", "-qm", "a")
+        write({".ci/linted-since": git("rev-parse", "HEAD")} | (changed or {}))
+        git("add", "-A")
+        done = subprocess.run([sys.executable, "-B", lint.__file__, root, *words,
+                               *([root] if words == ("tidy",) else [])], capture_output=True,
+                              text=True, env=os.environ | (environment or {}))
+        return done.stdout, done.returncode
+
+
+def commands(*files):
+    return ("[" + ", ".join(f'{{"directory": "ROOT", "file": "{f}", "command": "g++ -c {f}"}}'
+                            for f in files) + "]")
+
+
+@unittest.skipUnless(shutil.which("git") and shutil.which("clang-format") and
+                     shutil.which("clang-tidy"), "needs git and clang's tools")
+class Lint(unittest.TestCase):
+    FORMAT = {".clang-format": "BasedOnStyle: Google\n"}
+
+    def test_a_formatted_tree_passes(self):
+        self.assertEqual(run(self.FORMAT | {"src/a.cpp": "int a;\n"}, "format"),
+                         ("1 sources, 0 not formatted\n", 0))
+
+    def test_a_source_that_is_not_formatted_is_named(self):
+        said, status = run(self.FORMAT | {"src/a.cpp": "int   a;\n"}, "format")
+        self.assertEqual(status, 1)
+        self.assertIn("clang-format -i src/a.cpp", said)
+
+    def test_only_what_has_changed_is_linted(self):
+        bad = "int f(int a) {\n  if (a) return 1;\n  return 2;\n}\n"
+        tree = {".clang-tidy": TIDY, "old.cpp": bad, "new.cpp": "int g();\n",
+                "compile_commands.json": commands("old.cpp", "new.cpp")}
+        self.assertEqual(run(tree, "tidy", environment={"CI": "1"}),
+                         ("0 sources changed, 0 with findings\n", 0))
+        said, status = run(tree, "tidy", changed={"new.cpp": bad}, environment={"CI": "1"})
+        self.assertEqual(status, 1)
+        self.assertIn("new.cpp:2", said)
+        self.assertNotIn("old.cpp", said)
+
+    def test_lint_waits_for_continuous_integration(self):
+        self.assertEqual(run({"a.cpp": ""}, "tidy", environment={"CI": ""})[1], lint.SKIPPED)
+
+
+if __name__ == "__main__":
+    unittest.main()
