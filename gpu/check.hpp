@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "gpu/error.hpp"
+#include "gpu/kernels/error.hpp"
 
 namespace lockstep::gpu {
 

@@ -1,6 +1,6 @@
 #include "gpu/measured_device.hpp"
 
-#include "gpu/error.hpp"
+#include "gpu/kernels/error.hpp"
 
 namespace lockstep::gpu {
 

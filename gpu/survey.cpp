@@ -2,7 +2,7 @@
 
 #include <nccl.h>
 
-#include "gpu/error.hpp"
+#include "gpu/kernels/error.hpp"
 #include "gpu/nccl.hpp"
 #include "gpu/survey_ask.hpp"
 #include "gpu/survey_problem.hpp"

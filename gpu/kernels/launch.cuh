@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include "gpu/launch_error.hpp"
+#include "gpu/kernels/launch_error.hpp"
 
 namespace lockstep::gpu {
 

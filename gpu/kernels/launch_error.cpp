@@ -1,4 +1,4 @@
-#include "gpu/launch_error.hpp"
+#include "gpu/kernels/launch_error.hpp"
 
 #include <cstdlib>
 #include <cxxabi.h>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "gpu/error.hpp"
+#include "gpu/kernels/error.hpp"
 
 namespace lockstep::gpu {
 
