@@ -4,7 +4,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "gpu/error.hpp"
+#include "gpu/kernels/error.hpp"
 #include "gpu/launcher/control.hpp"
 #include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"

@@ -8,8 +8,8 @@ namespace lockstep {
 // zb-h2, which are in split_backward.cpp. All give the order of work
 // without messages, and throw UsageError if the shape cannot be. Times: a
 // stage's forward of a micro-batch takes t_f, its backward t_b = t_i + t_w,
-// the halves; a chunk of v takes a v-th; messages are free. The bubble is a
-// stage's idle time, from its first instruction to its last.
+// the halves; a chunk of v takes a v-th; messages are free. The bubble is
+// what Timing::bubble() in timer.hpp says.
 
 /// Each micro-batch goes through all stages, forward and back, before the
 /// next begins: what comes of layers on several devices and no pipeline.

@@ -282,12 +282,15 @@ Schedule read_schedule_csv(const std::string& text,
     if (bytes.starts_with(kByteOrderMark))
         bytes.remove_prefix(kByteOrderMark.size());
     const std::size_t binary = bytes.find('\0');
-    require(
-        binary == bytes.npos,
-        "{}:{}: this is not CSV text: it holds a byte 0", name,
-        1 + std::count(bytes.begin(),
-                       bytes.begin() + static_cast<std::ptrdiff_t>(binary),
-                       '\n'));
+    // Without such a byte there is no line to count to.
+    require(binary == bytes.npos, [&] {
+        return fmt::format(
+            "{}:{}: this is not CSV text: it holds a byte 0", name,
+            1 + std::count(
+                    bytes.begin(),
+                    bytes.begin() + static_cast<std::ptrdiff_t>(binary),
+                    '\n'));
+    });
 
     const std::string lines = without_comments(bytes);
     require(lines.find_first_not_of(" \t\r\n") != lines.npos,

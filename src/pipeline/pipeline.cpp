@@ -282,7 +282,8 @@ class ReductionCheck {
         const Instruction& work = schedule_.at(place);
         State& state = states_[work.chunk];
         const auto refuse = [&](bool wrong, const char* what) {
-            require(!wrong, "{}: {}", schedule_.where(place), what);
+            require(!wrong,
+                    [&] { return schedule_.where(place) + ": " + what; });
         };
         switch (work.kind) {
             case InstructionKind::backward:

@@ -89,8 +89,8 @@ class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
 
-    /// Before an optimizer step: where the weights are read again later,
-    /// they stay here, and the step changes a copy.
+    /// Before an optimizer step: if the weights are read again later, a
+    /// copy of them stays here, and the step changes the weights.
     void before_update(Place place, Module& chunk);
     /// Runs `work` of the instruction with the weights that it reads.
     template <typename Work>
@@ -157,9 +157,8 @@ class Pipeline {
     /// gradients will be summed over `sharers`, so that all step alike. For
     /// a table at both ends, and for parts that two stages hold. The
     /// sharers' schedules must reduce the chunk as often, and in one order
-    /// with their messages and with other chunks that they tie, as those do
-    /// that reduce at their end. Throws UsageError if no chunk has the
-    /// parameter.
+    /// with their messages and with other chunks that they tie. Throws
+    /// UsageError if no chunk has the parameter.
     void tie(Parameter& parameter, Communicator& sharers);
     /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without
     /// it they do nothing, and gradients stay as they are. Throws

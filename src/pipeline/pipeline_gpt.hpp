@@ -43,8 +43,8 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
 
 /// Ties the stage's table to its other copy: every rank of `line` calls it.
 /// Gives the communicator of the two, to be kept as long as the pipeline;
-/// null on ranks without a table. A step then has one all-reduce of the
-/// table more.
+/// null on ranks that hold neither end. A step then has one all-reduce of
+/// the table more.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
                                       const GptStage& stage,
                                       const Schedule& schedule,
