@@ -5,7 +5,6 @@
 
 #include "lessons/grader/report/grade_formats.hpp"
 #include "lessons/grader/report/grade_report.hpp"
-#include "lessons/grader/report/grade_words.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
 #include "src/text/wrap.hpp"

@@ -5,7 +5,6 @@
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
-#include "src/pipeline/cut_layers.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"

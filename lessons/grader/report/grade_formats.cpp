@@ -1,6 +1,7 @@
 #include "lessons/grader/report/grade_formats.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <system_error>
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/report/grade_report.hpp"
-#include "lessons/grader/report/grade_words.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
 #include "src/text/wrap.hpp"
@@ -17,6 +17,107 @@
 namespace lockstep::lessons {
 
 namespace {
+
+void add_line(std::string& lines, const std::string& label, const std::string& text) {
+    if (text.empty()) return;
+    if (!lines.empty()) lines += '\n';
+    lines += label + text;
+}
+
+/// "not judged", "not written", "failed", "passed".
+std::string mark_text(Mark mark) {
+    switch (mark) {
+        case Mark::not_judged:
+            return "not judged";
+        case Mark::not_written:
+            return "not written";
+        case Mark::failed:
+            return "failed";
+        case Mark::passed:
+            return "passed";
+    }
+    return "not judged";
+}
+
+/// The lesson and the step that teach something.
+struct LessonStep {
+    std::string lesson;
+    std::optional<int> step;
+};
+
+/// Reads "gradient-accumulation, step 6"; what has no such end is a lesson's name.
+LessonStep read_lesson_step(const std::string& text) {
+    const std::string before = ", step ";
+    const std::size_t at = text.rfind(before);
+    if (at == std::string::npos) return {text, {}};
+    int step = 0;
+    const char* const begin = text.data() + at + before.size();
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(begin, end, step);
+    if (error != std::errc() || stopped != end || step < 1) return {text, {}};
+    return {text.substr(0, at), step};
+}
+
+/// "a1.2-bytes: all_gather sends what it must, and no more"
+std::string name_text(const CriterionReport& criterion) {
+    return criterion.id + ": " + criterion.title;
+}
+
+/// "ring.cpp:12: expected ';' before '}' token", with as much of the place as is known.
+std::string build_error_text(const BuildFailure& failure) {
+    if (failure.file.empty()) return failure.message;
+    if (failure.line <= 0) return failure.file + ": " + failure.message;
+    return fmt::format("{}:{}: {}", failure.file, failure.line, failure.message);
+}
+
+/// "The program could not be built, and so earns none of the 13 points."
+std::string not_built_text(const GradeReport& report) {
+    return fmt::format(
+        "The program could not be built, and so earns none of the {}.",
+        report.points() == 1 ? "1 point" : fmt::format("{} points", report.points()));
+}
+
+/// "Grading has not finished: 3 of 7 criteria are judged."
+std::string not_finished_text(const GradeReport& report) {
+    const auto judged = std::ranges::count_if(
+        report.criteria, [](const auto& one) { return one.mark != Mark::not_judged; });
+    return fmt::format("Grading has not finished: {} of {} criteria are judged.", judged,
+                       report.criteria.size());
+}
+
+/// "4 of 13 points", "1 of 1 point"
+std::string points_text(int earned, int points) {
+    return fmt::format("{} of {} {}", earned, points, points == 1 ? "point" : "points");
+}
+
+/// Asked, measured, said and the lesson's command, each from a line of its own on; empty
+/// if there is none of them.
+std::string details_text(const CriterionReport& criterion) {
+    std::string lines;
+    add_line(lines, "asked: ", criterion.asked);
+    add_line(lines, "measured: ", criterion.measured);
+    add_line(lines, "", criterion.said);
+    add_line(lines, "taught in: ", lesson_command(criterion.lesson));
+    return lines;
+}
+
+/// Returns what is said of the work as a whole, in lines: that it could not be built,
+/// with what the compiler showed; that grading has not finished; what to do first; the
+/// remarks. It is empty if there is none of these.
+std::string whole_text(const GradeReport& report) {
+    std::string lines;
+    if (report.build_failure) {
+        add_line(lines, "", not_built_text(report));
+        add_line(lines, "", build_error_text(*report.build_failure));
+        add_line(lines, "", report.build_failure->lines);
+    }
+    if (!report.finished && !report.build_failure)
+        add_line(lines, "", not_finished_text(report));
+    add_line(lines, "First: ", report.first);
+    for (const std::string& remark : report.remarks)
+        add_line(lines, "Note: ", remark);
+    return lines;
+}
 
 constexpr int kNarrowest = 20;
 constexpr int kWidestText = 100;  // longer lines are hard to read
@@ -527,6 +628,13 @@ void write_grade(const GradeReport& report, GradeFormat format,
         std::filesystem::create_directories(path.parent_path(), error);
     if (error) throw std::system_error(error, path.string());
     write_text_file(path, text);
+}
+
+std::string lesson_command(const std::string& text) {
+    if (text.empty()) return {};
+    const LessonStep place = read_lesson_step(text);
+    const std::string command = "lockstep lesson " + place.lesson;
+    return place.step ? fmt::format("{} --step {}", command, *place.step) : command;
 }
 
 }  // namespace lockstep::lessons

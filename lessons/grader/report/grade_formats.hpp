@@ -10,6 +10,9 @@
 
 namespace lockstep::lessons {
 
+/// "lockstep lesson gradient-accumulation --step 6"; empty for an empty text.
+std::string lesson_command(const std::string& text);
+
 /// The formats of a report.
 enum class GradeFormat : std::uint8_t { text, json, gradescope, prairielearn, junit };
 
