@@ -18,22 +18,19 @@ void program(Rank& rank) {
     SequenceParallel tp(device, rank.world());
     const ParameterInit init{device, DType::f32, 7, ""};
     auto branch = std::make_unique<Sequential>();
-    tp.replicate(
-        branch->add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
+    tp.replicate(branch->add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
     branch->add(make_parallel_swiglu_mlp(init.child("mlp"), tp, 8, 16));
     Residual model(std::move(branch));
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({2, 8}, DType::f32);  // this rank's tokens
-        device.random_normal(x, {9, "data"}, 0, 1,
-                             (2 * rank.index() + step) * x.elements());
+        device.random_normal(x, {9, "data"}, 0, 1, (2 * rank.index() + step) * x.elements());
         Saved saved;
         const Tensor y = model.forward(x, saved);
         const LossResult loss = mean_squared_error(device, y, x, 1.0 / rank.size());
         model.backward(loss.gradient, saved);
         // twin: tp.complete_gradients(model);
         for (Parameter* parameter : model.parameters()) {
-            device.sgd(parameter->value, parameter->gradient, Tensor(),
-                       {});  // line: step
+            device.sgd(parameter->value, parameter->gradient, Tensor(), {});  // line: step
             parameter->zero_gradient();
         }
     }

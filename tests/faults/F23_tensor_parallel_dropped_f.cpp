@@ -1,5 +1,5 @@
-// F23: tensor parallelism that leaves out f: backward gives each rank's own part of dx
-// for the whole.
+// F23: tensor parallelism that leaves out f: backward gives each rank's own part of dx for
+// the whole.
 //
 // finds: F23
 // check: full
@@ -7,16 +7,15 @@
 // parties: 0 | 1
 
 #include "src/comm/rank.hpp"
-#include "src/nn/losses.hpp"
 #include "src/nn/norm.hpp"
+#include "src/nn/losses.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/tensor_parallel_block.hpp"
 
 class Regions : public TensorParallel {
     using TensorParallel::TensorParallel;
     Arriving enter_backward(const Tensor& dx) override {
-        return {dx, dx,
-                std::nullopt};  // twin: return TensorParallel::enter_backward(dx);
+        return {dx, dx, std::nullopt};  // twin: return TensorParallel::enter_backward(dx);
     }
 };
 
@@ -25,8 +24,7 @@ void program(Rank& rank) {
     Regions tp(device, rank.world());
     const ParameterInit init{device, DType::f32, 7, ""};
     Sequential model;
-    tp.replicate(
-        model.add<LayerNorm>(init.child("norm"), 8).parameters());  // line: declared
+    tp.replicate(model.add<LayerNorm>(init.child("norm"), 8).parameters());  // line: declared
     model.add(make_parallel_mlp(init.child("mlp"), tp, 8, 16));
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({4, 8}, DType::f32);  // the same on all ranks
@@ -35,8 +33,7 @@ void program(Rank& rank) {
         const Tensor y = model.forward(x, saved);
         model.backward(mean_squared_error(device, y, x).gradient, saved);
         for (Parameter* parameter : model.parameters()) {
-            device.sgd(parameter->value, parameter->gradient, Tensor(),
-                       {});  // line: step
+            device.sgd(parameter->value, parameter->gradient, Tensor(), {});  // line: step
             parameter->zero_gradient();
         }
     }

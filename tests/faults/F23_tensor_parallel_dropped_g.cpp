@@ -25,8 +25,7 @@ void program(Rank& rank) {
     const ParameterInit init{device, DType::f32, 7, ""};
     Sequential model;
     model.add(make_parallel_swiglu_mlp(init.child("mlp"), tp, 8, 16));
-    tp.replicate(
-        model.add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
+    tp.replicate(model.add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({4, 8}, DType::f32);  // the same on all ranks
         device.random_normal(x, {9, "data"}, 0, 1, step * x.elements());
@@ -34,8 +33,7 @@ void program(Rank& rank) {
         const Tensor y = model.forward(x, saved);
         model.backward(mean_squared_error(device, y, x).gradient, saved);
         for (Parameter* parameter : model.parameters()) {
-            device.sgd(parameter->value, parameter->gradient, Tensor(),
-                       {});  // line: step
+            device.sgd(parameter->value, parameter->gradient, Tensor(), {});  // line: step
             parameter->zero_gradient();
         }
     }

@@ -38,19 +38,19 @@ std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t ro
     const Tensor other = tensor_of(handle + 3 * next, dtype, {batches, 1, rows});
     const AttentionOptions options{1, causal, tokens, tokens};
     const AttentionHeads all{heads, heads, heads};
-    return {call_of<&Device::attend>(OnlineAttention{y.tensor, row, other}, all, options),
-            call_of<&Device::attend_backward>(AttentionHeads{y, y, y}, all,
-                                              AttentionBackward{heads.tensor, row, other},
-                                              options)};
+    return {operation_of(ops::Attend{{y.tensor, row, other}, all, options}),
+            operation_of(ops::AttendBackward{
+                {y, y, y}, all, {heads.tensor, row, other}, options})};
 }
 
 }  // namespace
 
 TEST_CASE("Vast extents of nothing are no product", "[grader]") {
     const auto product = [](std::int64_t m, std::int64_t n) {
-        return call_of<&Device::matmul>(tensor_of(kReal, DType::f64, {m, 0}),
+        return operation_of(ops::Matmul{{},
+                                        tensor_of(kReal, DType::f64, {m, 0}),
                                         tensor_of(kReal, DType::f64, {0, n}),
-                                        MatmulOptions{});
+                                        {}});
     };
     CHECK(said_to({product(kVast, 0), product(0, kVast)}) == "nothing");
     CHECK_THAT(said_to({product(8, kVast)}), ContainsSubstring("F30"));
@@ -70,7 +70,8 @@ TEST_CASE("Attention takes no more time than a program has", "[grader]") {
     std::vector<Message> room;
     const std::int64_t rows = 1 << 20;
     for (int i = 0; i < 4; ++i)
-        room.push_back(call_of<&Device::zeros>(Shape{rows}, DType::f32));
+        room.push_back(message(RankRequest::empty, MemoryCategory::workspace, Shape{rows},
+                               DType::f32, kHere));
     for (const Message& asks : attention(kNext, DType::f32, rows, 1, zigzag, true)) {
         std::vector<Message> all = room;
         all.push_back(asks);
