@@ -95,6 +95,19 @@ void require_known(const ScheduleRequest& request) {
                 request.name);
 }
 
+void declare_times(Command& command, ScheduleRequest& request) {
+    command.option("--forward", "T", "a stage's forward of a micro-batch; default 1",
+                   times_into(request.forward));
+    command.option("--backward-input", "T",
+                   "the half of backward that is sent on; default 1",
+                   times_into(request.backward_input));
+    command.option("--backward-weight", "T",
+                   "the half that is the stage's own; default 1",
+                   times_into(request.backward_weight));
+    command.option("--comm", "T", "a message to another stage; default 0",
+                   times_into(request.comm));
+}
+
 }  // namespace
 
 void declare_schedule(CommandLine& line) {
@@ -115,16 +128,7 @@ void declare_schedule(CommandLine& line) {
     command.option("--chunks", "V",
                    "parts of the model on a stage, of interleaved; default 1",
                    whole_into(request.chunks, 1, kMostChunks));
-    command.option("--forward", "T", "a stage's forward of a micro-batch; default 1",
-                   times_into(request.forward));
-    command.option("--backward-input", "T",
-                   "the half of backward that is sent on; default 1",
-                   times_into(request.backward_input));
-    command.option("--backward-weight", "T",
-                   "the half that is the stage's own; default 1",
-                   times_into(request.backward_weight));
-    command.option("--comm", "T", "a message to another stage; default 0",
-                   times_into(request.comm));
+    declare_times(command, request);
     command.flag("--messages",
                  "give the schedule its messages, which then go one at a time on each "
                  "stage; without them data takes its time and never waits for other data",
