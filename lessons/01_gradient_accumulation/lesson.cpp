@@ -12,6 +12,7 @@
 #include "src/cost/collectives.hpp"
 #include "src/parallel/ring_collectives.hpp"
 #include "src/report/compare.hpp"
+#include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
 
@@ -420,6 +421,12 @@ void GradientAccumulation::measure(Page& page) {
     record().runs.emplace_back("step_whole", whole);
     record().runs.emplace_back("step_accumulation", alone);
     record().runs.emplace_back("step_data_parallel", together);
+    record().titles = {
+        {"step_whole", "one device, whole batch"},
+        {"step_accumulation",
+         fmt::format("one device, {} micro-batches", parts_)},
+        {"step_data_parallel",
+         fmt::format("data parallel on {} devices", parts_)}};
 
     page.text(fmt::format(
         "The results are the same; what differs is what they cost. Here is "
@@ -436,8 +443,8 @@ void GradientAccumulation::measure(Page& page) {
         {{"whole batch at once", &whole},
          {fmt::format("accumulation, {} parts", parts_), &alone},
          {fmt::format("data parallel, {} devices", parts_), &together}}));
-    page.timeline("accumulation", alone);
-    page.timeline("data parallel", together);
+    page.chart(timeline_chart(alone, "accumulation"));
+    page.chart(timeline_chart(together, "data parallel"));
     page.text(
         "Accumulation saves memory: activations of one part instead of "
         "all. It pays in time, as each part goes through the model by "
@@ -540,9 +547,9 @@ void show_ring(Page& page, const LessonOptions& options, int ranks,
         make_cluster(options, ranks, true)->run(reduce_with(true, options));
     const RunReport built_in =
         make_cluster(options, ranks)->run(reduce_with(false, options));
-    page.timeline(
-        fmt::format("{} elements round a ring of {}", kElements, ranks),
-        by_hand);
+    page.chart(timeline_chart(
+        by_hand,
+        fmt::format("{} elements round a ring of {}", kElements, ranks)));
 
     const RankReport& first = by_hand.ranks.front();
     page.predict(

@@ -4,6 +4,7 @@
 #include "lessons/02_column_linear/lesson.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
+#include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
 
@@ -133,6 +134,9 @@ void ColumnLinear::record_mlp(const Task& alone, const Task& together) {
                                           tensor);
     record().runs.emplace_back("mlp_alone", mlp_alone_);
     record().runs.emplace_back("mlp_columns_rows", mlp_together_);
+    record().titles = {{"mlp_alone", "the MLP on one device"},
+                       {"mlp_columns_rows", "columns, rows"},
+                       {"mlp_gathered", "columns, gather, columns"}};
 }
 
 namespace {
@@ -274,8 +278,8 @@ void ColumnLinear::show_time(Page& page, const RunReport& gathered) {
                   cost_row("columns, rows", mlp_together_),
                   cost_row("columns, gather, columns", gathered)};
     page.table(table);
-    page.timeline("columns, rows", mlp_together_);
-    page.timeline("columns, gather, columns", gathered);
+    page.chart(timeline_chart(mlp_together_, "columns, rows"));
+    page.chart(timeline_chart(gathered, "columns, gather, columns"));
     page.text(
         "Time is from the begin of F to the end of B; what stands before "
         "makes the model. Backward, an all-reduce starts as soon as dx is "

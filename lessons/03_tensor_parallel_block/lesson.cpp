@@ -12,6 +12,7 @@
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/tensor_parallel_block.hpp"
+#include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
 
@@ -209,7 +210,9 @@ void TensorParallelLesson::block(Page& page) {
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared = run_shared(
         *make_cluster(options(), ranks_, true), twins, Pass::both);
+    const std::string title = "a block, forward and backward";
     record().runs.emplace_back("block", shared);
+    record().titles["block"] = title;
     check_values(page,
                  fmt::format("a block on {} devices against one: output "
                              "and every gradient, largest relative "
@@ -217,7 +220,7 @@ void TensorParallelLesson::block(Page& page) {
                              ranks_),
                  has_numbers() ? twin_difference(twins, shared, alone) : 0,
                  bound());
-    page.timeline("a block, forward and backward", shared);
+    page.chart(timeline_chart(shared, title));
     page.text(
         "Backward, the gradient of the weights of c_attn and of c_fc is "
         "computed while the all-reduce of f is under way: it needs no "

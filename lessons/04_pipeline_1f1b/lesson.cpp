@@ -78,21 +78,22 @@ const RunReport& PipelineLesson::run(const Schedule& schedule,
     if (known != runs_.end()) return known->second;
     LessonOptions unit = options();
     if (unit.has_virtual_time()) unit.cluster = "unit";
-    const bool drawn = name == "gpipe" || name == "1f1b" || name == "zb-h1";
+    const std::map<std::string, std::string> drawn{
+        {"gpipe", "GPipe"}, {"1f1b", "1F1B"}, {"zb-h1", "ZB-H1"}};
+    const auto title = drawn.find(name);
     const PipelinePlan plan(schedule);
     RunReport report =
-        make_cluster(unit, ranks_, /*trace=*/drawn)
+        make_cluster(unit, ranks_, /*trace=*/title != drawn.end())
             ->run(stack_program(plan, {options().dtype, options().seed}));
     record().runs.emplace_back("stack_" + name, report);
+    if (title != drawn.end())
+        record().titles["stack_" + name] = title->second;
     return runs_.emplace(name, std::move(report)).first->second;
 }
 
 void PipelineLesson::show(Page& page, const Schedule& schedule) {
-    constexpr int kColumns = 76;
-    SchedulePictureOptions picture;
-    picture.width = kColumns;
-    page.verbatim(
-        schedule_text(schedule, time_schedule(schedule, {{}}), picture));
+    const Timing timing = time_schedule(schedule, {{}});
+    page.chart(schedule_chart(schedule, timing, {}));
 }
 
 void PipelineLesson::check_clock(Page& page, const RunReport& report,
@@ -215,7 +216,7 @@ void PipelineLesson::gpipe(Page& page) {
         time_schedule(all_forwards, {{}}).bubble_over_total(),
         static_cast<double>(p - 1) / (m + p - 1)));
     page.text(
-        "The empty corners are the bubble. The times are derived, not "
+        "The hatched corners are the bubble. The times are derived, not "
         "declared: each instruction begins when its stage is free and its "
         "data is there, and the same program that gave the numbers ran on "
         "the virtual clock. This is what each device runs; in which "

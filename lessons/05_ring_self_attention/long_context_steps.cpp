@@ -10,6 +10,7 @@
 #include "src/device/ledger.hpp"
 #include "src/device/operations/attention.hpp"
 #include "src/report/compare.hpp"
+#include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
 
@@ -248,8 +249,8 @@ void RingLesson::causal(Page& page) {
         "for none:");
     const RunReport contiguous = run_causal(TokenOrder::contiguous);
     const RunReport zigzag = run_causal(TokenOrder::zigzag);
-    page.timeline("contiguous", contiguous);
-    page.timeline("zigzag", zigzag);
+    page.chart(timeline_chart(contiguous, "contiguous"));
+    page.chart(timeline_chart(zigzag, "zigzag"));
     page.check(Check::at_most(
         "time of contiguous over zigzag, against 2 - 1/N, off by",
         std::abs(static_cast<double>(contiguous.makespan()) /
@@ -274,8 +275,9 @@ void RingLesson::show_pairs(Page& page) {
          {TokenOrder::contiguous, TokenOrder::striped,
           TokenOrder::zigzag}) {
         const RunReport report = run_causal(order);
-        record().runs.emplace_back(std::string("causal_") + name_of(order),
-                                   report);
+        const std::string name = name_of(order);
+        record().runs.emplace_back("causal_" + name, report);
+        record().titles["causal_" + name] = "causal, " + name + " tokens";
         table.head.push_back(name_of(order));
         pairs.push_back(pairs_of(report, problem));
         for (std::size_t rank = 0; rank < pairs.back().size(); ++rank)
@@ -368,12 +370,14 @@ void RingLesson::overlap(Page& page) {
         "little earlier than F/B.) Change the link instead: the same 400 "
         "tokens a device, at 10 GB/s and at a quarter of it.");
     problem.tokens = 400 * ranks_;
-    for (const auto& [bandwidth, name] :
-         {std::pair{kLink, "10 GB/s"}, std::pair{kLink / 4, "2.5 GB/s"}}) {
+    for (const auto& [bandwidth, title] :
+         {std::pair{kLink, "links of 10 GB/s"},
+          std::pair{kLink / 4, "links of 2.5 GB/s"}}) {
+        const std::string name = bandwidth == kLink ? "link" : "slow_link";
         const RunReport report = run_ring(problem, ranks_, bandwidth);
-        record().runs.emplace_back(
-            bandwidth == kLink ? "link" : "slow_link", report);
-        page.timeline(name, report);
+        record().runs.emplace_back(name, report);
+        record().titles[name] = title;
+        page.chart(timeline_chart(report, title));
     }
     page.text(
         "Causal attention in zigzag order computes half of it, so that it "

@@ -19,8 +19,8 @@ import os
 import shutil
 import sys
 
-FOLDERS = ["comm", "core", "cost", "course", "device", "device/operations", "nn", "pipeline",
-           "report", "run", "text"]
+FOLDERS = ["chart", "comm", "core", "cost", "course", "device", "device/operations", "nn",
+           "pipeline", "report", "run", "text"]
 CONFIG = """\
 prefix=${pcfiledir}/..
 

@@ -9,6 +9,8 @@
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/page_text.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "src/chart/svg.hpp"
+#include "src/chart/text.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/pipeline/generators.hpp"
@@ -260,24 +262,21 @@ KeptMemory kept_by_chunk(const ScheduleRequest& request, const Schedule& schedul
             request.kept.for_weights / schedule.chunks};
 }
 
-SchedulePictureOptions picture_options(const ScheduleRequest& request,
-                                       const Schedule& schedule, double ticks) {
-    constexpr int kNarrowest = 40;
-    SchedulePictureOptions options;
-    options.title =
+SchedulePicture picture_of(const ScheduleRequest& request, const Schedule& schedule,
+                           double ticks) {
+    SchedulePicture picture;
+    picture.title =
         fmt::format("{}: {} stage{}, {} micro-batch{}", printable(schedule.name),
                     schedule.stages, schedule.stages == 1 ? "" : "s",
                     schedule.micro_batches, schedule.micro_batches == 1 ? "" : "es");
     if (schedule.chunks > 1)
-        options.title += fmt::format(", {} chunks a stage", schedule.chunks);
-    options.width = std::max(window_columns(STDOUT_FILENO), kNarrowest);
-    options.colour = wants_colour(STDOUT_FILENO);
+        picture.title += fmt::format(", {} chunks a stage", schedule.chunks);
     // Unless there are units to count, chunks are drawn whole.
     const bool counts_chunks =
         request.kept.activations == 1 && request.kept.for_weights == 1;
-    if (!counts_chunks) options.kept = kept_by_chunk(request, schedule);
-    options.ticks = ticks;
-    return options;
+    if (!counts_chunks) picture.kept = kept_by_chunk(request, schedule);
+    picture.ticks = ticks;
+    return picture;
 }
 
 /// Seven significant digits.
@@ -434,16 +433,18 @@ int run(const ScheduleRequest& request) {
 
     const TimingJsonOptions shown{ticks.durations, ticks.per_unit,
                                   kept_by_chunk(request, schedule)};
-    const SchedulePictureOptions picture =
-        picture_options(request, schedule, ticks.per_unit);
-    if (request.svg) write_svg(*request.svg, schedule_svg(schedule, timing, picture));
+    const Chart chart =
+        schedule_chart(schedule, timing, picture_of(request, schedule, ticks.per_unit));
+    if (request.svg) write_svg(*request.svg, chart_svg(chart));
     if (request.json) {
         print(timing_json(schedule, timing, shown));
         return kSuccess;
     }
-    print(schedule_text(schedule, timing, picture) + "\n");
+    const int width = window_columns(STDOUT_FILENO);
+    const bool colour = wants_colour(STDOUT_FILENO);
+    print(chart_text(chart, {width, colour, "--svg"}) + "\n");
     Record record;
-    TextPage page({window_columns(STDOUT_FILENO), picture.colour, false}, record, print);
+    TextPage page({width, colour, false}, record, print);
     show_timing(page, schedule, timing, shown);
     if (request.svg)
         page.text(fmt::format("The picture is in {}.", printable(request.svg->string())));

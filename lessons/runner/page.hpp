@@ -6,8 +6,8 @@
 
 #include "lessons/runner/quote.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "src/chart/chart.hpp"
 #include "src/report/record.hpp"
-#include "src/run/run_report.hpp"
 #include "src/text/table.hpp"
 
 namespace lockstep::lessons {
@@ -28,7 +28,9 @@ class Page {
     /// Shows the code between `// lesson: anchor` and `// lesson: end` in the project's
     /// sources, with its file and line.
     virtual void quote(const std::string& anchor) = 0;
-    virtual void timeline(const std::string& title, const RunReport& report) = 0;
+    /// A picture: a run's timeline (src/report/timeline.hpp) or a schedule
+    /// (src/pipeline/picture.hpp), in colour on a terminal that has colours.
+    virtual void chart(const Chart& chart) = 0;
     /// Asks for a number before it is shown: on a terminal the learner types one (Enter
     /// passes); in a pipe the question and the answer are printed. `working` is the line
     /// of arithmetic that leads to the answer; a plain number has no unit, "". An answer
@@ -55,7 +57,7 @@ class SilentPage : public Page {
     void table(const Table&) override {}
     /// Throws as find_quote does.
     void quote(const std::string& anchor) override { find_quote(anchor); }
-    void timeline(const std::string&, const RunReport&) override {}
+    void chart(const Chart&) override {}
     void predict(const std::string&, double, const std::string&,
                  const std::string&) override {}
     void check(const Check& check) override { record_.checks.push_back(check); }

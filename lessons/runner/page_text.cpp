@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "src/report/timeline.hpp"
+#include "src/chart/text.hpp"
 #include "src/text/numbers.hpp"
 #include "src/text/wrap.hpp"
 
@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr int kNarrowestTimeline = 40;
+constexpr int kNarrowestChart = 40;
 constexpr int kWidestText = 100;  // longer lines are hard to read
 
 std::vector<std::string> folded(std::string_view text, int width) {
@@ -93,9 +93,9 @@ void TextPage::quote(const std::string& anchor) {
     show(lines + "\n");
 }
 
-void TextPage::timeline(const std::string& title, const RunReport& report) {
-    std::string drawing = timeline_text(
-        report, {std::max(style_.width, kNarrowestTimeline), style_.colour, title});
+void TextPage::chart(const Chart& chart) {
+    std::string drawing =
+        chart_text(chart, {std::max(style_.width, kNarrowestChart), style_.colour, ""});
     drawing.erase(drawing.find_last_not_of('\n') + 1);
     show(drawing + "\n\n");
 }

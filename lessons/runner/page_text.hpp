@@ -38,7 +38,7 @@ class TextPage : public Page {
     void verbatim(const std::string& lines) override;
     void table(const Table& table) override;
     void quote(const std::string& anchor) override;
-    void timeline(const std::string& title, const RunReport& report) override;
+    void chart(const Chart& chart) override;
     void predict(const std::string& question, double answer, const std::string& unit,
                  const std::string& working) override;
     void check(const Check& check) override;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "src/chart/svg.hpp"
+#include "src/chart/text.hpp"
 #include "src/core/units.hpp"
 #include "src/course/not_written.hpp"
 #include "src/report/chrome_trace.hpp"
@@ -16,7 +18,8 @@ namespace lockstep {
 int show_run(Cluster& cluster, const Program& program, const std::string& name) {
     try {
         const RunReport report = cluster.run(program);
-        fmt::print("{}\n", timeline_text(report, {100, false, name}));
+        const Chart chart = timeline_chart(report, name);
+        fmt::print("{}\n", chart_text(chart, {.width = 100, .drawn_by = {}}));
         for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
             const RankReport& left = report.ranks[rank];
             fmt::print("rank {}: {} messages, {} sent, {} of memory at most\n", rank,
@@ -25,7 +28,7 @@ int show_run(Cluster& cluster, const Program& program, const std::string& name) 
         }
         fmt::print("all done after {}\n", time_text(report.makespan()));
         write_text_file(name + ".json", chrome_trace({{name, report}}));
-        write_text_file(name + ".svg", timeline_svg(report, name));
+        write_text_file(name + ".svg", chart_svg(chart));
         fmt::print("{0}.svg is the picture; {0}.json opens in Perfetto.\n", name);
         return 0;
     } catch (const NotWritten& missing) {

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "src/report/time_axis.hpp"
 #include "src/report/timeline_rows.hpp"
 #include "src/text/json.hpp"
 
@@ -184,6 +183,19 @@ class RunWriter {
 };
 
 }  // namespace
+
+std::string decimal_text(std::int64_t value, std::int64_t unit) {
+    std::string text = std::to_string(value / unit);
+    std::int64_t rest = value % unit;
+    if (rest == 0) return text;
+    text += '.';
+    while (rest != 0) {
+        unit /= 10;
+        text += static_cast<char>('0' + rest / unit);
+        rest %= unit;
+    }
+    return text;
+}
 
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs) {
     std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";

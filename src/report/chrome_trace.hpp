@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,5 +18,9 @@ namespace lockstep {
 /// digits would let its own rounding of start and duration make such slices. If a time is
 /// no whole nanosecond the slice's arguments have the exact start_ps and end_ps.
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs);
+
+/// Returns `value / unit` as an exact decimal number without zeros at the end. `value` is
+/// not negative and `unit` is a power of ten.
+std::string decimal_text(std::int64_t value, std::int64_t unit);
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "src/chart/svg.hpp"
 #include "src/core/require.hpp"
 #include "src/report/chrome_trace.hpp"
 #include "src/report/files.hpp"
@@ -287,6 +288,18 @@ void write_rank_traces(const fs::path& folder, const Record& record) {
         write_text_file(folder / rank_trace_name(rank), hta_trace(*largest, rank));
 }
 
+/// Without a title of its own, a run has its name in words.
+std::vector<TitledRun> titled_runs(const Record& record) {
+    std::vector<TitledRun> titled;
+    for (const auto& [name, run] : record.runs) {
+        const auto title = record.titles.find(name);
+        std::string words = title == record.titles.end() ? name : title->second;
+        std::ranges::replace(words, '_', ' ');
+        titled.push_back({std::move(words), run});
+    }
+    return titled;
+}
+
 void write_files(const fs::path& folder, const Record& record) {
     write_safetensors(folder / "inputs.safetensors", record.inputs);
     write_safetensors(folder / "outputs.safetensors", record.outputs);
@@ -301,7 +314,8 @@ void write_files(const fs::path& folder, const Record& record) {
         record.runs, [](const auto& run) { return !run.second.trace.empty(); });
     if (!traced) return;
     write_text_file(folder / "trace.json", chrome_trace(record.runs));
-    write_text_file(folder / "timeline.svg", timeline_svg(record.runs));
+    write_text_file(folder / "timeline.svg",
+                    chart_svg(timeline_chart(titled_runs(record))));
     if (record.hta) write_rank_traces(folder, record);
 }
 

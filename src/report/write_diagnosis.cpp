@@ -1,10 +1,11 @@
 #include "src/report/write_diagnosis.hpp"
 
+#include "src/chart/svg.hpp"
 #include "src/report/chrome_trace.hpp"
 #include "src/report/diagnosis_json.hpp"
 #include "src/report/files.hpp"
 #include "src/report/timeline.hpp"
-#include "src/report/wait_svg.hpp"
+#include "src/report/wait_graph.hpp"
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ void write_diagnosis(const std::filesystem::path& folder, const FaultError& faul
     write_diagnosis_files(folder, fault.diagnosis(), report);
     if (report == nullptr || report->trace.empty()) return;
     write_text_file(folder / "trace.json", chrome_trace({{"stopped", *report}}));
-    write_text_file(folder / "timeline.svg", timeline_svg(*report, "up to the stop"));
+    write_text_file(folder / "timeline.svg",
+                    chart_svg(timeline_chart(*report, "up to the stop")));
 }
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@ WALLS = [
     (r"src/", r"(sim|gpu|lessons|tests)/", "src sees no other folder"),
     (r"src/", EIGEN, "src knows nothing of Eigen"),
     (r"src/", CUDA, "src knows nothing of CUDA"),
+    (r"src/chart/", r"src/(?!chart/|core/|text/)", "a chart knows nothing of what it shows"),
     (r"sim/", r"(gpu|lessons|tests)/", "sim sees only src"),
     (r"sim/", CUDA, "sim knows nothing of CUDA"),
     (r"gpu/", r"(sim|lessons|tests)/", "gpu sees only src"),

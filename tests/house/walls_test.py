@@ -29,6 +29,7 @@ BROKEN = [
     ("src/a.cpp", "#include <Eigen/Dense>", "src knows nothing of Eigen"),
     ("src/a.hpp", "#include <cuda_runtime.h>", "src knows nothing of CUDA"),
     ("src/a.hpp", "#include<nccl.h>", "src knows nothing of CUDA"),
+    ("src/chart/a.cpp", '#include "src/report/timeline.hpp"', "a chart knows nothing of what it shows"),
     ("sim/a.cpp", '#include "gpu/device.hpp"', "sim sees only src"),
     ("sim/a.cpp", '#include "lessons/runner/main.cpp"', "sim sees only src"),
     ("sim/a.cpp", '#include "../tests/device_contract.hpp"', "sim sees only src"),

@@ -2,13 +2,16 @@
 #include <set>
 #include <sstream>
 
+#include "src/chart/svg.hpp"
+#include "src/chart/text.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/picture.hpp"
-#include "src/report/timeline_look.hpp"
+#include "src/report/timeline.hpp"
 #include "src/text/wrap.hpp"
 #include "tests/balanced_xml.hpp"
 #include "tests/catch.hpp"
+#include "tests/svg_bounds.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -20,11 +23,12 @@ struct Timed {
     Schedule schedule;
     Timing timing;
 
-    std::string text(const SchedulePictureOptions& options = {}) const {
-        return schedule_text(schedule, timing, options);
+    std::string text(const TextStyle& style = {80, false, "--svg"},
+                     const SchedulePicture& picture = {}) const {
+        return chart_text(schedule_chart(schedule, timing, picture), style);
     }
-    std::string svg(const SchedulePictureOptions& options = {}) const {
-        return schedule_svg(schedule, timing, options);
+    std::string svg(const SchedulePicture& picture = {}) const {
+        return chart_svg(schedule_chart(schedule, timing, picture));
     }
 };
 
@@ -73,12 +77,6 @@ std::vector<std::string> all_after(const std::string& text, const std::string& p
     return found;
 }
 
-/// A number in the tag that begins at `at`.
-double attribute(const std::string& svg, std::size_t at, const std::string& name) {
-    const std::string opening = " " + name + "=\"";
-    return std::strtod(svg.c_str() + svg.find(opening, at) + opening.size(), nullptr);
-}
-
 bool is_computation_kind(InstructionKind kind) {
     return has_micro_batch(kind) && !is_message(kind);
 }
@@ -113,7 +111,7 @@ void require_boxes(const Timed& timed) {
             REQUIRE(row > row_above);
         }
     }
-    REQUIRE(count_of(svg, "<title>") ==
+    REQUIRE(count_of(svg, " on stage ") ==
             static_cast<std::size_t>(timed.schedule.computations()));
 }
 
@@ -136,26 +134,28 @@ std::string without_colour(std::string text) {
 }  // namespace
 
 TEST_CASE("GPipe is drawn in eighty columns", "[pipeline]") {
-    REQUIRE(timed("gpipe", 3, 4).text({.title = "GPipe", .kept = {}}) == R"(GPipe
- stage 0|F0-F1-F2-F3-..................B0====B1====B2====B3====|
- stage 1|...F0-F1-F2-F3-.........B0====B1====B2====B3====......|
- stage 2|......F0-F1-F2-F3-B0====B1====B2====B3====............|
+    REQUIRE(
+        timed("gpipe", 3, 4).text({80, false, "--svg"}, {.title = "GPipe", .kept = {}}) ==
+        R"(GPipe
+ stage 0|F0-F1-F2-F3-//////////////////B0====B1====B2====B3====|
+ stage 1|///F0-F1-F2-F3-/////////B0====B1====B2====B3====//////|
+ stage 2|//////F0-F1-F2-F3-B0====B1====B2====B3====////////////|
          +--------------+--------------+--------------+---------
     time 0              5              10             15
 held, in micro-batches
 0 peak 4|111222333444444444444444444444444444333333222222111111|
 1 peak 4|...111222333444444444444444444333333222222111111......|
 2 peak 4|......111222333444444444333333222222111111............|
-F- forward  B= backward  0 1 2 micro-batch  . idle
+F- forward  B= backward  0 1 2 micro-batch  / idle
 )");
 }
 
 TEST_CASE("1F1B is drawn in eighty columns", "[pipeline]") {
     REQUIRE(timed("1f1b", 4, 4).text() ==
-            R"( stage 0|F0-F1-F2-F3-..................B0====...B1====...B2====...B3====|
- stage 1|...F0-F1-F2-............B0====F3-B1====...B2====...B3====......|
- stage 2|......F0-F1-......B0====F2-B1====F3-B2====...B3====............|
- stage 3|.........F0-B0====F1-B1====F2-B2====F3-B3====..................|
+            R"( stage 0|F0-F1-F2-F3-//////////////////B0====///B1====///B2====///B3====|
+ stage 1|///F0-F1-F2-////////////B0====F3-B1====///B2====///B3====//////|
+ stage 2|//////F0-F1-//////B0====F2-B1====F3-B2====///B3====////////////|
+ stage 3|/////////F0-B0====F1-B1====F2-B2====F3-B3====//////////////////|
          +--------------+--------------+--------------+--------------+---
     time 0              5              10             15             20
 held, in micro-batches
@@ -163,34 +163,34 @@ held, in micro-batches
 1 peak 3|...111222333333333333333333333333333333222222222111111111......|
 2 peak 2|......111222222222222222222222222222222222111111111............|
 3 peak 1|.........111111111111111111111111111111111111..................|
-F- forward  B= backward  0 1 2 micro-batch  . idle
+F- forward  B= backward  0 1 2 micro-batch  / idle
 )");
 }
 
 TEST_CASE("the halves of backward are told apart", "[pipeline]") {
-    REQUIRE(timed("zb-h1", 2, 4).text({.title = "", .width = 60, .kept = {}}) ==
-            R"( stage 0|F0-F1-...I0=W0%F2-I1=W1%F3-I2=W2%I3=W3%|
- stage 1|...F0-I0=F1-I1=W0%F2-I2=W1%F3-I3=W2%W3%|
+    REQUIRE(timed("zb-h1", 2, 4).text({60, false, "--svg"}) ==
+            R"( stage 0|F0-F1-///I0=W0%F2-I1=W1%F3-I2=W2%I3=W3%|
+ stage 1|///F0-I0=F1-I1=W0%F2-I2=W1%F3-I3=W2%W3%|
          +--------------+--------------+---------
     time 0              5              10
 held, in micro-batches
 0 peak 2|111222222222222222222222222222222111111|
 1 peak 2|...111111222222222222222222222222222111|
 F- forward  I= backward, inputs  W% backward, weights
-0 1 2 micro-batch  . idle
+0 1 2 micro-batch  / idle
 )");
 }
 
 TEST_CASE("chunks are told apart by small letters", "[pipeline]") {
     REQUIRE(timed("interleaved", 2, 4).text() ==
-            R"( stage 0|F0F1f0f1F2..b0==F3b1==f2B0==f3B1==..b2==..b3==B2==B3==|
- stage 1|..F0F1f0b0==f1b1==F2B0==F3B1==f2b2==f3b3==B2==B3==....|
+            R"( stage 0|F0F1f0f1F2//b0==F3b1==f2B0==f3B1==//b2==//b3==B2==B3==|
+ stage 1|//F0F1f0b0==f1b1==F2B0==F3B1==f2b2==f3b3==B2==B3==////|
          +---------+---------+---------+---------+---------+----
     time 0         5         10        15        20        25
 held, in micro-batches of a chunk
 0 peak 5|112233445555555555555555555555555544444433333322221111|
 1 peak 3|..112233333333333333333333333333333333333322221111....|
-F- forward  B= backward  f b chunk 1  0 1 2 micro-batch  . idle
+F- forward  B= backward  F B chunk 0  f b chunk 1  0 1 2 micro-batch  / idle
 )");
 }
 
@@ -198,10 +198,10 @@ TEST_CASE("a schedule too long for its numbers is drawn with letters", "[pipelin
     const std::vector<std::string> lines = lines_of(timed("1f1b", 8, 24).text());
     REQUIRE(lines[0] ==
             " stage "
-            "0|FFFFFF...........BFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FB.B.B=B=.B.B.B=B=|");
+            "0|FFFFFF///////////BFBFBFB3FBFBFBFB7FBFBFBFB=FBFBFBFB=FB/B/B=B=/B/B/B=B=|");
     REQUIRE(lines[7] ==
             " stage "
-            "7|.....FBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFB...........|");
+            "7|/////FBFB1FBFBFBFB5FBFBFBFB9FBFBFBFB=FBFBFBFB=FBFBFBFB=FBFB///////////|");
 }
 
 TEST_CASE("short boxes between long ones are drawn too", "[pipeline]") {
@@ -238,8 +238,8 @@ TEST_CASE("all numbers of eight stages and 24 micro-batches can be read", "[pipe
         REQUIRE(count_of(svg, " class=\"b\">23<") ==
                 static_cast<std::size_t>(drawn.schedule.computations() / 24));
         REQUIRE(attribute(svg, 0, "width") < 6100);
-        for (std::size_t at = svg.find("<title>"); at != std::string::npos;
-             at = svg.find("<title>", at + 1))
+        for (std::size_t at = svg.find(" on stage "); at != std::string::npos;
+             at = svg.find(" on stage ", at + 1))
             REQUIRE(attribute(svg, svg.rfind("<rect", at), "width") >= 14);
     }
 }
@@ -260,12 +260,13 @@ TEST_CASE("the peaks drawn are those that the schedule holds", "[pipeline]") {
     for (const std::string& name : schedule_names()) {
         for (const KeptMemory kept : {KeptMemory{}, KeptMemory{2, 0.5}}) {
             const Timed drawn = timed(name, 4, 8);
-            SchedulePictureOptions options;
-            options.kept = kept;
+            SchedulePicture picture;
+            picture.kept = kept;
             const std::vector<std::string> peaks = peaks_of(drawn.schedule, kept);
             INFO(name);
-            REQUIRE(all_after(drawn.text(options), " peak ", '|') == peaks);
-            REQUIRE(all_after(drawn.svg(options), ">peak ", '<') == peaks);
+            const std::string text = drawn.text({80, false, ""}, picture);
+            REQUIRE(all_after(text, " peak ", '|') == peaks);
+            REQUIRE(all_after(drawn.svg(picture), ">peak ", '<') == peaks);
         }
     }
 }
@@ -276,10 +277,10 @@ TEST_CASE("no line of a picture is wider than asked", "[pipeline]") {
              {timed(name, 4, 8), timed(name, 20, 40), timed(name, 2, 2, 3, {7, 5, 3, 1}),
               timed(name, 2, 2, 3, {1'000'000'000, 1, 0, 0})}) {
             for (int width = 0; width <= 200; width += 7) {
-                SchedulePictureOptions options;
-                options.title = "a title — which is rather long for forty columns";
-                options.width = width;
-                for (const std::string& line : lines_of(drawn.text(options))) {
+                SchedulePicture picture;
+                picture.title = "a title — which is rather long for forty columns";
+                const std::string text = drawn.text({width, false, "--svg"}, picture);
+                for (const std::string& line : lines_of(text)) {
                     INFO(name << " in " << width << ": " << line);
                     REQUIRE(columns_of(line) <= std::max(width, 40));
                 }
@@ -290,21 +291,64 @@ TEST_CASE("no line of a picture is wider than asked", "[pipeline]") {
 
 TEST_CASE("colour changes nothing but the colour of a picture", "[pipeline]") {
     const Timed drawn = timed("interleaved", 4, 8);
-    SchedulePictureOptions options;
-    const std::string plain = drawn.text(options);
-    options.colour = true;
-    REQUIRE(contains(drawn.text(options), "\x1b["));
-    REQUIRE(without_colour(drawn.text(options)) == plain);
+    const std::string coloured = drawn.text({80, true, "--svg"});
+    REQUIRE(contains(coloured, "\x1b["));
+    REQUIRE(without_colour(coloured) == drawn.text());
 }
 
-TEST_CASE("computations have the colours of phases in timelines", "[pipeline]") {
-    TraceEvent event;
-    event.kind = "phase";
-    const std::string svg = timed("zb-h1", 2, 2).svg();
+TEST_CASE("computations have the colours and letters of phases in timelines",
+          "[pipeline]") {
+    const Timed drawn = timed("zb-h1", 2, 2);
+    const Chart chart = schedule_chart(drawn.schedule, drawn.timing, {});
+    RunReport report;
+    Picoseconds time = 0;
     for (const char* phase : {"forward", "backward-input", "backward-weight"}) {
-        event.name = phase;
-        REQUIRE(contains(svg, look_of(event).colour));
+        report.trace.push_back({0, "compute", phase, "phase", time, time + 1, 0, 0, {}});
+        ++time;
     }
+    const Chart timeline = timeline_chart(report, "");
+    for (const LegendEntry& entry : timeline.legend)
+        REQUIRE(std::ranges::find(chart.looks, timeline.looks[entry.looks[0]]) !=
+                chart.looks.end());
+    REQUIRE(timeline.legend.size() == 3);
+}
+
+TEST_CASE("the bubble is hatched, and nothing else", "[pipeline]") {
+    for (const std::string& name : schedule_names()) {
+        const Timed drawn = timed(name, 4, 8);
+        const std::string text = drawn.text({400, false, ""});
+        const std::string row = lines_of(text)[0];
+        const auto columns = row.find('|', row.find('|') + 1) - row.find('|') - 1;
+        const double idle =
+            static_cast<double>(drawn.timing.makespan - drawn.timing.stages[0].busy) /
+            static_cast<double>(drawn.timing.makespan);
+        INFO(name);
+        REQUIRE_THAT(static_cast<double>(count_of(row, "/")),
+                     WithinAbs(idle * static_cast<double>(columns), 0.001));
+        REQUIRE(contains(text, "/ idle"));
+        REQUIRE(count_of(drawn.svg(), "class=\"d\"") == 4 + 1);
+    }
+}
+
+TEST_CASE("no number is dropped that fits into its box", "[pipeline]") {
+    // Two columns a unit: one digit fits a forward, two digits a backward.
+    const std::string row = lines_of(timed("1f1b", 2, 12).text({88, false, ""}))[1];
+    INFO(row);
+    for (int i = 0; i < 12; ++i) {
+        if (i < 10) REQUIRE(contains(row, "F" + std::to_string(i)));
+        REQUIRE(contains(row, "B" + std::to_string(i)));
+    }
+    REQUIRE(contains(row, "B11="));
+}
+
+TEST_CASE("nothing lies outside of a picture", "[pipeline]") {
+    for (const std::string& name : schedule_names())
+        for (const Timed& drawn :
+             {timed(name, 4, 8), timed(name, 8, 24, 3), timed(name, 1, 1),
+              timed(name, 2, 2, 3, {1'000'000'000, 1, 0, 0})}) {
+            INFO(name);
+            REQUIRE(outside_of_viewport(drawn.svg()) == std::vector<std::string>());
+        }
 }
 
 TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]") {
@@ -313,8 +357,8 @@ TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]"
         schedule.work[0].push_back(*read_instruction(work));
     const std::string svg = timed(schedule).svg();
     std::set<std::string> colours;
-    for (std::size_t at = svg.find("<title>"); at != std::string::npos;
-         at = svg.find("<title>", at + 1))
+    for (std::size_t at = svg.find(" on stage "); at != std::string::npos;
+         at = svg.find(" on stage ", at + 1))
         colours.insert(svg.substr(svg.rfind("fill=", at), 14));
     REQUIRE(colours.size() == 4);
 }
@@ -334,12 +378,12 @@ TEST_CASE("messages that take time are drawn, others are not", "[pipeline]") {
     const Schedule schedule = with_messages(make_schedule("1f1b", {3, 4, 1}));
     const std::string free = timed(schedule).svg();
     REQUIRE_FALSE(contains(free, "message"));
-    REQUIRE(count_of(free, "<title>") == 24);
+    REQUIRE(count_of(free, " on stage ") == 24);
     const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
     REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5</title>"));
     REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5</title>"));
     // Four micro-batches over two boundaries, there and back, at both ends.
-    REQUIRE(count_of(svg, "<title>") == 24 + 32);
+    REQUIRE(count_of(svg, " on stage ") == 24 + 32);
 }
 
 TEST_CASE("a picture of very many boxes stays small", "[pipeline]") {
@@ -364,19 +408,20 @@ TEST_CASE("schedules at the limits are drawn", "[pipeline]") {
           timed("gpipe", 200, 1),
           timed(with_messages(make_schedule("1f1b", {2, 2, 1})), {0, 0, 0, 5})}) {
         for (const bool colour : {false, true}) {
-            SchedulePictureOptions options;
-            options.colour = colour;
-            options.width = -3;
-            REQUIRE(contains(drawn.text(options), "stage "));
+            const std::string text = drawn.text({-3, colour, ""});
+            REQUIRE(contains(text, "stage "));
+            REQUIRE(contains(text, "held, in micro-batches"));
+            REQUIRE(contains(text, "0 peak "));
         }
         REQUIRE(is_balanced_xml(drawn.svg()));
         REQUIRE_FALSE(contains(drawn.svg(), "nan"));
         REQUIRE_FALSE(contains(drawn.svg(), "inf"));
     }
     REQUIRE(contains(timed("gpipe", 200, 1).svg(), "136 more stages are not drawn"));
-    SchedulePictureOptions nothing_kept;
+    SchedulePicture nothing_kept;
     nothing_kept.kept = {0, 0};
-    REQUIRE(contains(timed("gpipe", 2, 2).text(nothing_kept), " peak 0|"));
+    REQUIRE(
+        contains(timed("gpipe", 2, 2).text({80, false, ""}, nothing_kept), " peak 0|"));
     REQUIRE(is_balanced_xml(timed("gpipe", 2, 2).svg(nothing_kept)));
 }
 

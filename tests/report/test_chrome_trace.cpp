@@ -5,7 +5,6 @@
 #include <set>
 
 #include "src/report/chrome_trace.hpp"
-#include "src/report/time_axis.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
 

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "adapters.hpp"
+#include "src/chart/svg.hpp"
+#include "src/chart/text.hpp"
 #include "src/course/not_written.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/report/files.hpp"
@@ -51,13 +53,12 @@ bool show(const std::string& name, const std::string& sizes,
     try {
         const Schedule schedule = make();
         const Timing timing = time_schedule(schedule, {durations});
-        SchedulePictureOptions options;
-        options.title = fmt::format("{}: {}", name, sizes);
-        options.width = 100;
-        options.drawn_by = file;
-        fmt::print("{}\n{}\n{}\n", schedule_text(schedule, timing, options),
+        SchedulePicture picture;
+        picture.title = fmt::format("{}: {}", name, sizes);
+        const Chart chart = schedule_chart(schedule, timing, picture);
+        fmt::print("{}\n{}\n{}\n", chart_text(chart, {100, false, file}),
                    measured(timing), beside_most(schedule, held));
-        write_text_file(file, schedule_svg(schedule, timing, options));
+        write_text_file(file, chart_svg(chart));
         fmt::print("all of it is drawn in {}\n\n", file);
         return true;
     } catch (const NotWritten& missing) {

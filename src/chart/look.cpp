@@ -1,0 +1,77 @@
+#include "src/chart/look.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+namespace {
+
+/// In the order of the enum. Boxes have the colours of Okabe and Ito, "Color universal
+/// design", 2008; memory has muted ones of Tol, "Colour schemes", 2021. Both sets are
+/// made to be told apart by the colour-blind.
+constexpr std::array<Colour, 18> kColours{{
+    {0x56, 0xB4, 0xE9},  // forward: sky blue
+    {0xE6, 0x9F, 0x00},  // backward: orange
+    {0xD5, 0x5E, 0x00},  // its half for inputs: vermilion
+    {0x00, 0x9E, 0x73},  // its half for weights: green
+    {0xF0, 0xE4, 0x42},  // update: yellow
+    {0xBB, 0xCC, 0x33},  // another phase: pear
+    {0xBB, 0xBB, 0xBB},  // operation outside a phase: grey
+    {0xCC, 0x79, 0xA7},  // communication: purple
+    {0x00, 0x72, 0xB2},  // copy: blue
+    {0x33, 0x22, 0x88},  // parameters: indigo
+    {0x88, 0x22, 0x55},  // gradients: wine
+    {0x99, 0x99, 0x33},  // optimizer: olive
+    {0xA8, 0x9A, 0xD8},  // activations: lavender
+    {0x6A, 0x51, 0xA3},  // between halves of backward: violet
+    {0xDD, 0xCC, 0x77},  // workspace: sand
+    {0xC1, 0x12, 0x1F},  // circle of waiting: red
+    {0x44, 0x44, 0x44},  // waiting: dark grey
+    {0x8A, 0x8A, 0x8A},  // waiting for none: middle grey
+}};
+
+/// The place of a byte among the six steps of the terminals' colour cube.
+int cube_step(int value) {
+    constexpr std::array<int, 6> kSteps{0, 95, 135, 175, 215, 255};
+    int nearest = 0;
+    for (int step = 1; step < 6; ++step)
+        if (std::abs(kSteps[step] - value) < std::abs(kSteps[nearest] - value))
+            nearest = step;
+    return nearest;
+}
+
+}  // namespace
+
+std::string Colour::hex() const {
+    return fmt::format("#{:02X}{:02X}{:02X}", red, green, blue);
+}
+
+int Colour::terminal() const {
+    return 16 + 36 * cube_step(red) + 6 * cube_step(green) + cube_step(blue);
+}
+
+/// By the luma of ITU-R BT.601.
+bool Colour::is_dark() const {
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 90;
+}
+
+Colour Colour::lighter(double part) const {
+    const auto mixed = [&](int value) {
+        return static_cast<int>(std::lround(value + (255 - value) * part));
+    };
+    return {mixed(red), mixed(green), mixed(blue)};
+}
+
+Colour colour_of(Meaning meaning) {
+    return kColours[static_cast<int>(meaning)];
+}
+
+Colour colour_of(const Look& look) {
+    return colour_of(look.meaning).lighter(look.lightness);
+}
+
+}  // namespace lockstep

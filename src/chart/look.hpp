@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// What a box, a layer of memory or an edge in a picture means. One colour has one
+/// meaning in all pictures: the table is in look.cpp.
+enum class Meaning : std::uint8_t {
+    forward,
+    backward,
+    backward_input,
+    backward_weight,
+    update,
+    other_phase,
+    operation,
+    communication,  ///< also the memory that it needs
+    copy,           ///< between host and device
+    parameters,
+    gradients,
+    optimizer,
+    activations,
+    between_halves,  ///< what a pipeline keeps between the halves of a backward
+    workspace,
+    circle,   ///< ranks that wait for each other in a circle
+    waiting,  ///< ranks that wait
+    resting,  ///< ranks that wait for none
+};
+
+/// How one kind of box looks, and what a legend calls it.
+struct Look {
+    Meaning meaning = Meaning::operation;
+    char letter = 0;  ///< stands for it if there is little room; 0 for layers of memory
+    char fill = 0;    ///< fills the rest of its box in text
+    std::string words;
+    double lightness = 0;  ///< from 0, the colour of the meaning, to 1, white
+
+    bool operator==(const Look&) const = default;
+};
+
+struct Colour {
+    int red = 0;
+    int green = 0;
+    int blue = 0;
+
+    std::string hex() const;  ///< "#56B4E9"
+    int terminal() const;     ///< the nearest of the 256 colours of terminals
+    bool is_dark() const;     ///< text on it is white
+    Colour lighter(double part) const;
+};
+
+Colour colour_of(Meaning meaning);
+Colour colour_of(const Look& look);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/chart/chart.hpp"
+
+namespace lockstep {
+
+/// Draws the chart as a standalone SVG: a row a line, a box a span with its label if it
+/// fits, tooltips, arrows for messages, strips of amounts below their group's rows. Idle
+/// time that is lost is hatched. Its size is bounded: boxes too narrow to be seen are
+/// merged, more than 20,000 are drawn by the pixel and without tooltips, and groups
+/// beyond the first 64 are counted.
+std::string chart_svg(const Chart& chart);
+
+/// A picture without the tags around it.
+struct SvgPart {
+    double width = 0;
+    double height = 0;
+    std::string svg;
+};
+
+/// The same as a part of a larger picture.
+SvgPart chart_part(const Chart& chart);
+
+/// A whole document, with the style sheet of all pictures. `definitions` stand before it.
+std::string svg_document(const SvgPart& picture, const std::string& definitions = "");
+
+/// Returns text that may stand between tags and in attributes; control characters become
+/// spaces, bytes that are no UTF-8 question marks.
+std::string xml_escaped(std::string_view text);
+
+/// Returns at most `most` columns of the text, which ends with "…" if some are left out.
+std::string clipped(const std::string& text, int most);
+
+/// Returns at most two decimals, without zeros at the end.
+std::string svg_number(double value);
+
+/// Returns a text element. Classes of the style sheet: "h" is a heading, "e" ends at x,
+/// "m" has its middle there.
+std::string svg_text(double x, double y, std::string_view text,
+                     std::string_view classes = "");
+
+}  // namespace lockstep

@@ -1,0 +1,325 @@
+#include "src/report/timeline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "src/report/timeline_rows.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// A run that would take less than this part of the picture's width gets its own scale of
+/// time.
+constexpr Picoseconds kLeastShare = 20;
+/// More arrows would hide the boxes.
+constexpr std::size_t kMostArrows = 1000;
+
+struct NamedLook {
+    std::string_view name;
+    Look look;
+};
+
+const std::array<NamedLook, 5> kPhases{{
+    {"forward", {Meaning::forward, 'F', '-', "forward"}},
+    {"backward", {Meaning::backward, 'B', '=', "backward"}},
+    {"backward-input", {Meaning::backward_input, 'I', '=', "backward, inputs"}},
+    {"backward-weight", {Meaning::backward_weight, 'W', '%', "backward, weights"}},
+    {"update", {Meaning::update, 'U', '^', "update"}},
+}};
+
+const std::array<NamedLook, 12> kVerbs{{
+    {"all_reduce", {Meaning::communication, 'r', '~', "all-reduce"}},
+    {"all_gather", {Meaning::communication, 'g', '~', "all-gather"}},
+    {"reduce_scatter", {Meaning::communication, 's', '~', "reduce-scatter"}},
+    {"broadcast", {Meaning::communication, 'b', '~', "broadcast"}},
+    {"reduce", {Meaning::communication, 'd', '~', "reduce"}},
+    {"gather", {Meaning::communication, 'h', '~', "gather"}},
+    {"scatter", {Meaning::communication, 't', '~', "scatter"}},
+    {"all_to_all", {Meaning::communication, 'x', '~', "all-to-all"}},
+    {"barrier", {Meaning::communication, '|', '~', "barrier"}},
+    {"split", {Meaning::communication, 'p', '~', "split"}},
+    {"send", {Meaning::communication, '>', '>', "send"}},
+    {"recv", {Meaning::communication, '<', '<', "receive"}},
+}};
+
+const Look kExchange{Meaning::communication, '*', '*', "send and receive"};
+const Look kOtherPhase{Meaning::other_phase, 'P', '-', "another phase"};
+const Look kOperation{Meaning::operation, 'o', 'o', "operation"};
+const Look kCommunication{Meaning::communication, 'c', '~', "communication"};
+const Look kCopy{Meaning::copy, ':', ':', "copy between host and device"};
+
+/// Of memory, in the order of the categories.
+constexpr std::array<Meaning, kMemoryCategories> kMemory{
+    Meaning::parameters,  Meaning::gradients,     Meaning::optimizer,
+    Meaning::activations, Meaning::communication, Meaning::workspace};
+
+template <std::size_t N>
+const Look& find(const std::array<NamedLook, N>& looks, std::string_view name,
+                 const Look& otherwise) {
+    const auto* found = std::ranges::find(looks, name, &NamedLook::name);
+    return found == looks.end() ? otherwise : found->look;
+}
+
+/// "forward 3" without its number, "all_reduce(sum, ...)" without its operands.
+std::string leading_word(const std::string& name) {
+    return name.substr(0, name.find_first_of(" ("));
+}
+
+const Look& look_of(const TraceEvent& event) {
+    if (event.kind == "phase")
+        return find(kPhases, leading_word(event.name), kOtherPhase);
+    if (event.kind == "communication") {
+        if (event.name == "send + recv" || event.name == "recv + send") return kExchange;
+        const bool several = event.name.find(" + ") != std::string::npos;
+        return several ? kCommunication
+                       : find(kVerbs, leading_word(event.name), kCommunication);
+    }
+    return event.kind == "copy" ? kCopy : kOperation;
+}
+
+/// The longest of its names that fits will be shown; of a phase, "forward 3", "F3" or
+/// "3".
+BoxWords words_of(const TraceEvent& event) {
+    BoxWords words;
+    words.labels = {event.name, leading_word(event.name)};
+    if (event.kind == "phase" && event.micro_batch >= 0) {
+        const std::string number = std::to_string(event.micro_batch);
+        words.labels = {leading_word(event.name) + " " + number,
+                        look_of(event).letter + number, number};
+    }
+    words.tooltip = fmt::format("{}\n{} to {} ({})", event.name, time_text(event.start),
+                                time_text(event.end), time_text(event.end - event.start));
+    if (event.micro_batch >= 0)
+        words.tooltip += fmt::format("\nmicro-batch {}", event.micro_batch);
+    if (event.bytes > 0) words.tooltip += "\n" + bytes_text(event.bytes);
+    if (event.at.line > 0) words.tooltip += "\n" + event.at.text();
+    return words;
+}
+
+/// Part of the time until `end` in which the row is busy; gaps between the operations of
+/// a phase are not.
+double busy_part(const TimelineRow& row, Picoseconds end) {
+    Picoseconds busy = 0;
+    Picoseconds outer = 0;
+    Picoseconds inner = 0;
+    for (const RowSpan& span : row.spans) {
+        const Picoseconds length = span.event->end - span.event->start;
+        if (span.depth == 1) inner += length;
+        if (span.depth != 0) continue;
+        busy += inner > 0 ? inner : outer;
+        outer = length;
+        inner = 0;
+    }
+    busy += inner > 0 ? inner : outer;
+    return static_cast<double>(busy) / static_cast<double>(std::max<Picoseconds>(end, 1));
+}
+
+/// Whether the row says anything: what takes no time is not worth one, unless it stopped.
+bool is_worth_drawing(const TimelineRow& row) {
+    return std::ranges::any_of(row.spans, [](const RowSpan& span) {
+        const TraceEvent& event = *span.event;
+        return event.end > event.start || event.name.ends_with("(never ended)");
+    });
+}
+
+/// Makes the panel of one run.
+class PanelMaker {
+  public:
+    PanelMaker(Chart& chart, const TitledRun& run, Picoseconds scale)
+        : chart_(chart), report_(run.report) {
+        panel_.title = run.title;
+        panel_.end = timeline_end(report_);
+        panel_.axis = Axis::of_seconds(scale);
+        panel_.words_of = [&trace = report_.trace](const RowGroup&, const Box& box) {
+            return lockstep::words_of(trace[box.source]);
+        };
+        panel_.amount_text = [](double bytes) {
+            return bytes_text(static_cast<std::int64_t>(bytes));
+        };
+        for (int c = 0; c < kMemoryCategories; ++c) {
+            const auto category = static_cast<MemoryCategory>(c);
+            panel_.layers.push_back(chart.look({kMemory[c], 0, 0, name_of(category)}));
+        }
+    }
+
+    Panel panel() {
+        std::map<int, RowGroup> groups;
+        add_rows(groups);
+        add_memory(groups);
+        fold(groups);
+        panel_.note = size_text();
+        if (report_.flows.size() <= kMostArrows)
+            add_arrows();
+        else
+            panel_.note +=
+                fmt::format("; {} messages without arrows",
+                            count_text(static_cast<std::int64_t>(report_.flows.size())));
+        return std::move(panel_);
+    }
+
+  private:
+    void add_rows(std::map<int, RowGroup>& groups) {
+        for (const TimelineRow& each : timeline_rows(report_)) {
+            if (!is_worth_drawing(each)) continue;
+            const bool computes = each.queue == "compute";
+            Row row;
+            row.label = each.label();
+            row.size = computes ? RowSize::large : RowSize::medium;
+            row.shows_idle = computes;
+            row.busy = busy_part(each, panel_.end);
+            for (const RowSpan& span : each.spans) {
+                const TraceEvent& event = *span.event;
+                row.boxes.push_back(
+                    {event.start, event.end, chart_.look(look_of(event)),
+                     event.micro_batch, span.depth,
+                     static_cast<std::size_t>(&event - report_.trace.data())});
+            }
+            groups[each.rank].rows.push_back(std::move(row));
+        }
+    }
+
+    void add_memory(std::map<int, RowGroup>& groups) {
+        for (const TraceMemory& now : report_.memory_trace) {
+            RowGroup& group = groups[now.rank];
+            if (group.strips.empty()) group.strips.push_back({"memory", {}, 0, 0});
+            Strip& strip = group.strips.front();
+            Level level{now.time, {}};
+            std::ranges::copy(now.bytes, level.amounts.begin());
+            strip.levels.push_back(level);
+            if (level.total() <= strip.peak) continue;
+            strip.peak = level.total();
+            strip.peak_at = now.time;
+        }
+    }
+
+    /// Devices that do the same become one group.
+    void fold(std::map<int, RowGroup>& groups) {
+        for (auto& [rank, group] : groups) {
+            const auto known = std::ranges::find_if(
+                panel_.groups, [&group = group, this](const RowGroup& other) {
+                    return is_same(group, other);
+                });
+            group_of_[rank] = static_cast<std::size_t>(known - panel_.groups.begin());
+            if (known == panel_.groups.end()) panel_.groups.push_back(std::move(group));
+            panel_.groups[group_of_[rank]].members.push_back(rank);
+        }
+    }
+
+    bool is_same(const RowGroup& a, const RowGroup& b) const {
+        const auto same_box = [&](const Box& x, const Box& y) {
+            const TraceEvent& left = report_.trace[x.source];
+            const TraceEvent& right = report_.trace[y.source];
+            return x.start == y.start && x.end == y.end && x.look == y.look &&
+                   x.number == y.number && x.depth == y.depth &&
+                   left.name == right.name && left.bytes == right.bytes &&
+                   left.at == right.at;
+        };
+        const auto same_row = [&](const Row& x, const Row& y) {
+            return x.label == y.label && std::ranges::equal(x.boxes, y.boxes, same_box);
+        };
+        const auto same_level = [](const Level& x, const Level& y) {
+            return x.time == y.time && x.amounts == y.amounts;
+        };
+        const auto same_strip = [&](const Strip& x, const Strip& y) {
+            return std::ranges::equal(x.levels, y.levels, same_level);
+        };
+        return std::ranges::equal(a.rows, b.rows, same_row) &&
+               std::ranges::equal(a.strips, b.strips, same_strip);
+    }
+
+    std::string size_text() const {
+        std::size_t devices = report_.ranks.size();
+        if (!group_of_.empty())
+            devices = std::max(devices,
+                               static_cast<std::size_t>(group_of_.rbegin()->first + 1));
+        return fmt::format("{} {}, {}", devices, devices == 1 ? "device" : "devices",
+                           time_text(panel_.end));
+    }
+
+    /// The row of the queue, or the device's first one if the queue has none.
+    RowPlace place_of(int rank, const std::string& queue) const {
+        const auto group = group_of_.find(rank);
+        if (group == group_of_.end()) return {panel_.groups.size(), 0};
+        const std::vector<Row>& rows = panel_.groups[group->second].rows;
+        const auto row = std::ranges::find(rows, queue, &Row::label);
+        return {group->second,
+                row == rows.end() ? 0 : static_cast<std::size_t>(row - rows.begin())};
+    }
+
+    /// Messages between devices of one group are not drawn: they would have no length.
+    void add_arrows() {
+        for (const TraceFlow& flow : report_.flows) {
+            const RowPlace from = place_of(flow.source_rank, flow.queue);
+            const RowPlace to = place_of(flow.destination_rank, flow.queue);
+            if (from == to) continue;
+            panel_.arrows.push_back(
+                {from, to, flow.start, flow.end,
+                 fmt::format("{} from device {} to device {}, {} to {}",
+                             bytes_text(flow.bytes), flow.source_rank,
+                             flow.destination_rank, time_text(flow.start),
+                             time_text(flow.end))});
+        }
+    }
+
+    Chart& chart_;
+    const RunReport& report_;
+    Panel panel_;
+    std::map<int, std::size_t> group_of_;
+};
+
+/// What is drawn, in order of appearance; then memory.
+void add_legend(Chart& chart) {
+    std::set<int> known;
+    std::set<int> layers;
+    for (const Panel& panel : chart.panels) {
+        for (const RowGroup& group : panel.groups) {
+            for (const Row& row : group.rows)
+                for (const Box& box : row.boxes)
+                    if (box.depth == 0 && known.insert(box.look).second)
+                        chart.legend.push_back(
+                            {"", {box.look}, chart.looks[box.look].words});
+            for (const Strip& strip : group.strips)
+                for (const Level& level : strip.levels)
+                    for (std::size_t i = 0; i < panel.layers.size(); ++i)
+                        if (level.amounts[i] > 0) layers.insert(panel.layers[i]);
+        }
+    }
+    std::string heading = "memory";
+    for (const int layer : layers) {
+        chart.legend.push_back({heading, {layer}, chart.looks[layer].words});
+        heading.clear();
+    }
+}
+
+}  // namespace
+
+Chart timeline_chart(const RunReport& report, const std::string& title) {
+    Chart chart;
+    chart.panels.push_back(
+        PanelMaker(chart, {title, report}, timeline_end(report)).panel());
+    add_legend(chart);
+    return chart;
+}
+
+Chart timeline_chart(const std::vector<TitledRun>& runs) {
+    Picoseconds end = 0;
+    for (const TitledRun& run : runs)
+        if (!run.report.trace.empty()) end = std::max(end, timeline_end(run.report));
+    Chart chart;
+    for (const TitledRun& run : runs) {
+        if (run.report.trace.empty()) continue;
+        const Picoseconds own = timeline_end(run.report);
+        chart.panels.push_back(
+            PanelMaker(chart, run, own < end / kLeastShare ? own : end).panel());
+    }
+    add_legend(chart);
+    return chart;
+}
+
+}  // namespace lockstep
