@@ -88,6 +88,7 @@ const Look& look_of(const TraceEvent& event) {
 BoxWords words_of(const TraceEvent& event) {
     BoxWords words;
     words.labels = {event.name, leading_word(event.name)};
+    if (event.kind == "copy") words.labels.pop_back();  // "to device" without "device"
     if (event.kind == "phase" && event.micro_batch >= 0) {
         const std::string number = std::to_string(event.micro_batch);
         words.labels = {leading_word(event.name) + " " + number,
