@@ -2,13 +2,13 @@
 // collective, since each rank waits for others than come.
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
 #include "sim/check/origin.hpp"
+#include "sim/check/rollcall.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -41,28 +41,6 @@ std::vector<int> ranks_of(const Askings& askings) {
         ranks.push_back(asking.rank);
     std::sort(ranks.begin(), ranks.end());
     return ranks;
-}
-
-/// Returns the sides that are alike by `same`: the largest first, and of equal ones the
-/// one with the lowest member.
-std::vector<Askings> sides_of(
-    const Askings& askings,
-    const std::function<bool(const SplitRequest&, const SplitRequest&)>& same) {
-    std::vector<Askings> sides;
-    for (const Asking& asking : askings) {
-        const auto found =
-            std::find_if(sides.begin(), sides.end(), [&](const Askings& side) {
-                return same(*side.front().request, *asking.request);
-            });
-        if (found == sides.end())
-            sides.push_back({asking});
-        else
-            found->push_back(asking);
-    }
-    std::stable_sort(sides.begin(), sides.end(), [](const Askings& a, const Askings& b) {
-        return a.size() > b.size();
-    });
-    return sides;
 }
 
 /// Returns the call, without a colour if its callers pass different ones.
@@ -123,9 +101,10 @@ void require_same_lists(const Team& team, const Meeting& meeting,
                         const Askings& askings) {
     const auto is_list = [](const Asking& asking) { return asking.request->same_on_all; };
     if (std::none_of(askings.begin(), askings.end(), is_list)) return;
-    const auto sides = sides_of(askings, [](const auto& a, const auto& b) {
-        return a.same_on_all == b.same_on_all && a.members == b.members &&
-               a.name == b.name;
+    const auto sides = sides_of(askings, [](const Asking& a, const Asking& b) {
+        return a.request->same_on_all == b.request->same_on_all &&
+               a.request->members == b.request->members &&
+               a.request->name == b.request->name;
     });
     if (sides.size() == 1) return;
     const SplitRequest& odd = *sides[1].front().request;
@@ -141,7 +120,9 @@ void require_same_lists(const Team& team, const Meeting& meeting,
 /// names.
 void require_same_name(const Team& team, const Meeting& meeting, const Askings& askings,
                        const Askings& made) {
-    const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
+    const auto same_name = [](const Asking& a, const Asking& b) {
+        return a.request->name == b.request->name;
+    };
     if (sides_of(made, same_name).size() == 1) return;
     Askings told = askings;
     std::erase_if(told, [&](const Asking& asking) {

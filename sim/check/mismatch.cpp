@@ -9,6 +9,7 @@
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
 #include "sim/check/origin.hpp"
+#include "sim/check/rollcall.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -105,22 +106,14 @@ struct Side {
     }
 };
 
-/// The largest first; of equal ones the one with the lowest rank.
-std::vector<Side> sides_of(const Meeting& meeting) {
+std::vector<Side> sides_in(const Meeting& meeting) {
+    std::vector<const Posted*> present(meeting.arrived.begin(), meeting.arrived.end());
+    std::erase(present, nullptr);
     std::vector<Side> sides;
-    for (const Posted* posted : meeting.arrived) {
-        if (posted == nullptr) continue;
-        const auto same = std::find_if(sides.begin(), sides.end(), [&](const Side& f) {
-            return same_signature(f.operation(), posted->operation);
-        });
-        if (same == sides.end())
-            sides.push_back({{posted}});
-        else
-            same->members.push_back(posted);
-    }
-    std::stable_sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
-        return a.members.size() > b.members.size();
-    });
+    for (auto& side : sides_of(present, [](const Posted*a, const Posted*b) {
+             return same_signature(a->operation, b->operation);
+         }))
+        sides.push_back({std::move(side)});
     return sides;
 }
 
@@ -189,7 +182,7 @@ void add_maker(Diagnosis& diagnosis, const Posted& posted) {
 
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     const Team& team = *posted.launch->team;
-    const std::vector<Side> sides = sides_of(meeting_of(posted));
+    const std::vector<Side> sides = sides_in(meeting_of(posted));
     const Side& usual = sides[0];
     const Side& odd = sides[1];
     Difference differs = difference(odd.operation(), usual.operation());

@@ -102,22 +102,16 @@ bool same(const Rollcall::Claim& a, const Rollcall::Claim& b) {
 }
 
 /// Members in their own order: the host's, in which they called, must not show.
-std::vector<Rollcall::Side> sides_of(Rollcall::Roll& roll) {
+std::vector<Rollcall::Side> sides_in(Rollcall::Roll& roll) {
     std::sort(roll.claims.begin(), roll.claims.end(),
               [](const auto& a, const auto& b) { return a.member < b.member; });
+    std::vector<const Rollcall::Claim*> claims;
+    for (const Rollcall::Claim& claim : roll.claims)
+        claims.push_back(&claim);
     std::vector<Rollcall::Side> sides;
-    for (const Rollcall::Claim& claim : roll.claims) {
-        const auto side = std::find_if(sides.begin(), sides.end(), [&](const auto& s) {
-            return same(s.first(), claim);
-        });
-        if (side == sides.end())
-            sides.push_back({{&claim}});
-        else
-            side->claims.push_back(&claim);
-    }
-    std::stable_sort(sides.begin(), sides.end(), [](const auto& a, const auto& b) {
-        return a.claims.size() > b.claims.size();
-    });
+    for (auto& side :
+         sides_of(claims, [](const auto*a, const auto*b) { return same(*a, *b); }))
+        sides.push_back({std::move(side)});
     return sides;
 }
 
@@ -143,7 +137,7 @@ void Rollcall::compare() {
     }
     if (first != nullptr) {
         Roll& roll = open_.at({first->team->id, first->number});
-        throw FaultError(explain_(roll, sides_of(roll)));
+        throw FaultError(explain_(roll, sides_in(roll)));
     }
     for (const Key& key : complete_) {
         drop_values(open_.at(key));

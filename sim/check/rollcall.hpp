@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -11,6 +12,25 @@
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::sim {
+
+/// Returns the items in sides of which all are alike: the largest side first, and of
+/// equal ones the one whose first item comes first.
+template <typename Item, typename Alike>
+std::vector<std::vector<Item>> sides_of(const std::vector<Item>& items, Alike alike) {
+    std::vector<std::vector<Item>> sides;
+    for (const Item& item : items) {
+        const auto side = std::find_if(sides.begin(), sides.end(), [&](const auto& s) {
+            return alike(s.front(), item);
+        });
+        if (side == sides.end())
+            sides.push_back({item});
+        else
+            side->push_back(item);
+    }
+    std::stable_sort(sides.begin(), sides.end(),
+                     [](const auto& a, const auto& b) { return a.size() > b.size(); });
+    return sides;
+}
 
 /// Compares what members of a team say of one thing that should be the same for all.
 ///
