@@ -10,6 +10,9 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
+/// A tree is gone through by recursion, which takes stack.
+constexpr int kDeepest = 500;
+
 std::string dumped(const Library& json, int indent) {
     return json.dump(indent, ' ', false, Library::error_handler_t::replace);
 }
@@ -134,7 +137,9 @@ struct Giver {
 
 Json Json::parse(const std::string& text) {
     try {
-        return taken(Library::parse(text));
+        return taken(Library::parse(
+            text, [](int depth, Library::parse_event_t /*event*/,
+                     const Library& /*value*/) { return depth < kDeepest; }));
     } catch (const Library::parse_error& error) {
         throw JsonError(error.what(), error.byte);
     } catch (const Library::exception& error) {

@@ -76,6 +76,7 @@ class Json {
     std::string dump(int indent = -1) const;
 
     /// Throws JsonError: for text that is no JSON, and for numbers that are too large.
+    /// Values that are nested more than 500 deep are left out.
     static Json parse(const std::string& text);
 
     bool is_null() const { return is<std::nullptr_t>(); }
