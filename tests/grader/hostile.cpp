@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "lessons/grader/remote/request.hpp"
 #include "src/course/not_written.hpp"
 #include "src/course/task.hpp"
 
@@ -24,6 +25,8 @@ namespace {
 /// The status of a process that got away with it.
 constexpr int kGotAway = 9;
 constexpr int kLine = 3;
+constexpr auto kReturned = static_cast<std::int64_t>(lessons::RankRequest::returned);
+constexpr std::int64_t kRequests = lessons::kLast<lessons::RankRequest> + 1;
 
 /// Ends with a status that says whether it got away with it.
 [[noreturn]] void end(bool got_away) {
@@ -72,7 +75,7 @@ void write_noisy_frames(const TaskInputs& in) {
         return static_cast<std::int64_t>(state >> 33);
     };
     for (;;) {
-        std::vector<std::int64_t> words{0, next() % 16};
+        std::vector<std::int64_t> words{0, next() % kRequests};
         const std::int64_t count = next() % 12;
         for (std::int64_t i = 0; i < count; ++i)
             words.push_back(next() % (next() % 3 == 0 ? 1 << 20 : 8));
@@ -142,8 +145,8 @@ Tasks of_the_line() {
              wait_for_ever();
          })},
         {"claims an end", of([] {
-             // A frame of 32 bytes: request 14, "returned", and three times nothing.
-             write_words({32, 14, 0, 0, 0});
+             // A frame of 32 bytes: "returned", and three times nothing.
+             write_words({32, kReturned, 0, 0, 0});
              wait_for_ever();
          })},
     };

@@ -52,15 +52,15 @@ TEST_CASE("Signals are held as long as asked for, and the mask put back", "[os]"
     {
         const HeldSignals signals;
         CHECK_FALSE(signals.take());
-        ::kill(::getpid(), SIGHUP);
+        ::kill(::getpid(), SIGTERM);
         const auto taken = signals.take();
         REQUIRE(taken);
-        CHECK(taken->ssi_signo == SIGHUP);
+        CHECK(taken->ssi_signo == SIGTERM);
         CHECK(sent_by_process(*taken));
     }
     sigset_t now;
     pthread_sigmask(SIG_SETMASK, nullptr, &now);
-    CHECK(sigismember(&now, SIGHUP) == sigismember(&before, SIGHUP));
+    CHECK(sigismember(&now, SIGTERM) == sigismember(&before, SIGTERM));
 }
 
 TEST_CASE("The end of a child is waited for", "[os]") {
