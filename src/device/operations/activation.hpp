@@ -14,10 +14,7 @@ struct Tanh {
     Tensor x;
 
     void check(const OperandCheck& check) const { check.real("x", x); }
-    template <typename Make>
-    void make(const Make& make) {
-        make(y, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     std::int64_t flops() const { return kTranscendental * x.elements(); }
     Derivation derivation() const { return {}; }
@@ -34,10 +31,7 @@ struct TanhBackward {
         check.real("y", y);
         check.like("dy", dy, "y", y);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, y.shape(), y.dtype());
-    }
+    void make(const auto& make) { make(dx, y.shape(), y.dtype()); }
     OperandList operands() const {
         return {reads("y", y), reads("dy", dy), makes("dx", dx)};
     }
@@ -51,10 +45,7 @@ struct Gelu {
     Tensor x;
 
     void check(const OperandCheck& check) const { check.real("x", x); }
-    template <typename Make>
-    void make(const Make& make) {
-        make(y, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     std::int64_t flops() const { return (kTranscendental + 4) * x.elements(); }
     Derivation derivation() const { return {}; }
@@ -70,10 +61,7 @@ struct GeluBackward {
         check.real("x", x);
         check.like("dy", dy, "x", x);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }
@@ -100,10 +88,7 @@ struct Swiglu {
     Tensor x;
 
     void check(const OperandCheck& check) const { check_gated(check, x); }
-    template <typename Make>
-    void make(const Make& make) {
-        make(y, gated_shape(x), x.dtype());
-    }
+    void make(const auto& make) { make(y, gated_shape(x), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     /// Sigmoid: exp, add, divide; times the gate, times the rest.
     std::int64_t flops() const { return (kTranscendental + 4) * y.elements(); }
@@ -121,10 +106,7 @@ struct SwigluBackward {
         check.dtype("dy", dy, x.dtype());
         check.matrix("dy", dy, x.shape().rows(), x.shape().columns() / 2);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }

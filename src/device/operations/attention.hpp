@@ -38,8 +38,7 @@ struct HeadProducts {
         check.heads("y", y);
         check.grouped("y", y, "x", x);
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(products, Shape{x.batches(), x.heads, x.rows(), y.rows()}, x.tensor.dtype());
     }
     OperandList operands() const {
@@ -68,8 +67,7 @@ struct HeadSums {
         check.group("y", y.heads, "weights", shape[1]);
         check_weights(check, weights, y, shape[1], shape[2], y.rows());
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         const Shape& shape = weights.shape();
         make(sums, Shape{shape[2], y.batches(), shape[1] * y.width}, weights.dtype());
     }
@@ -78,10 +76,7 @@ struct HeadSums {
     }
     std::int64_t flops() const { return 2 * weights.elements() * y.width; }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
-        fill(sums, 0);
-    }
+    void when_empty(const auto& fill) const { fill(sums, 0); }
 };
 
 /// destination += factor * op(weights) y of each head.
@@ -237,10 +232,7 @@ struct HeadRowProducts {
         check.heads("x", x);
         check.alike("y", y, "x", x);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(products, shape_of_rows(x), x.tensor.dtype());
-    }
+    void make(const auto& make) { make(products, shape_of_rows(x), x.tensor.dtype()); }
     OperandList operands() const {
         return {reads("x", x), reads("y", y), makes("products", products)};
     }

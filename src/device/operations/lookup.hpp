@@ -33,8 +33,7 @@ struct Embedding {
         shard = check.shard(shard, table.shape()[0]);
     }
     /// ids.shape + (width).
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         std::int64_t extents[Shape::kMaxDimensions] = {};
         const int dimensions = ids.shape().dimensions();
         for (int d = 0; d < dimensions; ++d)
@@ -51,10 +50,7 @@ struct Embedding {
     Derivation derivation() const { return Derivation::linear_in(0); }
     const Tensor& indices() const { return ids; }
     std::int64_t bound() const { return shard.whole; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
-        fill(rows, 0);
-    }
+    void when_empty(const auto& fill) const { fill(rows, 0); }
 };
 
 /// d_table[ids[i]] += dy[i], in order of i, for the rows that the table holds.

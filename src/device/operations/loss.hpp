@@ -27,10 +27,7 @@ struct Softmax {
         check.tokens("queries", options.queries, shape[shape.dimensions() - 2]);
         check.tokens("keys", options.keys, shape.columns());
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(y, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     std::int64_t flops() const { return kFlopsOfElement * x.elements(); }
     Derivation derivation() const { return {}; }
@@ -47,10 +44,7 @@ struct SoftmaxBackward {
         check.real("y", y);
         check.like("dy", dy, "y", y);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, y.shape(), y.dtype());
-    }
+    void make(const auto& make) { make(dx, y.shape(), y.dtype()); }
     OperandList operands() const {
         return {reads("y", y), reads("dy", dy), makes("dx", dx)};
     }
@@ -69,8 +63,7 @@ struct CrossEntropy {
         check.real("logits", logits);
         check.count("targets", targets, logits.shape().rows(), DType::i32);
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(losses, Shape{logits.shape().rows()}, logits.dtype());
     }
     OperandList operands() const {
@@ -96,10 +89,7 @@ struct CrossEntropyBackward {
         check.real("logits", logits);
         check.count("targets", targets, logits.shape().rows(), DType::i32);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(d_logits, logits.shape(), logits.dtype());
-    }
+    void make(const auto& make) { make(d_logits, logits.shape(), logits.dtype()); }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
                 makes("d_logits", d_logits)};
@@ -125,8 +115,7 @@ struct RowMaximum {
         check.real("logits", logits);
         shard = check.shard(shard, logits.shape().columns());
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(maximum, Shape{logits.shape().rows()}, logits.dtype());
     }
     OperandList operands() const {
@@ -134,8 +123,7 @@ struct RowMaximum {
     }
     std::int64_t flops() const { return logits.elements(); }
     Derivation derivation() const { return {}; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
+    void when_empty(const auto& fill) const {
         fill(maximum, -std::numeric_limits<double>::infinity());
     }
 };
@@ -164,8 +152,7 @@ struct CrossEntropyParts {
     void check(const OperandCheck& check) {
         shard = check_shard_of_logits(check, logits, targets, maximum, shard);
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(parts, Shape{2, logits.shape().rows()}, logits.dtype());
     }
     OperandList operands() const {
@@ -177,10 +164,7 @@ struct CrossEntropyParts {
     Derivation derivation() const { return {}; }
     const Tensor& indices() const { return targets; }
     std::int64_t bound() const { return shard.whole; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
-        fill(parts, 0);
-    }
+    void when_empty(const auto& fill) const { fill(parts, 0); }
 };
 
 /// losses (rows), from the whole's maximum (rows) and summed parts (2, rows).
@@ -195,8 +179,7 @@ struct CrossEntropyOfParts {
         check.dtype("parts", parts, maximum.dtype());
         check.matrix("parts", parts, 2, maximum.elements());
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(losses, Shape{maximum.elements()}, maximum.dtype());
     }
     OperandList operands() const {
@@ -223,10 +206,7 @@ struct CrossEntropyBackwardOfParts {
         check.dtype("parts", parts, logits.dtype());
         check.matrix("parts", parts, 2, logits.shape().rows());
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(d_logits, logits.shape(), logits.dtype());
-    }
+    void make(const auto& make) { make(d_logits, logits.shape(), logits.dtype()); }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
                 reads("maximum", maximum), reads("parts", parts),
@@ -250,20 +230,14 @@ struct SquaredError {
         check.real("prediction", prediction);
         check.like("target", target, "prediction", prediction);
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(loss, Shape{1}, prediction.dtype());
-    }
+    void make(const auto& make) { make(loss, Shape{1}, prediction.dtype()); }
     OperandList operands() const {
         return {reads("prediction", prediction), reads("target", target),
                 makes("loss", loss)};
     }
     std::int64_t flops() const { return 3 * prediction.elements(); }
     Derivation derivation() const { return {}; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
-        fill(loss, 0);
-    }
+    void when_empty(const auto& fill) const { fill(loss, 0); }
 };
 
 /// d_prediction = factor * 2 (prediction - target).
@@ -278,8 +252,7 @@ struct SquaredErrorBackward {
         check.real("prediction", prediction);
         check.like("target", target, "prediction", prediction);
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(d_prediction, prediction.shape(), prediction.dtype());
     }
     OperandList operands() const {

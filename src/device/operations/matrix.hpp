@@ -47,8 +47,7 @@ struct Matmul {
         check.matrix("destination", destination, m(), n());
     }
     /// A result keeps a's first dimensions.
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         if (into) return;
         const bool keeps_shape = !options.transpose_a && a.shape().dimensions() > 0;
         make(destination, keeps_shape ? a.shape().with_last(n()) : Shape{m(), n()},
@@ -64,8 +63,7 @@ struct Matmul {
     std::int64_t flops() const { return 2 * m() * k() * n(); }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
     /// The sum of no products is zero.
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
+    void when_empty(const auto& fill) const {
         if (!options.accumulate) fill(destination, 0);
     }
 };

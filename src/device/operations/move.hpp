@@ -185,8 +185,7 @@ struct Sum {
     }
     std::int64_t flops() const { return source.elements(); }
     Derivation derivation() const { return Derivation::linear_in(0); }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
+    void when_empty(const auto& fill) const {
         if (!accumulate) fill(destination, 0);
     }
 };

@@ -23,8 +23,7 @@ struct LayerNorm {
         check.row("bias", bias, x.shape().columns(), x.dtype());
         check.that(epsilon >= 0, "epsilon is negative");
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(result.y, x.shape(), x.dtype());
         make(result.mean, Shape{x.shape().rows()}, x.dtype());
         make(result.rstd, Shape{x.shape().rows()}, x.dtype());
@@ -38,8 +37,7 @@ struct LayerNorm {
     /// Affine: 2.
     std::int64_t flops() const { return 8 * x.elements(); }
     Derivation derivation() const { return {}; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
+    void when_empty(const auto& fill) const {
         fill(result.mean, 0);
         fill(result.rstd, 1 / std::sqrt(epsilon));
     }
@@ -63,10 +61,7 @@ struct LayerNormBackwardInput {
         check.count("mean", mean, x.shape().rows(), x.dtype());
         check.count("rstd", rstd, x.shape().rows(), x.dtype());
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
         return {reads("dy", dy),     reads("x", x),       reads("weight", weight),
                 reads("mean", mean), reads("rstd", rstd), makes("dx", dx)};
@@ -121,8 +116,7 @@ struct RmsNorm {
         check.row("weight", weight, x.shape().columns(), x.dtype());
         check.that(epsilon >= 0, "epsilon is negative");
     }
-    template <typename Make>
-    void make(const Make& make) {
+    void make(const auto& make) {
         make(y, x.shape(), x.dtype());
         make(rstd, Shape{x.shape().rows()}, x.dtype());
     }
@@ -133,10 +127,7 @@ struct RmsNorm {
     /// Square, add; normalize: 1; gain: 1.
     std::int64_t flops() const { return 4 * x.elements(); }
     Derivation derivation() const { return {}; }
-    template <typename Fill>
-    void when_empty(const Fill& fill) const {
-        fill(rstd, 1 / std::sqrt(epsilon));
-    }
+    void when_empty(const auto& fill) const { fill(rstd, 1 / std::sqrt(epsilon)); }
 };
 
 /// With g = dy * weight and x^ = x * rstd: dx = rstd * (g - x^ * mean(g * x^)).
@@ -154,10 +145,7 @@ struct RmsNormBackwardInput {
         check.row("weight", weight, x.shape().columns(), x.dtype());
         check.count("rstd", rstd, x.shape().rows(), x.dtype());
     }
-    template <typename Make>
-    void make(const Make& make) {
-        make(dx, x.shape(), x.dtype());
-    }
+    void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
         return {reads("dy", dy), reads("x", x), reads("weight", weight),
                 reads("rstd", rstd), makes("dx", dx)};
