@@ -11,6 +11,7 @@
 namespace Catch::Matchers {
 
 /// Version 3's name.
+// NOLINTNEXTLINE(readability-identifier-naming): version 3's name.
 inline auto ContainsSubstring(const std::string& text) {
     return Contains(text);
 }

@@ -16,7 +16,7 @@
 #include "src/text/names.hpp"
 #include "src/text/numbers.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
 }
 

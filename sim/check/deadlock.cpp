@@ -143,8 +143,8 @@ std::string circle_sentence(const Chain& chain) {
 
 std::vector<int> ranks_of(const std::vector<Activity>& links) {
     std::vector<int> ranks;
-    for (const Activity& link : links)
-        ranks.push_back(link.rank);
+    std::transform(links.begin(), links.end(), std::back_inserter(ranks),
+                   [](const Activity& link) { return link.rank; });
     return ranks;
 }
 

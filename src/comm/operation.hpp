@@ -73,34 +73,34 @@ struct VerbFacts {
 /// A verb that is not listed here does not compile.
 constexpr VerbFacts facts_of(Verb verb) {
     using Who = VerbFacts::Who;
-    constexpr auto whole = VerbFacts::Holds::whole;
-    constexpr auto blocks = VerbFacts::Holds::blocks;
+    constexpr auto kWhole = VerbFacts::Holds::whole;
+    constexpr auto kBlocks = VerbFacts::Holds::blocks;
     switch (verb) {
-        //             name               from        to           input   output  reduces
+        //             name          from       to        input   output   reduces
         case Verb::all_reduce:
-            return {"all_reduce", Who::all, Who::all, whole, whole, true};
+            return {"all_reduce", Who::all, Who::all, kWhole, kWhole, true};
         case Verb::all_gather:
-            return {"all_gather", Who::all, Who::all, whole, blocks, false};
+            return {"all_gather", Who::all, Who::all, kWhole, kBlocks, false};
         case Verb::reduce_scatter:
-            return {"reduce_scatter", Who::all, Who::all, blocks, whole, true};
+            return {"reduce_scatter", Who::all, Who::all, kBlocks, kWhole, true};
         case Verb::broadcast:
-            return {"broadcast", Who::root, Who::others, whole, whole, false};
+            return {"broadcast", Who::root, Who::others, kWhole, kWhole, false};
         case Verb::reduce:
-            return {"reduce", Who::all, Who::root, whole, whole, true};
+            return {"reduce", Who::all, Who::root, kWhole, kWhole, true};
         case Verb::gather:
-            return {"gather", Who::all, Who::root, whole, blocks, false};
+            return {"gather", Who::all, Who::root, kWhole, kBlocks, false};
         case Verb::scatter:
-            return {"scatter", Who::root, Who::all, blocks, whole, false};
+            return {"scatter", Who::root, Who::all, kBlocks, kWhole, false};
         case Verb::all_to_all:
-            return {"all_to_all", Who::all, Who::all, blocks, blocks, false};
+            return {"all_to_all", Who::all, Who::all, kBlocks, kBlocks, false};
         case Verb::barrier:
-            return {"barrier", Who::none, Who::none, whole, whole, false};
+            return {"barrier", Who::none, Who::none, kWhole, kWhole, false};
         case Verb::split:
-            return {"split", Who::none, Who::none, whole, whole, false};
+            return {"split", Who::none, Who::none, kWhole, kWhole, false};
         case Verb::send:
-            return {"send", Who::all, Who::none, whole, whole, false, true};
+            return {"send", Who::all, Who::none, kWhole, kWhole, false, true};
         case Verb::recv:
-            return {"recv", Who::none, Who::all, whole, whole, false, true};
+            return {"recv", Who::none, Who::all, kWhole, kWhole, false, true};
     }
     return {};
 }

@@ -15,6 +15,7 @@ class FunctionRef<Result(Arguments...)> {
   public:
     template <typename Callable>
     requires(!std::is_same_v<std::remove_cvref_t<Callable>, FunctionRef>)
+        // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): see the line above.
         FunctionRef(Callable&& callable)
         : object_(const_cast<void*>(static_cast<const void*>(&callable))),
           call_([](void* object, Arguments... arguments) -> Result {

@@ -22,6 +22,7 @@ std::string count_text(std::int64_t count);
 
 /// Rounds a time in seconds, which is not negative, to picoseconds.
 constexpr Picoseconds picoseconds(double seconds) {
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): not negative; llround is no constant.
     return static_cast<Picoseconds>(seconds * static_cast<double>(kSecond) + 0.5);
 }
 

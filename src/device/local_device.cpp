@@ -136,12 +136,21 @@ struct Told {
     }
 };
 
-/// What is written shares no memory with any other operand, except where the operation
-/// allows it. What the operation makes itself shares none.
+/// Whether what is written and another operand have to be looked at, the two of them
+/// once. What the operation makes itself shares no memory.
+bool may_clash(const Operand& written, const Operand& other, bool sums_may_overlap) {
+    using Use = Operand::Use;
+    if (!written.is_written() || written.use == Use::result || &written == &other)
+        return false;
+    if (other.is_written() && &other < &written) return false;
+    return !(sums_may_overlap && written.use == other.use);
+}
+
+/// What is written shares no memory with any other operand, except if the operation
+/// allows it.
 template <typename Op>
 void check_memory(const OperandCheck& check, const OperandList& operands,
                   Derivation::Kind kind) {
-    using Use = Operand::Use;
     constexpr bool kInPlace = requires {
         Op::kInPlace;
     };
@@ -150,20 +159,17 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
     };
     // What comes in is named first if the destination is expected to change in its place.
     const bool backwards = kInPlace || kind == Derivation::Kind::update;
-    for (const Operand& one : operands) {
-        if (!one.is_written() || one.use == Use::result) continue;
+    for (const Operand& written : operands)
         for (const Operand& other : operands) {
-            if (&one == &other || (other.is_written() && &other < &one)) continue;
-            if (kSumsMayOverlap && one.use == other.use) continue;
-            const Operand& first = backwards ? other : one;
-            const Operand& second = backwards ? one : other;
+            if (!may_clash(written, other, kSumsMayOverlap)) continue;
+            const Operand& first = backwards ? other : written;
+            const Operand& second = backwards ? written : other;
             if constexpr (kInPlace)
                 check.same_or_apart(first.name, *first.tensor, second.name,
                                     *second.tensor);
             else
                 check.apart(first.name, *first.tensor, second.name, *second.tensor);
         }
-    }
 }
 
 template <typename Op>

@@ -25,8 +25,8 @@ LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch
 # A source of each library: fmt, Eigen, Boost, nlohmann-json, CLI11, Catch2.
 OBJECTS = ["src/liblockstep.a.p/core_shape.cpp.o", "sim/liblockstep_sim.a.p/device_lookup.cpp.o",
            "sim/liblockstep_sim.a.p/fiber_contexts.cpp.o",
-           "src/liblockstep.a.p/report_json_text.cpp.o",
-           "lessons/liblockstep_lessons.a.p/runner_arguments.cpp.o",
+           "src/liblockstep.a.p/text_json.cpp.o",
+           "lessons/liblockstep_lessons.a.p/runner_command_line.cpp.o",
            "tests/core/core_tests.p/test_units.cpp.o"]
 
 
