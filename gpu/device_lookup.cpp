@@ -34,7 +34,7 @@ void Device::compute(const ops::EmbeddingBackward& op) {
     constexpr std::int64_t kFewLooks = std::int64_t{1} << 26;
     constexpr std::int64_t kMost = INT32_MAX;
     const std::int64_t elements = op.ids.elements();
-    require(elements <= kMost, "embedding_backward: {} op.ids; at most {} are expected",
+    require(elements <= kMost, "embedding_backward: {} ids; at most {} are expected",
             elements, kMost);
     const auto* id = op.ids.data<const std::int32_t>();
     with_real(op.d_table.dtype(), [&]<typename T>(T) {

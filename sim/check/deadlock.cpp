@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -57,11 +58,14 @@ std::string wait_text(const Activity& link) {
                        link.posted->operation.at.text());
 }
 
-/// Returns how many sends and how many recvs of the rank are done, over all
-/// communicators.
-std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank) {
+/// Returns how many sends and how many recvs of the rank are done, over the communicators
+/// that the circle goes through.
+std::pair<std::int64_t, std::int64_t> messages_of(const Chain& chain, int rank) {
+    std::set<const Team*> teams;
+    for (const Activity& link : chain.links)
+        teams.insert(link.posted->launch->team);
     std::pair<std::int64_t, std::int64_t> done;
-    for (const auto& team : engine.teams()) {
+    for (const Team* const team : teams) {
         const int member = team->member_of(rank);
         if (member < 0) continue;
         const TrafficByVerb& counts = team->counts[member];
@@ -76,25 +80,25 @@ std::pair<std::int64_t, std::int64_t> messages_of(const Engine& engine, int rank
 /// A circle of messages is one of a pipeline's stages if its ranks have not sent and
 /// received equally many messages so far: then each follows a list of its own. Ranks that
 /// all do the same, in a ring or an exchange, have sent and received alike.
-bool is_pipeline(const Engine& engine, const Chain& chain) {
-    const auto first = messages_of(engine, chain.links.front().rank);
+bool is_pipeline(const Chain& chain) {
+    const auto first = messages_of(chain, chain.links.front().rank);
     return std::any_of(chain.links.begin(), chain.links.end(),
                        [&](const Activity& link) {
-                           return messages_of(engine, link.rank) != first;
+                           return messages_of(chain, link.rank) != first;
                        }) &&
            std::none_of(chain.links.begin(), chain.links.end(), [](const Activity& link) {
                return link.posted->operation.all_to_all_v;
            });
 }
 
-std::string fault_of_circle(const Engine& engine, const Chain& chain) {
+std::string fault_of_circle(const Chain& chain) {
     const auto messages =
         std::count_if(chain.links.begin(), chain.links.end(), [](const Activity& link) {
             return is_point_to_point(link.posted->operation.verb);
         });
     if (messages == 0) return "F12";
     if (messages < std::ssize(chain.links)) return "F13";
-    return is_pipeline(engine, chain) ? "F14" : "F11";
+    return is_pipeline(chain) ? "F14" : "F11";
 }
 
 /// Returns the likely cause if the messages all go one way; null if there are both.
@@ -159,8 +163,8 @@ Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
 }
 
 Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
-    Diagnosis diagnosis = start_diagnosis(engine, fault_of_circle(engine, chain),
-                                          *chain.links.front().posted);
+    Diagnosis diagnosis =
+        start_diagnosis(engine, fault_of_circle(chain), *chain.links.front().posted);
     diagnosis.sentence = circle_sentence(chain);
     if (const char* const cause = cause_of_circle(chain, diagnosis.fault))
         diagnosis.cause = cause;

@@ -157,11 +157,12 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
     constexpr bool kSumsMayOverlap = requires {
         Op::kSumsMayOverlap;
     };
-    // What comes in is named first if the destination is expected to change in its place.
-    const bool backwards = kInPlace || kind == Derivation::Kind::update;
     for (const Operand& written : operands)
         for (const Operand& other : operands) {
             if (!may_clash(written, other, kSumsMayOverlap)) continue;
+            // An update names the later first: its state, its gradient, its parameter.
+            const bool backwards =
+                kInPlace || (kind == Derivation::Kind::update && &written < &other);
             const Operand& first = backwards ? other : written;
             const Operand& second = backwards ? written : other;
             if constexpr (kInPlace)

@@ -60,7 +60,8 @@ TEST_CASE("gpu is nccl where there are GPUs enough, else cuda", "[gpu][lessons]"
           "cuda, or --set nccl=shared to try NCCL's calls on one GPU");
 }
 
-TEST_CASE("a wrong setting is refused by every backend", "[gpu][lessons]") {
+TEST_CASE("a wrong setting is refused, also by backends that do not use it",
+          "[gpu][lessons]") {
     for (const char* backend : {"sim", "cuda", "nccl", "gpu"})
         for (const char* key : {"workers", "executor", "schedule_seed", "numerics",
                                 "tf32", "timeout", "nccl", "trace"}) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compiles each header by itself: whoever includes it needs to include nothing before it. Then
-the headers of src together, as one unit: two that define the same name would not compile.
+the headers of src and sim/cluster.hpp together, as one unit: two that define the same name would not compile.
 
 usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
@@ -71,10 +71,11 @@ def main():
             print(f"{header} does not compile alone: {error}")
     failures = sum(error is not None for error in errors)
     print(f"{len(found)} headers, {failures} do not compile alone")
-    library = [header for header in found if header.startswith("src/")]
+    library = [header for header in found
+               if header.startswith("src/") or header == "sim/cluster.hpp"]
     together = first_error(library, root, compiler) if not failures and library else None
     if together:
-        print(f"the {len(library)} headers of src do not compile together: {together}")
+        print(f"the {len(library)} headers of the library do not compile together: {together}")
     sys.exit(1 if failures or together or not found else 0)
 
 

@@ -43,7 +43,7 @@ class HeadersAlone(unittest.TestCase):
     def test_two_headers_of_src_that_define_the_same_do_not_pass(self):
         run = check({"src/a.hpp": "struct A {};\n", "src/b.hpp": "class A {};\n"})
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stdout, r"the 2 headers of src do not compile together: .*src/b\.hpp:2")
+        self.assertRegex(run.stdout, r"the 2 headers of the library do not compile together: .*src/b\.hpp:2")
 
     def test_libraries_are_found_where_the_build_has_them(self):
         tree = {"src/a.hpp": "#include <one.h>\n#include <two.h>\n"}

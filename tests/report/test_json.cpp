@@ -54,6 +54,15 @@ TEST_CASE("A JSON document is read back as it was written", "[report]") {
     CHECK(json.members().size() == 3);
 }
 
+TEST_CASE("JSON that is nested too deeply takes no stack", "[report][errors]") {
+    const auto nested = [](std::size_t levels) {
+        return std::string(levels, '[') + "1" + std::string(levels, ']');
+    };
+    CHECK(Json::parse(nested(400)).dump() == nested(400));
+    CHECK(Json::parse(nested(500'000)).dump().size() < 1100);
+    CHECK_THROWS_AS(Json::parse(std::string(500'000, '[')), JsonError);
+}
+
 TEST_CASE("What is no JSON, or not what was asked for, is an error", "[report][errors]") {
     const auto wrong_byte = [](const std::string& text) {
         try {

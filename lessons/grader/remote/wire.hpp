@@ -151,14 +151,12 @@ class WireReader {
 
     template <typename T>
     void take(T& value) {
-        if constexpr (std::is_same_v<T, double>) {
+        if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::uint64_t>) {
             take_bytes(&value, sizeof value);
         } else if constexpr (std::is_same_v<T, bool>) {
             value = number(0, 1) == 1;
         } else if constexpr (std::is_enum_v<T>) {
             value = static_cast<T>(number(0, kLast<T>));
-        } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-            take_bytes(&value, sizeof value);
         } else if constexpr (std::is_integral_v<T>) {
             value = static_cast<T>(number(
                 std::max<std::int64_t>(std::numeric_limits<T>::min(), -kMostNumber),
