@@ -64,7 +64,7 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     run.nccl.check();
     channel_.let_go_of_finished();
 
-    // What is asked is written down.
+    // The request is written down.
     const std::int64_t number = run.log.launched(channel_.number, operations);
     for (CommOperation& operation : operations) {
         set_aside(operation);
@@ -148,7 +148,7 @@ std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, Source
     RankRun& run = this->run(at);
     run.nccl.check();
 
-    // What is asked is written down.
+    // The request is written down.
     const int number = run.log.split(channel_.number, request, at);
     CommOperation operation;
     operation.verb = Verb::split;
@@ -199,7 +199,7 @@ std::vector<Comm::Place> Comm::places_of_all(int color, int key) {
     const Place mine{color, key};
     std::vector<Place> all(static_cast<std::size_t>(size()));
     const Tensor one = run_.device.scratch({2}, DType::i32);
-    const Tensor each = run_.device.scratch({2 * size()}, DType::i32);
+    const Tensor each = run_.device.scratch({std::int64_t{2} * size()}, DType::i32);
     channel_.stream.wait_for(run_.device.stream());
     GPU_CHECK(cudaMemcpyAsync(one.bytes_begin(), &mine, sizeof mine,
                               cudaMemcpyHostToDevice, stream()));
@@ -222,7 +222,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
     return bytes;
 }
 
-// What NCCL is asked for each verb.
+// The calls of NCCL for each verb.
 
 /// NCCL's all-to-all wants two buffers; ours may be one.
 void Comm::set_aside(CommOperation& operation) {

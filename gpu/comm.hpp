@@ -40,7 +40,7 @@ class Comm final : public Communicator {
     void count(const CommOperation& operation);
     void wait_here();
 
-    // What NCCL is asked.
+    // The calls of NCCL.
     void set_aside(CommOperation& operation);
     void enqueue(const CommOperation& operation);
     void enqueue_barrier();

@@ -30,18 +30,12 @@ void Device::prepare() {
 
 template <>
 void Device::compute(const ops::Matmul& op) {
-    const std::int64_t m =
-        op.options.transpose_a ? op.a.shape().columns() : op.a.shape().rows();
-    const std::int64_t k =
-        op.options.transpose_a ? op.a.shape().rows() : op.a.shape().columns();
-    const std::int64_t n =
-        op.options.transpose_b ? op.b.shape().rows() : op.b.shape().columns();
     with_real(op.a.dtype(), [&]<typename T>(T) {
         const Blas::Operand<T> left{op.a.data<T>(), op.a.shape().columns(),
                                     op.options.transpose_a};
         const Blas::Operand<T> right{op.b.data<T>(), op.b.shape().columns(),
                                      op.options.transpose_b};
-        blas().multiply(op.destination.data<T>(), m, n, k, left, right,
+        blas().multiply(op.destination.data<T>(), op.m(), op.n(), op.k(), left, right,
                         op.options.accumulate);
     });
 }

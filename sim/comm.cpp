@@ -41,7 +41,7 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     // The run still goes on.
     Engine& engine = this->engine(at);
 
-    // What is asked is written down.
+    // The request is written down.
     Launch& launch = engine.post(team_, rank(), operations, at);
     Work work(&launch);
 
@@ -57,7 +57,7 @@ std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, Source
     // The run still goes on.
     Engine& engine = this->engine(at);
 
-    // What is asked is written down.
+    // The request is written down.
     RankState::Split& split = engine.split_of(owner());
     split = {request, nullptr, 0};
 

@@ -7,15 +7,9 @@ namespace lockstep::sim {
 
 template <>
 void Device::compute(const ops::Matmul& op) {
-    const std::int64_t m =
-        op.options.transpose_a ? op.a.shape().columns() : op.a.shape().rows();
-    const std::int64_t k =
-        op.options.transpose_a ? op.a.shape().rows() : op.a.shape().columns();
-    const std::int64_t n =
-        op.options.transpose_b ? op.b.shape().rows() : op.b.shape().columns();
     with_real(op.a.dtype(), [&]<typename T>(T) {
-        multiply_matrices<T>({op.destination.data<T>(), op.a.data<T>(), op.b.data<T>(), m,
-                              k, n, op.options});
+        multiply_matrices<T>({op.destination.data<T>(), op.a.data<T>(), op.b.data<T>(),
+                              op.m(), op.k(), op.n(), op.options});
     });
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 /// decides the order of the sum. One wave on the GPUs of today.
 inline constexpr int kMostPartials = 1024;
 /// Bytes of workspace that each of these needs.
-inline constexpr std::int64_t kReduceBytes = kMostPartials * 8;
+inline constexpr std::int64_t kReduceBytes = std::int64_t{kMostPartials} * 8;
 
 /// result[0] (+)= the sum of `elements` values; in f64, integers wrap around.
 template <typename T>

@@ -13,9 +13,9 @@ namespace lockstep::lessons {
 
 inline constexpr std::size_t kLargestInputBytes = std::size_t{64} << 20;
 
-// What a learner brings. Each of these throws std::system_error with the path if the file
-// cannot be read, and UsageError if it is larger than 64 MiB; pipes and devices end there
-// too.
+// A learner brings these. Each of these throws std::system_error with the path if the
+// file cannot be read, and UsageError if it is larger than 64 MiB; pipes and devices end
+// there too.
 
 /// Returns all bytes of a file.
 std::string load_file(const std::filesystem::path& path);

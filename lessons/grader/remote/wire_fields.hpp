@@ -9,7 +9,7 @@
 
 namespace lockstep::lessons {
 
-// What of enumerations and structs goes over the line.
+// Enumerations and structs on the line: their last values, and their fields.
 
 /// The last of an enumeration's values, which begin at 0.
 template <typename Enum>
