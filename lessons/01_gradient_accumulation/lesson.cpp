@@ -16,21 +16,19 @@
 
 namespace lockstep::lessons {
 
-GradientAccumulation::GradientAccumulation(const LessonOptions& options,
-                                           Record& record)
+GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record& record)
     : Lesson(options, record),
       parts_(options.ranks.value_or(4)),
       linear_{static_cast<int>(options.values.integer("epochs")),
               options.values.number("learning_rate"), options.seed} {
     require(parts_ <= kMostParts,
-            "--ranks {}: this lesson deals a batch out to at most {} ranks",
-            parts_, kMostParts);
+            "--ranks {}: this lesson deals a batch out to at most {} ranks", parts_,
+            kMostParts);
     data_ = regression_of(options, 25 * parts_);
     language_ = make_language_task(options, parts_);
     // A weight is a sum of a term for each row of each step.
-    record.options.sum_length =
-        std::max(linear_.epochs * data_.rows(),
-                 language_->steps * language_->rows_per_step());
+    record.options.sum_length = std::max(linear_.epochs * data_.rows(),
+                                         language_->steps * language_->rows_per_step());
     require(data_.rows() >= parts_,
             "{} rows of data cannot be dealt out to {} ranks: each needs "
             "one",
@@ -41,17 +39,14 @@ std::vector<Step> GradientAccumulation::steps() {
     const auto step = [this](void (GradientAccumulation::*run)(Page&)) {
         return [this, run](Page& page) { (this->*run)(page); };
     };
-    return {{"Small batches, one step",
-             step(&GradientAccumulation::accumulate)},
-            {"The same batches on as many devices",
-             step(&GradientAccumulation::distribute)},
-            {"Sum or mean", step(&GradientAccumulation::average)},
-            {"What differs: time and memory",
-             step(&GradientAccumulation::measure)},
-            {"The ring by hand", step(&GradientAccumulation::ring)},
-            {"A real model on real text",
-             step(&GradientAccumulation::read_text)},
-            {"Predict first", step(&GradientAccumulation::predict)}};
+    return {
+        {"Small batches, one step", step(&GradientAccumulation::accumulate)},
+        {"The same batches on as many devices", step(&GradientAccumulation::distribute)},
+        {"Sum or mean", step(&GradientAccumulation::average)},
+        {"What differs: time and memory", step(&GradientAccumulation::measure)},
+        {"The ring by hand", step(&GradientAccumulation::ring)},
+        {"A real model on real text", step(&GradientAccumulation::read_text)},
+        {"Predict first", step(&GradientAccumulation::predict)}};
 }
 
 LessonEntry gradient_accumulation_lesson() {
@@ -68,10 +63,8 @@ LessonEntry gradient_accumulation_lesson() {
         {"targets", "columns of --data that are targets, the last ones",
          Whole{1, 1'000'000, 1}},
         {"steps", "of the language model", Whole{1, 1'000'000, 400}},
-        {"rows", "of a micro-batch of the language model",
-         Whole{1, 65536, 64}},
-        {"context", "characters that the next one is predicted from",
-         Whole{1, 1024, 8}},
+        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 64}},
+        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
         {"width", "numbers that stand for a character", Whole{1, 4096, 16}},
         {"hidden", "units of the hidden layer", Whole{1, 16384, 128}},
         {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
@@ -84,29 +77,27 @@ LessonEntry gradient_accumulation_lesson() {
     return entry;
 }
 
-RunReport GradientAccumulation::train_alone(
-    const Regression& data, const std::vector<Share>& shares) {
-    return train(
-        *make_cluster(options(), 1),
-        linear_training(data, linear_, [&](int) { return shares; }));
+RunReport GradientAccumulation::train_alone(const Regression& data,
+                                            const std::vector<Share>& shares) {
+    return train(*make_cluster(options(), 1),
+                 linear_training(data, linear_, [&](int) { return shares; }));
 }
 
-RunReport GradientAccumulation::train_together(
-    const Regression& data, const std::vector<Share>& shares,
-    double rate_factor, const LessonOptions* other_options) {
+RunReport GradientAccumulation::train_together(const Regression& data,
+                                               const std::vector<Share>& shares,
+                                               double rate_factor,
+                                               const LessonOptions* other_options) {
     LinearSettings settings = linear_;
     settings.learning_rate *= rate_factor;
-    Training training = linear_training(data, settings, [&](int rank) {
-        return std::vector<Share>{shares[rank]};
-    });
+    Training training = linear_training(
+        data, settings, [&](int rank) { return std::vector<Share>{shares[rank]}; });
     training.data_parallel = true;
-    return train(
-        *make_cluster(other_options ? *other_options : options(), parts_),
-        training);
+    return train(*make_cluster(other_options ? *other_options : options(), parts_),
+                 training);
 }
 
-RunReport GradientAccumulation::train_wrongly(
-    const Regression& data, const std::vector<Share>& shares) {
+RunReport GradientAccumulation::train_wrongly(const Regression& data,
+                                              const std::vector<Share>& shares) {
     const LessonOptions unwatched = options().without_full_check();
     return train_together(data, shares, 1, &unwatched);
 }
@@ -131,8 +122,7 @@ void GradientAccumulation::accumulate(Page& page) {
                     linear_.learning_rate, linear_.epochs, parts_, parts_));
 
     const double total = parts_;
-    const RunReport reference =
-        train_alone(data_, even_shares(rows, 1, total));
+    const RunReport reference = train_alone(data_, even_shares(rows, 1, total));
     accumulation_ = train_alone(data_, even_shares(rows, parts_, total));
     record().inputs.insert_or_assign("regression/inputs", data_.inputs);
     record().inputs.insert_or_assign("regression/targets", data_.targets);
@@ -142,9 +132,9 @@ void GradientAccumulation::accumulate(Page& page) {
 
     const std::vector<double> curve = losses(accumulation_);
     if (has_numbers())
-        page.text(fmt::format(
-            "The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
-            curve.front(), curve.back()));
+        page.text(
+            fmt::format("The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
+                        curve.front(), curve.back()));
     check_values(page,
                  "accumulation against the whole batch at once, largest "
                  "relative difference",
@@ -152,34 +142,31 @@ void GradientAccumulation::accumulate(Page& page) {
 }
 
 void GradientAccumulation::distribute(Page& page) {
-    page.text(fmt::format(
-        "Now give each part to a device of its own. All {} start from the "
-        "same parameters, each computes the gradient of its part, and an "
-        "all-reduce adds the gradients up, so that every device takes the "
-        "same step. What accumulation adds up in time, data parallelism "
-        "adds up in space; its code is accumulation's, and an all-reduce "
-        "for each parameter.",
-        parts_));
+    page.text(
+        fmt::format("Now give each part to a device of its own. All {} start from the "
+                    "same parameters, each computes the gradient of its part, and an "
+                    "all-reduce adds the gradients up, so that every device takes the "
+                    "same step. What accumulation adds up in time, data parallelism "
+                    "adds up in space; its code is accumulation's, and an all-reduce "
+                    "for each parameter.",
+                    parts_));
     page.quote("data-parallel");
     const RunReport together =
         train_wrongly(data_, even_shares(data_.rows(), parts_, parts_));
     record_variant(record(), "data_parallel", together);
-    check_values(
-        page,
-        "data parallel against accumulation, largest relative difference",
-        parameter_difference(accumulation_, together), bound());
+    check_values(page, "data parallel against accumulation, largest relative difference",
+                 parameter_difference(accumulation_, together), bound());
     if (has_numbers())
-        page.check(Check::equal(
-            "devices whose parameters differ from device 0's in any bit",
-            replicas_that_differ(together), 0));
+        page.check(
+            Check::equal("devices whose parameters differ from device 0's in any bit",
+                         replicas_that_differ(together), 0));
     if (!has_numbers()) return;
-    page.text(
-        options().dtype == DType::f64
-            ? "In f64 what is left is rounding: sums of the same numbers "
-              "in another order. The mathematics is the same."
-            : "Run this with --dtype f64: the difference shrinks by nine "
-              "digits, as rounding does. What stayed would be a mistake in "
-              "the mathematics.");
+    page.text(options().dtype == DType::f64
+                  ? "In f64 what is left is rounding: sums of the same numbers "
+                    "in another order. The mathematics is the same."
+                  : "Run this with --dtype f64: the difference shrinks by nine "
+                    "digits, as rounding does. What stayed would be a mistake in "
+                    "the mathematics.");
 }
 
 void GradientAccumulation::average(Page& page) {
@@ -193,9 +180,7 @@ void GradientAccumulation::average(Page& page) {
     const RunReport mean =
         train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
     check_values(
-        page,
-        fmt::format("mean with {} times the learning rate against the sum",
-                    parts_),
+        page, fmt::format("mean with {} times the learning rate against the sum", parts_),
         parameter_difference(accumulation_, mean), bound());
 
     const Regression data =
@@ -205,13 +190,10 @@ void GradientAccumulation::average(Page& page) {
                     "averaged, against one device that takes the whole "
                     "batch at once.",
                     data.rows(), parts_));
-    const RunReport whole =
-        train_alone(data, even_shares(data.rows(), 1, 1));
-    const RunReport shared =
-        train_together(data, even_shares(data.rows(), parts_, 1));
+    const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
+    const RunReport shared = train_together(data, even_shares(data.rows(), parts_, 1));
     check_values(page,
-                 fmt::format("{} rows over {} devices against one",
-                             data.rows(), parts_),
+                 fmt::format("{} rows over {} devices against one", data.rows(), parts_),
                  parameter_difference(whole, shared), bound());
     if (parts_ > 1 && data.rows() > parts_) average_unequal(page, data);
 }
@@ -219,8 +201,7 @@ void GradientAccumulation::average(Page& page) {
 namespace {
 
 /// Shares in the proportion 1 : 2 : 3 : …
-std::vector<Share> unequal_shares(std::int64_t rows, int parts,
-                                  bool by_rows) {
+std::vector<Share> unequal_shares(std::int64_t rows, int parts, bool by_rows) {
     std::vector<Share> shares;
     std::int64_t begin = 0;
     const std::int64_t spare = rows - parts;
@@ -228,9 +209,9 @@ std::vector<Share> unequal_shares(std::int64_t rows, int parts,
     for (int part = 0; part < parts; ++part) {
         const std::int64_t upto = std::int64_t{part + 1} * (part + 2) / 2;
         const std::int64_t end = part + 1 + spare * upto / all;
-        const double weight = by_rows ? static_cast<double>(end - begin) /
-                                            static_cast<double>(rows)
-                                      : 1.0 / parts;
+        const double weight =
+            by_rows ? static_cast<double>(end - begin) / static_cast<double>(rows)
+                    : 1.0 / parts;
         shares.push_back({begin, end - begin, weight});
         begin = end;
     }
@@ -239,14 +220,11 @@ std::vector<Share> unequal_shares(std::int64_t rows, int parts,
 
 }  // namespace
 
-void GradientAccumulation::average_unequal(Page& page,
-                                           const Regression& data) {
-    const std::vector<Share> shares =
-        unequal_shares(data.rows(), parts_, true);
+void GradientAccumulation::average_unequal(Page& page, const Regression& data) {
+    const std::vector<Share> shares = unequal_shares(data.rows(), parts_, true);
     std::string sizes;
     for (const Share& share : shares)
-        sizes +=
-            fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
+        sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
     page.text(
         fmt::format("Shares need not be equal. With {} rows a device, the "
                     "mean of the devices' means counts a row on the small "
@@ -256,21 +234,20 @@ void GradientAccumulation::average_unequal(Page& page,
     page.verbatim(
         "  mean over all rows = sum over devices of (B_i / B) * (mean over "
         "B_i rows)");
-    const RunReport whole =
-        train_alone(data, even_shares(data.rows(), 1, 1));
+    const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
     const RunReport weighted = train_together(data, shares);
     const RunReport unweighted =
         train_wrongly(data, unequal_shares(data.rows(), parts_, false));
     check_values(page, "unequal shares, weighted mean, against one device",
                  parameter_difference(whole, weighted), bound());
     if (has_numbers())
-        page.text(fmt::format(
-            "The mean of means ends {:.1e} away, relatively: no rounding. "
-            "Nothing hangs and no figure looks odd; lockstep's checker "
-            "finds "
-            "it all the same, as it does the sum that was meant as a mean "
-            "(lessons/faults/F28.md and F21.md).",
-            parameter_difference(whole, unweighted)));
+        page.text(
+            fmt::format("The mean of means ends {:.1e} away, relatively: no rounding. "
+                        "Nothing hangs and no figure looks odd; lockstep's checker "
+                        "finds "
+                        "it all the same, as it does the sum that was meant as a mean "
+                        "(lessons/faults/F28.md and F21.md).",
+                        parameter_difference(whole, unweighted)));
 }
 
 namespace {
@@ -295,34 +272,29 @@ std::vector<CollectiveCall> gradient_reductions(const RunReport& report) {
 
 /// "alpha 1 us, beta 10 GB/s"
 std::string link_text(const LinkSpec& link) {
-    const std::string rate =
-        link.bytes_per_second > 0
-            ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
-            : "unlimited";
-    return fmt::format("alpha {}, beta {}",
-                       time_text(picoseconds(link.alpha_seconds)), rate);
+    const std::string rate = link.bytes_per_second > 0
+                                 ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
+                                 : "unlimited";
+    return fmt::format("alpha {}, beta {}", time_text(picoseconds(link.alpha_seconds)),
+                       rate);
 }
 
 /// Time, peak memory by category, and bytes sent of each run's busiest
 /// rank.
-Table cost_table(
-    const std::vector<std::pair<std::string, const RunReport*>>& runs) {
-    Table table{{"of one device", "time", "parameters", "gradients",
-                 "optimizer", "activations", "sent"},
+Table cost_table(const std::vector<std::pair<std::string, const RunReport*>>& runs) {
+    Table table{{"of one device", "time", "parameters", "gradients", "optimizer",
+                 "activations", "sent"},
                 {}};
     for (const auto& [name, report] : runs) {
         const RankReport& rank = busiest(*report);
         const auto peak = [&](MemoryCategory category) {
             return bytes_text(
-                rank.memory
-                    .category_peak[static_cast<std::size_t>(category)]);
+                rank.memory.category_peak[static_cast<std::size_t>(category)]);
         };
-        table.rows.push_back({name, time_text(report->makespan()),
-                              peak(MemoryCategory::parameters),
-                              peak(MemoryCategory::gradients),
-                              peak(MemoryCategory::optimizer),
-                              peak(MemoryCategory::activations),
-                              bytes_text(rank.bytes_sent())});
+        table.rows.push_back(
+            {name, time_text(report->makespan()), peak(MemoryCategory::parameters),
+             peak(MemoryCategory::gradients), peak(MemoryCategory::optimizer),
+             peak(MemoryCategory::activations), bytes_text(rank.bytes_sent())});
     }
     return table;
 }
@@ -336,8 +308,7 @@ void show_gradient_bytes(Page& page, const RunReport& report,
     std::vector<int> members(static_cast<std::size_t>(n));
     std::iota(members.begin(), members.end(), 0);
     const ClusterSpec spec = load_cluster(options.cluster);
-    const bool spaced =
-        n > spec.devices_per_node;  // its ring crosses nodes
+    const bool spaced = n > spec.devices_per_node;  // its ring crosses nodes
     std::int64_t elements = 0;
     std::int64_t bytes = 0;
     Picoseconds time = 0;
@@ -347,40 +318,34 @@ void show_gradient_bytes(Page& page, const RunReport& report,
         time += collective_time(call, spec, members);
     }
     const std::int64_t size = bytes_of(options.dtype);
-    page.predict(fmt::format("The model has {} parameters of {} bytes. How "
-                             "many bytes does a device send in one step "
-                             "over {} devices?",
-                             count_text(elements), size, n),
-                 std::round(2.0 * (n - 1) / n *
-                            static_cast<double>(elements * size)),
-                 "bytes",
-                 fmt::format("2(n-1)/n * S = 2 * {}/{} * {} * {}", n - 1, n,
-                             elements, size));
+    page.predict(
+        fmt::format("The model has {} parameters of {} bytes. How "
+                    "many bytes does a device send in one step "
+                    "over {} devices?",
+                    count_text(elements), size, n),
+        std::round(2.0 * (n - 1) / n * static_cast<double>(elements * size)), "bytes",
+        fmt::format("2(n-1)/n * S = 2 * {}/{} * {} * {}", n - 1, n, elements, size));
     const RankReport& first = report.ranks.front();
     page.check(Check::equal(
         "bytes that device 0 sent against the formula, chunk by chunk",
-        static_cast<double>(first.bytes_sent()),
-        static_cast<double>(bytes)));
+        static_cast<double>(first.bytes_sent()), static_cast<double>(bytes)));
     if (!options.has_virtual_time()) {
-        page.text(fmt::format(
-            "Its {} all-reduces took {} here. That is measured, so no "
-            "formula gives it to the last digit.",
-            calls.size(), time_text(first.time.communication)));
+        page.text(
+            fmt::format("Its {} all-reduces took {} here. That is measured, so no "
+                        "formula gives it to the last digit.",
+                        calls.size(), time_text(first.time.communication)));
         return;
     }
-    page.predict(
-        fmt::format(
-            "And how long do its {} all-reduces take, in microseconds?",
-            calls.size()),
-        static_cast<double>(time) / 1e6, "us",
-        fmt::format("the sum over parameters of 2(n-1) * (alpha + chunk / "
-                    "beta), {} {}",
-                    link_text(spaced ? spec.between : spec.inside),
-                    spaced ? "between nodes" : "inside a node"));
-    page.check(
-        Check::equal("picoseconds of communication against the formula",
-                     static_cast<double>(first.time.communication),
-                     static_cast<double>(time)));
+    page.predict(fmt::format("And how long do its {} all-reduces take, in microseconds?",
+                             calls.size()),
+                 static_cast<double>(time) / 1e6, "us",
+                 fmt::format("the sum over parameters of 2(n-1) * (alpha + chunk / "
+                             "beta), {} {}",
+                             link_text(spaced ? spec.between : spec.inside),
+                             spaced ? "between nodes" : "inside a node"));
+    page.check(Check::equal("picoseconds of communication against the formula",
+                            static_cast<double>(first.time.communication),
+                            static_cast<double>(time)));
 }
 
 /// Says whether many devices are worth it: they are not if a step is short
@@ -392,8 +357,7 @@ std::string gain_text(const RunReport& whole, const RunReport& together) {
         " Of its {} here the all-reduces take {}: a model this small gains "
         "nothing over the whole batch at once on one device, {}, where "
         "that fits.",
-        time_text(together.makespan()), time_text(messages),
-        time_text(whole.makespan()));
+        time_text(together.makespan()), time_text(messages), time_text(whole.makespan()));
 }
 
 }  // namespace
@@ -416,17 +380,14 @@ void GradientAccumulation::measure(Page& page) {
               language_training(task, options(), first_of_all, parts_));
     Training training = language_training(task, options(), own, 1);
     training.data_parallel = true;
-    const RunReport together =
-        train(*make_cluster(options(), parts_, true), training);
+    const RunReport together = train(*make_cluster(options(), parts_, true), training);
     record().runs.emplace_back("step_whole", whole);
     record().runs.emplace_back("step_accumulation", alone);
     record().runs.emplace_back("step_data_parallel", together);
     record().titles = {
         {"step_whole", "one device, whole batch"},
-        {"step_accumulation",
-         fmt::format("one device, {} micro-batches", parts_)},
-        {"step_data_parallel",
-         fmt::format("data parallel on {} devices", parts_)}};
+        {"step_accumulation", fmt::format("one device, {} micro-batches", parts_)},
+        {"step_data_parallel", fmt::format("data parallel on {} devices", parts_)}};
 
     page.text(fmt::format(
         "The results are the same; what differs is what they cost. Here is "
@@ -435,14 +396,13 @@ void GradientAccumulation::measure(Page& page) {
         "{} devices. What stands before the first F in a picture mostly "
         "makes the model, which a longer run does once.",
         task->rows_per_step(),
-        options().has_virtual_time()
-            ? fmt::format("the {} cluster", options().cluster)
-            : "this machine's GPUs",
+        options().has_virtual_time() ? fmt::format("the {} cluster", options().cluster)
+                                     : "this machine's GPUs",
         parts_, parts_));
-    page.table(cost_table(
-        {{"whole batch at once", &whole},
-         {fmt::format("accumulation, {} parts", parts_), &alone},
-         {fmt::format("data parallel, {} devices", parts_), &together}}));
+    page.table(
+        cost_table({{"whole batch at once", &whole},
+                    {fmt::format("accumulation, {} parts", parts_), &alone},
+                    {fmt::format("data parallel, {} devices", parts_), &together}}));
     page.chart(timeline_chart(alone, "accumulation"));
     page.chart(timeline_chart(together, "data parallel"));
     page.text(
@@ -460,44 +420,39 @@ constexpr std::int64_t kElements = 1000;
 
 /// Every rank's buffer holds random values; all end with the sum.
 Program reduce_with(bool by_hand, const LessonOptions& options) {
-    return
-        [by_hand, dtype = options.dtype, seed = options.seed](Rank& rank) {
-            const Tensor buffer = rank.device().empty({kElements}, dtype);
-            rank.device().random_normal(buffer, {seed, "ring/buffer"}, 0, 1,
-                                        rank.index() * kElements);
-            if (by_hand)
-                ring_all_reduce(rank.device(), rank.world(), buffer);
-            else
-                rank.world().all_reduce(buffer).wait();
-            rank.keep("sum", buffer);
-        };
+    return [by_hand, dtype = options.dtype, seed = options.seed](Rank& rank) {
+        const Tensor buffer = rank.device().empty({kElements}, dtype);
+        rank.device().random_normal(buffer, {seed, "ring/buffer"}, 0, 1,
+                                    rank.index() * kElements);
+        if (by_hand)
+            ring_all_reduce(rank.device(), rank.world(), buffer);
+        else
+            rank.world().all_reduce(buffer).wait();
+        rank.keep("sum", buffer);
+    };
 }
 
 void show_algorithms(Page& page, const ClusterSpec& spec) {
-    page.text(fmt::format(
-        "A ring is not always best: its 2(n-1) steps each pay the latency "
-        "alpha. Recursive doubling takes lg n steps, but sends the whole "
-        "buffer in each. Rabenseifner's halving and doubling takes 2 lg n "
-        "steps and the ring's bytes. On this cluster's links inside a node "
-        "({}), by the alpha-beta model:",
-        link_text(spec.inside)));
+    page.text(
+        fmt::format("A ring is not always best: its 2(n-1) steps each pay the latency "
+                    "alpha. Recursive doubling takes lg n steps, but sends the whole "
+                    "buffer in each. Rabenseifner's halving and doubling takes 2 lg n "
+                    "steps and the ring's bytes. On this cluster's links inside a node "
+                    "({}), by the alpha-beta model:",
+                    link_text(spec.inside)));
     page.verbatim(
         "  ring                2(n-1) alpha + 2(n-1)/n S/beta\n"
         "  recursive doubling  lg n alpha   + lg n S/beta\n"
         "  halving, doubling   2 lg n alpha + 2(n-1)/n S/beta");
-    Table table{{"devices", "buffer", "ring", "recursive doubling",
-                 "halving, doubling", "wins"},
-                {}};
+    Table table{
+        {"devices", "buffer", "ring", "recursive doubling", "halving, doubling", "wins"},
+        {}};
     for (const int n : {4, 64}) {
-        for (const std::int64_t bytes :
-             {std::int64_t{1} << 10, std::int64_t{1} << 16,
-              std::int64_t{1} << 20, std::int64_t{1} << 26}) {
-            const double ring =
-                ring_all_reduce_seconds(spec.inside, bytes, n);
-            const double doubling =
-                recursive_doubling_seconds(spec.inside, bytes, n);
-            const double halving =
-                halving_doubling_seconds(spec.inside, bytes, n);
+        for (const std::int64_t bytes : {std::int64_t{1} << 10, std::int64_t{1} << 16,
+                                         std::int64_t{1} << 20, std::int64_t{1} << 26}) {
+            const double ring = ring_all_reduce_seconds(spec.inside, bytes, n);
+            const double doubling = recursive_doubling_seconds(spec.inside, bytes, n);
+            const double halving = halving_doubling_seconds(spec.inside, bytes, n);
             const char* winner = doubling < ring && doubling < halving
                                      ? "recursive doubling"
                                  : halving < ring  ? "halving, doubling"
@@ -518,45 +473,37 @@ void show_algorithms(Page& page, const ClusterSpec& spec) {
 }
 
 /// NCCL may add in another order than the ring.
-void check_sums(Page& page, const RunReport& by_hand,
-                const RunReport& built_in) {
+void check_sums(Page& page, const RunReport& by_hand, const RunReport& built_in) {
     double worst = 0;
     double bound = 0;
     for (std::size_t rank = 0; rank < by_hand.ranks.size(); ++rank) {
-        const Comparison sums =
-            compare_tensors(by_hand.ranks[rank].kept,
-                            built_in.ranks[rank].kept, std::nullopt);
+        const Comparison sums = compare_tensors(by_hand.ranks[rank].kept,
+                                                built_in.ranks[rank].kept, std::nullopt);
         const HostTensor& sum = by_hand.ranks[rank].kept.at("sum");
-        bound = sum_bound(sum.dtype(),
-                          static_cast<std::int64_t>(by_hand.ranks.size()));
+        bound = sum_bound(sum.dtype(), static_cast<std::int64_t>(by_hand.ranks.size()));
         const double here = sums.tensors.front().largest_relative;
         if (!(here <= worst)) worst = here;
         if (std::isnan(worst)) break;
     }
     page.check(Check::at_most(
-        "sums by hand against all_reduce's, largest relative difference",
-        worst, bound));
+        "sums by hand against all_reduce's, largest relative difference", worst, bound));
 }
 
 /// Runs the all-reduce written by hand and the built-in one on the same
 /// buffers, compares values, messages and bytes, and shows where which
 /// algorithm wins.
-void show_ring(Page& page, const LessonOptions& options, int ranks,
-               bool has_numbers) {
+void show_ring(Page& page, const LessonOptions& options, int ranks, bool has_numbers) {
     const RunReport by_hand =
         make_cluster(options, ranks, true)->run(reduce_with(true, options));
     const RunReport built_in =
         make_cluster(options, ranks)->run(reduce_with(false, options));
     page.chart(timeline_chart(
-        by_hand,
-        fmt::format("{} elements round a ring of {}", kElements, ranks)));
+        by_hand, fmt::format("{} elements round a ring of {}", kElements, ranks)));
 
     const RankReport& first = by_hand.ranks.front();
-    page.predict(
-        fmt::format("How many messages does each of {} devices send?",
-                    ranks),
-        2.0 * (ranks - 1), "messages",
-        fmt::format("2(n-1) = 2 * {}", ranks - 1));
+    page.predict(fmt::format("How many messages does each of {} devices send?", ranks),
+                 2.0 * (ranks - 1), "messages",
+                 fmt::format("2(n-1) = 2 * {}", ranks - 1));
     page.check(Check::equal("messages that device 0 sent",
                             static_cast<double>(first.messages_sent()),
                             2.0 * (ranks - 1)));
@@ -567,20 +514,16 @@ void show_ring(Page& page, const LessonOptions& options, int ranks,
         const RankReport& mine = by_hand.ranks[rank];
         const RankReport& theirs = built_in.ranks[rank];
         byte_gap += std::abs(mine.bytes_sent() - theirs.bytes_sent());
-        message_gap +=
-            std::abs(mine.messages_sent() - theirs.messages_sent());
-        if (has_numbers && !(mine.kept.at("sum") == theirs.kept.at("sum")))
-            values += 1;
+        message_gap += std::abs(mine.messages_sent() - theirs.messages_sent());
+        if (has_numbers && !(mine.kept.at("sum") == theirs.kept.at("sum"))) values += 1;
     }
-    page.check(Check::equal(
-        "bytes by hand less bytes of all_reduce, over all devices",
-        static_cast<double>(byte_gap), 0));
+    page.check(Check::equal("bytes by hand less bytes of all_reduce, over all devices",
+                            static_cast<double>(byte_gap), 0));
     page.check(Check::equal("messages by hand less messages of all_reduce",
                             static_cast<double>(message_gap), 0));
     if (has_numbers && options.has_virtual_time())
-        page.check(Check::equal(
-            "devices whose sums differ from all_reduce's in any bit",
-            values, 0));
+        page.check(Check::equal("devices whose sums differ from all_reduce's in any bit",
+                                values, 0));
     else if (has_numbers)
         check_sums(page, by_hand, built_in);
     show_algorithms(page, load_cluster(options.cluster));
@@ -603,29 +546,27 @@ void GradientAccumulation::ring(Page& page) {
 
 void GradientAccumulation::read_text(Page& page) {
     const std::shared_ptr<const LanguageTask> task = language_;
-    page.text(fmt::format(
-        "A model that predicts the next character from the {} before: "
-        "embedding of {}, hidden layer of {}, softmax over the {} "
-        "different characters of a text of {}. Each step takes {} rows "
-        "from it; one device accumulates them in {} parts, {} devices take "
-        "a part each.",
-        task->sizes.context, task->sizes.width, task->sizes.hidden,
-        task->sizes.vocabulary,
-        count_text(static_cast<std::int64_t>(task->text.ids.size())),
-        task->rows_per_step(), parts_, parts_));
+    page.text(
+        fmt::format("A model that predicts the next character from the {} before: "
+                    "embedding of {}, hidden layer of {}, softmax over the {} "
+                    "different characters of a text of {}. Each step takes {} rows "
+                    "from it; one device accumulates them in {} parts, {} devices take "
+                    "a part each.",
+                    task->sizes.context, task->sizes.width, task->sizes.hidden,
+                    task->sizes.vocabulary,
+                    count_text(static_cast<std::int64_t>(task->text.ids.size())),
+                    task->rows_per_step(), parts_, parts_));
     page.quote("training-loop");
 
-    const RunReport alone =
-        train(*make_cluster(options(), 1),
-              language_training(
-                  task, options(), [](int) { return 0; }, parts_),
-              page.progress("one device", task->steps).get());
+    const RunReport alone = train(*make_cluster(options(), 1),
+                                  language_training(
+                                      task, options(), [](int) { return 0; }, parts_),
+                                  page.progress("one device", task->steps).get());
     Training training = language_training(
         task, options(), [](int rank) { return rank; }, 1);
     training.data_parallel = true;
-    const RunReport together =
-        train(*make_cluster(options(), parts_), training,
-              page.progress("many devices", task->steps).get());
+    const RunReport together = train(*make_cluster(options(), parts_), training,
+                                     page.progress("many devices", task->steps).get());
     record_variant(record(), "language_model_accumulation", alone);
     record_variant(record(), "language_model_data_parallel", together);
     record_language_inputs(record(), *task);
@@ -640,8 +581,7 @@ void GradientAccumulation::read_text(Page& page) {
         // A NaN stays, whatever comes after it.
         if (std::isnan(gap) || gap > widest) widest = gap;
     }
-    check_values(page, "largest difference of the two losses at any step",
-                 widest, 1e-4);
+    check_values(page, "largest difference of the two losses at any step", widest, 1e-4);
     const double entropy = unigram_entropy(task->text);
     double last = 0;
     const std::size_t window = std::min<std::size_t>(one.size(), 20);
@@ -653,17 +593,14 @@ void GradientAccumulation::read_text(Page& page) {
                     "below that has learnt from the characters before.",
                     entropy));
     if (task->steps >= 400)
-        check_values(
-            page, "mean loss of the last 20 steps over the unigram entropy",
-            last / entropy, 0.9);
+        check_values(page, "mean loss of the last 20 steps over the unigram entropy",
+                     last / entropy, 0.9);
 }
 
-void GradientAccumulation::show_curve(Page& page,
-                                      const std::vector<double>& alone,
+void GradientAccumulation::show_curve(Page& page, const std::vector<double>& alone,
                                       const std::vector<double>& together) {
     if (!has_numbers()) return;
-    Table table{{"step", "one device", fmt::format("{} devices", parts_)},
-                {}};
+    Table table{{"step", "one device", fmt::format("{} devices", parts_)}, {}};
     for (std::size_t i = 0; i <= 8; ++i) {
         const std::size_t step = (alone.size() - 1) * i / 8;
         if (i > 0 && step == (alone.size() - 1) * (i - 1) / 8) continue;
@@ -683,12 +620,10 @@ RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     options.ranks = ranks;
     options.spec = load_cluster("classroom");
     options.numbers = false;
-    return sim::make_cluster(std::move(options))
-        ->run([elements](Rank& rank) {
-            const Tensor buffer =
-                rank.device().empty({elements}, DType::f32);
-            rank.world().all_reduce(buffer).wait();
-        });
+    return sim::make_cluster(std::move(options))->run([elements](Rank& rank) {
+        const Tensor buffer = rank.device().empty({elements}, DType::f32);
+        rank.world().all_reduce(buffer).wait();
+    });
 }
 
 /// Three questions for a pencil, each answered by a run.
@@ -704,12 +639,10 @@ void show_predictions(Page& page) {
                  static_cast<double>(eight.makespan()) / 1e6, "us",
                  "2 * 7 * (1 us + 500,000 B / (10 GB/s)) = 14 * 51 us");
     const RunReport two = reduce_in_classroom(2, kParameters);
-    page.predict("And on 2 devices?",
-                 static_cast<double>(two.makespan()) / 1e6, "us",
+    page.predict("And on 2 devices?", static_cast<double>(two.makespan()) / 1e6, "us",
                  "2 * 1 * (1 us + 2,000,000 B / (10 GB/s)) = 2 * 201 us");
-    page.check(Check::equal(
-        "bytes against 2(n-1)/n S",
-        static_cast<double>(eight.ranks.front().bytes_sent()), 7e6));
+    page.check(Check::equal("bytes against 2(n-1)/n S",
+                            static_cast<double>(eight.ranks.front().bytes_sent()), 7e6));
     page.check(Check::equal("picoseconds against 2(n-1)(alpha + S/n beta)",
                             static_cast<double>(eight.makespan()), 714e6));
     page.text(

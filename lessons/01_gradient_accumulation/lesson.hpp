@@ -28,19 +28,14 @@ class GradientAccumulation final : public Lesson {
     void read_text(Page& page);
     void predict(Page& page);
 
-    double bound() const {
-        return options().dtype == DType::f64 ? 1e-13 : 1e-5;
-    }
-    RunReport train_alone(const Regression& data,
-                          const std::vector<Share>& shares);
-    RunReport train_together(const Regression& data,
-                             const std::vector<Share>& shares,
+    double bound() const { return options().dtype == DType::f64 ? 1e-13 : 1e-5; }
+    RunReport train_alone(const Regression& data, const std::vector<Share>& shares);
+    RunReport train_together(const Regression& data, const std::vector<Share>& shares,
                              double rate_factor = 1,
                              const LessonOptions* other_options = nullptr);
     /// As train_together, where the sum of the weighted gradients is not
     /// their mean on purpose.
-    RunReport train_wrongly(const Regression& data,
-                            const std::vector<Share>& shares);
+    RunReport train_wrongly(const Regression& data, const std::vector<Share>& shares);
     void show_curve(Page& page, const std::vector<double>& alone,
                     const std::vector<double>& together);
 

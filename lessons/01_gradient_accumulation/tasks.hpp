@@ -16,12 +16,11 @@ struct Regression {
 
 /// The notes' shape, 10 features and 5 outputs, with random values: targets
 /// are a fixed linear map of the inputs plus noise.
-Regression generate_regression(std::int64_t rows, DType dtype,
-                               std::uint64_t seed);
+Regression generate_regression(std::int64_t rows, DType dtype, std::uint64_t seed);
 
 /// The table of --data: its last `targets` columns are the targets.
-Regression load_regression(const std::filesystem::path& path,
-                           std::int64_t targets, DType dtype);
+Regression load_regression(const std::filesystem::path& path, std::int64_t targets,
+                           DType dtype);
 
 /// Returns the rows of --data, or generated ones.
 Regression regression_of(const LessonOptions& options, std::int64_t rows);
@@ -35,8 +34,7 @@ struct Share {
 
 /// Rows dealt out evenly to `parts`; each weighs total_weight times its
 /// share of the rows.
-std::vector<Share> even_shares(std::int64_t rows, int parts,
-                               double total_weight);
+std::vector<Share> even_shares(std::int64_t rows, int parts, double total_weight);
 
 struct LinearSettings {
     int epochs = 100;  ///< one step each
@@ -46,9 +44,8 @@ struct LinearSettings {
 
 /// One linear layer trained by SGD on the shares that `shares_of(rank)`
 /// names.
-Training linear_training(
-    const Regression& data, const LinearSettings& settings,
-    std::function<std::vector<Share>(int rank)> shares_of);
+Training linear_training(const Regression& data, const LinearSettings& settings,
+                         std::function<std::vector<Share>(int rank)> shares_of);
 
 /// A text, a model of its characters, and how it is trained.
 struct LanguageTask {
@@ -58,17 +55,14 @@ struct LanguageTask {
     std::int64_t micro_batch_rows = 0;
     int micro_batches = 0;  ///< a step's
     double learning_rate = 0;
-    std::vector<std::int32_t>
-        positions;  ///< of each step's rows, (steps, all rows)
+    std::vector<std::int32_t> positions;  ///< of each step's rows, (steps, all rows)
 
-    std::int64_t rows_per_step() const {
-        return micro_batches * micro_batch_rows;
-    }
+    std::int64_t rows_per_step() const { return micro_batches * micro_batch_rows; }
 };
 
 /// The text of --text or the lesson's own, cut as the options ask.
-std::shared_ptr<const LanguageTask> make_language_task(
-    const LessonOptions& options, int micro_batches);
+std::shared_ptr<const LanguageTask> make_language_task(const LessonOptions& options,
+                                                       int micro_batches);
 
 /// Training in which rank r takes micro-batches [first(r), first(r) +
 /// count) of each step.

@@ -15,24 +15,22 @@ bool is_parameter(const std::string& kept) {
     return !kept.starts_with("grad/") && !kept.starts_with("initial/");
 }
 
-std::vector<MicroBatch> upload(Device& device,
-                               const std::vector<HostBatch>& batches) {
+std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
     std::vector<MicroBatch> uploaded;
     for (const HostBatch& batch : batches)
-        uploaded.push_back({device.upload(batch.input),
-                            device.upload(batch.target), batch.weight});
+        uploaded.push_back(
+            {device.upload(batch.input), device.upload(batch.target), batch.weight});
     return uploaded;
 }
 
 }  // namespace
 
 // lesson: training-loop
-RunReport train(Cluster& cluster, const Training& training,
-                Progress* progress) {
+RunReport train(Cluster& cluster, const Training& training, Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto model = training.make_model(
-            {device, training.dtype, training.seed, ""});
+        const auto model =
+            training.make_model({device, training.dtype, training.seed, ""});
         const auto optimizer = training.make_optimizer(model->parameters());
         for (const Parameter* parameter : model->parameters())
             rank.keep("initial/" + parameter->name(), parameter->value);
@@ -42,15 +40,13 @@ RunReport train(Cluster& cluster, const Training& training,
                 mine = upload(device, training.batches(rank.index(), step));
             const Tensor loss =
                 training.data_parallel
-                    ? data_parallel_gradients(device, rank.world(), *model,
-                                              training.loss, mine)
-                    : accumulate_gradients(device, *model, training.loss,
-                                           mine);
+                    ? data_parallel_gradients(device, rank.world(), *model, training.loss,
+                                              mine)
+                    : accumulate_gradients(device, *model, training.loss, mine);
             rank.keep_value("loss", device.peek(loss).at(0));
             for (const Parameter* parameter : model->parameters())
                 if (step == 0)
-                    rank.keep("grad/" + parameter->name(),
-                              parameter->gradient);
+                    rank.keep("grad/" + parameter->name(), parameter->gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
@@ -72,21 +68,18 @@ std::vector<double> losses(const RunReport& report) {
     return sums;
 }
 
-void record_variant(Record& record, const std::string& variant,
-                    const RunReport& report) {
+void record_variant(Record& record, const std::string& variant, const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (!name.starts_with("initial/"))
             record.outputs.insert_or_assign(variant + "/" + name, tensor);
     const std::vector<double> curve = losses(report);
     record.outputs.insert_or_assign(
         variant + "/loss",
-        HostTensor::of(Shape{static_cast<std::int64_t>(curve.size())},
-                       curve));
+        HostTensor::of(Shape{static_cast<std::int64_t>(curve.size())}, curve));
     record.runs.emplace_back(variant, report);
 }
 
-void record_initial(Record& record, const std::string& task,
-                    const RunReport& report) {
+void record_initial(Record& record, const std::string& task, const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (name.starts_with("initial/"))
             record.inputs.insert_or_assign(task + "/" + name, tensor);
@@ -103,8 +96,7 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
         compare_tensors(parameters_of(a), parameters_of(b), std::nullopt);
     double worst = 0;
     for (const TensorDifference& tensor : comparison.tensors) {
-        if (std::isnan(tensor.largest_relative))
-            return tensor.largest_relative;
+        if (std::isnan(tensor.largest_relative)) return tensor.largest_relative;
         worst = std::max(worst, tensor.largest_relative);
     }
     return worst;
@@ -113,13 +105,10 @@ double parameter_difference(const RunReport& a, const RunReport& b) {
 int replicas_that_differ(const RunReport& report) {
     const auto& first = report.ranks.front().kept;
     return static_cast<int>(std::count_if(
-        report.ranks.begin(), report.ranks.end(),
-        [&](const RankReport& rank) {
-            return std::any_of(
-                rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {
-                    return is_parameter(kept.first) &&
-                           !(kept.second == first.at(kept.first));
-                });
+        report.ranks.begin(), report.ranks.end(), [&](const RankReport& rank) {
+            return std::any_of(rank.kept.begin(), rank.kept.end(), [&](const auto& kept) {
+                return is_parameter(kept.first) && !(kept.second == first.at(kept.first));
+            });
         }));
 }
 

@@ -25,8 +25,7 @@ struct HostBatch {
 /// for one device and for many.
 struct Training {
     std::function<std::unique_ptr<Module>(const ParameterInit&)> make_model;
-    std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>
-        make_optimizer;
+    std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer;
     Loss loss = mean_squared_error;
     /// The micro-batches of a rank at a step.
     std::function<std::vector<HostBatch>(int rank, int step)> batches;
@@ -41,21 +40,18 @@ struct Training {
 /// after the last step under their names, before the first one under
 /// "initial/NAME", the first step's gradients under "grad/NAME", and its
 /// share of each step's loss in the series "loss".
-RunReport train(Cluster& cluster, const Training& training,
-                Progress* progress = nullptr);
+RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
 
 /// The loss of every step, summed over the ranks' shares.
 std::vector<double> losses(const RunReport& report);
 
 /// Adds to the record's outputs what rank 0 kept, as "variant/NAME", and
 /// the losses, as "variant/loss".
-void record_variant(Record& record, const std::string& variant,
-                    const RunReport& report);
+void record_variant(Record& record, const std::string& variant, const RunReport& report);
 
 /// Adds to the record's inputs what rank 0 began with, as
 /// "task/initial/NAME".
-void record_initial(Record& record, const std::string& task,
-                    const RunReport& report);
+void record_initial(Record& record, const std::string& task, const RunReport& report);
 
 /// The largest relative difference between the parameters that two runs
 /// ended with.

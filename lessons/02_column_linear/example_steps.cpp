@@ -34,8 +34,7 @@ Square square(DType dtype) {
 
 // lesson: a-column-each
 // Y_r (2, 1) = X (2, 4) W_r (4, 1), and all Y_r side by side
-void multiply_by_own_columns(Rank& rank, const HostTensor& x,
-                             const HostTensor& w) {
+void multiply_by_own_columns(Rank& rank, const HostTensor& x, const HostTensor& w) {
     Device& device = rank.device();
     TensorParallel tp(device, rank.world());
     const Tensor own_w = own_columns(tp, device.upload(w));
@@ -48,12 +47,9 @@ void multiply_by_own_columns(Rank& rank, const HostTensor& x,
 
 std::string shards_text(const RunReport& report) {
     std::vector<std::pair<std::string, HostTensor>> shown;
-    for (int rank = 0; rank < static_cast<int>(report.ranks.size());
-         ++rank) {
-        shown.emplace_back(fmt::format("W_{}", rank),
-                           kept(report, rank, "own w"));
-        shown.emplace_back(fmt::format("Y_{}", rank),
-                           kept(report, rank, "own y"));
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
+        shown.emplace_back(fmt::format("W_{}", rank), kept(report, rank, "own w"));
+        shown.emplace_back(fmt::format("Y_{}", rank), kept(report, rank, "own y"));
     }
     shown.emplace_back("Y", kept(report, 0, "y"));
     return matrices_text(shown);
@@ -76,11 +72,9 @@ Task column_parallel_task(const HostTensor& x, const HostTensor& weight) {
 
 }  // namespace
 
-decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out,
-                                          bool bias) {
+decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out, bool bias) {
     return [=](const ParameterInit& init, TensorParallel&) {
-        return std::make_unique<Linear>(init.child("linear"), in, out,
-                                        bias);
+        return std::make_unique<Linear>(init.child("linear"), in, out, bias);
     };
 }
 
@@ -113,19 +107,17 @@ void ColumnLinear::multiply_by_columns(Page& page) {
         9, "", "3*2 + 0*0 + 1*1 + 2*1");
     page.quote("a-column-each");
     if (lacks_example_ranks())
-        page.text(fmt::format(
-            "(This run has {} of its own, so the example's three "
-            "are virtual ones.)",
-            ranks_ == 1 ? "one device" : "two devices"));
+        page.text(
+            fmt::format("(This run has {} of its own, so the example's three "
+                        "are virtual ones.)",
+                        ranks_ == 1 ? "one device" : "two devices"));
 
-    const RunReport together = example_cluster()->run(
-        [&](Rank& rank) { multiply_by_own_columns(rank, x, w); });
-    const RunReport alone =
-        make_cluster(options(), 1)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            rank.keep("y",
-                      device.matmul(device.upload(x), device.upload(w)));
-        });
+    const RunReport together =
+        example_cluster()->run([&](Rank& rank) { multiply_by_own_columns(rank, x, w); });
+    const RunReport alone = make_cluster(options(), 1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        rank.keep("y", device.matmul(device.upload(x), device.upload(w)));
+    });
     const HostTensor& y = kept(alone, 0, "y");
     record().inputs.insert_or_assign("example/x", x);
     record().inputs.insert_or_assign("example/w", w);
@@ -136,8 +128,7 @@ void ColumnLinear::multiply_by_columns(Page& page) {
         page.check(Check::equal("second number of device 2's column",
                                 kept(together, 2, "own y").at(1), 9));
     }
-    check_equal(page,
-                "numbers on any device that differ from one device's Y",
+    check_equal(page, "numbers on any device that differ from one device's Y",
                 differing_on_any(together, y, "y"));
 }
 
@@ -185,10 +176,8 @@ void ColumnLinear::find_the_layer(Page& page) {
         "rows. Device r holds rows r and multiplies by their transpose.");
     page.quote("column-parallel");
     const RunReport meant =
-        pass(*example_cluster(),
-             column_parallel_task(numbers.x, transposed(numbers.w)));
-    const HostTensor product =
-        matrix(3, {6, 3, 3, 5, 5, 9}, options().dtype);
+        pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.w)));
+    const HostTensor product = matrix(3, {6, 3, 3, 5, 5, 9}, options().dtype);
     check_equal(page,
                 "step 1 as nn.Linear(4, 3) by rows of weight: numbers on "
                 "any device that differ from X W",
@@ -197,16 +186,14 @@ void ColumnLinear::find_the_layer(Page& page) {
 
 void ColumnLinear::show_square_layer(Page& page) {
     const Square numbers = square(options().dtype);
-    page.verbatim(
-        matrices_text({{"x", numbers.x}, {"weight", numbers.weight}}));
+    page.verbatim(matrices_text({{"x", numbers.x}, {"weight", numbers.weight}}));
     page.predict(
         "nn.Linear(3, 3) gives 1*1 + 2*2 + 3*0 = 5 as its first number. "
         "What does x weight[:, 0:1] give?",
         10, "", "1*1 + 2*0 + 3*3");
 
-    const RunReport by_columns = example_cluster()->run([&](Rank& rank) {
-        multiply_by_own_columns(rank, numbers.x, numbers.weight);
-    });
+    const RunReport by_columns = example_cluster()->run(
+        [&](Rank& rank) { multiply_by_own_columns(rank, numbers.x, numbers.weight); });
     Task task = column_parallel_task(numbers.x, numbers.weight);
     const RunReport by_rows = pass(*example_cluster(), task);
     task.make = linear_on_one_device(3, 3, false);
@@ -214,14 +201,13 @@ void ColumnLinear::show_square_layer(Page& page) {
     const HostTensor& y = kept(alone, 0, "y");
     if (has_numbers()) {
         const HostTensor& wrong = kept(by_columns, 0, "y");
-        page.verbatim(
-            matrices_text({{"columns of weight", wrong},
-                           {"rows of weight", kept(by_rows, 0, "y")},
-                           {"nn.Linear(3, 3)", y}}));
-        page.text(fmt::format(
-            "With columns of weight {} of {} numbers are wrong, and "
-            "nothing complains.",
-            differing(wrong, y), y.elements()));
+        page.verbatim(matrices_text({{"columns of weight", wrong},
+                                     {"rows of weight", kept(by_rows, 0, "y")},
+                                     {"nn.Linear(3, 3)", y}}));
+        page.text(
+            fmt::format("With columns of weight {} of {} numbers are wrong, and "
+                        "nothing complains.",
+                        differing(wrong, y), y.elements()));
     }
     check_equal(page,
                 "rows of weight: numbers on any device that differ from "
@@ -242,8 +228,7 @@ Task columns_task(const LessonOptions& options, int ranks) {
     Task task;
     task.make = [=](const ParameterInit& init, TensorParallel& tp) {
         return std::make_unique<ColumnParallelLinear>(
-            init.child("linear"), tp, in, out,
-            ColumnParallelOptions{.bias = false});
+            init.child("linear"), tp, in, out, ColumnParallelOptions{.bias = false});
     };
     task.x = drawn({kRows, in}, "columns/x");
     task.dy = drawn({kRows, out}, "columns/dy");
@@ -252,8 +237,7 @@ Task columns_task(const LessonOptions& options, int ranks) {
     return task;
 }
 
-std::int64_t bytes_of_all(const RunReport& report,
-                          const std::string& half) {
+std::int64_t bytes_of_all(const RunReport& report, const std::string& half) {
     std::int64_t sum = 0;
     for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank)
         sum += bytes_of_half(report, rank, half);
@@ -270,19 +254,17 @@ void ColumnLinear::split_columns(Page& page) {
     whole.own_columns_of_dy = false;
     const RunReport alone = pass_alone(whole);
     const RunReport without = pass_wrongly(silent(task));
-    page.text(fmt::format(
-        "When must devices that keep their own columns of y tell each "
-        "other anything: forward or backward? Here is a layer from {} to "
-        "{} columns, two on each device, of whole numbers that a pencil "
-        "can follow.",
-        in, 2 * in));
+    page.text(
+        fmt::format("When must devices that keep their own columns of y tell each "
+                    "other anything: forward or backward? Here is a layer from {} to "
+                    "{} columns, two on each device, of whole numbers that a pencil "
+                    "can follow.",
+                    in, 2 * in));
     page.predict("How many bytes does a device send forward?", 0, "bytes",
                  "a column of y takes all of x, which every device has");
-    page.check(Check::equal(
-        "bytes that all devices sent forward",
-        static_cast<double>(bytes_of_all(without, "forward")), 0));
-    check_equal(page,
-                "numbers of y, side by side, that differ from one device's",
+    page.check(Check::equal("bytes that all devices sent forward",
+                            static_cast<double>(bytes_of_all(without, "forward")), 0));
+    check_equal(page, "numbers of y, side by side, that differ from one device's",
                 differing_side_by_side(without, alone, "y"));
     show_partial_gradients(page, task, without, alone);
 
@@ -293,10 +275,8 @@ void ColumnLinear::split_columns(Page& page) {
         "under way.");
     page.quote("f-and-g");
     const RunReport together = pass_together(task);
-    check_equal(
-        page,
-        "with f, numbers of dx on any device that differ from one device's",
-        differing_on_any(together, kept(alone, 0, "dx"), "dx"));
+    check_equal(page, "with f, numbers of dx on any device that differ from one device's",
+                differing_on_any(together, kept(alone, 0, "dx"), "dx"));
     check_equal(page,
                 "numbers of the weight's gradient that differ from one "
                 "device's",
@@ -316,24 +296,20 @@ void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
     if (!has_numbers()) return;
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
         page.verbatim(matrices_text(
-            {{fmt::format("dy_{}", rank),
-              columns_of_rank(task.dy, rank, ranks_)},
-             {fmt::format("W_{}", rank),
-              kept(without, rank, "initial/linear.weight")},
+            {{fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, ranks_)},
+             {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
              {fmt::format("dx_{}", rank), kept(without, rank, "dx")}}));
     show_rest(page);
     const HostTensor& dx = kept(alone, 0, "dx");
     const HostTensor sum = sum_of(kept_by_all(without, "dx"));
-    page.verbatim(
-        matrices_text({{"sum of all dx_r", sum}, {"one device's dx", dx}}));
-    check_equal(page,
-                "numbers of that sum that differ from one device's dx",
+    page.verbatim(matrices_text({{"sum of all dx_r", sum}, {"one device's dx", dx}}));
+    check_equal(page, "numbers of that sum that differ from one device's dx",
                 differing(sum, dx));
     if (ranks_ > 1)
-        page.text(fmt::format(
-            "Device 0's own dx is wrong in {} of {} numbers. Nothing "
-            "hangs, and the layers before this one learn from it.",
-            differing(kept(without, 0, "dx"), dx), dx.elements()));
+        page.text(
+            fmt::format("Device 0's own dx is wrong in {} of {} numbers. Nothing "
+                        "hangs, and the layers before this one learn from it.",
+                        differing(kept(without, 0, "dx"), dx), dx.elements()));
 }
 
 Task rows_task(const LessonOptions& options, int ranks) {
@@ -345,8 +321,7 @@ Task rows_task(const LessonOptions& options, int ranks) {
     const std::int64_t in = 2 * out;
     Task task;
     task.make = [=](const ParameterInit& init, TensorParallel& tp) {
-        return std::make_unique<RowParallelLinear>(init.child("linear"), tp,
-                                                   in, out);
+        return std::make_unique<RowParallelLinear>(init.child("linear"), tp, in, out);
     };
     task.x = drawn({kRows, in}, "rows/x");
     task.dy = drawn({kRows, out}, "rows/dy");
@@ -363,13 +338,13 @@ void ColumnLinear::split_rows(Page& page) {
     whole.make = linear_on_one_device(2 * out, out, true);
     whole.own_columns_of_x = false;
     const RunReport alone = pass_alone(whole);
-    page.text(fmt::format(
-        "What if the columns of x are shared out already, as those of y "
-        "are now? Then a device takes the rows of W that its columns of x "
-        "meet. They are columns of weight. In a layer from {} to {}, with "
-        "two columns of x on each device, it has some terms of every "
-        "number of y:",
-        2 * out, out));
+    page.text(
+        fmt::format("What if the columns of x are shared out already, as those of y "
+                    "are now? Then a device takes the rows of W that its columns of x "
+                    "meet. They are columns of weight. In a layer from {} to {}, with "
+                    "two columns of x on each device, it has some terms of every "
+                    "number of y:",
+                    2 * out, out));
     show_partial_outputs(page, task, alone);
 
     page.text(
@@ -378,34 +353,30 @@ void ColumnLinear::split_rows(Page& page) {
         "needs only its own columns of dx.");
     page.quote("row-parallel");
     const RunReport together = pass_together(task);
-    check_equal(
-        page,
-        "with g, numbers of y on any device that differ from one device's",
-        differing_on_any(together, kept(alone, 0, "y"), "y"));
-    check_equal(
-        page, "numbers of dx, side by side, that differ from one device's",
-        differing_side_by_side(together, alone, "dx"));
+    check_equal(page, "with g, numbers of y on any device that differ from one device's",
+                differing_on_any(together, kept(alone, 0, "y"), "y"));
+    check_equal(page, "numbers of dx, side by side, that differ from one device's",
+                differing_side_by_side(together, alone, "dx"));
     check_equal(page,
                 "numbers of the parameters' gradients that differ from one "
                 "device's",
                 differing_gradients(together, alone, task));
     check_all_reduce(page, together, "forward", "y");
-    page.check(Check::equal(
-        "bytes that device 0 sent backward",
-        static_cast<double>(bytes_of_half(together, 0, "backward")), 0));
+    page.check(Check::equal("bytes that device 0 sent backward",
+                            static_cast<double>(bytes_of_half(together, 0, "backward")),
+                            0));
 
     record_rows(task, together);
 }
 
-void ColumnLinear::record_rows(const Task& task,
-                               const RunReport& together) {
+void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
     record().inputs.insert_or_assign("rows/x", task.x);
     record().inputs.insert_or_assign("rows/dy", task.dy);
     for (const auto& [name, weight] : task.weights)
         record().inputs.insert_or_assign("rows/initial/" + name, weight);
     record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
-    record().outputs.insert_or_assign(
-        "rows/dx", side_by_side(kept_by_all(together, "dx")));
+    record().outputs.insert_or_assign("rows/dx",
+                                      side_by_side(kept_by_all(together, "dx")));
     for (auto& [name, gradient] : whole_gradients(together, task))
         record().outputs.insert_or_assign("rows/" + name, gradient);
     record().runs.emplace_back("rows", together);
@@ -421,26 +392,22 @@ void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
     const HostTensor& bias = task.weights.at("linear.bias");
     const HostTensor& y = kept(alone, 0, "y");
     const HostTensor terms = sum_of(kept_by_all(without, "y"));
-    record().outputs.insert_or_assign(
-        "rows/partial", side_by_side(kept_by_all(without, "y")));
+    record().outputs.insert_or_assign("rows/partial",
+                                      side_by_side(kept_by_all(without, "y")));
     if (!has_numbers()) return;
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
-        page.verbatim(
-            matrices_text({{fmt::format("x_{}", rank),
-                            columns_of_rank(task.x, rank, ranks_)},
-                           {fmt::format("W_{}", rank),
-                            kept(without, rank, "initial/linear.weight")},
-                           {fmt::format("x_{0} W_{0}^T", rank),
-                            kept(without, rank, "y")}}));
+        page.verbatim(matrices_text(
+            {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, ranks_)},
+             {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+             {fmt::format("x_{0} W_{0}^T", rank), kept(without, rank, "y")}}));
     show_rest(page);
-    page.verbatim(matrices_text(
-        {{"their sum", terms}, {"bias", bias}, {"one device's y", y}}));
+    page.verbatim(
+        matrices_text({{"their sum", terms}, {"bias", bias}, {"one device's y", y}}));
 
     // Every device that adds the bias to its terms adds it to the sum.
     HostTensor expected = y;
     for (std::int64_t i = 0; i < y.elements(); ++i)
-        expected.set(i,
-                     y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
+        expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
     page.text(
         "The bias goes onto the sum, once. Where each device adds it to "
         "its terms, the sum has it once a device:");
@@ -449,10 +416,8 @@ void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
                     "What does y begin with if all {} add the bias?",
                     number(y.at(0)), number(bias.at(0)), ranks_),
         expected.at(0), "",
-        fmt::format("{} + {} * {}", number(y.at(0)), ranks_ - 1,
-                    number(bias.at(0))));
-    check_equal(page,
-                "numbers of such a sum that differ from y + (t-1) bias",
+        fmt::format("{} + {} * {}", number(y.at(0)), ranks_ - 1, number(bias.at(0))));
+    check_equal(page, "numbers of such a sum that differ from y + (t-1) bias",
                 differing(sum_of(kept_by_all(biased, "y")), expected));
 }
 

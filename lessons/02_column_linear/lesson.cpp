@@ -9,8 +9,7 @@ namespace {
 constexpr int kDefaultRanks = 3;
 constexpr std::int64_t kHidden = 192;
 
-void require_shared_out(const char* setting, std::int64_t count,
-                        int ranks) {
+void require_shared_out(const char* setting, std::int64_t count, int ranks) {
     require(count % ranks == 0,
             "--set {}={}: {} columns cannot be shared out to {} ranks; "
             "each must get as many",
@@ -20,8 +19,7 @@ void require_shared_out(const char* setting, std::int64_t count,
 }  // namespace
 
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      ranks_(options.ranks.value_or(kDefaultRanks)) {
+    : Lesson(options, record), ranks_(options.ranks.value_or(kDefaultRanks)) {
     require(ranks_ <= kMostRanks,
             "--ranks {}: this lesson shares a layer out to at most {} "
             "ranks",
@@ -43,22 +41,18 @@ std::vector<Step> ColumnLinear::steps() {
     };
     return {{"A column each", step(&ColumnLinear::multiply_by_columns)},
             {"Columns of what?", step(&ColumnLinear::find_the_layer)},
-            {"Columns: forward or backward?",
-             step(&ColumnLinear::split_columns)},
+            {"Columns: forward or backward?", step(&ColumnLinear::split_columns)},
             {"Rows instead", step(&ColumnLinear::split_rows)},
             {"Columns, then rows", step(&ColumnLinear::pair)},
             {"What it costs", step(&ColumnLinear::count_bytes)}};
 }
 
-void ColumnLinear::check_equal(Page& page, const std::string& name,
-                               std::int64_t figure) {
+void ColumnLinear::check_equal(Page& page, const std::string& name, std::int64_t figure) {
     check_values(page, Check::equal(name, static_cast<double>(figure), 0));
 }
 
-void ColumnLinear::check_bound(Page& page, const std::string& name,
-                               double difference) {
-    check_values(page, name, difference,
-                 options().dtype == DType::f64 ? 1e-13 : 1e-5);
+void ColumnLinear::check_bound(Page& page, const std::string& name, double difference) {
+    check_values(page, name, difference, options().dtype == DType::f64 ? 1e-13 : 1e-5);
 }
 
 RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {
@@ -70,37 +64,31 @@ RunReport ColumnLinear::pass_together(const Task& task, bool trace) const {
 }
 
 RunReport ColumnLinear::pass_wrongly(const Task& task) const {
-    return pass(*make_cluster(options().without_full_check(), ranks_),
-                task);
+    return pass(*make_cluster(options().without_full_check(), ranks_), task);
 }
 
-std::int64_t ColumnLinear::sent(std::int64_t factor,
-                                std::int64_t bytes) const {
+std::int64_t ColumnLinear::sent(std::int64_t factor, std::int64_t bytes) const {
     const std::int64_t t = ranks_;
     return factor * (t - 1) * (bytes / t);
 }
 
 void ColumnLinear::show_rest(Page& page) const {
     if (ranks_ > kShownRanks)
-        page.verbatim(
-            fmt::format("   and so on, up to device {}", ranks_ - 1));
+        page.verbatim(fmt::format("   and so on, up to device {}", ranks_ - 1));
 }
 
 void ColumnLinear::check_all_reduce(Page& page, const RunReport& report,
-                                    const std::string& half,
-                                    const std::string& tensor) {
+                                    const std::string& half, const std::string& tensor) {
     const std::int64_t size = kept(report, 0, tensor).bytes();
     const std::int64_t bytes = sent(2, size);
     page.predict(fmt::format("{} has {} bytes. How many bytes does a "
                              "device send {}?",
                              tensor, size, half),
                  static_cast<double>(bytes), "bytes",
-                 fmt::format("2(t-1)/t * S = 2 * {}/{} * {}", ranks_ - 1,
-                             ranks_, size));
-    page.check(
-        Check::equal("bytes that device 0 sent " + half,
-                     static_cast<double>(bytes_of_half(report, 0, half)),
-                     static_cast<double>(bytes)));
+                 fmt::format("2(t-1)/t * S = 2 * {}/{} * {}", ranks_ - 1, ranks_, size));
+    page.check(Check::equal("bytes that device 0 sent " + half,
+                            static_cast<double>(bytes_of_half(report, 0, half)),
+                            static_cast<double>(bytes)));
 }
 
 LessonEntry column_linear_lesson() {
@@ -113,9 +101,8 @@ LessonEntry column_linear_lesson() {
     entry.default_ranks = kDefaultRanks;
     entry.settings = {
         {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
-        {"hidden", "columns of the MLP's input and output",
-         Whole{1, 1 << 12}, "192, or the next number that the ranks divide",
-         false},
+        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
+         "192, or the next number that the ranks divide", false},
         {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
          "4 times hidden", false},
     };

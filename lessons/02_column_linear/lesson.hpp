@@ -31,16 +31,13 @@ class ColumnLinear final : public Lesson {
     void count_bytes(Page& page);
 
     void show_square_layer(Page& page);
-    void show_partial_gradients(Page& page, const Task& task,
-                                const RunReport& without,
+    void show_partial_gradients(Page& page, const Task& task, const RunReport& without,
                                 const RunReport& alone);
-    void show_partial_outputs(Page& page, const Task& task,
-                              const RunReport& alone);
+    void show_partial_outputs(Page& page, const Task& task, const RunReport& alone);
     /// After the numbers of the first kShownRanks devices.
     void show_rest(Page& page) const;
     void show_gelu_of_a_sum(Page& page);
-    void check_all_reduce(Page& page, const RunReport& report,
-                          const std::string& half,
+    void check_all_reduce(Page& page, const RunReport& report, const std::string& half,
                           const std::string& tensor);
     /// factor (t-1)/t of the bytes of a buffer whose elements the ranks
     /// divide.
@@ -52,10 +49,8 @@ class ColumnLinear final : public Lesson {
     void show_larger_layers(Page& page);
 
     /// Checks of values; in a run of shapes only there are none.
-    void check_equal(Page& page, const std::string& name,
-                     std::int64_t figure);
-    void check_bound(Page& page, const std::string& name,
-                     double difference);
+    void check_equal(Page& page, const std::string& name, std::int64_t figure);
+    void check_bound(Page& page, const std::string& name, double difference);
 
     /// The example's three devices, whatever the ranks.
     std::unique_ptr<Cluster> example_cluster() const;
@@ -81,8 +76,7 @@ class ColumnLinear final : public Lesson {
 Task rows_task(const LessonOptions& options, int ranks);
 
 /// y = x W^T, + b, on one device.
-decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out,
-                                          bool bias);
+decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out, bool bias);
 
 /// The lesson `column-linear`: a linear layer on several devices, by
 /// columns and by rows.

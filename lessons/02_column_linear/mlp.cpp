@@ -18,16 +18,13 @@ namespace {
 // x (N, hidden) -> c_fc (N, inner) -> GELU -> c_proj (N, hidden), each of
 // which every rank gets whole
 std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
-                                              TensorParallel& tp,
-                                              std::int64_t hidden,
+                                              TensorParallel& tp, std::int64_t hidden,
                                               std::int64_t inner) {
     const ColumnParallelOptions gather{.gather_output = true};
     auto mlp = std::make_unique<Sequential>();
-    mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, hidden, inner,
-                                   gather);
+    mlp->add<ColumnParallelLinear>(init.child("c_fc"), tp, hidden, inner, gather);
     mlp->add<Gelu>(init.device);
-    mlp->add<ColumnParallelLinear>(init.child("c_proj"), tp, inner, hidden,
-                                   gather);
+    mlp->add<ColumnParallelLinear>(init.child("c_proj"), tp, inner, hidden, gather);
     return mlp;
 }
 // lesson: end
@@ -36,12 +33,10 @@ std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
 
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     Task task;
-    task.make = [sizes, split](const ParameterInit& init,
-                               TensorParallel& tp) {
-        if (split == MlpSplit::none)
-            return make_mlp(init, sizes.hidden, sizes.inner);
-        const auto make = split == MlpSplit::gathered ? make_gathered_mlp
-                                                      : make_parallel_mlp;
+    task.make = [sizes, split](const ParameterInit& init, TensorParallel& tp) {
+        if (split == MlpSplit::none) return make_mlp(init, sizes.hidden, sizes.inner);
+        const auto make =
+            split == MlpSplit::gathered ? make_gathered_mlp : make_parallel_mlp;
         return make(init, tp, sizes.hidden, sizes.inner);
     };
     task.x = task.dy = HostTensor({sizes.rows, sizes.hidden}, dtype);
@@ -49,8 +44,7 @@ Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     return task;
 }
 
-Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype,
-              std::uint64_t seed) {
+Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t seed) {
     Task task = mlp_shapes(sizes, split, dtype);
     const Shape shape = task.x.shape();
     task.x = normal_numbers(shape, dtype, seed, "mlp/x");
@@ -69,8 +63,7 @@ NamedTensors results(const RunReport& report, const Task& task) {
 
 double largest_difference(const NamedTensors& a, const NamedTensors& b) {
     double worst = 0;
-    for (const TensorDifference& tensor :
-         compare_tensors(a, b, std::nullopt).tensors) {
+    for (const TensorDifference& tensor : compare_tensors(a, b, std::nullopt).tensors) {
         // A NaN stays, whatever comes after it.
         if (std::isnan(tensor.largest_relative) || !tensor.problem.empty())
             return std::nan("");

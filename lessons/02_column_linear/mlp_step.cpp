@@ -13,12 +13,10 @@ namespace {
 // lesson: gelu-of-a-sum
 // Of a layer by rows: GELU of each rank's terms and then g, and in the
 // right order.
-void apply_gelu(Rank& rank, const HostTensor& own_x,
-                const HostTensor& own_weight) {
+void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
     Device& device = rank.device();
-    const Tensor terms =
-        device.matmul(device.upload(own_x), device.upload(own_weight),
-                      {.transpose_b = true});
+    const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),
+                                       {.transpose_b = true});
     rank.keep("terms", terms);
 
     const Tensor early = device.gelu(terms);
@@ -36,8 +34,7 @@ void apply_gelu(Rank& rank, const HostTensor& own_x,
 std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
     std::int64_t at = 0;
     for (std::int64_t i = 1; i < a.elements(); ++i)
-        if (std::abs(a.at(i) - b.at(i)) > std::abs(a.at(at) - b.at(at)))
-            at = i;
+        if (std::abs(a.at(i) - b.at(i)) > std::abs(a.at(at) - b.at(at))) at = i;
     return at;
 }
 
@@ -47,12 +44,10 @@ void ColumnLinear::show_gelu_of_a_sum(Page& page) {
     const Task task = rows_task(options(), ranks_);
     const HostTensor& weight = task.weights.at("linear.weight");
     const RunReport report =
-        make_cluster(options().without_full_check(), ranks_)
-            ->run([&](Rank& rank) {
-                apply_gelu(rank,
-                           columns_of_rank(task.x, rank.index(), ranks_),
-                           columns_of_rank(weight, rank.index(), ranks_));
-            });
+        make_cluster(options().without_full_check(), ranks_)->run([&](Rank& rank) {
+            apply_gelu(rank, columns_of_rank(task.x, rank.index(), ranks_),
+                       columns_of_rank(weight, rank.index(), ranks_));
+        });
     page.quote("gelu-of-a-sum");
     if (!has_numbers()) return;
     const HostTensor& early = kept(report, 0, "sum of GELUs");
@@ -63,18 +58,15 @@ void ColumnLinear::show_gelu_of_a_sum(Page& page) {
     };
     Table table{{"one number of y", "terms", "GELU of terms"}, {}};
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
-        table.rows.push_back({fmt::format("device {}", rank),
-                              cell(rank, "terms"),
+        table.rows.push_back({fmt::format("device {}", rank), cell(rank, "terms"),
                               cell(rank, "GELU of terms")});
-    if (ranks_ > kShownRanks)
-        table.rows.push_back({"and the others", "-", "-"});
+    if (ranks_ > kShownRanks) table.rows.push_back({"and the others", "-", "-"});
     table.rows.push_back({"sum", cell(0, "sum"), cell(0, "sum of GELUs")});
     page.table(table);
-    page.text(fmt::format(
-        "GELU of the sum, {}, is {}{}.", cell(0, "sum"),
-        cell(0, "GELU of the sum"),
-        ranks_ > 1 ? fmt::format(", not {}", cell(0, "sum of GELUs"))
-                   : ", as one device has all terms"));
+    page.text(fmt::format("GELU of the sum, {}, is {}{}.", cell(0, "sum"),
+                          cell(0, "GELU of the sum"),
+                          ranks_ > 1 ? fmt::format(", not {}", cell(0, "sum of GELUs"))
+                                     : ", as one device has all terms"));
 }
 
 void ColumnLinear::pair(Page& page) {
@@ -91,8 +83,8 @@ void ColumnLinear::pair(Page& page) {
         "by rows, takes just these columns. One f before the first layer "
         "and one g after the second are all:");
     page.quote("parallel-mlp");
-    page.predict("How many all-reduces is that, forward and backward?", 2,
-                 "all-reduces", "g forward + f backward");
+    page.predict("How many all-reduces is that, forward and backward?", 2, "all-reduces",
+                 "g forward + f backward");
 
     const auto task_of = [&](MlpSplit split) {
         return mlp_task(sizes_, split, options().dtype, options().seed);
@@ -102,23 +94,19 @@ void ColumnLinear::pair(Page& page) {
     mlp_alone_ = pass_alone(alone, true);
     mlp_together_ = pass_together(together, true);
     record_mlp(alone, together);
-    page.check(Check::equal(
-        "all-reduces that device 0 took part in",
-        static_cast<double>(collectives(mlp_together_, 0)), 2));
-    check_bound(page,
-                fmt::format("MLP {0} -> {1} -> {0}, {2} rows: y, dx and "
-                            "gradients against one device, largest "
-                            "relative difference",
-                            sizes_.hidden, sizes_.inner, sizes_.rows),
-                largest_difference(results(mlp_together_, together),
-                                   results(mlp_alone_, alone)));
+    page.check(Check::equal("all-reduces that device 0 took part in",
+                            static_cast<double>(collectives(mlp_together_, 0)), 2));
+    check_bound(
+        page,
+        fmt::format("MLP {0} -> {1} -> {0}, {2} rows: y, dx and "
+                    "gradients against one device, largest "
+                    "relative difference",
+                    sizes_.hidden, sizes_.inner, sizes_.rows),
+        largest_difference(results(mlp_together_, together), results(mlp_alone_, alone)));
     std::int64_t unlike = 0;
     for (const char* name : {"y", "dx"})
-        unlike += differing_on_any(mlp_together_,
-                                   kept(mlp_together_, 0, name), name);
-    check_equal(page,
-                "numbers of y and dx that are not the same on all devices",
-                unlike);
+        unlike += differing_on_any(mlp_together_, kept(mlp_together_, 0, name), name);
+    check_equal(page, "numbers of y and dx that are not the same on all devices", unlike);
 }
 
 void ColumnLinear::record_mlp(const Task& alone, const Task& together) {
@@ -130,8 +118,7 @@ void ColumnLinear::record_mlp(const Task& alone, const Task& together) {
     for (const auto& [name, tensor] : results(mlp_alone_, alone))
         record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
     for (const auto& [name, tensor] : results(mlp_together_, together))
-        record().outputs.insert_or_assign("mlp_columns_rows/" + name,
-                                          tensor);
+        record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
     record().runs.emplace_back("mlp_alone", mlp_alone_);
     record().runs.emplace_back("mlp_columns_rows", mlp_together_);
     record().titles = {{"mlp_alone", "the MLP on one device"},
@@ -146,25 +133,20 @@ struct Calls {
     std::vector<CollectiveCall> forward, backward;
 };
 
-Calls calls_of(const MlpSizes& sizes, MlpSplit split, DType dtype,
-               int ranks) {
+Calls calls_of(const MlpSizes& sizes, MlpSplit split, DType dtype, int ranks) {
     const auto call = [&](Verb verb, std::int64_t columns) {
         // An all-gather's count is that of one rank's part.
         const int parts = verb == Verb::all_gather ? ranks : 1;
-        return CollectiveCall{verb, sizes.rows * columns / parts,
-                              bytes_of(dtype), ranks};
+        return CollectiveCall{verb, sizes.rows * columns / parts, bytes_of(dtype), ranks};
     };
     if (split == MlpSplit::columns_then_rows)
         return {{call(Verb::all_reduce, sizes.hidden)},
                 {call(Verb::all_reduce, sizes.hidden)}};
-    return {{call(Verb::all_gather, sizes.inner),
-             call(Verb::all_gather, sizes.hidden)},
-            {call(Verb::all_reduce, sizes.inner),
-             call(Verb::all_reduce, sizes.hidden)}};
+    return {{call(Verb::all_gather, sizes.inner), call(Verb::all_gather, sizes.hidden)},
+            {call(Verb::all_reduce, sizes.inner), call(Verb::all_reduce, sizes.hidden)}};
 }
 
-std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls,
-                            int rank) {
+std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls, int rank) {
     std::int64_t bytes = 0;
     for (const CollectiveCall& call : calls)
         bytes += collective_traffic(call, rank).bytes_sent;
@@ -174,24 +156,19 @@ std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls,
 /// Bytes counted less bytes by the formula, over all ranks and both halves.
 std::int64_t byte_gap(const RunReport& report, const Calls& calls) {
     std::int64_t gap = 0;
-    for (int rank = 0; rank < static_cast<int>(report.ranks.size());
-         ++rank) {
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
         const std::int64_t forward = bytes_of_half(report, rank, "forward");
-        const std::int64_t backward =
-            bytes_of_half(report, rank, "backward");
-        gap +=
-            std::abs(forward - bytes_of_calls(calls.forward, rank)) +
-            std::abs(backward - bytes_of_calls(calls.backward, rank)) +
-            std::abs(report.ranks[rank].bytes_sent() - forward - backward);
+        const std::int64_t backward = bytes_of_half(report, rank, "backward");
+        gap += std::abs(forward - bytes_of_calls(calls.forward, rank)) +
+               std::abs(backward - bytes_of_calls(calls.backward, rank)) +
+               std::abs(report.ranks[rank].bytes_sent() - forward - backward);
     }
     return gap;
 }
 
-std::vector<std::string> cost_row(const std::string& name,
-                                  const RunReport& report) {
+std::vector<std::string> cost_row(const std::string& name, const RunReport& report) {
     const RankReport& first = report.ranks.front();
-    constexpr auto kActivations =
-        static_cast<std::size_t>(MemoryCategory::activations);
+    constexpr auto kActivations = static_cast<std::size_t>(MemoryCategory::activations);
     return {name, bytes_text(bytes_of_half(report, 0, "forward")),
             bytes_text(bytes_of_half(report, 0, "backward")),
             time_text(pass_time(report)),
@@ -201,8 +178,8 @@ std::vector<std::string> cost_row(const std::string& name,
 }  // namespace
 
 void ColumnLinear::count_bytes(Page& page) {
-    const Task task = mlp_task(sizes_, MlpSplit::gathered, options().dtype,
-                               options().seed);
+    const Task task =
+        mlp_task(sizes_, MlpSplit::gathered, options().dtype, options().seed);
     const RunReport gathered = pass_together(task, true);
     record().runs.emplace_back("mlp_gathered", gathered);
     for (const auto& [name, tensor] : results(gathered, task))
@@ -213,19 +190,16 @@ void ColumnLinear::count_bytes(Page& page) {
         "columns together instead? Let both layers be by columns, each "
         "with an all-gather of its output. The result is as right:");
     page.quote("gathered-mlp");
-    const Task alone =
-        mlp_task(sizes_, MlpSplit::none, options().dtype, options().seed);
+    const Task alone = mlp_task(sizes_, MlpSplit::none, options().dtype, options().seed);
     check_bound(page,
                 "gathered, y, dx and gradients against one device, largest "
                 "relative difference",
-                largest_difference(results(gathered, task),
-                                   results(mlp_alone_, alone)));
-    page.text(fmt::format(
-        "With S the bytes of x, {}, and I those between the layers, {}, a "
-        "device sends:",
-        bytes_text(task.x.bytes()),
-        bytes_text(sizes_.rows * sizes_.inner *
-                   bytes_of(options().dtype))));
+                largest_difference(results(gathered, task), results(mlp_alone_, alone)));
+    page.text(
+        fmt::format("With S the bytes of x, {}, and I those between the layers, {}, a "
+                    "device sends:",
+                    bytes_text(task.x.bytes()),
+                    bytes_text(sizes_.rows * sizes_.inner * bytes_of(options().dtype))));
     page.verbatim(
         "                             forward           backward\n"
         "  columns, rows              2(t-1)/t S        2(t-1)/t S\n"
@@ -245,34 +219,29 @@ void ColumnLinear::show_bytes(Page& page, const RunReport& gathered) {
         "Columns, then rows: how many bytes does a device send in a "
         "forward and a backward?",
         in_pair, "bytes",
-        fmt::format("4(t-1)/t * S = 4 * {}/{} * {}", ranks_ - 1, ranks_,
-                    s));
+        fmt::format("4(t-1)/t * S = 4 * {}/{} * {}", ranks_ - 1, ranks_, s));
     page.predict("And with gathering?", gathering, "bytes",
-                 fmt::format("3(t-1)/t * (I + S) = 3 * {}/{} * ({} + {})",
-                             ranks_ - 1, ranks_, i, s));
-    page.check(Check::equal(
-        "columns, rows: bytes that device 0 sent",
-        static_cast<double>(mlp_together_.ranks.front().bytes_sent()),
-        in_pair));
-    page.check(Check::equal(
-        "columns, gather, columns: bytes that device 0 sent",
-        static_cast<double>(gathered.ranks.front().bytes_sent()),
-        gathering));
+                 fmt::format("3(t-1)/t * (I + S) = 3 * {}/{} * ({} + {})", ranks_ - 1,
+                             ranks_, i, s));
+    page.check(Check::equal("columns, rows: bytes that device 0 sent",
+                            static_cast<double>(mlp_together_.ranks.front().bytes_sent()),
+                            in_pair));
+    page.check(Check::equal("columns, gather, columns: bytes that device 0 sent",
+                            static_cast<double>(gathered.ranks.front().bytes_sent()),
+                            gathering));
     const auto calls = [&](MlpSplit split) {
         return calls_of(sizes_, split, options().dtype, ranks_);
     };
     page.check(Check::equal(
         "bytes counted less bytes by formula, of all devices, halves and "
         "ways",
-        static_cast<double>(
-            byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
-            byte_gap(gathered, calls(MlpSplit::gathered))),
+        static_cast<double>(byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
+                            byte_gap(gathered, calls(MlpSplit::gathered))),
         0));
 }
 
 void ColumnLinear::show_time(Page& page, const RunReport& gathered) {
-    Table table{{"of one device", "sent forward", "sent backward", "time",
-                 "activations"},
+    Table table{{"of one device", "sent forward", "sent backward", "time", "activations"},
                 {}};
     table.rows = {cost_row("one device alone", mlp_alone_),
                   cost_row("columns, rows", mlp_together_),
@@ -289,24 +258,24 @@ void ColumnLinear::show_time(Page& page, const RunReport& gathered) {
     std::vector<int> members(static_cast<std::size_t>(ranks_));
     std::iota(members.begin(), members.end(), 0);
     Picoseconds time = 0;
-    const Calls calls = calls_of(sizes_, MlpSplit::columns_then_rows,
-                                 options().dtype, ranks_);
+    const Calls calls =
+        calls_of(sizes_, MlpSplit::columns_then_rows, options().dtype, ranks_);
     for (const auto& half : {calls.forward, calls.backward})
         for (const CollectiveCall& call : half)
             time += collective_time(call, spec, members);
-    page.check(Check::equal(
-        "columns, rows: picoseconds of messages against 2 * 2(t-1) (alpha "
-        "+ S/(t beta))",
-        static_cast<double>(mlp_together_.ranks.front().time.communication),
-        static_cast<double>(time)));
+    page.check(
+        Check::equal("columns, rows: picoseconds of messages against 2 * 2(t-1) (alpha "
+                     "+ S/(t beta))",
+                     static_cast<double>(mlp_together_.ranks.front().time.communication),
+                     static_cast<double>(time)));
 }
 
 namespace {
 
 /// Time of a pass on virtual devices that compute shapes only, and have
 /// memory for it.
-Picoseconds virtual_time(const LessonOptions& options,
-                         const MlpSizes& sizes, MlpSplit split, int ranks) {
+Picoseconds virtual_time(const LessonOptions& options, const MlpSizes& sizes,
+                         MlpSplit split, int ranks) {
     sim::ClusterOptions cluster;
     cluster.ranks = ranks;
     cluster.spec = load_cluster(options.cluster);
@@ -321,31 +290,24 @@ Picoseconds virtual_time(const LessonOptions& options,
 }  // namespace
 
 void ColumnLinear::show_larger_layers(Page& page) {
-    page.text(fmt::format(
-        "Arithmetic grows with rows * hidden * inner, bytes with rows * "
-        "hidden. So messages matter less, the wider the layer. The same "
-        "pass of wider MLPs on virtual devices of {}, shapes only:",
-        options().cluster));
+    page.text(
+        fmt::format("Arithmetic grows with rows * hidden * inner, bytes with rows * "
+                    "hidden. So messages matter less, the wider the layer. The same "
+                    "pass of wider MLPs on virtual devices of {}, shapes only:",
+                    options().cluster));
     Table table{{"hidden", "one device", "columns, rows", "gain",
                  "columns, gather, columns", "gain"},
                 {}};
     for (const std::int64_t factor : {1, 4, 16}) {
-        const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden,
-                             factor * sizes_.inner};
-        const Picoseconds alone =
-            virtual_time(options(), sizes, MlpSplit::none, 1);
-        std::vector<std::string> row{std::to_string(sizes.hidden),
-                                     time_text(alone)};
-        for (const MlpSplit split :
-             {MlpSplit::columns_then_rows, MlpSplit::gathered}) {
-            const Picoseconds time =
-                virtual_time(options(), sizes, split, ranks_);
+        const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden, factor * sizes_.inner};
+        const Picoseconds alone = virtual_time(options(), sizes, MlpSplit::none, 1);
+        std::vector<std::string> row{std::to_string(sizes.hidden), time_text(alone)};
+        for (const MlpSplit split : {MlpSplit::columns_then_rows, MlpSplit::gathered}) {
+            const Picoseconds time = virtual_time(options(), sizes, split, ranks_);
             row.push_back(time_text(time));
-            row.push_back(
-                time > 0
-                    ? fmt::format("{:.2f}", static_cast<double>(alone) /
-                                                static_cast<double>(time))
-                    : "-");
+            row.push_back(time > 0 ? fmt::format("{:.2f}", static_cast<double>(alone) /
+                                                               static_cast<double>(time))
+                                   : "-");
         }
         table.rows.push_back(row);
     }

@@ -11,11 +11,9 @@
 
 namespace lockstep::lessons {
 
-HostTensor matrix(std::int64_t columns, const std::vector<double>& values,
-                  DType dtype) {
+HostTensor matrix(std::int64_t columns, const std::vector<double>& values, DType dtype) {
     const auto count = static_cast<std::int64_t>(values.size());
-    return HostTensor::of(Shape{count / columns, columns}, values)
-        .as(dtype);
+    return HostTensor::of(Shape{count / columns, columns}, values).as(dtype);
 }
 
 HostTensor whole_numbers(Shape shape, DType dtype, std::uint64_t seed,
@@ -50,16 +48,14 @@ HostTensor transposed(const HostTensor& matrix) {
 
 HostTensor columns_of_rank(const HostTensor& matrix, int rank, int ranks) {
     const std::int64_t count = matrix.shape().columns() / ranks;
-    return shard_of(matrix,
-                    column_part(matrix.shape(), rank * count, count));
+    return shard_of(matrix, column_part(matrix.shape(), rank * count, count));
 }
 
 HostTensor side_by_side(const std::vector<HostTensor>& matrices) {
     std::int64_t all = 0;
     for (const HostTensor& matrix : matrices)
         all += matrix.shape().columns();
-    HostTensor whole(matrices.front().shape().with_last(all),
-                     matrices.front().dtype());
+    HostTensor whole(matrices.front().shape().with_last(all), matrices.front().dtype());
     std::int64_t from = 0;
     for (const HostTensor& matrix : matrices) {
         const std::int64_t count = matrix.shape().columns();
@@ -96,17 +92,14 @@ constexpr std::int64_t kMostColumns = 5;
 constexpr std::int64_t kColumnsOfWide = 4;
 
 /// The name, the shape, and a line a row, all as wide.
-std::vector<std::string> block(const std::string& name,
-                               const HostTensor& matrix) {
+std::vector<std::string> block(const std::string& name, const HostTensor& matrix) {
     const std::int64_t columns = matrix.shape().columns();
-    const std::int64_t shown =
-        columns > kMostColumns ? kColumnsOfWide : columns;
+    const std::int64_t shown = columns > kMostColumns ? kColumnsOfWide : columns;
     std::vector<std::string> lines{name, matrix.shape().text()};
     for (std::int64_t row = 0; row < matrix.shape().rows(); ++row) {
         std::string line;
         for (std::int64_t column = 0; column < shown; ++column)
-            line += fmt::format("{:>4}",
-                                number(matrix.at(row * columns + column)));
+            line += fmt::format("{:>4}", number(matrix.at(row * columns + column)));
         if (shown < columns) line += " ...";
         lines.push_back(line);
         if (row + 1 < kMostRows) continue;
@@ -136,9 +129,8 @@ std::string matrices_text(
     for (std::size_t row = 0; row < height; ++row) {
         std::string line;
         for (const std::vector<std::string>& lines : blocks)
-            line += kGap + (row < lines.size()
-                                ? lines[row]
-                                : std::string(lines[0].size(), ' '));
+            line += kGap +
+                    (row < lines.size() ? lines[row] : std::string(lines[0].size(), ' '));
         line.erase(line.find_last_not_of(' ') + 1);
         text += (text.empty() ? "" : "\n") + line;
     }
@@ -151,15 +143,12 @@ void load(Device& device, Module& model, const NamedTensors& weights) {
     for (const Parameter* parameter : model.parameters()) {
         const auto whole = weights.find(parameter->name());
         if (whole == weights.end()) continue;
-        device.upload_into(parameter->value,
-                           shard_of(whole->second, parameter->part()));
+        device.upload_into(parameter->value, shard_of(whole->second, parameter->part()));
     }
 }
 
-HostTensor held_by(const Rank& rank, const HostTensor& whole,
-                   bool own_columns) {
-    return own_columns ? columns_of_rank(whole, rank.index(), rank.size())
-                       : whole;
+HostTensor held_by(const Rank& rank, const HostTensor& whole, bool own_columns) {
+    return own_columns ? columns_of_rank(whole, rank.index(), rank.size()) : whole;
 }
 
 }  // namespace
@@ -168,19 +157,15 @@ RunReport pass(Cluster& cluster, const Task& task) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = task.regions(rank);
-        const auto model =
-            task.make({device, task.x.dtype(), task.seed, ""}, *tp);
+        const auto model = task.make({device, task.x.dtype(), task.seed, ""}, *tp);
         load(device, *model, task.weights);
-        const auto keep = [&](const std::string& name,
-                              const Tensor& tensor) {
+        const auto keep = [&](const std::string& name, const Tensor& tensor) {
             if (task.keeps) rank.keep(name, tensor);
         };
         for (const Parameter* parameter : model->parameters())
             keep("initial/" + parameter->name(), parameter->value);
-        const Tensor x =
-            device.upload(held_by(rank, task.x, task.own_columns_of_x));
-        const Tensor dy =
-            device.upload(held_by(rank, task.dy, task.own_columns_of_dy));
+        const Tensor x = device.upload(held_by(rank, task.x, task.own_columns_of_x));
+        const Tensor dy = device.upload(held_by(rank, task.dy, task.own_columns_of_dy));
 
         Saved saved;
         {
@@ -200,23 +185,19 @@ RunReport pass(Cluster& cluster, const Task& task) {
     });
 }
 
-const HostTensor& kept(const RunReport& report, int rank,
-                       const std::string& name) {
+const HostTensor& kept(const RunReport& report, int rank, const std::string& name) {
     return report.ranks[rank].kept.at(name);
 }
 
-std::vector<HostTensor> kept_by_all(const RunReport& report,
-                                    const std::string& name) {
+std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& name) {
     std::vector<HostTensor> tensors;
     for (const RankReport& rank : report.ranks)
         tensors.push_back(rank.kept.at(name));
     return tensors;
 }
 
-std::int64_t bytes_of_half(const RunReport& report, int rank,
-                           const std::string& half) {
-    return static_cast<std::int64_t>(
-        report.ranks[rank].series.at(half).at(0));
+std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half) {
+    return static_cast<std::int64_t>(report.ranks[rank].series.at(half).at(0));
 }
 
 NamedTensors whole_gradients(const RunReport& report, const Task& task) {
@@ -232,15 +213,12 @@ NamedTensors whole_gradients(const RunReport& report, const Task& task) {
     return whole;
 }
 
-std::int64_t differing_side_by_side(const RunReport& together,
-                                    const RunReport& alone,
+std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
                                     const std::string& name) {
-    return differing(side_by_side(kept_by_all(together, name)),
-                     kept(alone, 0, name));
+    return differing(side_by_side(kept_by_all(together, name)), kept(alone, 0, name));
 }
 
-std::int64_t differing_on_any(const RunReport& together,
-                              const HostTensor& expected,
+std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
                               const std::string& name) {
     std::int64_t count = 0;
     for (const HostTensor& whole : kept_by_all(together, name))
@@ -248,8 +226,8 @@ std::int64_t differing_on_any(const RunReport& together,
     return count;
 }
 
-std::int64_t differing_gradients(const RunReport& together,
-                                 const RunReport& alone, const Task& task) {
+std::int64_t differing_gradients(const RunReport& together, const RunReport& alone,
+                                 const Task& task) {
     std::int64_t count = 0;
     for (const auto& [name, whole] : whole_gradients(together, task))
         count += differing(whole, kept(alone, 0, name));

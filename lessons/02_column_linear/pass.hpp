@@ -14,8 +14,7 @@
 namespace lockstep::lessons {
 
 /// A matrix of these numbers, row by row.
-HostTensor matrix(std::int64_t columns, const std::vector<double>& values,
-                  DType dtype);
+HostTensor matrix(std::int64_t columns, const std::vector<double>& values, DType dtype);
 
 /// Whole numbers from -2 to 2, so few that every sum of their products is
 /// exact; the same for the same seed and name.
@@ -45,9 +44,7 @@ std::string matrices_text(
 
 /// A model whose weights ranks share out, and what goes in at both ends.
 struct Task {
-    std::function<std::unique_ptr<Module>(const ParameterInit&,
-                                          TensorParallel&)>
-        make;
+    std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> make;
     HostTensor x;
     HostTensor dy;
     bool own_columns_of_x = false;  ///< of each rank; else all hold x whole
@@ -55,14 +52,11 @@ struct Task {
     /// Whole parameters by name; those that are not there are drawn.
     NamedTensors weights;
     std::uint64_t seed = 0;
-    bool keeps =
-        true;  ///< what pass() says, but for the bytes; else nothing
+    bool keeps = true;  ///< what pass() says, but for the bytes; else nothing
     /// Makes the f and g that lead in and out of regions.
-    std::function<std::unique_ptr<TensorParallel>(Rank&)> regions =
-        [](Rank& rank) {
-            return std::make_unique<TensorParallel>(rank.device(),
-                                                    rank.world());
-        };
+    std::function<std::unique_ptr<TensorParallel>(Rank&)> regions = [](Rank& rank) {
+        return std::make_unique<TensorParallel>(rank.device(), rank.world());
+    };
 };
 
 /// One forward and one backward pass on every rank. Each keeps "y", "dx",
@@ -71,15 +65,12 @@ struct Task {
 RunReport pass(Cluster& cluster, const Task& task);
 
 /// Returns what rank `rank` kept.
-const HostTensor& kept(const RunReport& report, int rank,
-                       const std::string& name);
+const HostTensor& kept(const RunReport& report, int rank, const std::string& name);
 /// Returns what each rank kept.
-std::vector<HostTensor> kept_by_all(const RunReport& report,
-                                    const std::string& name);
+std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& name);
 
 /// The bytes that a rank sent in that half, "forward" or "backward".
-std::int64_t bytes_of_half(const RunReport& report, int rank,
-                           const std::string& half);
+std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half);
 
 /// The parameters' gradients put together, as "grad/NAME".
 NamedTensors whole_gradients(const RunReport& report, const Task& task);
@@ -87,15 +78,13 @@ NamedTensors whole_gradients(const RunReport& report, const Task& task);
 // Numbers that are not what one device has:
 
 /// where each rank keeps its own columns of `name`;
-std::int64_t differing_side_by_side(const RunReport& together,
-                                    const RunReport& alone,
+std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
                                     const std::string& name);
 /// where every rank keeps the whole, over all ranks;
-std::int64_t differing_on_any(const RunReport& together,
-                              const HostTensor& expected,
+std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
                               const std::string& name);
 /// of the gradients, put together.
-std::int64_t differing_gradients(const RunReport& together,
-                                 const RunReport& alone, const Task& task);
+std::int64_t differing_gradients(const RunReport& together, const RunReport& alone,
+                                 const Task& task);
 
 }  // namespace lockstep::lessons

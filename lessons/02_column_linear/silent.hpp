@@ -10,9 +10,7 @@ namespace lockstep::lessons {
 class Silent final : public TensorParallel {
   public:
     using TensorParallel::TensorParallel;
-    Arriving enter_backward(const Tensor& dx) override {
-        return {dx, dx, {}};
-    }
+    Arriving enter_backward(const Tensor& dx) override { return {dx, dx, {}}; }
     Tensor leave(const Tensor& partial) override { return partial; }
 };
 // lesson: end

@@ -21,9 +21,7 @@ struct Twins {
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
     std::function<std::unique_ptr<Module>(const ParameterInit&)> alone;
-    std::function<std::unique_ptr<Module>(const ParameterInit&,
-                                          TensorParallel&)>
-        shared;
+    std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> shared;
 };
 
 enum class Pass { forward, both };
@@ -49,9 +47,8 @@ struct Activations {
     std::int64_t sent = 0;  ///< forward and backward
     Picoseconds time = 0;   ///< of both, on the classroom cluster
 };
-Activations measure_activations(const BlockSizes& sizes,
-                                std::int64_t length, std::int64_t batch,
-                                int ranks, Regions regions);
+Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
+                                std::int64_t batch, int ranks, Regions regions);
 
 /// A term of a sum of bytes: what the paper has, and what this project's
 /// block has, where they differ (no dropout here).
@@ -65,9 +62,8 @@ struct Term {
 /// The terms of s b h (10 + 24/t + 5 a s/(h t)), or with sequence
 /// parallelism of s b h/t (34 + 5 a s/h): Korthikanti et al. 2022,
 /// 2205.05198, section 4.
-std::vector<Term> activation_terms(const BlockSizes& sizes,
-                                   std::int64_t length, std::int64_t batch,
-                                   int ranks, Regions regions);
+std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
+                                   std::int64_t batch, int ranks, Regions regions);
 
 /// The terms of what a device holds when backward, without sequence
 /// parallelism, works out the gradient of attention's scores. That is the

@@ -17,17 +17,15 @@ std::int64_t multiple(std::int64_t part, std::int64_t least) {
     return (least + part - 1) / part * part;
 }
 
-GptSizes sizes_of(const LessonOptions& options, int ranks,
-                  std::int64_t vocabulary) {
+GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
     sizes.context = options.values.integer("context", multiple(ranks, 32));
     sizes.layers = options.values.integer("layers");
     sizes.block.heads = options.values.integer("heads", multiple(ranks, 4));
-    sizes.block.hidden =
-        options.values.integer("hidden", 16 * sizes.block.heads);
-    const auto divides = [&](const char* key, std::int64_t value,
-                             std::int64_t by, const char* what) {
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
+    const auto divides = [&](const char* key, std::int64_t value, std::int64_t by,
+                             const char* what) {
         require(value % by == 0,
                 "--set {}={}: {} share it out in equal parts, so that it "
                 "must be a multiple of {}",
@@ -49,26 +47,22 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
     return std::make_unique<TensorParallel>(device, group);
 }
 
-std::shared_ptr<const GptTask> make_shared_gpt_task(
-    const LessonOptions& options, int ranks) {
-    return make_gpt_task(options, options.values.integer("batch"),
-                         [&](std::int64_t vocabulary) {
-                             return sizes_of(options, ranks, vocabulary);
-                         });
+std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
+                                                    int ranks) {
+    return make_gpt_task(
+        options, options.values.integer("batch"),
+        [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
 }
 
 // lesson: tensor-parallel-training
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions,
-                    Progress* progress) {
+                    std::uint64_t seed, Regions regions, Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = make_regions(regions, device, rank.world());
-        const auto gpt =
-            make_parallel_gpt({device, dtype, seed, ""}, *tp, task.sizes);
+        const auto gpt = make_parallel_gpt({device, dtype, seed, ""}, *tp, task.sizes);
         Sgd optimizer(gpt->parameters(), {task.learning_rate, 0.9, 0});
-        keep_parameters(rank, gpt->parameters(), "initial/",
-                        &Parameter::value);
+        keep_parameters(rank, gpt->parameters(), "initial/", &Parameter::value);
         for (int step = 0; step < task.steps; ++step) {
             const HostTokens tokens = tokens_of(task, step, 0, task.batch);
             const Tensor ids = device.upload(tokens.ids);
@@ -79,8 +73,8 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
             {
                 const PhaseScope phase(device, Phase::forward);
                 const Tensor logits = gpt->forward(ids, saved);
-                result = vocabulary_parallel_cross_entropy(
-                    *tp, logits, next, task.sizes.vocabulary);
+                result = vocabulary_parallel_cross_entropy(*tp, logits, next,
+                                                           task.sizes.vocabulary);
             }
             {
                 const PhaseScope phase(device, Phase::backward);
@@ -89,8 +83,7 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
             }
             rank.keep_value("loss", device.peek(result.loss).at(0));
             if (step == 0)
-                keep_parameters(rank, gpt->parameters(), "grad/",
-                                &Parameter::gradient);
+                keep_parameters(rank, gpt->parameters(), "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
@@ -101,12 +94,11 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
 // lesson: end
 
 WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions) {
-    return {ranks, [&](Rank& rank, const WholeParameters::Show& show) {
-                const auto tp =
-                    make_regions(regions, rank.device(), rank.world());
-                show(*make_parallel_gpt({rank.device(), DType::f32, 0, ""},
-                                        *tp, task.sizes));
-            }};
+    return {
+        ranks, [&](Rank& rank, const WholeParameters::Show& show) {
+            const auto tp = make_regions(regions, rank.device(), rank.world());
+            show(*make_parallel_gpt({rank.device(), DType::f32, 0, ""}, *tp, task.sizes));
+        }};
 }
 
 }  // namespace lockstep::lessons

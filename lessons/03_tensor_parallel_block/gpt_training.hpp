@@ -18,16 +18,15 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
 
 /// Sizes that `ranks` devices share out, unless the options say others; the
 /// text of --text, or the one that lessons share.
-std::shared_ptr<const GptTask> make_shared_gpt_task(
-    const LessonOptions& options, int ranks);
+std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
+                                                    int ranks);
 
 /// One GPT on every device, its weights shared out if there are several.
 /// Each rank keeps its parts of the parameters after the last step under
 /// their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and the losses in the series "loss".
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
-                    std::uint64_t seed, Regions regions,
-                    Progress* progress = nullptr);
+                    std::uint64_t seed, Regions regions, Progress* progress = nullptr);
 
 /// How to put together the GPT's parameters of `ranks` devices.
 WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions);

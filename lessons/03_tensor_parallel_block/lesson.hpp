@@ -29,17 +29,12 @@ class TensorParallelLesson final : public Lesson {
 
     /// Shows the output if c_attn is cut as if it were one layer; `right`
     /// is y.
-    void show_bad_cut(Page& page, const Twins& cut,
-                      const HostTensor& right);
+    void show_bad_cut(Page& page, const Twins& cut, const HostTensor& right);
     /// Shows the bytes of the loss over a vocabulary that is shared out,
     /// `columns` a device.
-    void show_loss_bytes(Page& page, const RunReport& shared,
-                         std::int64_t columns);
-    void show_block_bytes(Page& page, const RunReport& forward,
-                          const RunReport& both);
-    double bound() const {
-        return options().dtype == DType::f64 ? 1e-12 : 2e-5;
-    }
+    void show_loss_bytes(Page& page, const RunReport& shared, std::int64_t columns);
+    void show_block_bytes(Page& page, const RunReport& forward, const RunReport& both);
+    double bound() const { return options().dtype == DType::f64 ? 1e-12 : 2e-5; }
     /// Trains on `ranks` devices, and leaves it in the record.
     RunReport train_on(Page& page, int ranks, Regions regions,
                        const std::string& variant);

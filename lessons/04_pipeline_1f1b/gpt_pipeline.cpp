@@ -14,17 +14,14 @@ namespace {
 
 constexpr double kMomentum = 0.9;
 
-GptSizes sizes_of(const LessonOptions& options, int ranks,
-                  std::int64_t vocabulary) {
+GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
     sizes.context = options.values.integer("context");
     // Enough for two chunks a stage, with embeddings, norm and head.
-    sizes.layers =
-        options.values.integer("layers", std::max(ranks, 2 * ranks - 4));
+    sizes.layers = options.values.integer("layers", std::max(ranks, 2 * ranks - 4));
     sizes.block.heads = options.values.integer("heads");
-    sizes.block.hidden =
-        options.values.integer("hidden", 16 * sizes.block.heads);
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
     sizes.tied = options.values.integer("tied") == 1;
     require(sizes.block.hidden % sizes.block.heads == 0,
             "--set hidden={}: {} heads share it out in equal parts, so "
@@ -38,28 +35,25 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
 }
 
 /// A replica's micro-batches of a step.
-std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task,
-                                       int step, int first, int count,
-                                       int all) {
+std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int step,
+                                       int first, int count, int all) {
     const std::int64_t size = task.batch / all;
     std::vector<MicroBatch> batches;
     for (int i = first; i < first + count; ++i) {
         const HostTokens tokens = tokens_of(task, step, i * size, size);
-        batches.push_back({device.upload(tokens.ids),
-                           device.upload(tokens.next), 1.0 / all});
+        batches.push_back(
+            {device.upload(tokens.ids), device.upload(tokens.next), 1.0 / all});
     }
     return batches;
 }
 
 }  // namespace
 
-std::shared_ptr<const GptTask> make_pipeline_gpt_task(
-    const LessonOptions& options, int ranks, int micro_batches) {
+std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
+                                                      int ranks, int micro_batches) {
     const auto task = make_gpt_task(
         options, options.values.integer("batch", micro_batches),
-        [&](std::int64_t vocabulary) {
-            return sizes_of(options, ranks, vocabulary);
-        });
+        [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
     require(task->batch % micro_batches == 0,
             "--set batch={}: {} micro-batches share it out in equal "
             "parts, so that it must be a multiple of them",
@@ -69,36 +63,32 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(
 
 // lesson: pipeline-training
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training,
-                             Progress* progress) {
+                             const GptTraining& training, Progress* progress) {
     const GptTask& task = training.task;
     const Schedule& schedule = plan.schedule();
     const int share = schedule.micro_batches;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const Mesh mesh(rank.world(), {{"pp", schedule.stages},
-                                       {"dp", training.replicas}});
+        const Mesh mesh(rank.world(),
+                        {{"pp", schedule.stages}, {"dp", training.replicas}});
         Communicator& line = mesh["pp"];
-        const GptStage stage = make_gpt_stage(
-            {device, training.dtype, training.seed, ""}, task.sizes,
-            schedule, line.rank(), cut_gpt(task.sizes, schedule));
+        const GptStage stage =
+            make_gpt_stage({device, training.dtype, training.seed, ""}, task.sizes,
+                           schedule, line.rank(), cut_gpt(task.sizes, schedule));
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(task.sizes, training.dtype));
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
         if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
-        Sgd optimizer(stage.parameters(),
-                      {task.learning_rate, kMomentum, 0});
-        keep_parameters(rank, stage.parameters(), "initial/",
-                        &Parameter::value);
+        Sgd optimizer(stage.parameters(), {task.learning_rate, kMomentum, 0});
+        keep_parameters(rank, stage.parameters(), "initial/", &Parameter::value);
         for (int step = 0; step < task.steps; ++step) {
-            const auto batches = upload_batches(
-                device, task, step, mesh.coordinate("dp") * share, share,
-                share * training.replicas);
+            const auto batches =
+                upload_batches(device, task, step, mesh.coordinate("dp") * share, share,
+                               share * training.replicas);
             const Tensor loss = pipeline.run(cross_entropy_loss, batches);
             if (loss) rank.keep_value("loss", device.peek(loss).at(0));
             if (step == 0)
-                keep_parameters(rank, stage.parameters(), "grad/",
-                                &Parameter::gradient);
+                keep_parameters(rank, stage.parameters(), "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
@@ -113,21 +103,18 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
     const GptTask& task = training.task;
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt(
-            {device, training.dtype, training.seed, ""}, task.sizes);
-        Sgd optimizer(gpt->parameters(),
-                      {task.learning_rate, kMomentum, 0});
-        keep_parameters(rank, gpt->parameters(), "initial/",
-                        &Parameter::value);
+        const auto gpt =
+            make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
+        Sgd optimizer(gpt->parameters(), {task.learning_rate, kMomentum, 0});
+        keep_parameters(rank, gpt->parameters(), "initial/", &Parameter::value);
         for (int step = 0; step < task.steps; ++step) {
-            const auto batches = upload_batches(
-                device, task, step, 0, micro_batches, micro_batches);
-            const Tensor loss = accumulate_gradients(
-                device, *gpt, cross_entropy_loss, batches);
+            const auto batches =
+                upload_batches(device, task, step, 0, micro_batches, micro_batches);
+            const Tensor loss =
+                accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
             rank.keep_value("loss", device.peek(loss).at(0));
             if (step == 0)
-                keep_parameters(rank, gpt->parameters(), "grad/",
-                                &Parameter::gradient);
+                keep_parameters(rank, gpt->parameters(), "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
             if (progress) progress->advance(step + 1);
@@ -153,8 +140,7 @@ std::map<std::string, HostTensor> kept_under(const RunReport& report,
     std::map<std::string, HostTensor> all;
     for (const RankReport& rank : report.ranks)
         for (const auto& [name, tensor] : rank.kept) {
-            const bool other =
-                prefix.empty() && name.find('/') != std::string::npos;
+            const bool other = prefix.empty() && name.find('/') != std::string::npos;
             if (name.starts_with(prefix) && !other)
                 all.emplace(name.substr(prefix.size()), tensor);
         }

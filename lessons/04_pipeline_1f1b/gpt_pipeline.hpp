@@ -9,8 +9,8 @@ namespace lockstep::lessons {
 
 /// A GPT that `ranks` stages of two chunks can share out; a batch that can
 /// be cut into the micro-batches.
-std::shared_ptr<const GptTask> make_pipeline_gpt_task(
-    const LessonOptions& options, int ranks, int micro_batches);
+std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
+                                                      int ranks, int micro_batches);
 
 /// How a GPT is trained: a schedule's stages, times replicas that share out
 /// the schedule's micro-batches.
@@ -27,13 +27,11 @@ struct GptTraining {
 /// "grad/NAME"; the last stage its share of the losses in the series
 /// "loss".
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
-                             const GptTraining& training,
-                             Progress* progress = nullptr);
+                             const GptTraining& training, Progress* progress = nullptr);
 
 /// Trains on one device, one micro-batch after another, and keeps the same.
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
-                          const GptTraining& training,
-                          Progress* progress = nullptr);
+                          const GptTraining& training, Progress* progress = nullptr);
 
 /// Losses of all replicas together.
 std::vector<double> losses_of(const RunReport& report);

@@ -39,8 +39,8 @@ class PipelineLesson final : public Lesson {
     const RunReport& run(const Schedule& schedule, const std::string& name);
     /// Draws it, and holds the virtual clock's time against the formula's.
     void show(Page& page, const Schedule& schedule);
-    void check_clock(Page& page, const RunReport& report,
-                     const std::string& formula, double seconds);
+    void check_clock(Page& page, const RunReport& report, const std::string& formula,
+                     double seconds);
 
     void show_ledger(Page& page, const Schedule& turns);
     void show_interleaved(Page& page);
@@ -51,8 +51,8 @@ class PipelineLesson final : public Lesson {
     void check_bits(Page& page, const RunReport& report, int replicas,
                     const std::string& variant);
     /// Trains by one schedule, and leaves it in the record.
-    std::vector<double> train_by(Page& page, const Schedule& schedule,
-                                 int replicas, const std::string& variant);
+    std::vector<double> train_by(Page& page, const Schedule& schedule, int replicas,
+                                 const std::string& variant);
 
     void show_interleaved_pace(Page& page);
     void show_costs(Page& page, const std::vector<std::string>& names);

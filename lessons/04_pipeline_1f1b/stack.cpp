@@ -12,12 +12,11 @@ namespace lockstep::lessons {
 namespace {
 
 /// Layers of part `part`, of so many parts in all.
-std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part,
-                                       int layers) {
+std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int layers) {
     auto stack = std::make_unique<Sequential>();
     for (int layer = part * layers; layer < (part + 1) * layers; ++layer) {
-        stack->add<Linear>(init.child(fmt::format("layer_{}", layer)),
-                           kStackWidth, kStackWidth);
+        stack->add<Linear>(init.child(fmt::format("layer_{}", layer)), kStackWidth,
+                           kStackWidth);
         stack->add<Tanh>(init.device);
     }
     return stack;
@@ -32,10 +31,9 @@ std::vector<MicroBatch> stack_batches(Device& device, int count,
         const Shape shape{kStackRows, kStackWidth};
         const Tensor x = device.empty(shape, options.dtype);
         const Tensor target = device.empty(shape, options.dtype);
-        device.random_normal(x, RandomStream(options.seed, "x"), 0, 1,
-                             i * x.elements());
-        device.random_normal(target, RandomStream(options.seed, "target"),
-                             0, 1, i * target.elements());
+        device.random_normal(x, RandomStream(options.seed, "x"), 0, 1, i * x.elements());
+        device.random_normal(target, RandomStream(options.seed, "target"), 0, 1,
+                             i * target.elements());
         batches.push_back({x, target, 1.0 / count});
     }
     return batches;
@@ -44,8 +42,7 @@ std::vector<MicroBatch> stack_batches(Device& device, int count,
 }  // namespace
 
 // lesson: pipeline-program
-Program stack_program(const PipelinePlan& plan,
-                      const StackOptions& options) {
+Program stack_program(const PipelinePlan& plan, const StackOptions& options) {
     return [&plan, options](Rank& rank) {
         Device& device = rank.device();
         const Schedule& schedule = plan.schedule();
@@ -54,18 +51,15 @@ Program stack_program(const PipelinePlan& plan,
         std::vector<std::unique_ptr<Sequential>> parts;
         std::vector<Module*> chunks;
         for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-            parts.push_back(stack_part(init,
-                                       schedule.part(rank.index(), chunk),
+            parts.push_back(stack_part(init, schedule.part(rank.index(), chunk),
                                        kStackLayers / schedule.chunks));
             chunks.push_back(parts.back().get());
         }
         Pipeline pipeline(
             device, mesh["pp"], plan, chunks,
-            {[](const MicroBatch& batch) { return batch.input.shape(); },
-             options.dtype});
+            {[](const MicroBatch& batch) { return batch.input.shape(); }, options.dtype});
         const Tensor loss = pipeline.run(
-            mean_squared_error,
-            stack_batches(device, schedule.micro_batches, options));
+            mean_squared_error, stack_batches(device, schedule.micro_batches, options));
         if (loss) rank.keep_value("loss", device.peek(loss).at(0));
     };
 }

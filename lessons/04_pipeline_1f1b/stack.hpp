@@ -19,8 +19,7 @@ struct StackOptions {
 /// The program of one stage: forward and backward of all micro-batches,
 /// once, as the plan says. Keeps the loss, where it is known, in the series
 /// "loss".
-Program stack_program(const PipelinePlan& plan,
-                      const StackOptions& options);
+Program stack_program(const PipelinePlan& plan, const StackOptions& options);
 
 /// Returns the bytes that a stage keeps of one micro-batch, and that it
 /// sends to the next stage.

@@ -35,49 +35,44 @@ int differing_copies(const RunReport& report) {
     return static_cast<int>(differing.size());
 }
 
-void put(NamedTensors& tensors, const std::string& variant,
-         const RunReport& report, const std::string& prefix) {
+void put(NamedTensors& tensors, const std::string& variant, const RunReport& report,
+         const std::string& prefix) {
     for (const auto& [name, tensor] : kept_under(report, prefix))
         tensors.insert_or_assign(variant + "/" + prefix + name, tensor);
 }
 
 }  // namespace
 
-void PipelineLesson::check_bits(Page& page, const RunReport& report,
-                                int replicas, const std::string& variant) {
+void PipelineLesson::check_bits(Page& page, const RunReport& report, int replicas,
+                                const std::string& variant) {
     if (replicas > 1 || task_->sizes.tied)
-        page.check(Check::equal(
-            fmt::format("tensors of {} of which two ranks have copies that "
-                        "differ in any bit",
-                        variant),
-            differing_copies(report), 0));
+        page.check(
+            Check::equal(fmt::format("tensors of {} of which two ranks have copies that "
+                                     "differ in any bit",
+                                     variant),
+                         differing_copies(report), 0));
     // On a GPU the library chooses how it adds up, by shape and by card.
     if (replicas == 1 && !task_->sizes.tied && options().backend == "sim")
         page.check(Check::equal(
             fmt::format("gradients and weights of {} that differ from one "
                         "device's in any bit",
                         variant),
-            different(kept_under(alone_, "grad/"),
-                      kept_under(report, "grad/")) +
+            different(kept_under(alone_, "grad/"), kept_under(report, "grad/")) +
                 different(kept_under(alone_, ""), kept_under(report, "")),
             0));
 }
 
-std::vector<double> PipelineLesson::train_by(Page& page,
-                                             const Schedule& schedule,
-                                             int replicas,
-                                             const std::string& variant) {
-    const GptTraining training{*task_, options().dtype, options().seed,
-                               replicas};
+std::vector<double> PipelineLesson::train_by(Page& page, const Schedule& schedule,
+                                             int replicas, const std::string& variant) {
+    const GptTraining training{*task_, options().dtype, options().seed, replicas};
     const auto progress = page.progress(variant, task_->steps);
     const bool alone = schedule.stages == 1;
     const int ranks = schedule.stages * replicas;
     const auto cluster = make_cluster(options(), ranks);
-    const RunReport report =
-        alone ? train_gpt_alone(*cluster, schedule.micro_batches, training,
-                                progress.get())
-              : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
-                                   training, progress.get());
+    const RunReport report = alone ? train_gpt_alone(*cluster, schedule.micro_batches,
+                                                     training, progress.get())
+                                   : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
+                                                        training, progress.get());
     record().runs.emplace_back(variant, report);
     const std::vector<double> curve = losses_of(report);
     if (!has_numbers()) return curve;
@@ -89,8 +84,7 @@ std::vector<double> PipelineLesson::train_by(Page& page,
     put(record().outputs, variant, report, "");
     record().outputs.insert_or_assign(
         variant + "/loss",
-        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())),
-                       curve));
+        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())), curve));
     if (!alone) check_bits(page, report, replicas, variant);
     return curve;
 }
@@ -114,25 +108,21 @@ void PipelineLesson::show_interleaved_pace(Page& page) {
 
 /// Time and memory of the runs of this step, which are the last in the
 /// record.
-void PipelineLesson::show_costs(Page& page,
-                                const std::vector<std::string>& names) {
+void PipelineLesson::show_costs(Page& page, const std::vector<std::string>& names) {
     if (!options().has_virtual_time()) return;
-    page.text(fmt::format(
-        "What differs is time and memory, here on the devices of the "
-        "cluster \"{}\", with parts that are not quite even. (1F1B and "
-        "GPipe differ a little too, where messages take time.)",
-        options().cluster));
-    Table table{{"schedule", "time of a step", "most memory of a device",
-                 "messages a step"},
-                {}};
+    page.text(
+        fmt::format("What differs is time and memory, here on the devices of the "
+                    "cluster \"{}\", with parts that are not quite even. (1F1B and "
+                    "GPipe differ a little too, where messages take time.)",
+                    options().cluster));
+    Table table{
+        {"schedule", "time of a step", "most memory of a device", "messages a step"}, {}};
     const auto& runs = record().runs;
     for (std::size_t i = 0; i < names.size(); ++i) {
-        const RunReport& report =
-            runs[runs.size() - names.size() + i].second;
-        table.rows.push_back(
-            {names[i], time_text(report.makespan() / task_->steps),
-             bytes_text(most_held(report)),
-             count_text(report.messages_sent() / task_->steps)});
+        const RunReport& report = runs[runs.size() - names.size() + i].second;
+        table.rows.push_back({names[i], time_text(report.makespan() / task_->steps),
+                              bytes_text(most_held(report)),
+                              count_text(report.messages_sent() / task_->steps)});
     }
     page.table(table);
     show_interleaved_pace(page);
@@ -144,42 +134,39 @@ void PipelineLesson::show_costs(Page& page,
 
 void PipelineLesson::train(Page& page) {
     const GptSizes& sizes = task_->sizes;
-    page.text(fmt::format(
-        "Now a model in earnest: a GPT of {} blocks, hidden size {}, {} "
-        "heads, over sequences of {} of the text's {} different "
-        "characters, {} sequences a step in {} micro-batches, {} steps of "
-        "SGD with learning rate {} and momentum 0.9. Its {} layers "
-        "(embeddings, blocks, norm, head) are cut into parts whose matrix "
-        "products cost as even as can be. One program trains it by every "
-        "schedule.",
-        sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
-        sizes.vocabulary, task_->batch, micro_batches_, task_->steps,
-        task_->learning_rate, sizes.layer_count()));
+    page.text(
+        fmt::format("Now a model in earnest: a GPT of {} blocks, hidden size {}, {} "
+                    "heads, over sequences of {} of the text's {} different "
+                    "characters, {} sequences a step in {} micro-batches, {} steps of "
+                    "SGD with learning rate {} and momentum 0.9. Its {} layers "
+                    "(embeddings, blocks, norm, head) are cut into parts whose matrix "
+                    "products cost as even as can be. One program trains it by every "
+                    "schedule.",
+                    sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
+                    sizes.vocabulary, task_->batch, micro_batches_, task_->steps,
+                    task_->learning_rate, sizes.layer_count()));
     page.quote("pipeline-training");
     record_gpt_inputs(record(), *task_);
     Curves curves;
-    const auto by = [&](const std::string& name, const Schedule& schedule,
-                        int replicas, const std::string& variant) {
+    const auto by = [&](const std::string& name, const Schedule& schedule, int replicas,
+                        const std::string& variant) {
         curves.add(name, train_by(page, schedule, replicas, variant));
     };
-    by("1 device", make_schedule("gpipe", {1, micro_batches_, 1}), 1,
-       "gpt_1");
+    by("1 device", make_schedule("gpipe", {1, micro_batches_, 1}), 1, "gpt_1");
     for (const std::string& name : schedule_names()) {
         const int chunks = name == "interleaved" ? 2 : 1;
         if (chunks * ranks_ > sizes.layer_count()) continue;
         by(name, schedule(name, chunks), 1, name);
     }
     if (ranks_ % 2 == 0 && ranks_ > 2)
-        by("1f1b, 2 replicas",
-           make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}), 2,
-           "1f1b_replicas");
+        by("1f1b, 2 replicas", make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}),
+           2, "1f1b_replicas");
     if (has_numbers()) curves.show(page);
     show_costs(page, curves.names);
     check_values(page,
                  "largest difference of a loss from one device's, at any "
                  "step",
-                 curves.widest_gap(),
-                 options().dtype == DType::f64 ? 1e-11 : 1e-3);
+                 curves.widest_gap(), options().dtype == DType::f64 ? 1e-11 : 1e-3);
     if (!has_numbers()) return;
     page.text(
         "One curve. Every stage adds up its micro-batches' gradients in "

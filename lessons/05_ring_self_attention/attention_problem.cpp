@@ -11,8 +11,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-HostTensor normal(Shape shape, const AttentionProblem& problem,
-                  const std::string& name) {
+HostTensor normal(Shape shape, const AttentionProblem& problem, const std::string& name) {
     HostTensor values(shape, problem.dtype);
     const RandomStream stream(problem.seed, name);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -21,16 +20,13 @@ HostTensor normal(Shape shape, const AttentionProblem& problem,
 }
 
 /// This rank's rows.
-Tensor dealt(Device& device, const TokenDeal& deal,
-             const AttentionProblem& problem,
-             HostTensor (AttentionProblem::*whole)() const,
-             std::int64_t columns) {
+Tensor dealt(Device& device, const TokenDeal& deal, const AttentionProblem& problem,
+             HostTensor (AttentionProblem::*whole)() const, std::int64_t columns) {
     const std::int64_t share = deal.share_of(problem.tokens, "attention");
     const Shape shape{share, problem.batch, columns};
     if (problem.shapes_alone) return device.empty(shape, problem.dtype);
-    return device.upload(device.has_numbers()
-                             ? dealt_rows((problem.*whole)(), deal)
-                             : HostTensor(shape, problem.dtype));
+    return device.upload(device.has_numbers() ? dealt_rows((problem.*whole)(), deal)
+                                              : HostTensor(shape, problem.dtype));
 }
 
 /// In a run of shapes only there is nothing to keep.
@@ -45,8 +41,7 @@ HostTensor AttentionProblem::x() const {
 }
 
 HostTensor AttentionProblem::dy() const {
-    return normal({tokens, batch, sizes.heads * width}, *this,
-                  "attention/dy");
+    return normal({tokens, batch, sizes.heads * width}, *this, "attention/dy");
 }
 
 ContextShape AttentionProblem::shared_out_to(int ranks) const {
@@ -55,14 +50,13 @@ ContextShape AttentionProblem::shared_out_to(int ranks) const {
 
 // lesson: run-attention
 RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
-                        TokenOrder order, const MakeRankAttention& make,
-                        Passes passes) {
+                        TokenOrder order, const MakeRankAttention& make, Passes passes) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const TokenDeal deal{order, rank.size(), rank.index()};
         const auto attention = make(device, rank.world());
-        const Tensor x = dealt(device, deal, problem, &AttentionProblem::x,
-                               problem.columns());
+        const Tensor x =
+            dealt(device, deal, problem, &AttentionProblem::x, problem.columns());
         Saved saved;
         if (passes == Passes::forward) {
             keep(rank, "y", attention->forward(x, saved));
@@ -72,9 +66,8 @@ RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
             const PhaseScope phase(device, Phase::forward);
             keep(rank, "y", attention->forward(x, saved));
         }
-        const Tensor dy =
-            dealt(device, deal, problem, &AttentionProblem::dy,
-                  problem.sizes.heads * problem.width);
+        const Tensor dy = dealt(device, deal, problem, &AttentionProblem::dy,
+                                problem.sizes.heads * problem.width);
         const PhaseScope phase(device, Phase::backward);
         keep(rank, "dx", attention->backward(dy, saved));
     });
@@ -82,31 +75,27 @@ RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
 // lesson: end
 
 RunReport run_method(Cluster& cluster, const AttentionProblem& problem,
-                     ContextMethod method, TokenOrder order,
-                     Passes passes) {
+                     ContextMethod method, TokenOrder order, Passes passes) {
     return run_attention(
         cluster, problem, order,
         [&](Device& device, Communicator& group) {
-            return make_context_attention(method, device, group,
-                                          problem.sizes, order);
+            return make_context_attention(method, device, group, problem.sizes, order);
         },
         passes);
 }
 
 RunReport run_core(Cluster& cluster, const AttentionProblem& problem) {
-    return run_attention(cluster, problem, TokenOrder::contiguous,
-                         [&](Device& device, Communicator&) {
-                             return std::make_unique<CoreAttention>(
-                                 device, problem.sizes);
-                         });
+    return run_attention(
+        cluster, problem, TokenOrder::contiguous, [&](Device& device, Communicator&) {
+            return std::make_unique<CoreAttention>(device, problem.sizes);
+        });
 }
 
 RunReport run_flash(Cluster& cluster, const AttentionProblem& problem) {
-    return run_attention(cluster, problem, TokenOrder::contiguous,
-                         [&](Device& device, Communicator&) {
-                             return std::make_unique<FlashAttention>(
-                                 device, problem.sizes);
-                         });
+    return run_attention(
+        cluster, problem, TokenOrder::contiguous, [&](Device& device, Communicator&) {
+            return std::make_unique<FlashAttention>(device, problem.sizes);
+        });
 }
 
 HostTensor whole_kept(const RunReport& report, const std::string& name,

@@ -22,9 +22,7 @@ struct AttentionProblem {
     bool shapes_alone = false;
 
     /// Returns the columns of x: queries, keys and values side by side.
-    std::int64_t columns() const {
-        return (sizes.heads + 2 * sizes.key_heads()) * width;
-    }
+    std::int64_t columns() const { return (sizes.heads + 2 * sizes.key_heads()) * width; }
     /// Queries, keys and values, and the gradient of what comes out: (s, b,
     /// …), normal, the same on every machine.
     HostTensor x() const;
@@ -34,8 +32,7 @@ struct AttentionProblem {
 
 enum class Passes { forward, both };
 
-using MakeRankAttention =
-    std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
+using MakeRankAttention = std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
 
 /// Runs attention whose tokens the cluster's ranks share out. Each keeps
 /// its rows of "y" and, of both passes, of "dx". Both are phases on the
@@ -44,16 +41,14 @@ RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
                         TokenOrder order, const MakeRankAttention& make,
                         Passes passes = Passes::both);
 RunReport run_method(Cluster& cluster, const AttentionProblem& problem,
-                     ContextMethod method,
-                     TokenOrder order = TokenOrder::contiguous,
+                     ContextMethod method, TokenOrder order = TokenOrder::contiguous,
                      Passes passes = Passes::both);
 /// By CoreAttention, or by FlashAttention, on one device.
 RunReport run_core(Cluster& cluster, const AttentionProblem& problem);
 RunReport run_flash(Cluster& cluster, const AttentionProblem& problem);
 
 /// Returns what all ranks kept under the name, in the sequence's order.
-HostTensor whole_kept(const RunReport& report, const std::string& name,
-                      TokenOrder order);
+HostTensor whole_kept(const RunReport& report, const std::string& name, TokenOrder order);
 
 /// The largest whole number, from 0, for which `holds` is true; it is true
 /// of all smaller ones, and of 0.

@@ -21,20 +21,18 @@ std::int64_t multiple(std::int64_t part, std::int64_t least) {
     return (least + part - 1) / part * part;
 }
 
-GptSizes sizes_of(const LessonOptions& options, int ranks,
-                  bool shares_heads, std::int64_t vocabulary) {
+GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
+                  std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context =
-        options.values.integer("context", multiple(2 * ranks, 256));
+    sizes.context = options.values.integer("context", multiple(2 * ranks, 256));
     sizes.layers = options.values.integer("layers");
     BlockSizes& block = sizes.block;
-    block.heads = options.values.integer(
-        "heads", multiple(shares_heads ? ranks : 1, 4));
+    block.heads = options.values.integer("heads", multiple(shares_heads ? ranks : 1, 4));
     block.kv_heads = options.values.integer("kv_heads", block.heads);
     block.hidden = options.values.integer("hidden", 16 * block.heads);
-    const auto divides = [&](const char* key, std::int64_t value,
-                             std::int64_t by, const std::string& what) {
+    const auto divides = [&](const char* key, std::int64_t value, std::int64_t by,
+                             const std::string& what) {
         require(value % by == 0,
                 "--set {}={}: {} share it out in equal parts, so that it "
                 "must be a multiple of {}",
@@ -53,11 +51,11 @@ GptSizes sizes_of(const LessonOptions& options, int ranks,
 /// This rank's tokens of its replica's sequences; zeros if there are shapes
 /// only.
 MicroBatch own_tokens(Device& device, const GptTask& task, int step,
-                      const TokenDeal& deal, std::int64_t first,
-                      std::int64_t count, double weight) {
+                      const TokenDeal& deal, std::int64_t first, std::int64_t count,
+                      double weight) {
     if (!device.has_numbers()) {
-        const HostTensor none(
-            {deal.share_of(task.length(), "the GPT"), count}, DType::i32);
+        const HostTensor none({deal.share_of(task.length(), "the GPT"), count},
+                              DType::i32);
         return {device.upload(none), device.upload(none), weight};
     }
     const HostTokens tokens = tokens_of(task, step, first, count);
@@ -72,8 +70,7 @@ SequencePart part_of(const ContextRun& run, Communicator& cp) {
             return {};
         case AttentionKind::flash:
             return {{}, [](Device& device, const AttentionSizes& sizes) {
-                        return std::make_unique<FlashAttention>(device,
-                                                                sizes);
+                        return std::make_unique<FlashAttention>(device, sizes);
                     }};
         case AttentionKind::shared:
             break;
@@ -91,12 +88,11 @@ std::optional<ContextRun> ContextRun::mesh_of(int ranks) {
     return mesh;
 }
 
-std::shared_ptr<const GptTask> make_context_gpt_task(
-    const LessonOptions& options, int ranks, ContextMethod method) {
+std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& options,
+                                                     int ranks, ContextMethod method) {
     const bool shares_heads = method == ContextMethod::ulysses;
     const auto task = make_gpt_task(
-        options, options.values.integer("batch"),
-        [&](std::int64_t vocabulary) {
+        options, options.values.integer("batch"), [&](std::int64_t vocabulary) {
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
     require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0,
@@ -107,16 +103,13 @@ std::shared_ptr<const GptTask> make_context_gpt_task(
 }
 
 // lesson: context-training
-RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
-                            const ContextRun& run, DType dtype,
-                            std::uint64_t seed, Progress* progress) {
+RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
+                            DType dtype, std::uint64_t seed, Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
-        const Mesh mesh(rank.world(),
-                        {{"dp", run.replicas}, {"cp", run.parts}});
+        const Mesh mesh(rank.world(), {{"dp", run.replicas}, {"cp", run.parts}});
         const SequencePart part = part_of(run, mesh["cp"]);
-        const auto gpt =
-            make_gpt({device, dtype, seed, ""}, task.sizes, part);
+        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, part);
         declare_replicas_of(rank.world(), *gpt);
         const std::vector<Parameter*> parameters = gpt->parameters();
         Sgd optimizer(parameters, {task.learning_rate, kMomentum, 0});
@@ -124,16 +117,14 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
         const std::int64_t sequences = task.batch / run.replicas;
         for (int step = 0; step < task.steps; ++step) {
             // To the weights, a rank's tokens are a share of the batch.
-            const MicroBatch mine =
-                own_tokens(device, task, step, part.tokens,
-                           mesh.coordinate("dp") * sequences, sequences,
-                           1.0 / rank.size());
-            const Tensor loss = data_parallel_gradients(
-                device, rank.world(), *gpt, cross_entropy_loss, {&mine, 1});
+            const MicroBatch mine = own_tokens(device, task, step, part.tokens,
+                                               mesh.coordinate("dp") * sequences,
+                                               sequences, 1.0 / rank.size());
+            const Tensor loss = data_parallel_gradients(device, rank.world(), *gpt,
+                                                        cross_entropy_loss, {&mine, 1});
             rank.keep_value("loss", device.peek(loss).at(0));
             if (step == 0)
-                keep_parameters(rank, parameters, "grad/",
-                                &Parameter::gradient);
+                keep_parameters(rank, parameters, "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
@@ -148,8 +139,8 @@ std::int64_t training_peak(const GptTask& task, const ContextRun& run,
     GptTask one = task;
     one.sizes.context = context;
     one.steps = 1;
-    const RunReport report = train_gpt_context(
-        *make_shapes_only_cluster(run.ranks()), one, run, dtype, 0);
+    const RunReport report =
+        train_gpt_context(*make_shapes_only_cluster(run.ranks()), one, run, dtype, 0);
     return most_held(report);
 }
 

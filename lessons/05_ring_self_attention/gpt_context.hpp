@@ -10,8 +10,8 @@ namespace lockstep::lessons {
 
 /// A GPT whose sequences `ranks` devices can share out in any order, and
 /// whose heads if the method asks for that.
-std::shared_ptr<const GptTask> make_context_gpt_task(
-    const LessonOptions& options, int ranks, ContextMethod method);
+std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& options,
+                                                     int ranks, ContextMethod method);
 
 /// One device that has all tokens runs CoreAttention, which holds all
 /// weights, or FlashAttention. Several devices run the one that they share.
@@ -41,9 +41,8 @@ struct ContextRun {
 /// parameters after the last step under their names, before the first under
 /// "initial/NAME", the first step's gradients under "grad/NAME", and its
 /// share of each step's loss in the series "loss".
-RunReport train_gpt_context(Cluster& cluster, const GptTask& task,
-                            const ContextRun& run, DType dtype,
-                            std::uint64_t seed,
+RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
+                            DType dtype, std::uint64_t seed,
                             Progress* progress = nullptr);
 
 /// The most that a device holds while it trains with that context, by the

@@ -29,15 +29,14 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
       method_(context_method(options.values.word("method"))),
       order_(token_order(options.values.word("order"))) {
     require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
-            "--ranks {}: this lesson's rings have {} to {} devices{}",
-            ranks_, kLeastRanks, kMostRanks, options.gpus_hint());
+            "--ranks {}: this lesson's rings have {} to {} devices{}", ranks_,
+            kLeastRanks, kMostRanks, options.gpus_hint());
     task_ = make_context_gpt_task(options, ranks_, method_);
     const BlockSizes& block = task_->sizes.block;
-    require(
-        method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
-        "--set method=ulysses: {} ranks share out the heads of "
-        "keys and values, {} here; a multiple of {} is expected",
-        ranks_, block.kv_heads, ranks_);
+    require(method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
+            "--set method=ulysses: {} ranks share out the heads of "
+            "keys and values, {} here; a multiple of {} is expected",
+            ranks_, block.kv_heads, ranks_);
     const auto note = [&](const char* key, std::int64_t value) {
         record.options.settings[key] = std::to_string(value);
     };
@@ -53,17 +52,16 @@ std::vector<Step> RingLesson::steps() {
     const auto step = [this](void (RingLesson::*run)(Page&)) {
         return [this, run](Page& page) { (this->*run)(page); };
     };
-    return {{"What is different about attention",
-             step(&RingLesson::whole_block)},
-            {"Scores, by a ring of keys", step(&RingLesson::scores)},
-            {"The output, by a ring of values", step(&RingLesson::output)},
-            {"What is sent", step(&RingLesson::bytes)},
-            {"Softmax, block by block", step(&RingLesson::online)},
-            {"How long a sequence fits", step(&RingLesson::memory)},
-            {"Causal attention: who works when", step(&RingLesson::causal)},
-            {"When a hop hides", step(&RingLesson::overlap)},
-            {"A GPT with a longer context than one device holds",
-             step(&RingLesson::train)}};
+    return {
+        {"What is different about attention", step(&RingLesson::whole_block)},
+        {"Scores, by a ring of keys", step(&RingLesson::scores)},
+        {"The output, by a ring of values", step(&RingLesson::output)},
+        {"What is sent", step(&RingLesson::bytes)},
+        {"Softmax, block by block", step(&RingLesson::online)},
+        {"How long a sequence fits", step(&RingLesson::memory)},
+        {"Causal attention: who works when", step(&RingLesson::causal)},
+        {"When a hop hides", step(&RingLesson::overlap)},
+        {"A GPT with a longer context than one device holds", step(&RingLesson::train)}};
 }
 
 AttentionProblem RingLesson::small(bool causal) const {
@@ -98,15 +96,12 @@ void RingLesson::record_small() {
 
 void RingLesson::check_core(Page& page, const std::string& variant,
                             const RunReport& shared, bool causal) {
-    const RunReport alone =
-        run_core(*make_cluster(options(), 1), small(causal));
+    const RunReport alone = run_core(*make_cluster(options(), 1), small(causal));
     double worst = 0;
     for (const char* name : {"y", "dx"}) {
-        const HostTensor whole =
-            whole_kept(shared, name, TokenOrder::contiguous);
+        const HostTensor whole = whole_kept(shared, name, TokenOrder::contiguous);
         record().outputs.insert_or_assign(variant + "/" + name, whole);
-        const double here =
-            relative_difference(whole, alone.ranks.front().kept.at(name));
+        const double here = relative_difference(whole, alone.ranks.front().kept.at(name));
         if (!(here <= worst)) worst = here;
     }
     page.check(Check::at_most(
@@ -121,13 +116,12 @@ void RingLesson::check_method(Page& page, ContextMethod method) {
     for (const bool causal : {false, true}) {
         const std::string variant =
             std::string(name_of(method)) + (causal ? "_causal" : "");
-        const RunReport report = run_method(
-            *make_cluster(options(), ranks_), small(causal), method);
+        const RunReport report =
+            run_method(*make_cluster(options(), ranks_), small(causal), method);
         record().runs.emplace_back(variant, report);
         if (has_numbers()) check_core(page, variant, report, causal);
     }
-    if (!has_numbers())
-        page.text("(Not compared, as this run computes shapes only.)");
+    if (!has_numbers()) page.text("(Not compared, as this run computes shapes only.)");
 }
 
 LessonEntry ring_self_attention_lesson() {
@@ -147,14 +141,12 @@ LessonEntry ring_self_attention_lesson() {
         {"order", "of tokens in step 9",
          Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
-        {"heads", "of attention; with ulysses a multiple of the ranks",
-         Whole{1, 64}, "4"},
-        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64},
-         "the heads"},
-        {"hidden", "columns between layers; 16 a head", Whole{1, 1024},
-         "64"},
-        {"context", "tokens of a sequence; a multiple of twice the ranks",
-         Whole{1, 4096}, "256"},
+        {"heads", "of attention; with ulysses a multiple of the ranks", Whole{1, 64},
+         "4"},
+        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64}, "the heads"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence; a multiple of twice the ranks", Whole{1, 4096},
+         "256"},
         {"batch", "sequences of a step", Whole{1, 1024, 4}},
         {"steps", "of training", Whole{1, 100'000, 40}},
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
@@ -181,8 +173,7 @@ std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
     return changed;
 }
 
-using MakeLayer =
-    std::function<std::unique_ptr<Module>(const ParameterInit&)>;
+using MakeLayer = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
 
 /// In how many tokens the layer's output changes where one token of its
 /// input does.
@@ -197,8 +188,7 @@ std::int64_t reach(const LessonOptions& options, std::int64_t columns,
         other.set(kChanged * columns + i, -x.at(kChanged * columns + i));
     const RunReport report = make_cluster(options, 1)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto layer =
-            make({device, options.dtype, options.seed, "layer"});
+        const auto layer = make({device, options.dtype, options.seed, "layer"});
         Saved before, after;
         rank.keep("before", layer->forward(device.upload(x), before));
         rank.keep("after", layer->forward(device.upload(other), after));
@@ -210,23 +200,22 @@ std::int64_t reach(const LessonOptions& options, std::int64_t columns,
 }  // namespace
 
 void RingLesson::whole_block(Page& page) {
-    page.text(fmt::format(
-        "A long sequence fills a device with activations, whatever is "
-        "done about weights. So share out the tokens: each of N devices "
-        "gets s/N of the s tokens of a sequence, and all weights. What of "
-        "a transformer block still works, if a device sees its own tokens "
-        "alone? Change one token of {}, number {} counted from 0, and see "
-        "which tokens of each layer's output change.",
-        kTokens, kChanged));
+    page.text(
+        fmt::format("A long sequence fills a device with activations, whatever is "
+                    "done about weights. So share out the tokens: each of N devices "
+                    "gets s/N of the s tokens of a sequence, and all weights. What of "
+                    "a transformer block still works, if a device sees its own tokens "
+                    "alone? Change one token of {}, number {} counted from 0, and see "
+                    "which tokens of each layer's output change.",
+                    kTokens, kChanged));
     page.predict(
         "Attention is causal: a token sees those up to itself. In how "
         "many tokens of its output does the change show?",
         kTokens - kChanged, "tokens",
-        fmt::format("tokens {} to {}: {} - {}", kChanged, kTokens - 1,
-                    kTokens, kChanged));
+        fmt::format("tokens {} to {}: {} - {}", kChanged, kTokens - 1, kTokens,
+                    kChanged));
     if (!has_numbers()) {
-        page.text(
-            "(This run computes shapes only: there is nothing to show.)");
+        page.text("(This run computes shapes only: there is nothing to show.)");
         return;
     }
     show_reach(page);
@@ -245,13 +234,13 @@ void RingLesson::whole_block(Page& page) {
 void RingLesson::show_reach(Page& page) {
     Table table{{"layer", "tokens that change"}, {}};
     std::vector<Check> checks;
-    const auto look = [&](const char* name, std::int64_t columns,
-                          std::int64_t expected, const MakeLayer& make) {
+    const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
+                          const MakeLayer& make) {
         const std::int64_t changed = reach(options(), columns, make);
         table.rows.push_back({name, std::to_string(changed)});
-        checks.push_back(Check::equal(
-            fmt::format("tokens that change behind {}", name),
-            static_cast<double>(changed), static_cast<double>(expected)));
+        checks.push_back(Check::equal(fmt::format("tokens that change behind {}", name),
+                                      static_cast<double>(changed),
+                                      static_cast<double>(expected)));
     };
     look("layer norm", kHidden, 1, [](const ParameterInit& init) {
         return std::make_unique<LayerNorm>(init, kHidden);
@@ -259,14 +248,11 @@ void RingLesson::show_reach(Page& page) {
     look("a linear layer", kHidden, 1, [](const ParameterInit& init) {
         return std::make_unique<Linear>(init, kHidden, 3 * kHidden);
     });
-    look("the MLP", kHidden, 1, [](const ParameterInit& init) {
-        return make_mlp(init, kHidden, 4 * kHidden);
+    look("the MLP", kHidden, 1,
+         [](const ParameterInit& init) { return make_mlp(init, kHidden, 4 * kHidden); });
+    look("attention", 3 * kHidden, kTokens - kChanged, [](const ParameterInit& init) {
+        return std::make_unique<CoreAttention>(init.device, AttentionSizes{kHeads, true});
     });
-    look("attention", 3 * kHidden, kTokens - kChanged,
-         [](const ParameterInit& init) {
-             return std::make_unique<CoreAttention>(
-                 init.device, AttentionSizes{kHeads, true});
-         });
     page.table(table);
     for (const Check& check : checks)
         page.check(check);
@@ -280,22 +266,20 @@ RunReport run_scores(Cluster& cluster, const AttentionProblem& problem) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const Ring ring(device, rank.world());
-        const Tensor x = device.upload(dealt_rows(
-            problem.x(),
-            {TokenOrder::contiguous, rank.size(), rank.index()}));
+        const Tensor x = device.upload(
+            dealt_rows(problem.x(), {TokenOrder::contiguous, rank.size(), rank.index()}));
         const AttentionHeads own = attention_heads(x, problem.sizes);
         const PhaseScope phase(device, Phase::forward);
-        rank.keep("scores",
-                  ring_products(device, ring, own.queries, own.keys,
-                                score_factor(problem.width)));
+        rank.keep("scores", ring_products(device, ring, own.queries, own.keys,
+                                          score_factor(problem.width)));
         for (int hops = 0; hops < ring.size(); ++hops)
             rank.keep_value("from", ring.origin(hops));
     });
 }
 
 int from(const RunReport& report, int rank, int hops) {
-    return static_cast<int>(report.ranks[rank].series.at("from").at(
-        static_cast<std::size_t>(hops)));
+    return static_cast<int>(
+        report.ranks[rank].series.at("from").at(static_cast<std::size_t>(hops)));
 }
 
 std::string trimmed(std::string line) {
@@ -309,16 +293,14 @@ std::string hop_by_hop(const RunReport& report) {
     constexpr int kWidth = 11;
     std::string head = "        ";
     for (int hops = 0; hops < n; ++hops)
-        head += fmt::format(
-            "{:<{}}", hops == 0 ? "own keys" : fmt::format("hop {}", hops),
-            kWidth);
+        head += fmt::format("{:<{}}",
+                            hops == 0 ? "own keys" : fmt::format("hop {}", hops), kWidth);
     std::string text = trimmed(head);
     for (int rank = 0; rank < n; ++rank) {
         std::string line = fmt::format("rank {:<2} ", rank);
         std::string block(static_cast<std::size_t>(n), '.');
         for (int hops = 0; hops < n; ++hops) {
-            const auto column =
-                static_cast<std::size_t>(from(report, rank, hops));
+            const auto column = static_cast<std::size_t>(from(report, rank, hops));
             std::string now = block;
             now[column] = '@';
             block[column] = '#';
@@ -326,8 +308,7 @@ std::string hop_by_hop(const RunReport& report) {
         }
         text += trimmed(line);
     }
-    return text +
-           "@ the block of scores made now   # made before   . not yet";
+    return text + "@ the block of scores made now   # made before   . not yet";
 }
 
 /// At which hop each rank makes each block, for more ranks than fit beside
@@ -340,8 +321,8 @@ std::string by_block(const RunReport& report) {
     for (std::size_t rank = 0; rank < n; ++rank) {
         std::vector<int> hop(n);
         for (std::size_t hops = 0; hops < n; ++hops)
-            hop[from(report, static_cast<int>(rank),
-                     static_cast<int>(hops))] = static_cast<int>(hops);
+            hop[from(report, static_cast<int>(rank), static_cast<int>(hops))] =
+                static_cast<int>(hops);
         text += fmt::format("\nrank {:<2}", rank);
         for (const int at : hop)
             text += fmt::format("{:>4}", at);
@@ -351,8 +332,7 @@ std::string by_block(const RunReport& report) {
 
 std::string picture_of(const RunReport& report) {
     constexpr std::size_t kMostBeside = 6;
-    return report.ranks.size() <= kMostBeside ? hop_by_hop(report)
-                                              : by_block(report);
+    return report.ranks.size() <= kMostBeside ? hop_by_hop(report) : by_block(report);
 }
 
 /// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
@@ -377,21 +357,20 @@ HostTensor all_scores(const RunReport& report) {
 
 void RingLesson::scores(Page& page) {
     const AttentionProblem problem = small(/*causal=*/false);
-    page.text(fmt::format(
-        "Deal the tokens out: of s = {} tokens each of N = {} devices "
-        "gets s/N = {} in a row, and works out their queries, keys and "
-        "values by itself. A device needs the scores of its own queries "
-        "with all keys: s/N rows of the s x s scores. Ring Self-Attention "
-        "(Li et al. 2021) keeps the queries where they are and sends the "
-        "keys round: each device hands the keys it has to the next, and "
-        "takes those of the previous, until all have seen all. N - 1 "
-        "hops.",
-        problem.tokens, ranks_, problem.tokens / ranks_));
+    page.text(
+        fmt::format("Deal the tokens out: of s = {} tokens each of N = {} devices "
+                    "gets s/N = {} in a row, and works out their queries, keys and "
+                    "values by itself. A device needs the scores of its own queries "
+                    "with all keys: s/N rows of the s x s scores. Ring Self-Attention "
+                    "(Li et al. 2021) keeps the queries where they are and sends the "
+                    "keys round: each device hands the keys it has to the next, and "
+                    "takes those of the previous, until all have seen all. N - 1 "
+                    "hops.",
+                    problem.tokens, ranks_, problem.tokens / ranks_));
     page.quote("ring");
     page.quote("ring-products");
     if (!has_numbers()) {
-        page.text(
-            "(This run computes shapes only: there is nothing to show.)");
+        page.text("(This run computes shapes only: there is nothing to show.)");
         return;
     }
     show_hops(page, problem);
@@ -402,21 +381,17 @@ void RingLesson::scores(Page& page) {
 }
 
 void RingLesson::show_hops(Page& page, const AttentionProblem& problem) {
-    const RunReport report =
-        run_scores(*make_cluster(options(), ranks_), problem);
+    const RunReport report = run_scores(*make_cluster(options(), ranks_), problem);
     page.text("Which block of its scores each device makes, hop by hop:");
     page.verbatim(picture_of(report));
-    const RunReport alone =
-        run_scores(*make_cluster(options(), 1), problem);
+    const RunReport alone = run_scores(*make_cluster(options(), 1), problem);
     const HostTensor together = all_scores(report);
     record_small();
     record().outputs.insert_or_assign("scores", together);
     page.check(Check::at_most(
         "the row blocks together against one device's scores, largest "
         "relative difference",
-        relative_difference(together,
-                            alone.ranks.front().kept.at("scores")),
-        bound()));
+        relative_difference(together, alone.ranks.front().kept.at("scores")), bound()));
 }
 
 void RingLesson::output(Page& page) {
@@ -445,15 +420,12 @@ struct Counted {
     Sent both;
 };
 
-Counted count(const AttentionProblem& problem, ContextMethod method,
-              int ranks) {
+Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) {
     const auto sent = [&](Passes passes) {
-        const RunReport report =
-            run_method(*make_shapes_only_cluster(ranks), problem, method,
-                       TokenOrder::contiguous, passes);
+        const RunReport report = run_method(*make_shapes_only_cluster(ranks), problem,
+                                            method, TokenOrder::contiguous, passes);
         const RankReport& rank = report.ranks.front();
-        return Sent{rank.bytes_sent() / bytes_of(problem.dtype),
-                    rank.messages_sent()};
+        return Sent{rank.bytes_sent() / bytes_of(problem.dtype), rank.messages_sent()};
     };
     return {sent(Passes::forward), sent(Passes::both)};
 }
@@ -464,8 +436,8 @@ std::int64_t block_of(const ContextShape& of) {
 }
 
 std::string blocks_text(std::int64_t elements, const ContextShape& shape) {
-    return fmt::format("{:.4g}", static_cast<double>(elements) /
-                                     static_cast<double>(block_of(shape)));
+    return fmt::format(
+        "{:.4g}", static_cast<double>(elements) / static_cast<double>(block_of(shape)));
 }
 
 Sent sum(const Sent& a, const Sent& b) {
@@ -474,23 +446,21 @@ Sent sum(const Sent& a, const Sent& b) {
 
 /// Elements that a rank sends for a whole block whose weights are shared
 /// out.
-std::int64_t count_tensor_parallel(const AttentionProblem& problem,
-                                   int ranks) {
+std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     const std::int64_t hidden = problem.sizes.heads * problem.width;
-    const RunReport report =
-        make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            TensorParallel tp(device, rank.world());
-            BlockSizes sizes;
-            sizes.hidden = hidden;
-            sizes.heads = problem.sizes.heads;
-            const auto block = make_parallel_block(
-                {device, problem.dtype, 1, "h.0"}, tp, sizes);
-            const Shape shape{problem.tokens, problem.batch, hidden};
-            Saved saved;
-            block->forward(device.empty(shape, problem.dtype), saved);
-            block->backward(device.empty(shape, problem.dtype), saved);
-        });
+    const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        BlockSizes sizes;
+        sizes.hidden = hidden;
+        sizes.heads = problem.sizes.heads;
+        const auto block =
+            make_parallel_block({device, problem.dtype, 1, "h.0"}, tp, sizes);
+        const Shape shape{problem.tokens, problem.batch, hidden};
+        Saved saved;
+        block->forward(device.empty(shape, problem.dtype), saved);
+        block->backward(device.empty(shape, problem.dtype), saved);
+    });
     return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
 }
 
@@ -500,8 +470,7 @@ void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
     const auto in_blocks = [&](std::int64_t elements) {
         return blocks_text(elements, shape);
     };
-    Table table{{"a device sends, in B Z (s/N) A", "forward", "both passes",
-                 "messages"},
+    Table table{{"a device sends, in B Z (s/N) A", "forward", "both passes", "messages"},
                 {}};
     std::vector<Check> checks;
     const auto hold = [&](const std::string& what, std::int64_t counted,
@@ -518,12 +487,11 @@ void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
         table.rows.push_back({name, in_blocks(counted.forward.elements),
                               in_blocks(counted.both.elements),
                               count_text(counted.both.messages)});
-        hold("numbers that " + name + " sends forward",
-             counted.forward.elements, forward.elements);
-        hold("numbers that " + name + " sends in both passes",
-             counted.both.elements, both.elements);
-        hold("messages that " + name + " sends", counted.both.messages,
-             both.messages);
+        hold("numbers that " + name + " sends forward", counted.forward.elements,
+             forward.elements);
+        hold("numbers that " + name + " sends in both passes", counted.both.elements,
+             both.elements);
+        hold("messages that " + name + " sends", counted.both.messages, both.messages);
     }
     page.table(table);
     for (const Check& check : checks)
@@ -539,15 +507,14 @@ void RingLesson::bytes(Page& page) {
         "Take a size that is trained in earnest: s = {} tokens, batch B = "
         "{}, Z = {} heads of A = {} columns, on N = {} devices. Shapes "
         "are enough to count.",
-        count_text(problem.tokens), problem.batch, shape.heads, shape.width,
-        ranks_));
+        count_text(problem.tokens), problem.batch, shape.heads, shape.width, ranks_));
     page.predict(
         "Forward, keys make N - 1 hops and values as many. How many "
         "numbers does each device send?",
         static_cast<double>(2 * (ranks_ - 1) * block_of(shape)), "",
-        fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}",
-                    ranks_ - 1, problem.batch, shape.heads,
-                    count_text(problem.tokens / ranks_), shape.width));
+        fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}", ranks_ - 1,
+                    problem.batch, shape.heads, count_text(problem.tokens / ranks_),
+                    shape.width));
     page.text(
         "Backward: values and keys once more round, 2 (N-1) B Z (s/N) A, "
         "and two all-reduces over the gradients of all keys and all "
@@ -567,22 +534,22 @@ void RingLesson::show_shared_weights(Page& page) {
     const AttentionProblem problem = large();
     const ContextShape shape = problem.shared_out_to(ranks_);
     const std::int64_t counted = count_tensor_parallel(problem, ranks_);
-    page.check(Check::equal(
-        "numbers that a block sends whose weights are shared out, against "
-        "8 b s h (N-1)/N",
-        static_cast<double>(counted),
-        static_cast<double>(tensor_parallel_elements(shape))));
-    page.text(fmt::format(
-        "Those are {} of the same units: as many as Ring "
-        "Self-Attention's, for attention and MLP. Where weights are "
-        "shared out, every device works on all tokens. Where tokens are, "
-        "every device has all weights, and once a step their gradients "
-        "are added up, 2 (N-1)/N of them, as in data parallelism: that is "
-        "not counted here. Ulysses sends 2/N of what a ring does forward, "
-        "but N must divide the heads. With g heads of keys and values for "
-        "a of queries, rings and all-gather send g/a of this, Ulysses (a "
-        "+ g)/(2a).",
-        blocks_text(counted, shape)));
+    page.check(
+        Check::equal("numbers that a block sends whose weights are shared out, against "
+                     "8 b s h (N-1)/N",
+                     static_cast<double>(counted),
+                     static_cast<double>(tensor_parallel_elements(shape))));
+    page.text(
+        fmt::format("Those are {} of the same units: as many as Ring "
+                    "Self-Attention's, for attention and MLP. Where weights are "
+                    "shared out, every device works on all tokens. Where tokens are, "
+                    "every device has all weights, and once a step their gradients "
+                    "are added up, 2 (N-1)/N of them, as in data parallelism: that is "
+                    "not counted here. Ulysses sends 2/N of what a ring does forward, "
+                    "but N must divide the heads. With g heads of keys and values for "
+                    "a of queries, rings and all-gather send g/a of this, Ulysses (a "
+                    "+ g)/(2a).",
+                    blocks_text(counted, shape)));
 }
 
 namespace {
@@ -604,8 +571,7 @@ struct State {
         double larger = maximum;
         for (int i = first; i < first + kBlock; ++i)
             larger = std::max(larger, kScores[i]);
-        const double by =
-            rescale ? formulas::rescaling(maximum, larger) : 1;
+        const double by = rescale ? formulas::rescaling(maximum, larger) : 1;
         sum *= by;
         y *= by;
         maximum = larger;
@@ -634,15 +600,13 @@ RunReport run_blocks(Cluster& cluster, DType dtype) {
         Device& device = rank.device();
         const auto upload = [&](const std::vector<double>& values) {
             const auto rows = static_cast<std::int64_t>(values.size());
-            return device.upload(
-                HostTensor::of(Shape{rows, 1, 1}, values).as(dtype));
+            return device.upload(HostTensor::of(Shape{rows, 1, 1}, values).as(dtype));
         };
         const Heads query{upload({1}), 1, 1, 0};
         const OnlineAttention state = device.begin_attention(query);
         for (int first = 0; first < kCount; first += kBlock) {
             const auto block = [&](const double* from) {
-                return Heads{upload({from + first, from + first + kBlock}),
-                             1, 1, 0};
+                return Heads{upload({from + first, from + first + kBlock}), 1, 1, 0};
             };
             device.attend(state, {query, block(kScores), block(kValues)});
             rank.keep(fmt::format("sum_{}", first / kBlock), state.sum);
@@ -671,24 +635,21 @@ void RingLesson::show_pencil(Page& page) {
             {fmt::format("block {}", first / kBlock + 1),
              fmt::format("{:g}", state.maximum),
              first == 0 ? ""
-                        : fmt::format("e^({:g} - {:g}) = {:.4f}", before,
-                                      state.maximum,
+                        : fmt::format("e^({:g} - {:g}) = {:.4f}", before, state.maximum,
                                       std::exp(before - state.maximum)),
-             fmt::format("{:.4f}", state.sum),
-             fmt::format("{:.4f}", state.y),
+             fmt::format("{:.4f}", state.sum), fmt::format("{:.4f}", state.y),
              fmt::format("{:.4f}", state.y / state.sum)});
     }
     page.table(table);
-    page.check(
-        Check::at_most("o/l against the softmax of all six at once, off by",
-                       std::abs(state.y / state.sum - at_once()), 1e-13));
+    page.check(Check::at_most("o/l against the softmax of all six at once, off by",
+                              std::abs(state.y / state.sum - at_once()), 1e-13));
     State wrong;
     for (int first = 0; first < kCount; first += kBlock)
         wrong.take_in(first, /*rescale=*/false);
-    page.text(fmt::format(
-        "Forget to rescale, and it gives {:.4f}: no crash, no NaN, and as "
-        "plausible as {:.4f}.",
-        wrong.y / wrong.sum, at_once()));
+    page.text(
+        fmt::format("Forget to rescale, and it gives {:.4f}: no crash, no NaN, and as "
+                    "plausible as {:.4f}.",
+                    wrong.y / wrong.sum, at_once()));
 }
 
 void RingLesson::online(Page& page) {
@@ -701,16 +662,15 @@ void RingLesson::online(Page& page) {
     if (has_numbers()) {
         State state;
         state.take_in(0, true);
-        const RunReport report =
-            run_blocks(*make_cluster(options(), 1), options().dtype);
+        const RunReport report = run_blocks(*make_cluster(options(), 1), options().dtype);
         const auto& kept = report.ranks.front().kept;
-        page.check(Check::at_most(
-            "l after the first block on a device, as attend() leaves it, "
-            "off by",
-            std::abs(kept.at("sum_0").at(0) - state.sum), bound()));
-        page.check(Check::at_most(
-            "its y, relatively off by",
-            std::abs(kept.at("y").at(0) - at_once()) / at_once(), bound()));
+        page.check(
+            Check::at_most("l after the first block on a device, as attend() leaves it, "
+                           "off by",
+                           std::abs(kept.at("sum_0").at(0) - state.sum), bound()));
+        page.check(Check::at_most("its y, relatively off by",
+                                  std::abs(kept.at("y").at(0) - at_once()) / at_once(),
+                                  bound()));
     }
     page.text(
         "So keys and values can travel together, and a block is forgotten "

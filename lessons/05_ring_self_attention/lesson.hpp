@@ -30,9 +30,7 @@ class RingLesson final : public Lesson {
     void overlap(Page& page);
     void train(Page& page);
 
-    double bound() const {
-        return options().dtype == DType::f64 ? 1e-12 : 2e-5;
-    }
+    double bound() const { return options().dtype == DType::f64 ? 1e-12 : 2e-5; }
     /// A few tokens a device, for steps 2, 3 and 5; and one of a size that
     /// is trained in earnest, in 16 bits, for shapes only.
     AttentionProblem small(bool causal) const;
@@ -43,8 +41,8 @@ class RingLesson final : public Lesson {
     /// Runs a method on the small problem, leaves y and dx in the record,
     /// and holds them against one device's.
     void check_method(Page& page, ContextMethod method);
-    void check_core(Page& page, const std::string& variant,
-                    const RunReport& shared, bool causal);
+    void check_core(Page& page, const std::string& variant, const RunReport& shared,
+                    bool causal);
 
     void show_reach(Page& page);
     void show_hops(Page& page, const AttentionProblem& problem);

@@ -30,27 +30,24 @@ std::vector<Way> ways(int ranks) {
     std::vector<Way> all{{"one device, all weights held", 1, 3, run_core},
                          {"one device, online softmax", 1, 0, run_flash}};
     for (const ContextMethod method : all_context_methods())
-        all.push_back(
-            {name_of(method), ranks,
-             method == ContextMethod::ring_self_attention ? 3 : 0,
-             [method](Cluster& cluster, const AttentionProblem& problem) {
-                 return run_method(cluster, problem, method);
-             }});
+        all.push_back({name_of(method), ranks,
+                       method == ContextMethod::ring_self_attention ? 3 : 0,
+                       [method](Cluster& cluster, const AttentionProblem& problem) {
+                           return run_method(cluster, problem, method);
+                       }});
     return all;
 }
 
 /// The most that a device holds.
-std::int64_t peak_of(const Way& way, AttentionProblem problem,
-                     std::int64_t tokens) {
+std::int64_t peak_of(const Way& way, AttentionProblem problem, std::int64_t tokens) {
     problem.tokens = tokens;
-    return most_held(
-        way.run(*make_shapes_only_cluster(way.ranks), problem));
+    return most_held(way.run(*make_shapes_only_cluster(way.ranks), problem));
 }
 
 /// The largest multiple of `step` tokens whose peak a device of `capacity`
 /// holds; peaks grow with tokens.
-std::int64_t longest(const Way& way, const AttentionProblem& problem,
-                     std::int64_t step, std::int64_t capacity) {
+std::int64_t longest(const Way& way, const AttentionProblem& problem, std::int64_t step,
+                     std::int64_t capacity) {
     return step * largest_that([&](std::int64_t steps) {
                return peak_of(way, problem, steps * step) <= capacity;
            });
@@ -77,19 +74,17 @@ void RingLesson::memory(Page& page) {
     const std::int64_t a = problem.sizes.heads;
     const std::int64_t s = problem.tokens;
     const auto square = static_cast<double>(2 * a * s * s);
-    page.text(fmt::format(
-        "What do the scores of step 4's problem weigh, s = {} tokens, {} "
-        "heads, 2 bytes each? a s² on one device, a s²/N on each that "
-        "runs Ring Self-Attention; Ring Attention never has more than a "
-        "tile of a block, in the kernel's shared memory.",
-        count_text(s), a));
-    page.predict(
-        fmt::format("How many bytes of scores does each of {} devices hold "
-                    "in Ring Self-Attention?",
-                    ranks_),
-        square / ranks_, "bytes",
-        fmt::format("2 a s²/N = 2 * {} * {}²/{}", a, count_text(s),
-                    ranks_));
+    page.text(
+        fmt::format("What do the scores of step 4's problem weigh, s = {} tokens, {} "
+                    "heads, 2 bytes each? a s² on one device, a s²/N on each that "
+                    "runs Ring Self-Attention; Ring Attention never has more than a "
+                    "tile of a block, in the kernel's shared memory.",
+                    count_text(s), a));
+    page.predict(fmt::format("How many bytes of scores does each of {} devices hold "
+                             "in Ring Self-Attention?",
+                             ranks_),
+                 square / ranks_, "bytes",
+                 fmt::format("2 a s²/N = 2 * {} * {}²/{}", a, count_text(s), ranks_));
     show_square(page);
     page.text(
         "On one device backward holds three matrices of scores at its "
@@ -103,8 +98,7 @@ void RingLesson::memory(Page& page) {
 void RingLesson::show_square(Page& page) {
     const AttentionProblem problem = large();
     const std::int64_t s = problem.tokens;
-    const auto square =
-        static_cast<double>(2 * problem.sizes.heads * s * s);
+    const auto square = static_cast<double>(2 * problem.sizes.heads * s * s);
     page.text(
         "What a device holds at most, forward and backward, by the "
         "ledger. Twice the tokens take more than twice as much: half the "
@@ -114,16 +108,13 @@ void RingLesson::show_square(Page& page) {
     for (const Way& way : ways(ranks_)) {
         const std::int64_t peak = peak_of(way, problem, s);
         // f(s) = p s² + q s: f(2 s) - 2 f(s) = 2 p s²
-        const std::int64_t quadratic =
-            (peak_of(way, problem, 2 * s) - 2 * peak) / 2;
+        const std::int64_t quadratic = (peak_of(way, problem, 2 * s) - 2 * peak) / 2;
         table.rows.push_back(
             {way.name, bytes_text(peak), bytes_text(quadratic),
-             fmt::format("{:.4g}",
-                         static_cast<double>(quadratic) / square)});
-        checks.push_back(
-            Check::equal(fmt::format("bytes with s² of {}", way.name),
-                         static_cast<double>(quadratic),
-                         way.matrices * square / way.ranks));
+             fmt::format("{:.4g}", static_cast<double>(quadratic) / square)});
+        checks.push_back(Check::equal(fmt::format("bytes with s² of {}", way.name),
+                                      static_cast<double>(quadratic),
+                                      way.matrices * square / way.ranks));
     }
     page.table(table);
     for (const Check& check : checks)
@@ -134,27 +125,26 @@ void RingLesson::show_longest(Page& page) {
     constexpr std::int64_t kCapacity = std::int64_t{16} << 30;
     const AttentionProblem problem = large();
     const std::int64_t step = 8 * ranks_;
-    page.text(fmt::format(
-        "So how long a sequence does a device of {} hold, in this one "
-        "layer's attention? Shapes are enough; the ledger refuses one "
-        "step of {} tokens more:",
-        bytes_text(kCapacity), step));
+    page.text(
+        fmt::format("So how long a sequence does a device of {} hold, in this one "
+                    "layer's attention? Shapes are enough; the ledger refuses one "
+                    "step of {} tokens more:",
+                    bytes_text(kCapacity), step));
     Table table{{"", "tokens", "against one device"}, {}};
     std::vector<Check> checks;
     double one = 0;
     for (const Way& way : ways(ranks_)) {
         const std::int64_t tokens = longest(way, problem, step, kCapacity);
         if (one == 0) one = static_cast<double>(tokens);
-        table.rows.push_back(
-            {way.name, count_text(tokens),
-             fmt::format("{:.3g}", static_cast<double>(tokens) / one)});
+        table.rows.push_back({way.name, count_text(tokens),
+                              fmt::format("{:.3g}", static_cast<double>(tokens) / one)});
         const bool fits = runs(way, problem, tokens, kCapacity) &&
                           !runs(way, problem, tokens + step, kCapacity);
-        checks.push_back(Check::equal(
-            fmt::format("{}: runs with that many tokens, and runs out of "
-                        "memory with {} more",
-                        way.name, step),
-            fits ? 1 : 0, 1));
+        checks.push_back(
+            Check::equal(fmt::format("{}: runs with that many tokens, and runs out of "
+                                     "memory with {} more",
+                                     way.name, step),
+                         fits ? 1 : 0, 1));
     }
     page.table(table);
     for (const Check& check : checks)
@@ -183,14 +173,13 @@ ClusterSpec arithmetic_alone() {
 }
 
 /// Pairs of tokens in what each rank computed of Ring Attention's forward.
-std::vector<std::int64_t> pairs_of(const RunReport& report,
-                                   const AttentionProblem& of) {
+std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProblem& of) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
     const std::int64_t finish =
         rows * of.width + rows * ops::FinishAttention::kFlopsOfRow;
-    const std::int64_t a_pair = (4 * of.width + ops::Attend::kFlopsOfPair) *
-                                of.batch * of.sizes.heads;
+    const std::int64_t a_pair =
+        (4 * of.width + ops::Attend::kFlopsOfPair) * of.batch * of.sizes.heads;
     std::vector<std::int64_t> pairs;
     for (const RankReport& rank : report.ranks)
         pairs.push_back((rank.flops - finish) / a_pair);
@@ -216,29 +205,27 @@ RunReport RingLesson::run_causal(TokenOrder order) const {
     problem.sizes.causal = true;
     return run_method(*make_shapes_only_cluster(ranks_, arithmetic_alone(),
                                                 /*trace=*/true),
-                      problem, ContextMethod::ring_attention, order,
-                      Passes::forward);
+                      problem, ContextMethod::ring_attention, order, Passes::forward);
 }
 
 void RingLesson::causal(Page& page) {
     const AttentionProblem problem = large();
     const std::int64_t c = problem.tokens / ranks_;
-    page.text(fmt::format(
-        "A GPT's attention is causal: a token sees those up to itself. "
-        "Deal tokens out in stretches, and the first device's queries see "
-        "no block but its own, the last one's those of all N = {}: they "
-        "work N to 1, counted in hops at which there is anything to do. "
-        "By pairs of tokens, of which its own block has half:",
-        ranks_));
+    page.text(
+        fmt::format("A GPT's attention is causal: a token sees those up to itself. "
+                    "Deal tokens out in stretches, and the first device's queries see "
+                    "no block but its own, the last one's those of all N = {}: they "
+                    "work N to 1, counted in hops at which there is anything to do. "
+                    "By pairs of tokens, of which its own block has half:",
+                    ranks_));
     page.predict(
         fmt::format("Of s = {} tokens each of {} devices has c = {}. How "
                     "many pairs of a query and a key that it sees has the "
                     "last device?",
                     count_text(problem.tokens), ranks_, count_text(c)),
         pairs_of_last(problem, ranks_), "pairs",
-        fmt::format("(N - 1) c² + c (c + 1)/2 = {} * {}² + {} * {}/2",
-                    ranks_ - 1, count_text(c), count_text(c),
-                    count_text(c + 1)));
+        fmt::format("(N - 1) c² + c (c + 1)/2 = {} * {}² + {} * {}/2", ranks_ - 1,
+                    count_text(c), count_text(c), count_text(c + 1)));
     show_pairs(page);
     page.text(
         "Striped (Brandon et al. 2023) gives device r tokens r, r + N, r "
@@ -251,12 +238,11 @@ void RingLesson::causal(Page& page) {
     const RunReport zigzag = run_causal(TokenOrder::zigzag);
     page.chart(timeline_chart(contiguous, "contiguous"));
     page.chart(timeline_chart(zigzag, "zigzag"));
-    page.check(Check::at_most(
-        "time of contiguous over zigzag, against 2 - 1/N, off by",
-        std::abs(static_cast<double>(contiguous.makespan()) /
-                     static_cast<double>(zigzag.makespan()) -
-                 (2 - 1.0 / ranks_)),
-        0.01));
+    page.check(Check::at_most("time of contiguous over zigzag, against 2 - 1/N, off by",
+                              std::abs(static_cast<double>(contiguous.makespan()) /
+                                           static_cast<double>(zigzag.makespan()) -
+                                       (2 - 1.0 / ranks_)),
+                              0.01));
     page.text(
         "Nothing of the program changes but which tokens a device is "
         "dealt: the mask asks for each row's token. (A mask that asks for "
@@ -272,8 +258,7 @@ void RingLesson::show_pairs(Page& page) {
         table.rows.push_back({std::to_string(rank)});
     std::vector<std::vector<std::int64_t>> pairs;
     for (const TokenOrder order :
-         {TokenOrder::contiguous, TokenOrder::striped,
-          TokenOrder::zigzag}) {
+         {TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag}) {
         const RunReport report = run_causal(order);
         const std::string name = name_of(order);
         record().runs.emplace_back("causal_" + name, report);
@@ -289,9 +274,9 @@ void RingLesson::show_pairs(Page& page) {
     page.check(Check::equal("pairs of the last device, contiguous",
                             static_cast<double>(pairs[0].back()),
                             pairs_of_last(problem, ranks_)));
-    page.check(Check::at_most(
-        "difference between devices, striped, in blocks of c² pairs",
-        static_cast<double>(spread(pairs[1])) / (c * c), 1));
+    page.check(
+        Check::at_most("difference between devices, striped, in blocks of c² pairs",
+                       static_cast<double>(spread(pairs[1])) / (c * c), 1));
     page.check(Check::equal("difference between devices, zigzag",
                             static_cast<double>(spread(pairs[2])), 0));
 }
@@ -311,12 +296,10 @@ ClusterSpec with_link(double bytes_per_second) {
 
 constexpr double kLink = 10e9;
 
-RunReport run_ring(const AttentionProblem& problem, int ranks,
-                   double bytes_per_second) {
-    return run_method(
-        *make_shapes_only_cluster(ranks, with_link(bytes_per_second), true),
-        problem, ContextMethod::ring_attention, TokenOrder::contiguous,
-        Passes::forward);
+RunReport run_ring(const AttentionProblem& problem, int ranks, double bytes_per_second) {
+    return run_method(*make_shapes_only_cluster(ranks, with_link(bytes_per_second), true),
+                      problem, ContextMethod::ring_attention, TokenOrder::contiguous,
+                      Passes::forward);
 }
 
 /// Times of one block: of attending to it, of handing it on, and of what
@@ -330,17 +313,15 @@ struct BlockTimes {
     }
 };
 
-BlockTimes times_of(const AttentionProblem& of, int ranks,
-                    const ClusterSpec& spec) {
+BlockTimes times_of(const AttentionProblem& of, int ranks, const ClusterSpec& spec) {
     const std::int64_t c = of.tokens / ranks;
     const std::int64_t rows = c * of.batch * of.sizes.heads;
     const auto time = [&](std::int64_t flops) {
         return operation_time(spec, flops, 0, of.dtype);
     };
-    return {
-        time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair)),
-        message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
-        time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow)};
+    return {time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair)),
+            message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
+            time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow)};
 }
 
 /// F/B.
@@ -352,14 +333,14 @@ double least_tokens(const AttentionProblem& problem) {
 
 void RingLesson::overlap(Page& page) {
     AttentionProblem problem = large();
-    page.text(fmt::format(
-        "A hop costs nothing as long as it hides behind the block that is "
-        "attended to meanwhile. With c tokens a device and h = {} "
-        "columns, a block takes 4 c² h operations, and a hop moves c keys "
-        "and c values, 4 c h bytes in 16 bits. At F operations and B "
-        "bytes a second the hop hides where 4 c h/B <= 4 c² h/F: c >= "
-        "F/B, and neither h nor N matters.",
-        count_text(problem.sizes.heads * problem.width)));
+    page.text(
+        fmt::format("A hop costs nothing as long as it hides behind the block that is "
+                    "attended to meanwhile. With c tokens a device and h = {} "
+                    "columns, a block takes 4 c² h operations, and a hop moves c keys "
+                    "and c values, 4 c h bytes in 16 bits. At F operations and B "
+                    "bytes a second the hop hides where 4 c h/B <= 4 c² h/F: c >= "
+                    "F/B, and neither h nor N matters.",
+                    count_text(problem.sizes.heads * problem.width)));
     page.predict(
         "A device of 2 TFLOP/s and links of 10 GB/s: how many tokens does "
         "a device need?",
@@ -370,9 +351,8 @@ void RingLesson::overlap(Page& page) {
         "little earlier than F/B.) Change the link instead: the same 400 "
         "tokens a device, at 10 GB/s and at a quarter of it.");
     problem.tokens = 400 * ranks_;
-    for (const auto& [bandwidth, title] :
-         {std::pair{kLink, "links of 10 GB/s"},
-          std::pair{kLink / 4, "links of 2.5 GB/s"}}) {
+    for (const auto& [bandwidth, title] : {std::pair{kLink, "links of 10 GB/s"},
+                                           std::pair{kLink / 4, "links of 2.5 GB/s"}}) {
         const std::string name = bandwidth == kLink ? "link" : "slow_link";
         const RunReport report = run_ring(problem, ranks_, bandwidth);
         record().runs.emplace_back(name, report);
@@ -390,29 +370,25 @@ void RingLesson::overlap(Page& page) {
 void RingLesson::show_blocks(Page& page) {
     AttentionProblem problem = large();
     const ClusterSpec spec = with_link(kLink);
-    Table table{{"tokens a device", "a block", "a hop", "forward takes",
-                 "of it, arithmetic"},
-                {}};
+    Table table{
+        {"tokens a device", "a block", "a hop", "forward takes", "of it, arithmetic"},
+        {}};
     std::vector<Check> checks;
     for (const double part : {0.25, 0.5, 1.0, 2.0, 4.0}) {
-        const auto c =
-            static_cast<std::int64_t>(part * least_tokens(problem));
+        const auto c = static_cast<std::int64_t>(part * least_tokens(problem));
         problem.tokens = c * ranks_;
         const BlockTimes times = times_of(problem, ranks_, spec);
-        const Picoseconds took =
-            run_ring(problem, ranks_, kLink).makespan();
+        const Picoseconds took = run_ring(problem, ranks_, kLink).makespan();
         const Picoseconds work = ranks_ * times.attend + times.finish;
-        table.rows.push_back(
-            {count_text(c), time_text(times.attend), time_text(times.hop),
-             time_text(took),
-             fmt::format("{:.3g} %", 100.0 * static_cast<double>(work) /
-                                         static_cast<double>(took))});
+        table.rows.push_back({count_text(c), time_text(times.attend),
+                              time_text(times.hop), time_text(took),
+                              fmt::format("{:.3g} %", 100.0 * static_cast<double>(work) /
+                                                          static_cast<double>(took))});
         checks.push_back(Check::equal(
             fmt::format("picoseconds with {} tokens a device, against "
                         "block + (N-1) max(block, hop) + finish",
                         c),
-            static_cast<double>(took),
-            static_cast<double>(times.formula(ranks_))));
+            static_cast<double>(took), static_cast<double>(times.formula(ranks_))));
     }
     page.table(table);
     for (const Check& check : checks)
@@ -434,20 +410,18 @@ std::vector<double> losses_of(const RunReport& report) {
 }
 
 /// Adds what rank 0 kept under prefix + NAME, as variant/prefix + NAME.
-void put(NamedTensors& tensors, const std::string& variant,
-         const RunReport& report, const std::string& prefix) {
+void put(NamedTensors& tensors, const std::string& variant, const RunReport& report,
+         const std::string& prefix) {
     for (const auto& [name, tensor] : report.ranks.front().kept) {
-        const bool wanted = prefix.empty()
-                                ? name.find('/') == std::string::npos
-                                : name.starts_with(prefix);
+        const bool wanted = prefix.empty() ? name.find('/') == std::string::npos
+                                           : name.starts_with(prefix);
         if (wanted) tensors.insert_or_assign(variant + "/" + name, tensor);
     }
 }
 
 /// The largest relative difference of a first gradient; NaN if there is
 /// one.
-double gradient_difference(const NamedTensors& outputs,
-                           const std::string& variant) {
+double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
     double worst = 0;
     for (const auto& [name, tensor] : outputs) {
         const std::string prefix = variant + "/grad/";
@@ -475,48 +449,41 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
     std::vector<double> curve = losses_of(report);
     record().outputs.insert_or_assign(
         variant + "/loss",
-        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())),
-                       curve));
+        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())), curve));
     if (!alone)
-        check_values(
-            page,
-            fmt::format("{}: first gradients against one device's, "
-                        "largest relative difference",
-                        variant),
-            gradient_difference(record().outputs, variant),
-            options().dtype == DType::f64 ? 1e-11 : 2e-4);
+        check_values(page,
+                     fmt::format("{}: first gradients against one device's, "
+                                 "largest relative difference",
+                                 variant),
+                     gradient_difference(record().outputs, variant),
+                     options().dtype == DType::f64 ? 1e-11 : 2e-4);
     return curve;
 }
 
 void RingLesson::show_contexts(Page& page, std::int64_t capacity) {
     const auto longest = [&](const ContextRun& run, std::int64_t step) {
         return step * largest_that([&](std::int64_t steps) {
-                   return training_peak(*task_, run, steps * step,
-                                        options().dtype) <= capacity;
+                   return training_peak(*task_, run, steps * step, options().dtype) <=
+                          capacity;
                });
     };
-    const std::int64_t core =
-        longest(ContextRun::alone(AttentionKind::core), 1);
-    const std::int64_t flash =
-        longest(ContextRun::alone(AttentionKind::flash), 1);
+    const std::int64_t core = longest(ContextRun::alone(AttentionKind::core), 1);
+    const std::int64_t flash = longest(ContextRun::alone(AttentionKind::flash), 1);
     Table table{{"", "longest context"}, {}};
-    table.rows.push_back(
-        {"one such device, all weights held", count_text(core)});
-    table.rows.push_back(
-        {"one such device, online softmax", count_text(flash)});
-    table.rows.push_back(
-        {fmt::format("{} of them, {}", ranks_, name_of(method_)),
-         count_text(longest(shared_run(), 2 * ranks_))});
+    table.rows.push_back({"one such device, all weights held", count_text(core)});
+    table.rows.push_back({"one such device, online softmax", count_text(flash)});
+    table.rows.push_back({fmt::format("{} of them, {}", ranks_, name_of(method_)),
+                          count_text(longest(shared_run(), 2 * ranks_))});
     page.table(table);
     const auto times = [&](std::int64_t alone) {
         return static_cast<double>(task_->sizes.context) /
                static_cast<double>(std::max<std::int64_t>(alone, 1));
     };
-    page.text(fmt::format(
-        "The context of {} is {:.3g} times what one such device holds "
-        "that keeps all weights of attention, and {:.3g} times what it "
-        "holds with online softmax.",
-        task_->sizes.context, times(core), times(flash)));
+    page.text(
+        fmt::format("The context of {} is {:.3g} times what one such device holds "
+                    "that keeps all weights of attention, and {:.3g} times what it "
+                    "holds with online softmax.",
+                    task_->sizes.context, times(core), times(flash)));
     if (times(flash) < 1)
         page.text(
             "The scores that Ring Self-Attention keeps weigh more than "
@@ -531,14 +498,14 @@ void RingLesson::train(Page& page) {
     const GptSizes& sizes = task_->sizes;
     const std::int64_t capacity =
         training_peak(*task_, shared_run(), sizes.context, options().dtype);
-    page.text(fmt::format(
-        "Now a GPT on a text (layers: {}, hidden size: {}, heads: {}, "
-        "sequences a step: {}) with a context of {}. Let a device have "
-        "{}: just what each of {} needs to train it together, by the "
-        "ledger, and not a byte more. How long a context do such devices "
-        "hold?",
-        sizes.layers, sizes.block.hidden, sizes.block.heads, task_->batch,
-        sizes.context, bytes_text(capacity), ranks_));
+    page.text(
+        fmt::format("Now a GPT on a text (layers: {}, hidden size: {}, heads: {}, "
+                    "sequences a step: {}) with a context of {}. Let a device have "
+                    "{}: just what each of {} needs to train it together, by the "
+                    "ledger, and not a byte more. How long a context do such devices "
+                    "hold?",
+                    sizes.layers, sizes.block.hidden, sizes.block.heads, task_->batch,
+                    sizes.context, bytes_text(capacity), ranks_));
     show_contexts(page, capacity);
     page.quote("context-part");
     page.quote("context-training");
@@ -553,18 +520,16 @@ void RingLesson::train(Page& page) {
 
 void RingLesson::train_all(Page& page, std::int64_t capacity) {
     Curves curves;
-    curves.add(
-        "1 large device",
-        train_on(page, ContextRun::alone(AttentionKind::core), "gpt_1"));
+    curves.add("1 large device",
+               train_on(page, ContextRun::alone(AttentionKind::core), "gpt_1"));
     const std::string all = fmt::format("gpt_{}", ranks_);
-    curves.add(fmt::format("{} devices", ranks_),
-               train_on(page, shared_run(), all));
-    page.check(Check::at_most(
-        fmt::format("bytes that each of {} devices held at most, against "
-                    "what such a device has",
-                    ranks_),
-        static_cast<double>(most_held(record().runs.back().second)),
-        static_cast<double>(capacity)));
+    curves.add(fmt::format("{} devices", ranks_), train_on(page, shared_run(), all));
+    page.check(
+        Check::at_most(fmt::format("bytes that each of {} devices held at most, against "
+                                   "what such a device has",
+                                   ranks_),
+                       static_cast<double>(most_held(record().runs.back().second)),
+                       static_cast<double>(capacity)));
     if (auto mesh = ContextRun::mesh_of(ranks_)) {
         mesh->method = method_;
         mesh->order = order_;

@@ -14,12 +14,12 @@ namespace {
 
 /// Returns this rank's part of the whole, (out, in) or (out). Throws
 /// UsageError if it cannot be shared out so.
-Part own_rows(const ParameterInit& init, const TensorParallel& tp,
-              const Shape& whole, const ColumnParallelOptions& options) {
+Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole,
+              const ColumnParallelOptions& options) {
     const int stacked = options.stacked;
     require(stacked > 0 && whole[0] % stacked == 0,
-            "{}: {} columns for {} stacked layers; each must get as many",
-            init.name, whole[0], stacked);
+            "{}: {} columns for {} stacked layers; each must get as many", init.name,
+            whole[0], stacked);
     if (!options.pad) tp.share(init.name, "columns", whole[0] / stacked);
     return stacked_part(whole, stacked, tp.size(), tp.rank());
 }
@@ -41,19 +41,15 @@ void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
 
 }  // namespace
 
-ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init,
-                                           TensorParallel& tp,
-                                           std::int64_t in,
-                                           std::int64_t out,
+ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
+                                           std::int64_t in, std::int64_t out,
                                            ColumnParallelOptions options)
     : tp_(tp),
       device_(init.device),
       gather_output_(options.gather_output),
-      weight_(init, "weight",
-              own_rows(init, tp, linear_shape(init, in, out), options)) {
+      weight_(init, "weight", own_rows(init, tp, linear_shape(init, in, out), options)) {
     require_gatherable(init, tp, options);
-    if (options.bias)
-        bias_.emplace(init, "bias", own_rows(init, tp, {out}, options));
+    if (options.bias) bias_.emplace(init, "bias", own_rows(init, tp, {out}, options));
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (const Parameter* parameter : own_parameters())
         draw_uniform(*parameter, init.seed, bound);
@@ -69,15 +65,13 @@ std::vector<Parameter*> ColumnParallelLinear::own_parameters() {
 Tensor ColumnParallelLinear::do_forward(const Tensor& x, Saved& saved) {
     require_columns(weight_, "x", x, /*in*/ weight_.shape()[1]);
     saved.keep("x", x);
-    Tensor y = device_.matmul(tp_.enter(x).wait(), weight_.value,
-                              {.transpose_b = true});
+    Tensor y = device_.matmul(tp_.enter(x).wait(), weight_.value, {.transpose_b = true});
     if (bias_) device_.add_bias(y, bias_->value);
     return gather_output_ ? gather_columns(tp_, y) : y;
 }
 
 // dx (N, in) = f's backward of dy_r (N, out/t) W_r (out/t, in)
-Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy,
-                                                    Saved& saved) {
+Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor own = gather_output_ ? own_columns(tp_, dy) : dy;
     require_columns(weight_, "dy", own, /*out/t*/ weight_.shape()[0]);
     saved.keep("dy", own);
@@ -86,8 +80,7 @@ Arriving ColumnParallelLinear::start_backward_input(const Tensor& dy,
 }
 
 // dW_r (out/t, in) += dy_r^T f(x),  db_r += the sum of the rows of dy_r
-void ColumnParallelLinear::add_weight_gradients(const Tensor& x,
-                                                const Tensor& dy) {
+void ColumnParallelLinear::add_weight_gradients(const Tensor& x, const Tensor& dy) {
     device_.matmul_into(weight_.gradient, dy, x,
                         {.transpose_a = true, .accumulate = true});
     weight_.accumulated();
@@ -106,8 +99,7 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 }
 // lesson: end
 
-Tensor ColumnParallelLinear::do_backward_input(const Tensor& dy,
-                                               Saved& saved) {
+Tensor ColumnParallelLinear::do_backward_input(const Tensor& dy, Saved& saved) {
     return start_backward_input(dy, saved).wait();
 }
 
@@ -125,20 +117,17 @@ Tensor gather_columns(TensorParallel& tp, const Tensor& own) {
     // stand side by side.
     const Tensor blocks = device.empty({ranks, rows, columns}, own.dtype());
     tp.group().all_gather(blocks, own).wait();
-    Tensor whole =
-        device.empty(own.shape().with_last(columns * ranks), own.dtype());
+    Tensor whole = device.empty(own.shape().with_last(columns * ranks), own.dtype());
     for (int rank = 0; rank < ranks; ++rank)
         device.copy_columns(whole, rank * columns,
-                            blocks.rows(rank, 1).reshaped({rows, columns}),
-                            0, columns);
+                            blocks.rows(rank, 1).reshaped({rows, columns}), 0, columns);
     return whole;
 }
 
 Tensor own_columns(TensorParallel& tp, const Tensor& whole) {
     const std::int64_t columns =
         tp.share("own_columns", "columns", whole.shape().columns());
-    Tensor own =
-        tp.device().empty(whole.shape().with_last(columns), whole.dtype());
+    Tensor own = tp.device().empty(whole.shape().with_last(columns), whole.dtype());
     tp.device().copy_columns(own, 0, whole, tp.rank() * columns, columns);
     return own;
 }

@@ -35,9 +35,8 @@ struct ColumnParallelOptions {
 /// the same name. Throws UsageError unless the ranks share out the columns.
 class ColumnParallelLinear : public Module {
   public:
-    ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
-                         std::int64_t in, std::int64_t out,
-                         ColumnParallelOptions options = {});
+    ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
+                         std::int64_t out, ColumnParallelOptions options = {});
 
     Parameter& weight() { return weight_; }
     /// Null if the layer has none.

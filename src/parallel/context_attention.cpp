@@ -3,8 +3,7 @@
 namespace lockstep {
 
 ContextAttention::ContextAttention(Device& device, Communicator& group,
-                                   const AttentionSizes& sizes,
-                                   TokenOrder order)
+                                   const AttentionSizes& sizes, TokenOrder order)
     : device_(device),
       group_(group),
       ring_(device, group),
@@ -13,8 +12,7 @@ ContextAttention::ContextAttention(Device& device, Communicator& group,
     require_heads("attention", sizes);
 }
 
-AttentionOptions ContextAttention::seeing_rank(const Heads& queries,
-                                               int rank) const {
+AttentionOptions ContextAttention::seeing_rank(const Heads& queries, int rank) const {
     AttentionOptions options = seeing_all(queries);
     options.keys = options.keys.of_rank(rank);
     return options;
@@ -30,14 +28,12 @@ Tensor ContextAttention::keys_and_values(const Tensor& x) const {
     const Heads keys = attention_heads(x, sizes_).keys;
     const std::int64_t columns = 2 * keys.heads * keys.width;
     const MemoryScope scope(device_, MemoryCategory::communication);
-    const Tensor block =
-        device_.empty(x.shape().with_last(columns), x.dtype());
+    const Tensor block = device_.empty(x.shape().with_last(columns), x.dtype());
     device_.copy_columns(block, 0, x, keys.first, columns);
     return block;
 }
 
-void ContextAttention::put_keys_and_values(const Tensor& dx,
-                                           const Tensor& block) const {
+void ContextAttention::put_keys_and_values(const Tensor& dx, const Tensor& block) const {
     const std::int64_t first = attention_heads(dx, sizes_).keys.first;
     device_.copy_columns(dx, first, block, 0, block.shape().columns());
 }

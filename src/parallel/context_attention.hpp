@@ -17,8 +17,8 @@ namespace lockstep {
 class ContextAttention : public Module {
   protected:
     /// Throws UsageError for heads that do not fit each other.
-    ContextAttention(Device& device, Communicator& group,
-                     const AttentionSizes& sizes, TokenOrder order);
+    ContextAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
+                     TokenOrder order);
 
     Device& device() const { return device_; }
     Communicator& group() const { return group_; }
@@ -38,8 +38,7 @@ class ContextAttention : public Module {
     /// Zeros of its shape, to add gradients up in.
     Tensor zero_block(const Tensor& block) const;
     /// Queries, with the keys and values of such a block.
-    AttentionHeads with_block(const Heads& queries,
-                              const Tensor& block) const;
+    AttentionHeads with_block(const Heads& queries, const Tensor& block) const;
 
     /// All of what attention gives, (s/N, b, a width), or its gradient.
     Heads heads_of_result(const Tensor& y) const;

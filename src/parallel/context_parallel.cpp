@@ -11,8 +11,8 @@
 namespace lockstep {
 
 const char* name_of(ContextMethod method) {
-    constexpr const char* kNames[] = {
-        "ring-self-attention", "ring-attention", "gather", "ulysses"};
+    constexpr const char* kNames[] = {"ring-self-attention", "ring-attention", "gather",
+                                      "ulysses"};
     return kNames[static_cast<int>(method)];
 }
 
@@ -32,8 +32,7 @@ ContextMethod context_method(const std::string& name) {
                     name));
 }
 
-std::unique_ptr<Module> make_context_attention(ContextMethod method,
-                                               Device& device,
+std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& device,
                                                Communicator& group,
                                                const AttentionSizes& sizes,
                                                TokenOrder order) {
@@ -54,12 +53,10 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method,
 }
 
 // lesson: context-part
-SequencePart context_part(Communicator& group, ContextMethod method,
-                          TokenOrder order) {
+SequencePart context_part(Communicator& group, ContextMethod method, TokenOrder order) {
     return {{order, group.size(), group.rank()},
             [=, &group](Device& device, const AttentionSizes& sizes) {
-                return make_context_attention(method, device, group, sizes,
-                                              order);
+                return make_context_attention(method, device, group, sizes, order);
             }};
 }
 // lesson: end

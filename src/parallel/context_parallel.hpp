@@ -16,7 +16,7 @@ enum class ContextMethod {
                           ///< scores
     ring_attention,       ///< Liu et al.: both together, online softmax
     gather,               ///< Llama 3: an all-gather of both
-    ulysses  ///< Jacobs et al.: an all-to-all, heads for tokens
+    ulysses               ///< Jacobs et al.: an all-to-all, heads for tokens
 };
 
 /// "ring-self-attention", "ring-attention", "gather", "ulysses".
@@ -28,9 +28,10 @@ ContextMethod context_method(const std::string& name);
 /// The module of that method; x and y as ContextAttention has them. Device
 /// and group must stay. Throws UsageError for heads that do not fit each
 /// other, or that Ulysses' ranks cannot share out.
-std::unique_ptr<Module> make_context_attention(
-    ContextMethod method, Device& device, Communicator& group,
-    const AttentionSizes& sizes, TokenOrder order = TokenOrder::contiguous);
+std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& device,
+                                               Communicator& group,
+                                               const AttentionSizes& sizes,
+                                               TokenOrder order = TokenOrder::contiguous);
 
 /// Context parallelism: a model whose ranks share out the tokens of each
 /// sequence. To all but attention and places a token is a token, so to the

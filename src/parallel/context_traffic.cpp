@@ -14,8 +14,7 @@ std::int64_t own_keys(const ContextShape& of) {
 /// Two all-to-alls, of x and of y.
 Sent ulysses(const ContextShape& of) {
     const std::int64_t columns = 2 * (of.heads + of.key_heads) * of.width;
-    return {of.tokens / of.ranks * of.batch * columns / of.ranks *
-                (of.ranks - 1),
+    return {of.tokens / of.ranks * of.batch * columns / of.ranks * (of.ranks - 1),
             2 * (of.ranks - 1)};
 }
 
@@ -54,8 +53,7 @@ Sent sent_backward(ContextMethod method, const ContextShape& shape) {
 }
 
 std::int64_t tensor_parallel_elements(const ContextShape& of) {
-    return 8 * of.batch * of.tokens * of.heads * of.width / of.ranks *
-           (of.ranks - 1);
+    return 8 * of.batch * of.tokens * of.heads * of.width / of.ranks * (of.ranks - 1);
 }
 
 }  // namespace lockstep

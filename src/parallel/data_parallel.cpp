@@ -5,9 +5,8 @@
 namespace lockstep {
 
 // lesson: data-parallel
-Tensor data_parallel_gradients(Device& device, Communicator& replicas,
-                               Module& model, const Loss& loss,
-                               std::span<const MicroBatch> mine) {
+Tensor data_parallel_gradients(Device& device, Communicator& replicas, Module& model,
+                               const Loss& loss, std::span<const MicroBatch> mine) {
     Tensor share = accumulate_gradients(device, model, loss, mine);
     for (Parameter* parameter : model.parameters())
         replicas.all_reduce(parameter->gradient, Reduction::sum).wait();
@@ -15,8 +14,7 @@ Tensor data_parallel_gradients(Device& device, Communicator& replicas,
 }
 // lesson: end
 
-void declare_replicas_of(Communicator& replicas, Module& model,
-                         SourceLine at) {
+void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
     for (const Parameter* parameter : model.parameters())
         declare_replicas(replicas, parameter->value, parameter->name(), at);
 }

@@ -19,9 +19,8 @@ namespace lockstep {
 /// of the loss, (1). One all-reduce a parameter: each rank sends 2(n-1)/n
 /// of the gradients' bytes. Li et al. 2020, PyTorch Distributed
 /// (2006.15704), section 2.
-Tensor data_parallel_gradients(Device& device, Communicator& replicas,
-                               Module& model, const Loss& loss,
-                               std::span<const MicroBatch> mine);
+Tensor data_parallel_gradients(Device& device, Communicator& replicas, Module& model,
+                               const Loss& loss, std::span<const MicroBatch> mine);
 
 /// Says, once, that all ranks hold replicas of the model's parameters,
 /// which must step alike. Costs nothing; see declare_replicas.

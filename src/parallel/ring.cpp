@@ -13,10 +13,7 @@ Arriving Ring::hand_on(const Tensor& block, SourceLine at) const {
     const MemoryScope scope(device_, MemoryCategory::communication);
     const Tensor coming = device_.empty(block.shape(), block.dtype(), at);
     return {coming, block,
-            group_.group(at)
-                .send(block, next, at)
-                .recv(coming, previous, at)
-                .start(at)};
+            group_.group(at).send(block, next, at).recv(coming, previous, at).start(at)};
 }
 
 void Ring::travel(Tensor block, FunctionRef<void(const Tensor&, int)> visit,

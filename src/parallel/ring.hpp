@@ -9,8 +9,7 @@ namespace lockstep {
 /// previous one had. Device and group must stay.
 class Ring {
   public:
-    Ring(Device& device, Communicator& group)
-        : device_(device), group_(group) {}
+    Ring(Device& device, Communicator& group) : device_(device), group_(group) {}
 
     int size() const { return group_.size(); }
     int rank() const { return group_.rank(); }
@@ -19,14 +18,12 @@ class Ring {
 
     /// Starts one hop: all ranks do, with blocks of one shape. If there is
     /// one rank alone, what arrives is `block`.
-    Arriving hand_on(const Tensor& block,
-                     SourceLine at = SourceLine::here()) const;
+    Arriving hand_on(const Tensor& block, SourceLine at = SourceLine::here()) const;
 
     /// Calls visit(block, rank) with every rank's block, the own one first.
     /// All but the last are on their way to the next rank meanwhile: n - 1
     /// hops, each beside a visit.
-    void travel(Tensor block,
-                FunctionRef<void(const Tensor& block, int rank)> visit,
+    void travel(Tensor block, FunctionRef<void(const Tensor& block, int rank)> visit,
                 SourceLine at = SourceLine::here()) const;
 
   private:

@@ -7,8 +7,7 @@ Tensor RingAttention::do_forward(const Tensor& x, Saved& saved) {
     const Heads queries = attention_heads(x, sizes()).queries;
     const OnlineAttention state = device().begin_attention(queries);
     ring().travel(keys_and_values(x), [&](const Tensor& block, int rank) {
-        device().attend(state, with_block(queries, block),
-                        seeing_rank(queries, rank));
+        device().attend(state, with_block(queries, block), seeing_rank(queries, rank));
     });
     return keep_online_attention(device(), state, x, saved);
 }
@@ -20,8 +19,7 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Heads queries = attention_heads(x, sizes()).queries;
     const Tensor dx = device().zeros(x.shape(), x.dtype());
     const Heads d_queries = attention_heads(dx, sizes()).queries;
-    const AttentionBackward back =
-        begin_backward(device(), dy, sizes(), saved);
+    const AttentionBackward back = begin_backward(device(), dy, sizes(), saved);
 
     // The gradients of the block that is here come a hop behind it.
     Arriving behind;

@@ -26,8 +26,7 @@ namespace lockstep {
 /// contiguous, rank r those of r + 1/2 blocks; in zigzag order all as many.
 class RingAttention : public ContextAttention {
   public:
-    RingAttention(Device& device, Communicator& group,
-                  const AttentionSizes& sizes,
+    RingAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
                   TokenOrder order = TokenOrder::contiguous)
         : ContextAttention(device, group, sizes, order) {}
 

@@ -10,16 +10,14 @@ namespace {
 
 /// Chunk `index` of the buffer, counted round the ring.
 Tensor piece(const Tensor& buffer, int parts, int index) {
-    const Chunk part =
-        chunk(buffer.elements(), parts, (index % parts + parts) % parts);
+    const Chunk part = chunk(buffer.elements(), parts, (index % parts + parts) % parts);
     return buffer.slice(part.begin, part.count);
 }
 
 }  // namespace
 
 // lesson: ring-reduce-scatter
-void ring_reduce_scatter(Device& device, Communicator& ring,
-                         const Tensor& buffer) {
+void ring_reduce_scatter(Device& device, Communicator& ring, const Tensor& buffer) {
     const int n = ring.size();
     const int me = ring.rank();
     const int right = (me + 1) % n;
@@ -56,8 +54,7 @@ void ring_all_gather(Communicator& ring, const Tensor& buffer) {
 // lesson: end
 
 // lesson: ring-all-reduce
-void ring_all_reduce(Device& device, Communicator& ring,
-                     const Tensor& buffer) {
+void ring_all_reduce(Device& device, Communicator& ring, const Tensor& buffer) {
     ring_reduce_scatter(device, ring, buffer);
     ring_all_gather(ring, buffer);
 }
@@ -68,8 +65,7 @@ void recursive_doubling_all_reduce(Device& device, Communicator& group,
                                    const Tensor& buffer) {
     const int n = group.size();
     const int me = group.rank();
-    const int pairs =
-        static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
+    const int pairs = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
     const int surplus = n - pairs;
     const Tensor arriving = device.empty(buffer.shape(), buffer.dtype());
 
@@ -87,11 +83,7 @@ void recursive_doubling_all_reduce(Device& device, Communicator& group,
     // over 2d ranks.
     for (int distance = 1; distance < pairs; distance *= 2) {
         const int partner = me ^ distance;
-        group.group()
-            .send(buffer, partner)
-            .recv(arriving, partner)
-            .start()
-            .wait();
+        group.group().send(buffer, partner).recv(arriving, partner).start().wait();
         device.add(buffer, arriving);
     }
     // Unfold.

@@ -16,8 +16,7 @@ namespace lockstep {
 /// Every rank's buffer goes in; chunk r of rank r's buffer comes out summed
 /// over all ranks, and the other chunks hold partial sums. n - 1 steps;
 /// each rank sends S less its own chunk.
-void ring_reduce_scatter(Device& device, Communicator& ring,
-                         const Tensor& buffer);
+void ring_reduce_scatter(Device& device, Communicator& ring, const Tensor& buffer);
 
 /// Chunk r of rank r's buffer goes in; the whole buffer comes out on every
 /// rank. n - 1 steps; each rank sends S less one chunk.
@@ -25,8 +24,7 @@ void ring_all_gather(Communicator& ring, const Tensor& buffer);
 
 /// The sum over all ranks on every rank: the one, then the other. 2(n - 1)
 /// steps, 2(n - 1)/n S.
-void ring_all_reduce(Device& device, Communicator& ring,
-                     const Tensor& buffer);
+void ring_all_reduce(Device& device, Communicator& ring, const Tensor& buffer);
 
 /// Makes the same sum by exchanging whole buffers with ranks 1, 2, 4, …
 /// away: lg n steps of S bytes. If n is no power of two, the surplus ranks

@@ -8,8 +8,8 @@ namespace {
 Tensor alone(Device& device, const Heads& own) {
     const std::int64_t columns = own.heads * own.width;
     const MemoryScope scope(device, MemoryCategory::communication);
-    const Tensor block = device.empty(own.tensor.shape().with_last(columns),
-                                      own.tensor.dtype());
+    const Tensor block =
+        device.empty(own.tensor.shape().with_last(columns), own.tensor.dtype());
     device.copy_columns(block, 0, own.tensor, own.first, columns);
     return block;
 }
@@ -17,8 +17,8 @@ Tensor alone(Device& device, const Heads& own) {
 }  // namespace
 
 // lesson: ring-products
-Tensor ring_products(Device& device, const Ring& ring, const Heads& x,
-                     const Heads& own, double factor, SourceLine at) {
+Tensor ring_products(Device& device, const Ring& ring, const Heads& x, const Heads& own,
+                     double factor, SourceLine at) {
     const std::int64_t share = own.rows();
     const Shape shape{x.batches(), x.heads, x.rows(), ring.size() * share};
     const Tensor products = device.empty(shape, x.tensor.dtype());
@@ -37,8 +37,7 @@ void add_ring_sums(Device& device, const Ring& ring, const Heads& sums,
                    const Tensor& weights, const Heads& own, double factor,
                    SourceLine at) {
     const std::int64_t share = own.rows();
-    const Tensor part =
-        device.empty(weights.shape().with_last(share), weights.dtype());
+    const Tensor part = device.empty(weights.shape().with_last(share), weights.dtype());
     const auto visit = [&](const Tensor& block, int rank) {
         const Heads y{block, own.heads, own.width, 0};
         device.copy_columns(part, 0, weights, rank * share, share);

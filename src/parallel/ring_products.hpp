@@ -8,9 +8,8 @@ namespace lockstep {
 /// which travel round the ring: (b, a, s/N, s), whose columns are rank 0's
 /// rows, then rank 1's, and so on. `own` is this rank's part of y. Sends
 /// (N-1) times its elements, in N-1 messages.
-Tensor ring_products(Device& device, const Ring& ring, const Heads& x,
-                     const Heads& own, double factor,
-                     SourceLine at = SourceLine::here());
+Tensor ring_products(Device& device, const Ring& ring, const Heads& x, const Heads& own,
+                     double factor, SourceLine at = SourceLine::here());
 
 /// sums += factor * weights (b, a, s/N, s) times every rank's rows of y, in
 /// the same way.

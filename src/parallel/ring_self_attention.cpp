@@ -12,10 +12,8 @@ Tensor RingSelfAttention::do_forward(const Tensor& x, Saved& saved) {
         ring_products(device(), ring(), own.queries, own.keys, see.factor),
         {see.causal, see.queries, see.keys});
     const std::int64_t columns = own.queries.heads * own.queries.width;
-    const Tensor y =
-        device().zeros(x.shape().with_last(columns), x.dtype());
-    add_ring_sums(device(), ring(), heads_of_result(y), weights, own.values,
-                  1);
+    const Tensor y = device().zeros(x.shape().with_last(columns), x.dtype());
+    add_ring_sums(device(), ring(), heads_of_result(y), weights, own.values, 1);
     saved.keep("x", x);
     saved.keep("weights", weights);
     return y;
@@ -23,8 +21,7 @@ Tensor RingSelfAttention::do_forward(const Tensor& x, Saved& saved) {
 // lesson: end
 
 // lesson: ring-self-attention-backward
-Tensor RingSelfAttention::do_backward_input(const Tensor& dy,
-                                            Saved& saved) {
+Tensor RingSelfAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor &x = saved.at("x"), &weights = saved.at("weights");
     const AttentionHeads own = attention_heads(x, sizes());
     const double factor = score_factor(own.queries.width);
@@ -43,9 +40,8 @@ Tensor RingSelfAttention::do_backward_input(const Tensor& dy,
 }
 
 // Every rank has a part of the gradient of all keys, or values.
-void RingSelfAttention::reduce_own(const Heads& destination,
-                                   const Tensor& weights, const Heads& rows,
-                                   double factor) const {
+void RingSelfAttention::reduce_own(const Heads& destination, const Tensor& weights,
+                                   const Heads& rows, double factor) const {
     const std::int64_t heads = destination.heads, width = destination.width;
     const std::int64_t share = rows.rows();
     const Shape shape{ring().size() * share, rows.batches(), heads * width};
@@ -55,8 +51,7 @@ void RingSelfAttention::reduce_own(const Heads& destination,
                            {.transpose = true, .factor = factor});
     group().all_reduce(all, Reduction::sum).wait();
     device().copy_columns(destination.tensor, destination.first,
-                          all.rows(ring().rank() * share, share), 0,
-                          heads * width);
+                          all.rows(ring().rank() * share, share), 0, heads * width);
 }
 // lesson: end
 

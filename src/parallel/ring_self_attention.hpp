@@ -26,8 +26,7 @@ namespace lockstep {
 /// masks, and computes after each hop; here a hop is under way meanwhile.
 class RingSelfAttention : public ContextAttention {
   public:
-    RingSelfAttention(Device& device, Communicator& group,
-                      const AttentionSizes& sizes,
+    RingSelfAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
                       TokenOrder order = TokenOrder::contiguous)
         : ContextAttention(device, group, sizes, order) {}
 
@@ -36,8 +35,8 @@ class RingSelfAttention : public ContextAttention {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
 
     /// destination = own rows of the sum over all ranks of weights^T rows.
-    void reduce_own(const Heads& destination, const Tensor& weights,
-                    const Heads& rows, double factor) const;
+    void reduce_own(const Heads& destination, const Tensor& weights, const Heads& rows,
+                    double factor) const;
 };
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@ namespace lockstep {
 
 namespace {
 
-Part own_columns(const ParameterInit& init, const TensorParallel& tp,
-                 std::int64_t in, std::int64_t out) {
+Part own_columns(const ParameterInit& init, const TensorParallel& tp, std::int64_t in,
+                 std::int64_t out) {
     const Shape whole = linear_shape(init, in, out);
     const std::int64_t share = tp.share(init.name, "columns", in);
     return column_part(whole, tp.rank() * share, share);
@@ -18,9 +18,8 @@ Part own_columns(const ParameterInit& init, const TensorParallel& tp,
 
 }  // namespace
 
-RowParallelLinear::RowParallelLinear(const ParameterInit& init,
-                                     TensorParallel& tp, std::int64_t in,
-                                     std::int64_t out, bool bias)
+RowParallelLinear::RowParallelLinear(const ParameterInit& init, TensorParallel& tp,
+                                     std::int64_t in, std::int64_t out, bool bias)
     : tp_(tp),
       device_(init.device),
       weight_(init, "weight", own_columns(init, tp, in, out)) {
@@ -43,15 +42,13 @@ std::vector<Parameter*> RowParallelLinear::own_parameters() {
 Tensor RowParallelLinear::do_forward(const Tensor& x, Saved& saved) {
     require_columns(weight_, "this rank's x", x, weight_.shape()[1]);
     saved.keep("x", x);
-    Tensor y =
-        tp_.leave(device_.matmul(x, weight_.value, {.transpose_b = true}));
+    Tensor y = tp_.leave(device_.matmul(x, weight_.value, {.transpose_b = true}));
     if (bias_) device_.add_bias(y, bias_->value);
     return y;
 }
 
 // dx_r (N, in/t) = g's backward of dy (N, out), times W_r (out, in/t)
-Tensor RowParallelLinear::do_backward_input(const Tensor& dy,
-                                            Saved& saved) {
+Tensor RowParallelLinear::do_backward_input(const Tensor& dy, Saved& saved) {
     require_columns(weight_, "dy", dy, /*out*/ weight_.shape()[0]);
     const Tensor whole = tp_.leave_backward(dy);
     saved.keep("whole dy", whole);
@@ -62,8 +59,7 @@ Tensor RowParallelLinear::do_backward_input(const Tensor& dy,
 
 // dW_r (out, in/t) += dy^T x_r,  db += the sum of the rows of dy
 void RowParallelLinear::do_backward_weight(Saved& saved) {
-    device_.matmul_into(weight_.gradient, saved.at("whole dy"),
-                        saved.at("x"),
+    device_.matmul_into(weight_.gradient, saved.at("whole dy"), saved.at("x"),
                         {.transpose_a = true, .accumulate = true});
     weight_.accumulated();
     if (!bias_) return;

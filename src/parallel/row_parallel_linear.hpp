@@ -21,8 +21,8 @@ namespace lockstep {
 class RowParallelLinear : public Module {
   public:
     /// Throws UsageError unless the ranks share out the columns of x.
-    RowParallelLinear(const ParameterInit& init, TensorParallel& tp,
-                      std::int64_t in, std::int64_t out, bool bias = true);
+    RowParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
+                      std::int64_t out, bool bias = true);
 
     Parameter& weight() { return weight_; }
     /// Null if the layer has none.

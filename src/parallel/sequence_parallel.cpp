@@ -31,8 +31,7 @@ void SequenceParallel::complete_gradients(Module& model) {
 // (s/t, b, …) of each rank, in rank order: (s, b, …)
 Arriving SequenceParallel::gathered(const Tensor& part) {
     const std::int64_t length = part.shape()[0] * size();
-    Tensor whole =
-        device().empty(part.shape().with_first(length), part.dtype());
+    Tensor whole = device().empty(part.shape().with_first(length), part.dtype());
     Work work = group().all_gather(whole, part);
     return {std::move(whole), part, std::move(work)};
 }
@@ -44,8 +43,8 @@ Arriving SequenceParallel::scattered(const Tensor& whole) {
             "sequence parallelism: a sequence of {} tokens cannot be "
             "shared out to {} ranks; each must get as many",
             length, size());
-    Tensor part = device().empty(whole.shape().with_first(length / size()),
-                                 whole.dtype());
+    Tensor part =
+        device().empty(whole.shape().with_first(length / size()), whole.dtype());
     Work work = group().reduce_scatter(part, whole, Reduction::sum);
     return {std::move(part), whole, std::move(work)};
 }

@@ -33,8 +33,7 @@ void TensorParallel::replicate(Parameter& parameter, SourceLine at) {
     declare_replicas(group_, parameter.value, parameter.name(), at);
 }
 
-void TensorParallel::replicate(const std::vector<Parameter*>& parameters,
-                               SourceLine at) {
+void TensorParallel::replicate(const std::vector<Parameter*>& parameters, SourceLine at) {
     for (Parameter* parameter : parameters)
         replicate(*parameter, at);
 }

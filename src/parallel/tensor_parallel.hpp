@@ -55,8 +55,7 @@ class TensorParallel {
 
     /// A layer outside regions says so of its parameters: all ranks hold
     /// the same, and must step alike.
-    void replicate(Parameter& parameter,
-                   SourceLine at = SourceLine::here());
+    void replicate(Parameter& parameter, SourceLine at = SourceLine::here());
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
     /// After the last backward of a step, once: makes the gradients of the

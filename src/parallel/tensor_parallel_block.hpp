@@ -15,19 +15,20 @@ namespace lockstep {
 /// make_attention by heads: each rank has heads/t of them, from their
 /// queries to their columns of c_proj. Throws UsageError unless the ranks
 /// divide the heads.
-std::unique_ptr<Sequential> make_parallel_attention(
-    const ParameterInit& init, TensorParallel& tp, std::int64_t hidden,
-    std::int64_t heads, bool causal);
+std::unique_ptr<Sequential> make_parallel_attention(const ParameterInit& init,
+                                                    TensorParallel& tp,
+                                                    std::int64_t hidden,
+                                                    std::int64_t heads, bool causal);
 
 /// make_mlp and make_swiglu_mlp, columns then rows: GELU and SwiGLU work
 /// column by column, and need no message.
 std::unique_ptr<Sequential> make_parallel_mlp(const ParameterInit& init,
-                                              TensorParallel& tp,
-                                              std::int64_t hidden,
+                                              TensorParallel& tp, std::int64_t hidden,
                                               std::int64_t inner);
-std::unique_ptr<Sequential> make_parallel_swiglu_mlp(
-    const ParameterInit& init, TensorParallel& tp, std::int64_t hidden,
-    std::int64_t inner);
+std::unique_ptr<Sequential> make_parallel_swiglu_mlp(const ParameterInit& init,
+                                                     TensorParallel& tp,
+                                                     std::int64_t hidden,
+                                                     std::int64_t inner);
 
 /// make_block. Throws UsageError for fewer heads of keys than of queries.
 std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
@@ -38,7 +39,6 @@ std::unique_ptr<Sequential> make_parallel_block(const ParameterInit& init,
 /// this rank's columns of the logits, (s, b, V/t), padded where t does not
 /// divide V; for vocabulary_parallel_cross_entropy.
 std::unique_ptr<Sequential> make_parallel_gpt(const ParameterInit& init,
-                                              TensorParallel& tp,
-                                              const GptSizes& sizes);
+                                              TensorParallel& tp, const GptSizes& sizes);
 
 }  // namespace lockstep

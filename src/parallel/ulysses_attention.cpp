@@ -8,8 +8,7 @@ namespace lockstep {
 
 namespace {
 
-AttentionSizes share_of_heads(const Communicator& group,
-                              const AttentionSizes& sizes) {
+AttentionSizes share_of_heads(const Communicator& group, const AttentionSizes& sizes) {
     const int n = group.size();
     const auto share = [n](const char* of, std::int64_t heads) {
         require(heads % n == 0,
@@ -25,20 +24,16 @@ AttentionSizes share_of_heads(const Communicator& group,
 }  // namespace
 
 UlyssesAttention::UlyssesAttention(Device& device, Communicator& group,
-                                   const AttentionSizes& sizes,
-                                   TokenOrder order)
+                                   const AttentionSizes& sizes, TokenOrder order)
     : ContextAttention(device, group, sizes, order),
-      attention_(device, share_of_heads(group, sizes), order,
-                 group.size()) {}
+      attention_(device, share_of_heads(group, sizes), order, group.size()) {}
 
-UlyssesAttention::Parts UlyssesAttention::parts_of_x(
-    std::int64_t width) const {
+UlyssesAttention::Parts UlyssesAttention::parts_of_x(std::int64_t width) const {
     const std::int64_t kv = sizes().key_heads() * width;
     return {sizes().heads * width, kv, kv};
 }
 
-UlyssesAttention::Parts UlyssesAttention::parts_of_y(
-    std::int64_t width) const {
+UlyssesAttention::Parts UlyssesAttention::parts_of_y(std::int64_t width) const {
     return {sizes().heads * width};
 }
 
@@ -60,8 +55,7 @@ Tensor UlyssesAttention::do_backward_input(const Tensor& dy, Saved& saved) {
 // Block i of what is sent holds the columns of rank i's heads; block i of
 // what comes holds rank i's tokens, so that all blocks together are the
 // sequence.
-Tensor UlyssesAttention::to_heads(const Tensor& own_tokens,
-                                  const Parts& parts) const {
+Tensor UlyssesAttention::to_heads(const Tensor& own_tokens, const Parts& parts) const {
     const int n = group().size();
     const Shape& shape = own_tokens.shape();
     const Shape blocks{n, shape[0], shape[1], shape[2] / n};
@@ -71,17 +65,15 @@ Tensor UlyssesAttention::to_heads(const Tensor& own_tokens,
     std::int64_t first = 0;
     for (const std::int64_t columns : parts) {
         for (int rank = 0; rank < n; ++rank)
-            device().copy_columns(going.rows(rank, 1), first / n,
-                                  own_tokens, first + rank * columns / n,
-                                  columns / n);
+            device().copy_columns(going.rows(rank, 1), first / n, own_tokens,
+                                  first + rank * columns / n, columns / n);
         first += columns;
     }
     group().all_to_all(coming, going).wait();
     return coming.reshaped({n * shape[0], shape[1], shape[2] / n});
 }
 
-Tensor UlyssesAttention::to_tokens(const Tensor& own_heads,
-                                   const Parts& parts) const {
+Tensor UlyssesAttention::to_tokens(const Tensor& own_heads, const Parts& parts) const {
     const int n = group().size();
     const Shape& shape = own_heads.shape();
     const std::int64_t tokens = shape[0] / n;
@@ -93,9 +85,8 @@ Tensor UlyssesAttention::to_tokens(const Tensor& own_heads,
     std::int64_t first = 0;
     for (const std::int64_t columns : parts) {
         for (int rank = 0; rank < n; ++rank)
-            device().copy_columns(own, first + rank * columns / n,
-                                  coming.rows(rank, 1), first / n,
-                                  columns / n);
+            device().copy_columns(own, first + rank * columns / n, coming.rows(rank, 1),
+                                  first / n, columns / n);
         first += columns;
     }
     return own;

@@ -24,8 +24,7 @@ class UlyssesAttention : public ContextAttention {
   public:
     /// Throws UsageError unless the ranks can share out the heads equally,
     /// of queries and of keys.
-    UlyssesAttention(Device& device, Communicator& group,
-                     const AttentionSizes& sizes,
+    UlyssesAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
                      TokenOrder order = TokenOrder::contiguous);
 
   private:

@@ -19,13 +19,11 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp,
 }
 
 /// Which part of the vocabulary this rank's columns are.
-VocabularyShard shard_of_columns(const TensorParallel& tp,
-                                 const Tensor& logits,
+VocabularyShard shard_of_columns(const TensorParallel& tp, const Tensor& logits,
                                  std::int64_t vocabulary, SourceLine at) {
     const std::int64_t columns = logits.shape().columns();
     const int ranks = tp.size();
-    require(vocabulary > 0 && columns == (vocabulary + ranks - 1) / ranks,
-            at,
+    require(vocabulary > 0 && columns == (vocabulary + ranks - 1) / ranks, at,
             "vocabulary_parallel_cross_entropy: {} columns of "
             "logits on each of {} ranks for a vocabulary of {}; {} "
             "are expected",
@@ -35,9 +33,10 @@ VocabularyShard shard_of_columns(const TensorParallel& tp,
 
 }  // namespace
 
-VocabularyParallelEmbedding::VocabularyParallelEmbedding(
-    const ParameterInit& init, TensorParallel& tp, std::int64_t vocabulary,
-    std::int64_t width)
+VocabularyParallelEmbedding::VocabularyParallelEmbedding(const ParameterInit& init,
+                                                         TensorParallel& tp,
+                                                         std::int64_t vocabulary,
+                                                         std::int64_t width)
     : tp_(tp),
       device_(init.device),
       weight_(init, "weight", own_rows(init, tp, vocabulary, width)),
@@ -47,56 +46,47 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(
 
 // lesson: vocabulary-parallel
 // y[i] (width) = g(table_r[ids[i]], or 0 where another rank holds the row)
-Tensor VocabularyParallelEmbedding::do_forward(const Tensor& ids,
-                                               Saved& saved) {
+Tensor VocabularyParallelEmbedding::do_forward(const Tensor& ids, Saved& saved) {
     declare_same(tp_.group(), ids, "ids for " + weight_.name());
     saved.keep("ids", ids);
     return tp_.leave(device_.embedding(weight_.value, ids, shard_));
 }
 
-Tensor VocabularyParallelEmbedding::do_backward_input(const Tensor& dy,
-                                                      Saved& saved) {
+Tensor VocabularyParallelEmbedding::do_backward_input(const Tensor& dy, Saved& saved) {
     saved.keep("dy", tp_.leave_backward(dy));
     return {};
 }
 
 // d_table_r[ids[i]] += dy[i], where this rank holds the row
 void VocabularyParallelEmbedding::do_backward_weight(Saved& saved) {
-    device_.embedding_backward(weight_.gradient, saved.at("ids"),
-                               saved.at("dy"), shard_);
+    device_.embedding_backward(weight_.gradient, saved.at("ids"), saved.at("dy"), shard_);
     weight_.accumulated();
 }
 
 // loss = weight / N * sum log(sum exp(z - max)) + max - z[target],
 // gradient = weight / N * (softmax(z) - one_hot(target)), N rows z
-LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp,
-                                             const Tensor& logits,
+LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& logits,
                                              const Tensor& targets,
-                                             std::int64_t vocabulary,
-                                             double weight, SourceLine at) {
+                                             std::int64_t vocabulary, double weight,
+                                             SourceLine at) {
     require_rows("vocabulary_parallel_cross_entropy", logits, at);
-    require_targets("vocabulary_parallel_cross_entropy", logits, targets,
-                    at);
+    require_targets("vocabulary_parallel_cross_entropy", logits, targets, at);
     declare_same(tp.group(), targets, "targets", at);
     Device& device = tp.device();
-    const VocabularyShard shard =
-        shard_of_columns(tp, logits, vocabulary, at);
-    const double factor =
-        weight / static_cast<double>(logits.shape().rows());
+    const VocabularyShard shard = shard_of_columns(tp, logits, vocabulary, at);
+    const double factor = weight / static_cast<double>(logits.shape().rows());
 
     const Tensor maximum = device.row_maximum(logits, shard, at);
     tp.group().all_reduce(maximum, Reduction::maximum, at).wait(at);
-    const Tensor parts =
-        device.cross_entropy_parts(logits, targets, maximum, shard, at);
+    const Tensor parts = device.cross_entropy_parts(logits, targets, maximum, shard, at);
     tp.group().all_reduce(parts, Reduction::sum, at).wait(at);
 
     Tensor loss = device.empty({1}, logits.dtype(), at);
     device.sum(loss, device.cross_entropy_of_parts(maximum, parts, at),
                /*accumulate=*/false, at);
     device.scale(loss, factor, at);
-    return {std::move(loss),
-            device.cross_entropy_backward_of_parts(
-                logits, targets, maximum, parts, factor, shard, at)};
+    return {std::move(loss), device.cross_entropy_backward_of_parts(
+                                 logits, targets, maximum, parts, factor, shard, at)};
 }
 // lesson: end
 

@@ -16,9 +16,8 @@ namespace lockstep {
 /// also dy. Values start as Embedding's of the same name.
 class VocabularyParallelEmbedding : public Module {
   public:
-    VocabularyParallelEmbedding(const ParameterInit& init,
-                                TensorParallel& tp, std::int64_t vocabulary,
-                                std::int64_t width);
+    VocabularyParallelEmbedding(const ParameterInit& init, TensorParallel& tp,
+                                std::int64_t vocabulary, std::int64_t width);
 
     Parameter& weight() { return weight_; }
 
@@ -41,9 +40,9 @@ class VocabularyParallelEmbedding : public Module {
 /// exponentials and the target's logit, 6 N (t-1)/t numbers in two
 /// all-reduces (section 3 of the paper asks for as much). Throws UsageError
 /// unless the ranks' columns are those of the vocabulary.
-LossResult vocabulary_parallel_cross_entropy(
-    TensorParallel& tp, const Tensor& logits, const Tensor& targets,
-    std::int64_t vocabulary, double weight = 1,
-    SourceLine at = SourceLine::here());
+LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& logits,
+                                             const Tensor& targets,
+                                             std::int64_t vocabulary, double weight = 1,
+                                             SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

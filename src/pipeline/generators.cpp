@@ -38,13 +38,10 @@ const std::vector<std::string>& schedule_names() {
     return names;
 }
 
-Schedule make_schedule(const std::string& name,
-                       const PipelineShape& shape) {
+Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = std::ranges::find_if(
-        kGenerators,
-        [&](const Generator& each) { return name == each.name; });
-    require(found != std::end(kGenerators),
-            "unknown schedule '{}'; there are {}", name,
+        kGenerators, [&](const Generator& each) { return name == each.name; });
+    require(found != std::end(kGenerators), "unknown schedule '{}'; there are {}", name,
             fmt::join(schedule_names(), ", "));
     require(shape.chunks <= 1 || found->takes_chunks,
             "{} has one chunk a stage; {} were asked for, which "

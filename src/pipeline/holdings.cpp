@@ -42,20 +42,18 @@ class VersionsInUse {
         if (ends && --uses_[version] == 0) uses_.erase(version);
     }
     int with(int newest) const {
-        return static_cast<int>(uses_.size()) +
-               (uses_.contains(newest) ? 0 : 1);
+        return static_cast<int>(uses_.size()) + (uses_.contains(newest) ? 0 : 1);
     }
 
   private:
     std::map<int, int> uses_;
 };
 
-Holdings peak_of(const Schedule& schedule, const WeightVersions& versions,
-                 int stage, const KeptMemory& kept) {
+Holdings peak_of(const Schedule& schedule, const WeightVersions& versions, int stage,
+                 const KeptMemory& kept) {
     Holdings now;
     Holdings peak;
-    std::vector<VersionsInUse> in_use(
-        static_cast<std::size_t>(schedule.chunks));
+    std::vector<VersionsInUse> in_use(static_cast<std::size_t>(schedule.chunks));
     const int count = static_cast<int>(schedule.of(stage).size());
     for (int position = 0; position < count; ++position) {
         const Place place{stage, position};
@@ -68,17 +66,15 @@ Holdings peak_of(const Schedule& schedule, const WeightVersions& versions,
         peak.in_flight = std::max(peak.in_flight, now.in_flight);
         peak.between = std::max(peak.between, now.between);
         peak.memory = std::max(peak.memory, now.memory);
-        peak.weight_versions =
-            std::max(peak.weight_versions,
-                     chunk.with(versions.newest(place) + (steps ? 1 : 0)));
+        peak.weight_versions = std::max(
+            peak.weight_versions, chunk.with(versions.newest(place) + (steps ? 1 : 0)));
     }
     return peak;
 }
 
 }  // namespace
 
-std::vector<Holdings> peak_holdings(const Schedule& schedule,
-                                    const KeptMemory& kept) {
+std::vector<Holdings> peak_holdings(const Schedule& schedule, const KeptMemory& kept) {
     const WeightVersions versions(schedule);
     std::vector<Holdings> peaks;
     for (int stage = 0; stage < schedule.stages; ++stage)

@@ -16,8 +16,7 @@ Instruction turn(InstructionKind kind, int k, const PipelineShape& shape) {
     const int round = p * shape.chunks;
     const int chunk = k % round / p;
     return {kind, k / round * p + k % p,
-            kind == InstructionKind::forward ? chunk
-                                             : shape.chunks - 1 - chunk};
+            kind == InstructionKind::forward ? chunk : shape.chunks - 1 - chunk};
 }
 
 }  // namespace
@@ -37,8 +36,7 @@ Schedule interleaved_schedule(const PipelineShape& shape) {
             work.push_back(turn(kind, k, shape));
         };
         // Warm-up: until the first backward has come back to this stage.
-        const int ahead =
-            std::min(2 * (p - 1 - stage) + (shape.chunks - 1) * p, turns);
+        const int ahead = std::min(2 * (p - 1 - stage) + (shape.chunks - 1) * p, turns);
         for (int k = 0; k < ahead; ++k)
             add(InstructionKind::forward, k);
         for (int k = ahead; k < turns; ++k) {

@@ -39,8 +39,7 @@ class CountedText {
         using pointer = const char*;
         using reference = const char&;
 
-        Iterator(CountedText& counted, std::size_t at)
-            : counted_(&counted), at_(at) {}
+        Iterator(CountedText& counted, std::size_t at) : counted_(&counted), at_(at) {}
         reference operator*() const { return counted_->text_[at_]; }
         Iterator& operator++() {
             counted_->read_ = ++at_;
@@ -51,12 +50,8 @@ class CountedText {
             ++*this;
             return before;
         }
-        bool operator==(const Iterator& other) const {
-            return at_ == other.at_;
-        }
-        bool operator!=(const Iterator& other) const {
-            return at_ != other.at_;
-        }
+        bool operator==(const Iterator& other) const { return at_ == other.at_; }
+        bool operator!=(const Iterator& other) const { return at_ != other.at_; }
 
       private:
         CountedText* counted_;
@@ -76,8 +71,8 @@ class CountedText {
     /// Returns line and column of the byte with this number; all count from
     /// 1.
     std::pair<int, std::size_t> line_and_column(std::size_t byte) const {
-        const std::string_view before = text_.substr(
-            0, std::clamp<std::size_t>(byte, 1, text_.size()) - 1);
+        const std::string_view before =
+            text_.substr(0, std::clamp<std::size_t>(byte, 1, text_.size()) - 1);
         const std::size_t begin = before.rfind('\n') + 1;
         return {1 + static_cast<int>(std::ranges::count(before, '\n')),
                 before.size() - begin + 1};
@@ -114,9 +109,7 @@ class GatheredSchedule {
     /// To the last stage's list.
     void add_instruction(std::string_view text, int line);
     int stages_so_far() const { return static_cast<int>(work_.size()); }
-    int instructions_so_far() const {
-        return static_cast<int>(work_.back().size());
-    }
+    int instructions_so_far() const { return static_cast<int>(work_.back().size()); }
 
     /// All of it; sizes that were not given follow from the instructions.
     Schedule finish();
@@ -145,15 +138,13 @@ std::string shown_text(std::string_view text) {
     constexpr std::size_t kLongest = 40;
     if (text.size() <= kLongest) return json_quoted(text);
     std::size_t cut = kLongest;
-    while (cut > 0 &&
-           (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80)
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80)
         --cut;
     return json_quoted(std::string(text.substr(0, cut)) + "…");
 }
 
 GatheredSchedule::GatheredSchedule(std::string file)
-    : name(std::filesystem::path(file).stem().string()),
-      file_(std::move(file)) {}
+    : name(std::filesystem::path(file).stem().string()), file_(std::move(file)) {}
 
 void GatheredSchedule::fail(int line, const std::string& what) const {
     throw UsageError(fmt::format("{}:{}: {}", file_, line, what));
@@ -165,36 +156,28 @@ void GatheredSchedule::fail_file(const std::string& what) const {
 
 void GatheredSchedule::add_stage(int line) {
     if (stages_so_far() == kMostStages)
-        fail(line,
-             fmt::format(
-                 "this is stage {}, counted from 0; at most {} stages are "
-                 "possible",
-                 kMostStages, kMostStages));
+        fail(line, fmt::format("this is stage {}, counted from 0; at most {} stages are "
+                               "possible",
+                               kMostStages, kMostStages));
     work_.emplace_back();
 }
 
 void GatheredSchedule::add_instruction(std::string_view text, int line) {
     const std::optional<Instruction> read = read_instruction(text);
     if (!read)
-        fail(line,
-             fmt::format(
-                 "{} is no instruction; those are F, B, I, W, SA, RA, SG "
-                 "and RG with a micro-batch, as in F3, F3.1 (of chunk 1) "
-                 "or F3@2 (with weights of version 2), and R and U, as in "
-                 "R or R.1",
-                 shown_text(text)));
+        fail(line, fmt::format("{} is no instruction; those are F, B, I, W, SA, RA, SG "
+                               "and RG with a micro-batch, as in F3, F3.1 (of chunk 1) "
+                               "or F3@2 (with weights of version 2), and R and U, as in "
+                               "R or R.1",
+                               shown_text(text)));
     if (read->micro_batch >= kMostMicroBatches)
-        fail(line,
-             fmt::format(
-                 "{} is of micro-batch {}; at most {} are possible, "
-                 "counted from 0",
-                 shown_text(text), read->micro_batch, kMostMicroBatches));
+        fail(line, fmt::format("{} is of micro-batch {}; at most {} are possible, "
+                               "counted from 0",
+                               shown_text(text), read->micro_batch, kMostMicroBatches));
     if (read->chunk >= kMostChunks)
-        fail(line,
-             fmt::format(
-                 "{} is of chunk {}; at most {} are possible, counted "
-                 "from 0",
-                 shown_text(text), read->chunk, kMostChunks));
+        fail(line, fmt::format("{} is of chunk {}; at most {} are possible, counted "
+                               "from 0",
+                               shown_text(text), read->chunk, kMostChunks));
     most_micro_batch_ = std::max(most_micro_batch_, read->micro_batch);
     most_chunk_ = std::max(most_chunk_, read->chunk);
     work_.back().push_back(*read);
@@ -205,19 +188,16 @@ PipelineShape GatheredSchedule::shape() const {
     const int found = stages_so_far();
     if (found == 0) fail_file("there is no stage");
     if (stages && stages->value != found)
-        fail(stages->line,
-             fmt::format("\"stages\" is {}, but there are lists for {}",
-                         stages->value, found));
+        fail(stages->line, fmt::format("\"stages\" is {}, but there are lists for {}",
+                                       stages->value, found));
     if (!micro_batches && most_micro_batch_ < 0)
         fail_file("no instruction names a micro-batch");
     const std::size_t held = parts.empty() ? 1 : parts.front().size();
     PipelineShape shape;
     shape.stages = found;
-    shape.micro_batches =
-        micro_batches ? micro_batches->value : most_micro_batch_ + 1;
-    shape.chunks = chunks
-                       ? chunks->value
-                       : std::max(most_chunk_ + 1, static_cast<int>(held));
+    shape.micro_batches = micro_batches ? micro_batches->value : most_micro_batch_ + 1;
+    shape.chunks =
+        chunks ? chunks->value : std::max(most_chunk_ + 1, static_cast<int>(held));
     return shape;
 }
 
@@ -227,17 +207,15 @@ void GatheredSchedule::take_parts(Schedule& schedule) const {
     const auto numbers = static_cast<std::size_t>(schedule.chunks);
     if (parts.size() != lists)
         fail(parts_line,
-             fmt::format(
-                 "\"parts\" has {} for {}; one for each is expected",
-                 counted(parts.size(), "list"), counted(lists, "stage")));
+             fmt::format("\"parts\" has {} for {}; one for each is expected",
+                         counted(parts.size(), "list"), counted(lists, "stage")));
     for (std::size_t stage = 0; stage < lists; ++stage)
         if (parts[stage].size() != numbers)
             fail(parts_line,
-                 fmt::format(
-                     "\"parts\" has {} for stage {}; one for each of {} "
-                     "is expected",
-                     counted(parts[stage].size(), "number"), stage,
-                     counted(numbers, "chunk")));
+                 fmt::format("\"parts\" has {} for stage {}; one for each of {} "
+                             "is expected",
+                             counted(parts[stage].size(), "number"), stage,
+                             counted(numbers, "chunk")));
     schedule.parts = parts;
 }
 
@@ -275,21 +253,17 @@ std::string without_comments(std::string_view text) {
 
 }  // namespace
 
-Schedule read_schedule_csv(const std::string& text,
-                           const std::string& name) {
+Schedule read_schedule_csv(const std::string& text, const std::string& name) {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     std::string_view bytes = text;
-    if (bytes.starts_with(kByteOrderMark))
-        bytes.remove_prefix(kByteOrderMark.size());
+    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
     const std::size_t binary = bytes.find('\0');
     // Without such a byte there is no line to count to.
     require(binary == bytes.npos, [&] {
         return fmt::format(
             "{}:{}: this is not CSV text: it holds a byte 0", name,
-            1 + std::count(
-                    bytes.begin(),
-                    bytes.begin() + static_cast<std::ptrdiff_t>(binary),
-                    '\n'));
+            1 + std::count(bytes.begin(),
+                           bytes.begin() + static_cast<std::ptrdiff_t>(binary), '\n'));
     });
 
     const std::string lines = without_comments(bytes);
@@ -330,10 +304,9 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
     Schedule read() {
         Json::sax_parse(text_.begin(), text_.end(), this);
         if (!keys_.contains("schedule"))
-            throw UsageError(
-                file_ +
-                ": \"schedule\" is missing: a list for each stage, of "
-                "instructions such as \"F0\"");
+            throw UsageError(file_ +
+                             ": \"schedule\" is missing: a list for each stage, of "
+                             "instructions such as \"F0\"");
         return gathered_.finish();
     }
 
@@ -350,9 +323,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
     bool number_float(double /*number*/, const std::string& text) override {
         return value(Kind::number, text);
     }
-    bool string(std::string& text) override {
-        return value(Kind::text, text);
-    }
+    bool string(std::string& text) override { return value(Kind::text, text); }
     bool binary(Json::binary_t& /*bytes*/) override {
         return value(Kind::other, "binary");
     }
@@ -379,8 +350,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
     void element(Kind kind, std::string_view text);
     int whole(Kind kind, std::string_view text, int least, int most,
               const std::string& what);
-    [[noreturn]] void fail(const std::string& what, Kind kind,
-                           std::string_view text,
+    [[noreturn]] void fail(const std::string& what, Kind kind, std::string_view text,
                            const std::string& expected);
 
     CountedText text_;
@@ -424,16 +394,14 @@ bool ScheduleReader::key(std::string& name) {
                                "chunks", "schedule", "parts"};
     const bool known = std::ranges::find(kKeys, name) != kKeys.end();
     if (!known && !is_known_output(name))
-        gathered_.fail(
-            text_.line(),
-            fmt::format("the key {} is not known; a schedule has \"name\", "
-                        "\"stages\", \"micro_batches\", \"chunks\", "
-                        "\"schedule\" and \"parts\"",
-                        shown_text(name)));
+        gathered_.fail(text_.line(),
+                       fmt::format("the key {} is not known; a schedule has \"name\", "
+                                   "\"stages\", \"micro_batches\", \"chunks\", "
+                                   "\"schedule\" and \"parts\"",
+                                   shown_text(name)));
     if (!keys_.insert(name).second)
-        gathered_.fail(
-            text_.line(),
-            fmt::format("the key {} is there twice", shown_text(name)));
+        gathered_.fail(text_.line(),
+                       fmt::format("the key {} is there twice", shown_text(name)));
     key_ = name;
     return true;
 }
@@ -459,8 +427,7 @@ bool ScheduleReader::value(Kind kind, std::string_view text) {
     line_ = text_.line(kind == Kind::number ? 1 : 0);
     if (depth_ == 0) {
         if (kind != Kind::object)
-            fail("the file", kind, text,
-                 "an object with the key \"schedule\"");
+            fail("the file", kind, text, "an object with the key \"schedule\"");
     } else if (depth_ == 1) {
         member(kind, text);
     } else if (depth_ == 2) {
@@ -479,8 +446,7 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
     } else if (key_ == "stages") {
         gathered_.stages = {whole(kind, text, 1, kMostStages, what), line_};
     } else if (key_ == "micro_batches") {
-        gathered_.micro_batches = {
-            whole(kind, text, 1, kMostMicroBatches, what), line_};
+        gathered_.micro_batches = {whole(kind, text, 1, kMostMicroBatches, what), line_};
     } else if (key_ == "chunks") {
         gathered_.chunks = {whole(kind, text, 1, kMostChunks, what), line_};
     } else if (key_ == "schedule" || key_ == "parts") {
@@ -492,9 +458,8 @@ void ScheduleReader::member(Kind kind, std::string_view text) {
 
 void ScheduleReader::list_of(Kind kind, std::string_view text) {
     const bool parts = key_ == "parts";
-    const std::size_t stage =
-        parts ? gathered_.parts.size()
-              : static_cast<std::size_t>(gathered_.stages_so_far());
+    const std::size_t stage = parts ? gathered_.parts.size()
+                                    : static_cast<std::size_t>(gathered_.stages_so_far());
     if (kind != Kind::list)
         fail(fmt::format("stage {} of \"{}\"", stage, key_), kind, text,
              parts ? "a list of numbers" : "a list of instructions");
@@ -503,10 +468,9 @@ void ScheduleReader::list_of(Kind kind, std::string_view text) {
     else if (stage < kMostStages)
         gathered_.parts.emplace_back();
     else
-        gathered_.fail(
-            line_, fmt::format("\"parts\" has more than {} lists, which is "
-                               "how many stages are possible",
-                               kMostStages));
+        gathered_.fail(line_, fmt::format("\"parts\" has more than {} lists, which is "
+                                          "how many stages are possible",
+                                          kMostStages));
 }
 
 void ScheduleReader::element(Kind kind, std::string_view text) {
@@ -517,53 +481,45 @@ void ScheduleReader::element(Kind kind, std::string_view text) {
         return;
     }
     if (kind != Kind::text)
-        fail(fmt::format("stage {}'s instruction {}",
-                         gathered_.stages_so_far() - 1,
+        fail(fmt::format("stage {}'s instruction {}", gathered_.stages_so_far() - 1,
                          gathered_.instructions_so_far() + 1),
              kind, text, "text such as \"F0\"");
     gathered_.add_instruction(text, line_);
 }
 
-int ScheduleReader::whole(Kind kind, std::string_view text, int least,
-                          int most, const std::string& what) {
+int ScheduleReader::whole(Kind kind, std::string_view text, int least, int most,
+                          const std::string& what) {
     int number = 0;
     const char* const end = text.data() + text.size();
     const auto [stopped, error] = std::from_chars(text.data(), end, number);
     if (kind != Kind::number || error != std::errc{} || stopped != end ||
         number < least || number > most)
-        fail(what, kind, text,
-             fmt::format("a whole number from {} to {}", least, most));
+        fail(what, kind, text, fmt::format("a whole number from {} to {}", least, most));
     return number;
 }
 
-void ScheduleReader::fail(const std::string& what, Kind kind,
-                          std::string_view text,
+void ScheduleReader::fail(const std::string& what, Kind kind, std::string_view text,
                           const std::string& expected) {
-    const std::string found =
-        kind == Kind::text ? shown_text(text) : std::string(text);
-    gathered_.fail(line_, fmt::format("{} is {}; {} is expected", what,
-                                      found, expected));
+    const std::string found = kind == Kind::text ? shown_text(text) : std::string(text);
+    gathered_.fail(line_, fmt::format("{} is {}; {} is expected", what, found, expected));
 }
 
 bool ScheduleReader::parse_error(std::size_t byte, const std::string& token,
                                  const Json::exception& error) {
     const auto [line, column] = text_.line_and_column(byte);
     if (dynamic_cast<const Json::out_of_range*>(&error) != nullptr)
-        gathered_.fail(line,
-                       fmt::format("the number {} is too large to be one",
-                                   shown_text(token)));
-    gathered_.fail(line, fmt::format("this is not JSON, at column {}: {}",
-                                     column, reason_of(error.what())));
+        gathered_.fail(
+            line, fmt::format("the number {} is too large to be one", shown_text(token)));
+    gathered_.fail(line, fmt::format("this is not JSON, at column {}: {}", column,
+                                     reason_of(error.what())));
 }
 
 }  // namespace
 
-Schedule read_schedule_json(const std::string& text,
-                            const std::string& name) {
+Schedule read_schedule_json(const std::string& text, const std::string& name) {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     std::string_view bytes = text;
-    if (bytes.starts_with(kByteOrderMark))
-        bytes.remove_prefix(kByteOrderMark.size());
+    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
     require(bytes.find_first_not_of(" \t\r\n") != bytes.npos,
             [&] { return name + " is empty"; });
     return ScheduleReader(bytes, name).read();
@@ -572,9 +528,8 @@ Schedule read_schedule_json(const std::string& text,
 Schedule load_schedule(const std::filesystem::path& file) {
     constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
     const std::string text = read_text_file(file, kMostBytes);
-    return file.extension() == ".csv"
-               ? read_schedule_csv(text, file.string())
-               : read_schedule_json(text, file.string());
+    return file.extension() == ".csv" ? read_schedule_csv(text, file.string())
+                                      : read_schedule_json(text, file.string());
 }
 
 }  // namespace lockstep

@@ -38,9 +38,7 @@ Schedule load_schedule(const std::filesystem::path& file);
 
 /// Read a schedule from text, in JSON or CSV; `name` stands for the file in
 /// messages.
-Schedule read_schedule_json(const std::string& text,
-                            const std::string& name);
-Schedule read_schedule_csv(const std::string& text,
-                           const std::string& name);
+Schedule read_schedule_json(const std::string& text, const std::string& name);
+Schedule read_schedule_csv(const std::string& text, const std::string& name);
 
 }  // namespace lockstep

@@ -20,15 +20,13 @@ struct Passage {
     Place user;
 };
 
-std::vector<Passage> passages_of(const Schedule& schedule,
-                                 const WorkIndex& index) {
+std::vector<Passage> passages_of(const Schedule& schedule, const WorkIndex& index) {
     std::vector<Passage> passages;
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const int count = static_cast<int>(schedule.of(stage).size());
         for (int position = 0; position < count; ++position) {
             const Place user{stage, position};
-            if (index.crosses(user))
-                passages.push_back({0, index.need(user), user});
+            if (index.crosses(user)) passages.push_back({0, index.need(user), user});
         }
     }
     return passages;
@@ -45,8 +43,7 @@ class Lists {
     /// The message that ends or begins at `end`, in front of `position`.
     void add(Place end, int position, InstructionKind kind) {
         const Instruction& work = schedule_.at(end);
-        before_[end.stage][position].push_back(
-            {kind, work.micro_batch, work.chunk});
+        before_[end.stage][position].push_back({kind, work.micro_batch, work.chunk});
     }
     void add_send(const Passage& passage) {
         const bool activation = schedule_.at(passage.user).kind == forward;
@@ -55,8 +52,7 @@ class Lists {
     }
     void add_recv(const Passage& passage, int position) {
         const bool activation = schedule_.at(passage.user).kind == forward;
-        add(passage.user, position,
-            activation ? recv_activation : recv_gradient);
+        add(passage.user, position, activation ? recv_activation : recv_gradient);
     }
 
     Schedule merged() const {
@@ -80,9 +76,8 @@ class Lists {
 };
 
 void require_none(const Schedule& schedule) {
-    require(!schedule.has_messages(), [&] {
-        return "schedule '" + schedule.name + "' has messages already";
-    });
+    require(!schedule.has_messages(),
+            [&] { return "schedule '" + schedule.name + "' has messages already"; });
 }
 
 /// Something that takes no time is planned as if it took a little, so that
@@ -103,9 +98,7 @@ struct Ends {
     /// Right behind the last that has ended by then.
     int place_at(Picoseconds time) const {
         const auto later = std::ranges::upper_bound(times, time);
-        return later == times.begin()
-                   ? 0
-                   : positions[later - times.begin() - 1] + 1;
+        return later == times.begin() ? 0 : positions[later - times.begin() - 1] + 1;
     }
 };
 

@@ -38,8 +38,7 @@ Look look_of(const Instruction& work, int chunks) {
     Look look = kLooks[static_cast<int>(work.kind)];
     if (!is_computation(work.kind) || work.chunk == 0) return look;
     look.lightness = kLightest * work.chunk / (chunks - 1);
-    if (work.chunk % 2 != 0)
-        look.letter = static_cast<char>(std::tolower(look.letter));
+    if (work.chunk % 2 != 0) look.letter = static_cast<char>(std::tolower(look.letter));
     return look;
 }
 
@@ -61,12 +60,10 @@ Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
         if (!is_computation(work[i].kind)) continue;
         now.add(work[i], kept);
         const TimeSpan& span = timing.spans[stage][i];
-        const Picoseconds time =
-            work[i].kind == forward ? span.start : span.end;
+        const Picoseconds time = work[i].kind == forward ? span.start : span.end;
         if (held.levels.back().time == time) held.levels.pop_back();
-        held.levels.push_back({time,
-                               {now.in_flight * kept.activations,
-                                now.between * kept.for_weights}});
+        held.levels.push_back(
+            {time, {now.in_flight * kept.activations, now.between * kept.for_weights}});
         if (now.memory <= held.peak) continue;
         held.peak = now.memory;
         held.peak_at = time;
@@ -81,8 +78,7 @@ class ScheduleChart {
         : schedule_(schedule),
           timing_(timing),
           picture_(picture),
-          axis_{std::max<Picoseconds>(timing.makespan, 1), picture.ticks,
-                ""} {
+          axis_{std::max<Picoseconds>(timing.makespan, 1), picture.ticks, ""} {
         chart_.member = "stage";
         chart_.grows = true;
     }
@@ -110,14 +106,12 @@ class ScheduleChart {
             lane.size = RowSize::small;
             if (!lane.boxes.empty()) group.rows.push_back(std::move(lane));
         }
-        panel.words_of = [&schedule = schedule_](const RowGroup& group,
-                                                 const Box& box) {
+        panel.words_of = [&schedule = schedule_](const RowGroup& group, const Box& box) {
             const int stage = group.members.front();
             const Instruction& work = schedule.of(stage)[box.source];
-            return BoxWords{
-                {std::to_string(work.micro_batch)},
-                fmt::format("{} on stage {}, {} to {}", text_of(work),
-                            stage, box.start, box.end)};
+            return BoxWords{{std::to_string(work.micro_batch)},
+                            fmt::format("{} on stage {}, {} to {}", text_of(work), stage,
+                                        box.start, box.end)};
         };
         return panel;
     }
@@ -129,8 +123,7 @@ class ScheduleChart {
         for (std::size_t i = 0; i < work.size(); ++i) {
             const TimeSpan& span = timing_.spans[stage][i];
             if (!wanted(work[i].kind) || span.end <= span.start) continue;
-            const int number =
-                is_message(work[i].kind) ? -1 : work[i].micro_batch;
+            const int number = is_message(work[i].kind) ? -1 : work[i].micro_batch;
             row.boxes.push_back(
                 {span.start, span.end, look_place(work[i]), number, 0, i});
         }
@@ -139,10 +132,8 @@ class ScheduleChart {
 
     /// The look's place in the chart; asked for every box.
     int look_place(const Instruction& work) {
-        const auto [known, is_new] =
-            looks_.try_emplace({work.kind, work.chunk});
-        if (is_new)
-            known->second = chart_.look(look_of(work, schedule_.chunks));
+        const auto [known, is_new] = looks_.try_emplace({work.kind, work.chunk});
+        if (is_new) known->second = chart_.look(look_of(work, schedule_.chunks));
         return known->second;
     }
 
@@ -154,31 +145,27 @@ class ScheduleChart {
         panel.amount_text = amount_text;
         panel.layers = {
             chart_.look({Meaning::activations, 0, 0, "held for backward"}),
-            chart_.look({Meaning::between_halves, 0, 0,
-                         "held between its halves"})};
+            chart_.look({Meaning::between_halves, 0, 0, "held between its halves"})};
         for (int stage = 0; stage < schedule_.stages; ++stage) {
             panel.groups.push_back({{stage}, {}, {}});
             if (stage < kMostStagesDrawn)
                 panel.groups.back().strips.push_back(
                     held_memory(schedule_, timing_, stage, picture_.kept));
         }
-        const bool halves =
-            std::ranges::any_of(chart_.looks, [](const Look& look) {
-                return look.meaning == Meaning::backward_weight;
-            });
+        const bool halves = std::ranges::any_of(chart_.looks, [](const Look& look) {
+            return look.meaning == Meaning::backward_weight;
+        });
         std::string heading = "memory";
         for (const int layer : panel.layers) {
             if (layer == panel.layers.back() && !halves) continue;
-            chart_.legend.push_back({std::exchange(heading, ""),
-                                     {layer},
-                                     chart_.looks[layer].words});
+            chart_.legend.push_back(
+                {std::exchange(heading, ""), {layer}, chart_.looks[layer].words});
         }
         return panel;
     }
 
     std::string held_words() const {
-        if (picture_.kept.activations != 1 ||
-            picture_.kept.for_weights != 1)
+        if (picture_.kept.activations != 1 || picture_.kept.for_weights != 1)
             return "memory held";
         return schedule_.chunks == 1 ? "held, in micro-batches"
                                      : "held, in micro-batches of a chunk";
@@ -203,22 +190,17 @@ class ScheduleChart {
         for (int chunk = 0; chunks > 1 && chunk < chunks; chunk += step) {
             for (Instruction& work : kinds)
                 work.chunk = chunk;
-            chart_.legend.push_back(
-                entry(kinds, fmt::format("chunk {}", chunk)));
+            chart_.legend.push_back(entry(kinds, fmt::format("chunk {}", chunk)));
         }
         for (const Look* look : {&kLooks[4], &kLooks[5]})
-            if (std::ranges::find(chart_.looks, *look) !=
-                chart_.looks.end())
-                chart_.legend.push_back(
-                    {"", {chart_.look(*look)}, look->words});
+            if (std::ranges::find(chart_.looks, *look) != chart_.looks.end())
+                chart_.legend.push_back({"", {chart_.look(*look)}, look->words});
     }
 
-    LegendEntry entry(const std::vector<Instruction>& works,
-                      const std::string& words) {
+    LegendEntry entry(const std::vector<Instruction>& works, const std::string& words) {
         LegendEntry entry{"", {}, words};
         for (const Instruction& work : works)
-            entry.looks.push_back(
-                chart_.look(look_of(work, schedule_.chunks)));
+            entry.looks.push_back(chart_.look(look_of(work, schedule_.chunks)));
         return entry;
     }
 

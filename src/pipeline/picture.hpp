@@ -11,7 +11,7 @@ namespace lockstep {
 struct SchedulePicture {
     std::string title;  ///< empty is none
     KeptMemory kept;    ///< what the memory strips count
-    double ticks = 1;  ///< of the timing's whole numbers, in one unit shown
+    double ticks = 1;   ///< of the timing's whole numbers, in one unit shown
 };
 
 /// The classic picture of a schedule as a chart (src/chart/chart.hpp): a

@@ -14,10 +14,8 @@ namespace lockstep {
 namespace {
 
 /// The plan, where line and chunks are as many as it has.
-const PipelinePlan& fitting(const PipelinePlan& plan,
-                            const Communicator& line,
-                            const std::vector<Module*>& chunks,
-                            SourceLine at) {
+const PipelinePlan& fitting(const PipelinePlan& plan, const Communicator& line,
+                            const std::vector<Module*>& chunks, SourceLine at) {
     const Schedule& schedule = plan.schedule();
     require(line.size() == schedule.stages, at,
             "schedule '{}' has {} stages, but '{}' has {} ranks; one for "
@@ -29,16 +27,15 @@ const PipelinePlan& fitting(const PipelinePlan& plan,
             schedule.name, schedule.chunks, line.rank(), chunks.size());
     const auto none = std::ranges::find(chunks, nullptr);
     require(none == chunks.end(), at,
-            "chunk {} of stage {} is null; a module is expected",
-            none - chunks.begin(), line.rank());
+            "chunk {} of stage {} is null; a module is expected", none - chunks.begin(),
+            line.rank());
     return plan;
 }
 
 }  // namespace
 
-Pipeline::Pipeline(Device& device, Communicator& line,
-                   const PipelinePlan& plan, std::vector<Module*> chunks,
-                   PartBoundary boundary, SourceLine at)
+Pipeline::Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
+                   std::vector<Module*> chunks, PartBoundary boundary, SourceLine at)
     : device_(device),
       line_(line),
       plan_(fitting(plan, line, chunks, at)),
@@ -56,8 +53,7 @@ Pipeline::Pipeline(Device& device, Communicator& line,
             chunks_[chunk]->set_input_gradient(false);
 }
 
-Tensor Pipeline::run(const Loss& loss,
-                     std::span<const MicroBatch> micro_batches,
+Tensor Pipeline::run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                      SourceLine at) {
     const Schedule& schedule = plan_.schedule();
     require_batches(micro_batches, at);
@@ -83,17 +79,16 @@ void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
     const Schedule& schedule = plan_.schedule();
     const auto count = static_cast<std::size_t>(schedule.micro_batches);
     require(micro_batches.size() == count, at,
-            "schedule '{}' has {} micro-batches, but {} were given",
-            schedule.name, count, micro_batches.size());
+            "schedule '{}' has {} micro-batches, but {} were given", schedule.name, count,
+            micro_batches.size());
     const auto& parts = schedule.parts[line_.rank()];
     if (std::ranges::find(parts, 0) == parts.end()) return;
     const auto none = std::ranges::find_if_not(
-        micro_batches, [](const MicroBatch& batch) {
-            return static_cast<bool>(batch.input);
-        });
+        micro_batches,
+        [](const MicroBatch& batch) { return static_cast<bool>(batch.input); });
     require(none == micro_batches.end(), at,
-            "stage {} reads the inputs, but that of micro-batch {} is none",
-            line_.rank(), none - micro_batches.begin());
+            "stage {} reads the inputs, but that of micro-batch {} is none", line_.rank(),
+            none - micro_batches.begin());
 }
 
 // lesson: pipeline-executor
@@ -125,12 +120,10 @@ void Pipeline::execute(Place place) {
 void Pipeline::forward(Place place) {
     Flight& it = flight(place);
     const MicroBatch& batch = micro_batch(place);
-    const Tensor x =
-        is_first(place) ? batch.input : arriving(it.x, it.x_arrives);
+    const Tensor x = is_first(place) ? batch.input : arriving(it.x, it.x_arrives);
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
-    const Tensor y = stash_.with_weights(place, chunk(place), [&] {
-        return chunk(place).forward(x, it.saved);
-    });
+    const Tensor y = stash_.with_weights(
+        place, chunk(place), [&] { return chunk(place).forward(x, it.saved); });
     if (is_last(place))
         add_loss(place, y);
     else
@@ -152,8 +145,7 @@ void Pipeline::backward(Place place) {
 void Pipeline::backward_input(Place place) {
     Flight& it = flight(place);
     const Tensor dy = arriving(it.dy, it.dy_arrives);
-    const PhaseScope phase(device_, Phase::backward_input,
-                           at(place).micro_batch);
+    const PhaseScope phase(device_, Phase::backward_input, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
         return chunk(place).backward_input(dy, it.saved);
     }));
@@ -162,8 +154,7 @@ void Pipeline::backward_input(Place place) {
 void Pipeline::backward_weight(Place place) {
     Flight& it = flight(place);
     begin_gradients();
-    const PhaseScope phase(device_, Phase::backward_weight,
-                           at(place).micro_batch);
+    const PhaseScope phase(device_, Phase::backward_weight, at(place).micro_batch);
     stash_.with_weights(place, chunk(place), [&] {
         chunk(place).backward_weight(it.saved);
         return true;
@@ -172,11 +163,10 @@ void Pipeline::backward_weight(Place place) {
 
 void Pipeline::add_loss(Place place, const Tensor& y) {
     const MicroBatch& batch = micro_batch(place);
-    const LossResult result =
-        (*loss_)(device_, y, batch.target, batch.weight, at_);
+    const LossResult result = (*loss_)(device_, y, batch.target, batch.weight, at_);
     require(result.loss && result.gradient, at_,
-            "the loss of micro-batch {} came without a {}",
-            at(place).micro_batch, result.loss ? "gradient" : "value");
+            "the loss of micro-batch {} came without a {}", at(place).micro_batch,
+            result.loss ? "gradient" : "value");
     flight(place).dy = result.gradient;
     if (total_loss_)
         device_.add(total_loss_, result.loss);
@@ -186,16 +176,14 @@ void Pipeline::add_loss(Place place, const Tensor& y) {
 
 void Pipeline::finish_forward(Place place, const Tensor& y) {
     const Shape expected = boundary_.shape(micro_batch(place));
-    require(y.shape() == expected && y.dtype() == boundary_.dtype, at_,
-            [&] {
-                return fmt::format(
-                    "part {} of the model, on stage {}, made {} {} of "
-                    "micro-batch {}, but what goes from part to part is "
-                    "said to be {} {}",
-                    part(place), place.stage, y.shape(), y.dtype(),
-                    at(place).micro_batch, expected.text(),
-                    name_of(boundary_.dtype));
-            });
+    require(y.shape() == expected && y.dtype() == boundary_.dtype, at_, [&] {
+        return fmt::format(
+            "part {} of the model, on stage {}, made {} {} of "
+            "micro-batch {}, but what goes from part to part is "
+            "said to be {} {}",
+            part(place), place.stage, y.shape(), y.dtype(), at(place).micro_batch,
+            expected.text(), name_of(boundary_.dtype));
+    });
     if (Flight* next = neighbour(place, +1))
         next->x = y;
     else
@@ -217,12 +205,10 @@ void Pipeline::finish_backward(Place place, const Tensor& dx) {
 }
 
 void Pipeline::send(Place place, Tensor& tensor, SourceLine at) {
-    mail_.send(std::exchange(tensor, {}), plan_.index().peer(place),
-               line_of(place, at));
+    mail_.send(std::exchange(tensor, {}), plan_.index().peer(place), line_of(place, at));
 }
 
-void Pipeline::receive(Place place, StageMail::Arrival& arrival,
-                       SourceLine at) {
+void Pipeline::receive(Place place, StageMail::Arrival& arrival, SourceLine at) {
     const Shape shape = boundary_.shape(micro_batch(place));
     arrival = mail_.receive(device_.empty(shape, boundary_.dtype),
                             plan_.index().peer(place), line_of(place, at));
@@ -237,8 +223,7 @@ SourceLine Pipeline::line_of(Place place, SourceLine otherwise) const {
 }
 
 Pipeline::Flight& Pipeline::flight(int chunk, int micro_batch) {
-    return flights_[static_cast<std::size_t>(chunk) *
-                        micro_batches_.size() +
+    return flights_[static_cast<std::size_t>(chunk) * micro_batches_.size() +
                     static_cast<std::size_t>(micro_batch)];
 }
 
@@ -246,8 +231,7 @@ Pipeline::Flight* Pipeline::neighbour(Place place, int step) {
     const Instruction& work = at(place);
     const InstructionKind kind =
         step > 0 ? InstructionKind::forward : InstructionKind::backward;
-    const Place there =
-        plan_.index().find(kind, part(place) + step, work.micro_batch);
+    const Place there = plan_.index().find(kind, part(place) + step, work.micro_batch);
     if (there.stage != place.stage) return nullptr;
     return &flight(at(there).chunk, work.micro_batch);
 }
@@ -282,8 +266,7 @@ class ReductionCheck {
         const Instruction& work = schedule_.at(place);
         State& state = states_[work.chunk];
         const auto refuse = [&](bool wrong, const char* what) {
-            require(!wrong,
-                    [&] { return schedule_.where(place) + ": " + what; });
+            require(!wrong, [&] { return schedule_.where(place) + ": " + what; });
         };
         switch (work.kind) {
             case InstructionKind::backward:
@@ -299,9 +282,8 @@ class ReductionCheck {
                 state = State::reduced;
                 return;
             case InstructionKind::optimizer_step:
-                require(state != State::partial, [&] {
-                    return missing(work.chunk, schedule_.where(place));
-                });
+                require(state != State::partial,
+                        [&] { return missing(work.chunk, schedule_.where(place)); });
                 if (updates) state = State::none;
                 return;
             default:
@@ -364,8 +346,7 @@ void Pipeline::require_shared_gradients() const {
     if (replicas_ || !ties_.empty())
         require_reductions(schedule, stage, !optimizers_.empty());
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
-        if (schedule.holders(schedule.part(stage, chunk)) > 1)
-            require_tied(chunk);
+        if (schedule.holders(schedule.part(stage, chunk)) > 1) require_tied(chunk);
 }
 
 /// A part that another stage holds too has its gradients summed with it.
@@ -378,23 +359,21 @@ void Pipeline::require_tied(int chunk) const {
                 "schedule '{}' has part {} on several stages, so {} on "
                 "stage {} must be tied to the other copy; see "
                 "Pipeline::tie",
-                schedule.name, schedule.part(line_.rank(), chunk),
-                parameter->name(), line_.rank());
+                schedule.name, schedule.part(line_.rank(), chunk), parameter->name(),
+                line_.rank());
     }
 }
 
-void Pipeline::update_by(std::vector<Optimizer*> optimizers,
-                         SourceLine at) {
+void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
     require(optimizers.size() == chunks_.size(), at,
-            "{} optimizers for {} chunks; one for each is expected",
-            optimizers.size(), chunks_.size());
+            "{} optimizers for {} chunks; one for each is expected", optimizers.size(),
+            chunks_.size());
     const Schedule& schedule = plan_.schedule();
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
         require(optimizers[chunk] != nullptr, at,
-                "the optimizer of chunk {} is null; one is expected",
-                chunk);
-        const bool steps = std::ranges::any_of(
-            schedule.of(line_.rank()), [&](const Instruction& each) {
+                "the optimizer of chunk {} is null; one is expected", chunk);
+        const bool steps =
+            std::ranges::any_of(schedule.of(line_.rank()), [&](const Instruction& each) {
                 return each.kind == InstructionKind::optimizer_step &&
                        each.chunk == chunk;
             });
@@ -439,8 +418,7 @@ void Pipeline::begin_gradients() {
 }
 
 void Pipeline::clear_used_up(std::size_t chunk) {
-    if (std::exchange(used_up_[chunk], char{0}))
-        zero_gradients(*chunks_[chunk]);
+    if (std::exchange(used_up_[chunk], char{0})) zero_gradients(*chunks_[chunk]);
 }
 
 namespace {
@@ -457,8 +435,7 @@ PipelinePlan::PipelinePlan(const Schedule& schedule)
     : PipelinePlan(AsItIs{}, prepared(schedule)) {}
 
 PipelinePlan PipelinePlan::unchecked(Schedule schedule) {
-    if (const auto bad = find_bad_number(schedule))
-        throw UsageError(bad->sentence);
+    if (const auto bad = find_bad_number(schedule)) throw UsageError(bad->sentence);
     require(schedule.has_messages() || schedule.stages == 1, [&] {
         return "schedule '" + schedule.name +
                "' has no messages; with_messages_in_place() adds some";
@@ -467,25 +444,20 @@ PipelinePlan PipelinePlan::unchecked(Schedule schedule) {
 }
 
 PipelinePlan::PipelinePlan(AsItIs /*tag*/, Schedule schedule)
-    : schedule_(std::move(schedule)),
-      index_(schedule_),
-      versions_(schedule_) {}
+    : schedule_(std::move(schedule)), index_(schedule_), versions_(schedule_) {}
 
 void StageMail::send(const Tensor& tensor, int stage, SourceLine at) {
-    departures_.push_back(
-        {tensor, line_.send(tensor, stage, at), started_++});
+    departures_.push_back({tensor, line_.send(tensor, stage, at), started_++});
 }
 
-StageMail::Arrival StageMail::receive(const Tensor& buffer, int stage,
-                                      SourceLine at) {
+StageMail::Arrival StageMail::receive(const Tensor& buffer, int stage, SourceLine at) {
     return {buffer, line_.recv(buffer, stage, at), started_++};
 }
 
 Tensor StageMail::wait(Arrival& arrival) {
     arrival.work->wait();
     arrival.work.reset();
-    while (!departures_.empty() &&
-           departures_.front().number < arrival.number)
+    while (!departures_.empty() && departures_.front().number < arrival.number)
         departures_.pop_front();
     return std::exchange(arrival.tensor, {});
 }
@@ -495,16 +467,13 @@ void StageMail::finish() {
     departures_.clear();
 }
 
-WeightStash::WeightStash(Device& device, const PipelinePlan& plan,
-                         int stage)
+WeightStash::WeightStash(Device& device, const PipelinePlan& plan, int stage)
     : device_(device), plan_(plan) {
     const auto& list = plan.schedule().of(stage);
-    for (int position = 0; position < static_cast<int>(list.size());
-         ++position) {
+    for (int position = 0; position < static_cast<int>(list.size()); ++position) {
         const Place place{stage, position};
         const InstructionKind kind = plan.schedule().at(place).kind;
-        if (has_micro_batch(kind) && !is_message(kind))
-            last_read_[key(place)] = position;
+        if (has_micro_batch(kind) && !is_message(kind)) last_read_[key(place)] = position;
     }
 }
 
@@ -515,8 +484,7 @@ void WeightStash::before_update(Place place, Module& chunk) {
     Values& values = kept_[found->first];
     const MemoryScope scope(device_, MemoryCategory::parameters);
     for (const Parameter* parameter : chunk.parameters()) {
-        values.push_back(
-            device_.empty(parameter->shape(), parameter->value.dtype()));
+        values.push_back(device_.empty(parameter->shape(), parameter->value.dtype()));
         device_.copy(values.back(), parameter->value);
     }
 }

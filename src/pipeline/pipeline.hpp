@@ -111,8 +111,7 @@ class WeightStash {
     /// Forgets what nobody reads after the instruction.
     void drop(Place place);
     std::pair<int, int> key(Place place) const {
-        return {plan_.schedule().at(place).chunk,
-                plan_.versions().read(place)};
+        return {plan_.schedule().at(place).chunk, plan_.versions().read(place)};
     }
 
     Device& device_;
@@ -196,8 +195,7 @@ class Pipeline {
     void backward(Place place);
     void backward_input(Place place);
     void backward_weight(Place place);
-    void send(Place place, Tensor& tensor,
-              SourceLine at = SourceLine::here());
+    void send(Place place, Tensor& tensor, SourceLine at = SourceLine::here());
     void receive(Place place, StageMail::Arrival& arrival,
                  SourceLine at = SourceLine::here());
     SourceLine line_of(Place place, SourceLine otherwise) const;
@@ -207,9 +205,7 @@ class Pipeline {
     void reduce_gradients(int chunk);
     void update(Place place);
 
-    const Instruction& at(Place place) const {
-        return plan_.schedule().at(place);
-    }
+    const Instruction& at(Place place) const { return plan_.schedule().at(place); }
     int part(Place place) const { return plan_.schedule().part(place); }
     bool is_first(Place place) const { return part(place) == 0; }
     bool is_last(Place place) const {
@@ -220,14 +216,11 @@ class Pipeline {
         return micro_batches_[at(place).micro_batch];
     }
     Flight& flight(int chunk, int micro_batch);
-    Flight& flight(Place place) {
-        return flight(at(place).chunk, at(place).micro_batch);
-    }
+    Flight& flight(Place place) { return flight(at(place).chunk, at(place).micro_batch); }
     /// Returns the micro-batch's flight in the part before or after, if
     /// that is on this device.
     Flight* neighbour(Place place, int step);
-    void require_batches(std::span<const MicroBatch> micro_batches,
-                         SourceLine at) const;
+    void require_batches(std::span<const MicroBatch> micro_batches, SourceLine at) const;
     void finish_forward(Place place, const Tensor& y);
     void add_loss(Place place, const Tensor& y);
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);

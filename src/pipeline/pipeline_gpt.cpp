@@ -31,8 +31,7 @@ Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
         std::vector<int> begin(ends, 0);
         for (std::size_t end = 1; end < ends; ++end)
             for (std::size_t from = 0; from < end; ++from) {
-                const double sum =
-                    join(cuts.cost[from], sums[end] - sums[from]);
+                const double sum = join(cuts.cost[from], sums[end] - sums[from]);
                 if (sum >= cost[end]) continue;
                 cost[end] = sum;
                 begin[end] = static_cast<int>(from);
@@ -45,27 +44,23 @@ Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
 
 }  // namespace
 
-std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
-                                   int parts) {
+std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int parts) {
     require(parts >= 1 && static_cast<std::size_t>(parts) <= costs.size(),
             "{} layers cannot be cut into {} parts; each part "
             "needs one",
             costs.size(), parts);
     std::vector<double> sums{0};
     for (const std::int64_t cost : costs) {
-        require(cost >= 0, "a layer costs {}; none may cost less than 0",
-                cost);
+        require(cost >= 0, "a layer costs {}; none may cost less than 0", cost);
         sums.push_back(sums.back() + static_cast<double>(cost));
     }
 
-    const double dearest =
-        best_cuts(sums, parts, [](double before, double last) {
-            return std::max(before, last);
-        }).cost.back();
-    const Cuts even =
-        best_cuts(sums, parts, [&](double before, double last) {
-            return last > dearest ? kImpossible : before + last * last;
-        });
+    const double dearest = best_cuts(sums, parts, [](double before, double last) {
+                               return std::max(before, last);
+                           }).cost.back();
+    const Cuts even = best_cuts(sums, parts, [&](double before, double last) {
+        return last > dearest ? kImpossible : before + last * last;
+    });
 
     std::vector<LayerRange> ranges;
     int last = static_cast<int>(costs.size());
@@ -78,8 +73,7 @@ std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
     return ranges;
 }
 
-std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
-                                          std::int64_t length,
+std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t length,
                                           std::int64_t batch) {
     const BlockSizes& block = sizes.block;
     const std::int64_t tokens = length * batch;
@@ -87,20 +81,16 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
     // Queries, keys, values and output; scores and their sums; the MLP,
     // whose SwiGLU has a gate beside its first product.
     const std::int64_t products = block.mlp == MlpKind::gelu ? 2 : 3;
-    const std::int64_t one =
-        8 * tokens * h * h + 4 * tokens * length * h +
-        2 * products * tokens * h * block.inner_columns();
-    std::vector<std::int64_t> flops(
-        static_cast<std::size_t>(sizes.layer_count()), 0);
+    const std::int64_t one = 8 * tokens * h * h + 4 * tokens * length * h +
+                             2 * products * tokens * h * block.inner_columns();
+    std::vector<std::int64_t> flops(static_cast<std::size_t>(sizes.layer_count()), 0);
     std::fill_n(flops.begin() + 2, sizes.layers, one);
     flops.back() = 2 * tokens * h * sizes.vocabulary;
     return flops;
 }
 
-std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
-                                const Schedule& schedule) {
-    return cut_layers(gpt_layer_flops(sizes, sizes.context, 1),
-                      schedule.part_count());
+std::vector<LayerRange> cut_gpt(const GptSizes& sizes, const Schedule& schedule) {
+    return cut_layers(gpt_layer_flops(sizes, sizes.context, 1), schedule.part_count());
 }
 
 std::vector<Module*> GptStage::modules() const {
@@ -124,8 +114,8 @@ namespace {
 void require_cut(const GptSizes& sizes, const Schedule& schedule,
                  const std::vector<LayerRange>& cut) {
     require(cut.size() == static_cast<std::size_t>(schedule.part_count()),
-            "schedule '{}' has {} parts, but the GPT is cut into {}",
-            schedule.name, schedule.part_count(), cut.size());
+            "schedule '{}' has {} parts, but the GPT is cut into {}", schedule.name,
+            schedule.part_count(), cut.size());
     int next = 0;
     for (const LayerRange& range : cut) {
         require(range.first == next && range.last >= range.first,
@@ -134,14 +124,12 @@ void require_cut(const GptSizes& sizes, const Schedule& schedule,
                 range.first, range.last, next);
         next = range.last;
     }
-    require(next == sizes.layer_count(),
-            "the last part ends with layer {} of {}", next,
+    require(next == sizes.layer_count(), "the last part ends with layer {} of {}", next,
             sizes.layer_count());
 }
 
 /// A table that two chunks read has one version at a time.
-void require_end_updates(const GptSizes& sizes, const Schedule& schedule,
-                         int stage) {
+void require_end_updates(const GptSizes& sizes, const Schedule& schedule, int stage) {
     bool updated = false;
     for (const Instruction& work : schedule.of(stage)) {
         updated = updated || work.kind == InstructionKind::optimizer_step;
@@ -183,8 +171,7 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
             if (schedule.part(stage, chunk) != part) continue;
             const LayerRange& range = cut[part];
             auto& layers = made.chunks[chunk];
-            layers = make_gpt_layers(init, sizes, range.first, range.last,
-                                     table);
+            layers = make_gpt_layers(init, sizes, range.first, range.last, table);
             if (!table) table = find_parameter(*layers, kGptTable);
         }
     if (sizes.tied && ends[0] != ends[1]) made.tied = table;
@@ -200,10 +187,8 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype) {
             dtype};
 }
 
-std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
-                                      const GptStage& stage,
-                                      const Schedule& schedule,
-                                      Communicator& line) {
+std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
+                                      const Schedule& schedule, Communicator& line) {
     const std::vector<int> ends = ends_of(schedule);
     if (ends[0] == ends[1]) return nullptr;
     auto sharers = line.subgroup(ends, "tied");

@@ -22,20 +22,17 @@ struct LayerRange {
 /// part has a layer at least. By dynamic programming, in n * n * parts
 /// steps; the dearest part's cost is exact up to 2^53. Throws UsageError if
 /// there are more parts than layers, or a cost is negative.
-std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs,
-                                   int parts);
+std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int parts);
 
 /// Returns the cost of each layer's forward in a GPT, for `length` tokens
 /// and `batch` sequences: the flops of its matrix products, which are
 /// nearly all.
-std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes,
-                                          std::int64_t length,
+std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t length,
                                           std::int64_t batch);
 
 /// Its layers cut into a schedule's parts, balanced by those costs. Throws
 /// UsageError if there are more parts than layers.
-std::vector<LayerRange> cut_gpt(const GptSizes& sizes,
-                                const Schedule& schedule);
+std::vector<LayerRange> cut_gpt(const GptSizes& sizes, const Schedule& schedule);
 
 /// One device of a pipeline holds this of a GPT.
 struct GptStage {
@@ -62,9 +59,7 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
 /// Gives the communicator of the two, to be kept as long as the pipeline;
 /// null on ranks that hold neither end. A step then has one all-reduce of
 /// the table more.
-std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline,
-                                      const GptStage& stage,
-                                      const Schedule& schedule,
-                                      Communicator& line);
+std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
+                                      const Schedule& schedule, Communicator& line);
 
 }  // namespace lockstep

@@ -64,8 +64,7 @@ std::string text_of(const Instruction& instruction) {
     std::string text = text_of(instruction.kind).letters;
     if (has_micro_batch(instruction.kind))
         text += std::to_string(instruction.micro_batch);
-    if (instruction.chunk != 0)
-        text += fmt::format(".{}", instruction.chunk);
+    if (instruction.chunk != 0) text += fmt::format(".{}", instruction.chunk);
     if (instruction.weight_version >= 0)
         text += fmt::format("@{}", instruction.weight_version);
     return text;
@@ -75,8 +74,8 @@ std::string words_of(const Instruction& instruction) {
     const char* name = name_of(instruction.kind);
     if (!has_micro_batch(instruction.kind))
         return fmt::format("{} ({})", name, text_of(instruction));
-    return fmt::format("{} of micro-batch {} ({})", name,
-                       instruction.micro_batch, text_of(instruction));
+    return fmt::format("{} of micro-batch {} ({})", name, instruction.micro_batch,
+                       text_of(instruction));
 }
 
 std::optional<Instruction> read_instruction(std::string_view text) {
@@ -133,21 +132,18 @@ int Schedule::computations() const {
 
 bool Schedule::has_messages() const {
     return std::ranges::any_of(work, [](const auto& list) {
-        return std::ranges::any_of(list, [](const Instruction& each) {
-            return is_message(each.kind);
-        });
+        return std::ranges::any_of(
+            list, [](const Instruction& each) { return is_message(each.kind); });
     });
 }
 
 std::string Schedule::where(Place place) const {
     const Instruction& instruction = at(place);
-    const std::string from =
-        file.empty() || instruction.line == 0
-            ? ""
-            : fmt::format("{}:{}: ", file, instruction.line);
-    return fmt::format("{}stage {}, instruction {} of {}, {}", from,
-                       place.stage, place.position + 1,
-                       of(place.stage).size(), words_of(instruction));
+    const std::string from = file.empty() || instruction.line == 0
+                                 ? ""
+                                 : fmt::format("{}:{}: ", file, instruction.line);
+    return fmt::format("{}stage {}, instruction {} of {}, {}", from, place.stage,
+                       place.position + 1, of(place.stage).size(), words_of(instruction));
 }
 
 std::optional<std::string> size_problem(const PipelineShape& shape) {
@@ -161,20 +157,18 @@ std::optional<std::string> size_problem(const PipelineShape& shape) {
           Size{"micro-batches", shape.micro_batches, kMostMicroBatches},
           Size{"chunks a stage", shape.chunks, kMostChunks}})
         if (size.value < 1 || size.value > size.most)
-            return fmt::format("a pipeline of {} {}; 1 to {} are possible",
-                               size.value, size.what, size.most);
+            return fmt::format("a pipeline of {} {}; 1 to {} are possible", size.value,
+                               size.what, size.most);
     const std::int64_t forwards =
         std::int64_t{shape.stages} * shape.micro_batches * shape.chunks;
     if (forwards <= kMostForwards) return std::nullopt;
     return fmt::format(
         "a pipeline of {} stages, {} micro-batches and {} chunks a stage "
         "has {} forwards; at most {} are possible",
-        shape.stages, shape.micro_batches, shape.chunks, forwards,
-        kMostForwards);
+        shape.stages, shape.micro_batches, shape.chunks, forwards, kMostForwards);
 }
 
-Schedule empty_schedule(const std::string& name,
-                        const PipelineShape& shape) {
+Schedule empty_schedule(const std::string& name, const PipelineShape& shape) {
     const auto problem = size_problem(shape);
     require(!problem, [&] { return *problem; });
     Schedule schedule;

@@ -44,8 +44,7 @@ struct Instruction {
 
     bool operator==(const Instruction& other) const {
         return kind == other.kind && micro_batch == other.micro_batch &&
-               chunk == other.chunk &&
-               weight_version == other.weight_version;
+               chunk == other.chunk && weight_version == other.weight_version;
     }
 };
 
@@ -101,21 +100,15 @@ struct Schedule {
     std::vector<std::vector<Instruction>> work;  ///< of each stage
 
     int part(int stage, int chunk) const { return parts[stage][chunk]; }
-    int part(Place place) const {
-        return part(place.stage, at(place).chunk);
-    }
+    int part(Place place) const { return part(place.stage, at(place).chunk); }
     /// Parts of the model, one more than the largest.
     int part_count() const;
     int last_part() const { return part_count() - 1; }
     /// Stages that hold the part.
     int holders(int part) const;
 
-    const Instruction& at(Place place) const {
-        return work[place.stage][place.position];
-    }
-    const std::vector<Instruction>& of(int stage) const {
-        return work[stage];
-    }
+    const Instruction& at(Place place) const { return work[place.stage][place.position]; }
+    const std::vector<Instruction>& of(int stage) const { return work[stage]; }
     int instructions() const;
     /// Those that compute: what is neither a message nor at a step's end.
     int computations() const;
@@ -147,8 +140,7 @@ std::optional<std::string> size_problem(const PipelineShape& shape);
 /// A schedule without work, its chunks dealt out round and round: chunk c
 /// of stage s is part c * stages + s. Throws UsageError for sizes that are
 /// not positive, or too large to be meant.
-Schedule empty_schedule(const std::string& name,
-                        const PipelineShape& shape);
+Schedule empty_schedule(const std::string& name, const PipelineShape& shape);
 
 /// How every synchronous schedule ends: each chunk's gradients are reduced
 /// over replicas, then all weights are updated.

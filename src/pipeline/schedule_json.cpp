@@ -8,8 +8,7 @@ namespace {
 
 /// "[a, b]" of `text_of(item)`.
 template <typename Range, typename TextOf>
-std::string list_json(const Range& range, TextOf&& text_of,
-                      const char* between = ", ") {
+std::string list_json(const Range& range, TextOf&& text_of, const char* between = ", ") {
     std::string text = "[";
     for (const auto& item : range) {
         if (text.size() > 1) text += between;
@@ -22,8 +21,7 @@ std::string list_json(const Range& range, TextOf&& text_of,
 class Members {
   public:
     void add(const std::string& key, const std::string& value) {
-        text_ +=
-            (text_.empty() ? "" : ",\n ") + json_quoted(key) + ": " + value;
+        text_ += (text_.empty() ? "" : ",\n ") + json_quoted(key) + ": " + value;
     }
     std::string text() const { return "{" + text_ + "}\n"; }
 
@@ -42,13 +40,10 @@ void add_sizes(Members& members, const Schedule& schedule) {
 
 void add_work(Members& members, const Schedule& schedule) {
     const auto number = [](int part) { return std::to_string(part); };
-    const auto parts = [&](const auto& held) {
-        return list_json(held, number);
-    };
+    const auto parts = [&](const auto& held) { return list_json(held, number); };
     const auto work = [](const std::vector<Instruction>& list) {
-        return list_json(list, [](const Instruction& each) {
-            return '"' + text_of(each) + '"';
-        });
+        return list_json(
+            list, [](const Instruction& each) { return '"' + text_of(each) + '"'; });
     };
     members.add("parts", list_json(schedule.parts, parts));
     members.add("schedule", list_json(schedule.work, work, kALineEach));
@@ -67,20 +62,18 @@ class TimingWriter {
         add_bubble();
         add_stages();
         add_critical_path();
-        members_.add("communication",
-                     json_quoted(communication_text(schedule_)));
+        members_.add("communication", json_quoted(communication_text(schedule_)));
         members_.add("time_origin", json_quoted(time_origin_text()));
         add_work(members_, schedule_);
-        members_.add("spans",
-                     list_json(
-                         timing_.spans,
-                         [&](const std::vector<TimeSpan>& spans) {
-                             return list_json(spans, [&](TimeSpan span) {
-                                 return "[" + time(span.start) + ", " +
-                                        time(span.end) + "]";
-                             });
-                         },
-                         kALineEach));
+        members_.add("spans", list_json(
+                                  timing_.spans,
+                                  [&](const std::vector<TimeSpan>& spans) {
+                                      return list_json(spans, [&](TimeSpan span) {
+                                          return "[" + time(span.start) + ", " +
+                                                 time(span.end) + "]";
+                                      });
+                                  },
+                                  kALineEach));
         return members_.text();
     }
 
@@ -101,14 +94,13 @@ class TimingWriter {
             });
         };
         const int chunks = schedule_.chunks;
-        members_.add(
-            "durations",
-            "{\"forward\": " + of(&StageDurations::forward, chunks) +
-                ",\n  \"backward_input\": " +
-                of(&StageDurations::backward_input, chunks) +
-                ",\n  \"backward_weight\": " +
-                of(&StageDurations::backward_weight, chunks) +
-                ",\n  \"comm\": " + of(&StageDurations::message, 1) + "}");
+        members_.add("durations",
+                     "{\"forward\": " + of(&StageDurations::forward, chunks) +
+                         ",\n  \"backward_input\": " +
+                         of(&StageDurations::backward_input, chunks) +
+                         ",\n  \"backward_weight\": " +
+                         of(&StageDurations::backward_weight, chunks) +
+                         ",\n  \"comm\": " + of(&StageDurations::message, 1) + "}");
     }
 
     void add_bubble() {
@@ -116,16 +108,13 @@ class TimingWriter {
         members_.add("longest_stage", time(timing_.longest));
         members_.add("ideal", time(timing_.ideal));
         members_.add("bubble_time", time(timing_.bubble()));
-        members_.add("bubble_over_total",
-                     json_number(timing_.bubble_over_total()));
-        members_.add("bubble_over_ideal",
-                     json_number(timing_.bubble_over_ideal()));
+        members_.add("bubble_over_total", json_number(timing_.bubble_over_total()));
+        members_.add("bubble_over_ideal", json_number(timing_.bubble_over_ideal()));
         members_.add("utilisation", json_number(timing_.utilisation()));
     }
 
     void add_stages() {
-        const std::vector<Holdings> peaks =
-            peak_holdings(schedule_, options_.kept);
+        const std::vector<Holdings> peaks = peak_holdings(schedule_, options_.kept);
         const auto count = [&](const char* key, int Holdings::*what) {
             members_.add(key, list_json(peaks, [&](const Holdings& peak) {
                              return std::to_string(peak.*what);
@@ -134,27 +123,21 @@ class TimingWriter {
         count("in_flight", &Holdings::in_flight);
         count("between_halves", &Holdings::between);
         count("weight_versions", &Holdings::weight_versions);
-        members_.add(
-            "kept_memory",
-            "{\"activations\": " + json_number(options_.kept.activations) +
-                ", \"for_weights\": " +
-                json_number(options_.kept.for_weights) + "}");
-        members_.add("peak_memory",
-                     list_json(peaks, [](const Holdings& peak) {
+        members_.add("kept_memory",
+                     "{\"activations\": " + json_number(options_.kept.activations) +
+                         ", \"for_weights\": " + json_number(options_.kept.for_weights) +
+                         "}");
+        members_.add("peak_memory", list_json(peaks, [](const Holdings& peak) {
                          return json_number(peak.memory);
                      }));
         const auto times = [&](const char* key, auto&& ticks_of) {
-            members_.add(key, list_json(timing_.stages,
-                                        [&](const StageTiming& stage) {
-                                            return time(ticks_of(stage));
-                                        }));
+            members_.add(key, list_json(timing_.stages, [&](const StageTiming& stage) {
+                             return time(ticks_of(stage));
+                         }));
         };
-        times("idle",
-              [](const StageTiming& stage) { return stage.idle(); });
-        times("start",
-              [](const StageTiming& stage) { return stage.span.start; });
-        times("end",
-              [](const StageTiming& stage) { return stage.span.end; });
+        times("idle", [](const StageTiming& stage) { return stage.idle(); });
+        times("start", [](const StageTiming& stage) { return stage.span.start; });
+        times("end", [](const StageTiming& stage) { return stage.span.end; });
     }
 
     void add_critical_path() {
@@ -162,11 +145,10 @@ class TimingWriter {
             const TimeSpan span = timing_.span(place);
             return "{\"stage\": " + std::to_string(place.stage) +
                    ", \"instruction\": \"" + text_of(schedule_.at(place)) +
-                   "\", \"start\": " + time(span.start) +
-                   ", \"end\": " + time(span.end) + "}";
+                   "\", \"start\": " + time(span.start) + ", \"end\": " + time(span.end) +
+                   "}";
         };
-        members_.add("critical_path",
-                     list_json(timing_.critical_path, step, kALineEach));
+        members_.add("critical_path", list_json(timing_.critical_path, step, kALineEach));
     }
 
     const Schedule& schedule_;

@@ -17,8 +17,8 @@ struct SplitBackwardLead {
 /// half of a backward in turn; the second halves follow `inputs` behind,
 /// and what is left of them at the end.
 // lesson: split-backward
-std::vector<Instruction> split_backward_work(
-    int micro_batches, const SplitBackwardLead& lead) {
+std::vector<Instruction> split_backward_work(int micro_batches,
+                                             const SplitBackwardLead& lead) {
     std::vector<Instruction> work;
     const int ahead = std::min(lead.forwards, micro_batches);
     for (int i = 0; i < ahead; ++i)
@@ -28,8 +28,7 @@ std::vector<Instruction> split_backward_work(
             work.push_back({InstructionKind::forward, ahead + i});
         work.push_back({InstructionKind::backward_input, i});
         if (i >= lead.inputs)
-            work.push_back(
-                {InstructionKind::backward_weight, i - lead.inputs});
+            work.push_back({InstructionKind::backward_weight, i - lead.inputs});
     }
     const int first_left = std::max(micro_batches - lead.inputs, 0);
     for (int i = first_left; i < micro_batches; ++i)
@@ -43,8 +42,8 @@ std::vector<Instruction> split_backward_work(
 Schedule zb_h1_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("zb-h1", shape);
     for (int stage = 0; stage < shape.stages; ++stage)
-        schedule.work[stage] = split_backward_work(
-            shape.micro_batches, {shape.stages - 1 - stage, stage});
+        schedule.work[stage] =
+            split_backward_work(shape.micro_batches, {shape.stages - 1 - stage, stage});
     end_step(schedule);
     return schedule;
 }
@@ -53,8 +52,7 @@ Schedule zb_h2_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("zb-h2", shape);
     for (int stage = 0; stage < shape.stages; ++stage)
         schedule.work[stage] = split_backward_work(
-            shape.micro_batches,
-            {2 * (shape.stages - 1 - stage), 2 * stage});
+            shape.micro_batches, {2 * (shape.stages - 1 - stage), 2 * stage});
     end_step(schedule);
     return schedule;
 }

@@ -23,9 +23,7 @@ Picoseconds StageDurations::of(InstructionKind kind) const {
 namespace {
 
 double ratio(Picoseconds part, Picoseconds whole) {
-    return whole == 0
-               ? 0
-               : static_cast<double>(part) / static_cast<double>(whole);
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
 /// When something may begin, and the instruction that it last waited for.
@@ -42,8 +40,7 @@ struct Earliest {
 
 class Timer final : public WalkVisitor {
   public:
-    Timer(const Schedule& schedule,
-          const std::vector<StageDurations>& durations)
+    Timer(const Schedule& schedule, const std::vector<StageDurations>& durations)
         : schedule_(schedule),
           durations_(durations),
           messages_(schedule.has_messages()),
@@ -59,8 +56,7 @@ class Timer final : public WalkVisitor {
         Earliest start = mine.computing;
         if (need) {
             const bool crosses = !messages_ && need.stage != place.stage;
-            const Picoseconds way =
-                crosses ? durations(need.stage).message : 0;
+            const Picoseconds way = crosses ? durations(need.stage).message : 0;
             start.after(span(need).end + way, need);
         }
         const InstructionKind kind = schedule_.at(place).kind;
@@ -68,8 +64,7 @@ class Timer final : public WalkVisitor {
         enter(place, start, duration);
         mine.computing = {start.time + duration, place};
         mine.busy += duration;
-        if (!mine.started && has_micro_batch(kind))
-            mine.started = start.time;
+        if (!mine.started && has_micro_batch(kind)) mine.started = start.time;
     }
 
     void posted(Place place) override {
@@ -82,8 +77,7 @@ class Timer final : public WalkVisitor {
         Earliest start{span(send).start, cause(send)};
         start.after(span(recv).start, cause(recv));
         for (const Place end : {send, recv})
-            start.after(lane(end.stage).queue.time,
-                        lane(end.stage).queue.cause);
+            start.after(lane(end.stage).queue.time, lane(end.stage).queue.cause);
         const Picoseconds duration = durations(send.stage).message;
         for (const Place end : {send, recv}) {
             enter(end, start, duration);
@@ -103,15 +97,10 @@ class Timer final : public WalkVisitor {
 
     Lane& lane(int stage) { return lanes_[stage]; }
     const StageDurations& durations(int stage) const {
-        return durations_.size() == 1 ? durations_.front()
-                                      : durations_[stage];
+        return durations_.size() == 1 ? durations_.front() : durations_[stage];
     }
-    TimeSpan& span(Place place) {
-        return timing_.spans[place.stage][place.position];
-    }
-    Place& cause(Place place) {
-        return causes_[place.stage][place.position];
-    }
+    TimeSpan& span(Place place) { return timing_.spans[place.stage][place.position]; }
+    Place& cause(Place place) { return causes_[place.stage][place.position]; }
     void enter(Place place, const Earliest& start, Picoseconds duration) {
         span(place) = {start.time, start.time + duration};
         cause(place) = start.cause;
@@ -131,22 +120,19 @@ Timing Timer::finish() {
         StageTiming stage;
         stage.busy = lane.busy;
         stage.span.start = lane.started.value_or(0);
-        stage.span.end = std::max(
-            {stage.span.start, lane.computing.time, lane.queue.time});
-        timing_.longest =
-            std::max(timing_.longest, stage.span.end - stage.span.start);
+        stage.span.end =
+            std::max({stage.span.start, lane.computing.time, lane.queue.time});
+        timing_.longest = std::max(timing_.longest, stage.span.end - stage.span.start);
         timing_.ideal = std::max(timing_.ideal, stage.busy);
         if (stage.span.end > timing_.makespan) {
             timing_.makespan = stage.span.end;
-            last = lane.queue.time > lane.computing.time
-                       ? lane.queue.cause
-                       : lane.computing.cause;
+            last = lane.queue.time > lane.computing.time ? lane.queue.cause
+                                                         : lane.computing.cause;
         }
         timing_.stages.push_back(stage);
     }
     for (; last; last = cause(last))
-        if (span(last).end > span(last).start)
-            timing_.critical_path.push_back(last);
+        if (span(last).end > span(last).start) timing_.critical_path.push_back(last);
     std::ranges::reverse(timing_.critical_path);
     return std::move(timing_);
 }
@@ -162,10 +148,8 @@ void require_durations(const Schedule& schedule,
     double sum = 0;
     for (const StageDurations& each : durations) {
         for (const Picoseconds time :
-             {each.forward, each.backward_input, each.backward_weight,
-              each.message}) {
-            require(time >= 0, "a duration of {}; none may be negative",
-                    time);
+             {each.forward, each.backward_input, each.backward_weight, each.message}) {
+            require(time >= 0, "a duration of {}; none may be negative", time);
             sum += static_cast<double>(time) * schedule.instructions();
         }
     }

@@ -38,9 +38,7 @@ struct Timing {
     std::vector<StageTiming> stages;
     Picoseconds makespan = 0;  ///< until the last stage's end
 
-    const TimeSpan& span(Place place) const {
-        return spans[place.stage][place.position];
-    }
+    const TimeSpan& span(Place place) const { return spans[place.stage][place.position]; }
 
     // The bubble, of the stage that takes longest, as papers have it: each
     // stage's time is measured from its own first instruction to its own

@@ -26,10 +26,8 @@ ScheduleProblem problem_at(const Schedule& schedule, Place place,
 }
 
 /// A problem of the whole schedule, without a place: "FILE: WHAT".
-ScheduleProblem problem_of(const Schedule& schedule,
-                           const std::string& what) {
-    const std::string from =
-        schedule.file.empty() ? "" : schedule.file + ": ";
+ScheduleProblem problem_of(const Schedule& schedule, const std::string& what) {
+    const std::string from = schedule.file.empty() ? "" : schedule.file + ": ";
     return {from + what, {}, {}};
 }
 
@@ -45,54 +43,48 @@ Problem first_problem(const Schedule& schedule, Check&& check) {
 }
 
 Problem check_sizes(const Schedule& schedule) {
-    if (const auto problem = size_problem(
-            {schedule.stages, schedule.micro_batches, schedule.chunks}))
+    if (const auto problem =
+            size_problem({schedule.stages, schedule.micro_batches, schedule.chunks}))
         return problem_of(schedule, *problem);
     const auto stages = static_cast<std::size_t>(schedule.stages);
     if (schedule.work.size() == stages && schedule.parts.size() == stages)
         return std::nullopt;
     return problem_of(
         schedule,
-        fmt::format(
-            "a schedule of {} stages with lists of instructions for {}, "
-            "and lists of parts for {}; each stage needs both",
-            schedule.stages, schedule.work.size(), schedule.parts.size()));
+        fmt::format("a schedule of {} stages with lists of instructions for {}, "
+                    "and lists of parts for {}; each stage needs both",
+                    schedule.stages, schedule.work.size(), schedule.parts.size()));
 }
 
 Problem check_parts(const Schedule& schedule) {
     const auto stages = static_cast<std::size_t>(schedule.stages);
-    const std::size_t most =
-        stages * static_cast<std::size_t>(schedule.chunks);
+    const std::size_t most = stages * static_cast<std::size_t>(schedule.chunks);
     std::vector<char> held(most, 0);
     for (const std::vector<int>& parts : schedule.parts) {
         if (parts.size() != static_cast<std::size_t>(schedule.chunks))
-            return problem_of(
-                schedule,
-                fmt::format("a stage holds {} parts of the model; "
-                            "one for each of {} chunks is expected",
-                            parts.size(), schedule.chunks));
+            return problem_of(schedule,
+                              fmt::format("a stage holds {} parts of the model; "
+                                          "one for each of {} chunks is expected",
+                                          parts.size(), schedule.chunks));
         for (const int part : parts) {
             if (part < 0 || static_cast<std::size_t>(part) >= most)
                 return problem_of(
                     schedule,
-                    fmt::format(
-                        "a stage holds part {} of the model; {} stages of "
-                        "{} chunks hold at most {} parts, counted from 0",
-                        part, schedule.stages, schedule.chunks, most));
+                    fmt::format("a stage holds part {} of the model; {} stages of "
+                                "{} chunks hold at most {} parts, counted from 0",
+                                part, schedule.stages, schedule.chunks, most));
             if (std::ranges::count(parts, part) > 1)
-                return problem_of(
-                    schedule,
-                    fmt::format("stage {} holds part {} of the model twice",
-                                &parts - schedule.parts.data(), part));
+                return problem_of(schedule,
+                                  fmt::format("stage {} holds part {} of the model twice",
+                                              &parts - schedule.parts.data(), part));
             held[part] = 1;
         }
     }
     for (int part = 0; part < schedule.part_count(); ++part)
         if (!held[part])
-            return problem_of(schedule,
-                              fmt::format("no stage holds part {} "
-                                          "of the model",
-                                          part));
+            return problem_of(schedule, fmt::format("no stage holds part {} "
+                                                    "of the model",
+                                                    part));
     return std::nullopt;
 }
 
@@ -100,33 +92,28 @@ Problem check_range(const Schedule& schedule, Place place) {
     const Instruction& work = schedule.at(place);
     const auto kind = static_cast<int>(work.kind);
     if (kind >= kInstructionKinds)
-        return problem_at(
-            schedule, place,
-            fmt::format("there is no kind {} of instructions; there are "
-                        "{}, counted from 0",
-                        kind, kInstructionKinds));
+        return problem_at(schedule, place,
+                          fmt::format("there is no kind {} of instructions; there are "
+                                      "{}, counted from 0",
+                                      kind, kInstructionKinds));
     if (work.chunk < 0 || work.chunk >= schedule.chunks)
         return problem_at(
             schedule, place,
-            fmt::format(
-                "there is no chunk {}; a stage has {}, counted from 0",
-                work.chunk, schedule.chunks));
+            fmt::format("there is no chunk {}; a stage has {}, counted from 0",
+                        work.chunk, schedule.chunks));
     const bool has = has_micro_batch(work.kind);
-    if (has && (work.micro_batch < 0 ||
-                work.micro_batch >= schedule.micro_batches))
-        return problem_at(
-            schedule, place,
-            fmt::format("there is no micro-batch {}; there are "
-                        "{}, counted from 0",
-                        work.micro_batch, schedule.micro_batches));
+    if (has && (work.micro_batch < 0 || work.micro_batch >= schedule.micro_batches))
+        return problem_at(schedule, place,
+                          fmt::format("there is no micro-batch {}; there are "
+                                      "{}, counted from 0",
+                                      work.micro_batch, schedule.micro_batches));
     const bool reads = has && !is_message(work.kind);
     if (work.weight_version < -1 || (!reads && work.weight_version >= 0))
-        return problem_at(
-            schedule, place,
-            fmt::format("version {} of the weights: only a "
-                        "forward or a backward reads weights, of a "
-                        "version from 0 on",
-                        work.weight_version));
+        return problem_at(schedule, place,
+                          fmt::format("version {} of the weights: only a "
+                                      "forward or a backward reads weights, of a "
+                                      "version from 0 on",
+                                      work.weight_version));
     return std::nullopt;
 }
 
@@ -135,9 +122,8 @@ Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
     const auto& [first, second] = *index.twice();
     return problem_at(
         schedule, second,
-        fmt::format(
-            "this was done before, by stage {}'s instruction {}, {}",
-            first.stage, first.position + 1, text_of(schedule.at(first))));
+        fmt::format("this was done before, by stage {}'s instruction {}, {}", first.stage,
+                    first.position + 1, text_of(schedule.at(first))));
 }
 
 /// The first stage and chunk that hold the part.
@@ -155,8 +141,7 @@ Place mention_of(const Schedule& schedule, int micro_batch) {
         const auto& list = schedule.of(stage);
         const auto found =
             std::ranges::find(list, micro_batch, &Instruction::micro_batch);
-        if (found != list.end())
-            return {stage, static_cast<int>(found - list.begin())};
+        if (found != list.end()) return {stage, static_cast<int>(found - list.begin())};
     }
     return {};
 }
@@ -164,64 +149,54 @@ Place mention_of(const Schedule& schedule, int micro_batch) {
 /// "stage 1's instruction 6 (B3, line 2) names".
 std::string mention_text(const Schedule& schedule, Place mention) {
     const Instruction& work = schedule.at(mention);
-    const std::string line =
-        work.line > 0 ? fmt::format(", line {}", work.line) : "";
-    return fmt::format("stage {}'s instruction {} ({}{}) names",
-                       mention.stage, mention.position + 1, text_of(work),
-                       line);
+    const std::string line = work.line > 0 ? fmt::format(", line {}", work.line) : "";
+    return fmt::format("stage {}'s instruction {} ({}{}) names", mention.stage,
+                       mention.position + 1, text_of(work), line);
 }
 
 /// A micro-batch that never passes through a part: where it should, and
 /// what makes one think that it is there.
-ScheduleProblem missing_pass(const Schedule& schedule, int part,
-                             int micro_batch, const char* what) {
+ScheduleProblem missing_pass(const Schedule& schedule, int part, int micro_batch,
+                             const char* what) {
     const auto [stage, chunk] = holder_of(schedule, part);
     std::string text = fmt::format("stage {}", stage);
     if (schedule.chunks > 1) text += fmt::format(", chunk {},", chunk);
-    text +=
-        fmt::format(" never runs {} of micro-batch {}", what, micro_batch);
+    text += fmt::format(" never runs {} of micro-batch {}", what, micro_batch);
     const Place mention = mention_of(schedule, micro_batch);
     if (mention)
         text += ", which " + mention_text(schedule, mention);
     else if (micro_batch == 0)
         text += "; micro-batches count from 0";
-    else if (const Place last =
-                 mention_of(schedule, schedule.micro_batches - 1))
-        text += fmt::format("; there are {}, since {} the last",
-                            schedule.micro_batches,
+    else if (const Place last = mention_of(schedule, schedule.micro_batches - 1))
+        text += fmt::format("; there are {}, since {} the last", schedule.micro_batches,
                             mention_text(schedule, last));
     const auto& list = schedule.of(stage);
     const int line = list.empty() ? 0 : list.front().line;
-    const std::string from =
-        schedule.file.empty() ? ""
-        : line == 0           ? schedule.file + ": "
-                              : fmt::format("{}:{}: ", schedule.file, line);
+    const std::string from = schedule.file.empty() ? ""
+                             : line == 0           ? schedule.file + ": "
+                                         : fmt::format("{}:{}: ", schedule.file, line);
     return {from + text, {}, {}};
 }
 
 /// Checks that `later` finds what `earlier` saved.
-Problem check_follows(const Schedule& schedule, Place later,
-                      Place earlier) {
+Problem check_follows(const Schedule& schedule, Place later, Place earlier) {
     const Instruction& before = schedule.at(earlier);
     const char* name = name_of(before.kind);
-    if (later.stage != earlier.stage ||
-        schedule.at(later).chunk != before.chunk)
+    if (later.stage != earlier.stage || schedule.at(later).chunk != before.chunk)
         return problem_at(
             schedule, later,
-            fmt::format(
-                "its {}, and what that saved, is in chunk {} of stage {}",
-                name, before.chunk, earlier.stage));
+            fmt::format("its {}, and what that saved, is in chunk {} of stage {}", name,
+                        before.chunk, earlier.stage));
     if (later.position > earlier.position) return std::nullopt;
-    return problem_at(
-        schedule, later,
-        fmt::format("it needs the {} of this micro-batch, which "
-                    "this stage runs after it, as instruction {}",
-                    name, earlier.position + 1));
+    return problem_at(schedule, later,
+                      fmt::format("it needs the {} of this micro-batch, which "
+                                  "this stage runs after it, as instruction {}",
+                                  name, earlier.position + 1));
 }
 
 /// Both passes of a micro-batch through a part.
-Problem check_part(const Schedule& schedule, const WorkIndex& index,
-                   int part, int micro_batch) {
+Problem check_part(const Schedule& schedule, const WorkIndex& index, int part,
+                   int micro_batch) {
     const auto missing = [&](const char* what) {
         return missing_pass(schedule, part, micro_batch, what);
     };
@@ -233,11 +208,10 @@ Problem check_part(const Schedule& schedule, const WorkIndex& index,
     if (!back) return missing("the backward-input");
     const bool whole = schedule.at(back).kind == backward;
     if (whole && weight)
-        return problem_at(
-            schedule, weight,
-            fmt::format("instruction {} has done both halves of "
-                        "this backward",
-                        back.position + 1));
+        return problem_at(schedule, weight,
+                          fmt::format("instruction {} has done both halves of "
+                                      "this backward",
+                                      back.position + 1));
     if (!whole && !weight) return missing("the backward-weight");
     if (Problem found = check_follows(schedule, back, there)) return found;
     return weight ? check_follows(schedule, weight, back) : std::nullopt;
@@ -249,57 +223,49 @@ Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     const int parts = schedule.part_count();
     for (int part = 0; part < parts; ++part)
         for (int i = 0; i < schedule.micro_batches; ++i)
-            if (Problem found = check_part(schedule, index, part, i))
-                return found;
+            if (Problem found = check_part(schedule, index, part, i)) return found;
     return std::nullopt;
 }
 
 /// Checks that a computation of its stage makes, or uses, what a message
 /// carries.
-Problem check_message(const Schedule& schedule, const WorkIndex& index,
-                      Place place) {
+Problem check_message(const Schedule& schedule, const WorkIndex& index, Place place) {
     const Instruction& work = schedule.at(place);
     const int part = schedule.part(place);
-    const bool activation =
-        work.kind == send_activation || work.kind == recv_activation;
+    const bool activation = work.kind == send_activation || work.kind == recv_activation;
     const Place here =
         index.find(activation ? forward : backward, part, work.micro_batch);
     const int peer = index.peer(place);
     if (peer < 0 || peer == place.stage || here.stage != place.stage)
-        return problem_at(
-            schedule, place,
-            peer == place.stage
-                ? "both parts are on this stage; nothing needs "
-                  "to be sent"
-                : "no other stage has, or wants, that");
+        return problem_at(schedule, place,
+                          peer == place.stage
+                              ? "both parts are on this stage; nothing needs "
+                                "to be sent"
+                              : "no other stage has, or wants, that");
     const bool sends = is_send(work.kind);
-    if (sends ? here.position > place.position
-              : here.position < place.position)
+    if (sends ? here.position > place.position : here.position < place.position)
         return problem_at(
             schedule, place,
             fmt::format("{} it stands {} the {} that {} it, instruction {}",
                         sends ? "this send cannot go:" : "too late:",
-                        sends ? "before" : "behind",
-                        name_of(schedule.at(here).kind),
+                        sends ? "before" : "behind", name_of(schedule.at(here).kind),
                         sends ? "makes" : "needs", here.position + 1));
     if (index.partner(place)) return std::nullopt;
-    return problem_at(schedule, place,
-                      fmt::format("stage {} never {} it", peer,
-                                  sends ? "receives" : "sends"));
+    return problem_at(
+        schedule, place,
+        fmt::format("stage {} never {} it", peer, sends ? "receives" : "sends"));
 }
 
 Problem check_messages(const Schedule& schedule, const WorkIndex& index) {
     if (!schedule.has_messages()) return std::nullopt;
     return first_problem(schedule, [&](Place place) -> Problem {
         const Instruction& work = schedule.at(place);
-        if (is_message(work.kind))
-            return check_message(schedule, index, place);
+        if (is_message(work.kind)) return check_message(schedule, index, place);
         if (!index.crosses(place) || index.need(place)) return std::nullopt;
-        return problem_at(
-            schedule, place,
-            fmt::format("this stage never receives the {} that "
-                        "it needs",
-                        work.kind == forward ? "activation" : "gradient"));
+        return problem_at(schedule, place,
+                          fmt::format("this stage never receives the {} that "
+                                      "it needs",
+                                      work.kind == forward ? "activation" : "gradient"));
     });
 }
 
@@ -307,26 +273,22 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
     const WeightVersions versions(schedule);
     return first_problem(schedule, [&](Place place) -> Problem {
         const Instruction& work = schedule.at(place);
-        if (!has_micro_batch(work.kind) || is_message(work.kind))
-            return std::nullopt;
+        if (!has_micro_batch(work.kind) || is_message(work.kind)) return std::nullopt;
         const int read = versions.read(place);
         const int newest = versions.newest(place);
         if (read > newest)
-            return problem_at(
-                schedule, place,
-                fmt::format("it asks for weights of version {}, but {} "
-                            "optimizer steps of its chunk stand before it",
-                            read, newest));
-        const Place there =
-            index.find(forward, schedule.part(place), work.micro_batch);
+            return problem_at(schedule, place,
+                              fmt::format("it asks for weights of version {}, but {} "
+                                          "optimizer steps of its chunk stand before it",
+                                          read, newest));
+        const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there)) return std::nullopt;
-        return problem_at(
-            schedule, place,
-            fmt::format("it reads weights of version {}, but its forward, "
-                        "instruction {}, has read version {}; \"@{}\" "
-                        "behind it would ask for those",
-                        read, there.position + 1, versions.read(there),
-                        versions.read(there)));
+        return problem_at(schedule, place,
+                          fmt::format("it reads weights of version {}, but its forward, "
+                                      "instruction {}, has read version {}; \"@{}\" "
+                                      "behind it would ask for those",
+                                      read, there.position + 1, versions.read(there),
+                                      versions.read(there)));
     });
 }
 
@@ -345,13 +307,12 @@ struct Link {
 };
 
 /// Returns what a stuck instruction waits for.
-Link link_of(const Schedule& schedule, const WorkIndex& index,
-             const Walk& walk, Place stuck) {
+Link link_of(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
+             Place stuck) {
     const bool message = is_message(schedule.at(stuck).kind);
     const Place needed = message ? index.partner(stuck) : index.need(stuck);
     const int other = needed.stage;
-    if (!is_message(schedule.at(needed).kind))
-        return {stuck, needed, walk.at(other)};
+    if (!is_message(schedule.at(needed).kind)) return {stuck, needed, walk.at(other)};
     // A message that its stage has posted waits behind those before it; one
     // that is still to come waits for the stage's program.
     const Place program = walk.at(other);
@@ -376,11 +337,9 @@ std::vector<Link> follow(const Schedule& schedule, const WorkIndex& index,
 /// "stage 0's instruction 3, forward of micro-batch 2 (F2), line 7".
 std::string place_text(const Schedule& schedule, Place place) {
     const Instruction& work = schedule.at(place);
-    const std::string text =
-        fmt::format("stage {}'s instruction {}, {}", place.stage,
-                    place.position + 1, words_of(work));
-    return work.line > 0 ? fmt::format("{}, line {}", text, work.line)
-                         : text;
+    const std::string text = fmt::format("stage {}'s instruction {}, {}", place.stage,
+                                         place.position + 1, words_of(work));
+    return work.line > 0 ? fmt::format("{}, line {}", text, work.line) : text;
 }
 
 /// Names an instruction briefly, since the next link says it in full.
@@ -409,23 +368,20 @@ std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
     if (walk.run()) return std::nullopt;
     const std::vector<Link> cycle = follow(schedule, index, walk);
     ScheduleProblem problem;
-    const std::string from =
-        schedule.file.empty() ? "" : schedule.file + ": ";
-    problem.sentence =
-        fmt::format("{}deadlock after {} of {} computations: ", from,
-                    walk.computations(), schedule.computations());
+    const std::string from = schedule.file.empty() ? "" : schedule.file + ": ";
+    problem.sentence = fmt::format("{}deadlock after {} of {} computations: ", from,
+                                   walk.computations(), schedule.computations());
     constexpr std::size_t kMostLinks = 8;
     for (std::size_t i = 0; i < cycle.size(); ++i) {
         problem.cycle.push_back(cycle[i].stuck);
         if (i < kMostLinks)
-            problem.sentence +=
-                (i == 0 ? "" : "; ") + link_text(schedule, cycle[i]);
+            problem.sentence += (i == 0 ? "" : "; ") + link_text(schedule, cycle[i]);
     }
     if (cycle.size() > kMostLinks)
         problem.sentence +=
             fmt::format("; and {} more in turn", cycle.size() - kMostLinks);
-    problem.sentence += cycle.size() == 1 ? ", which is itself"
-                                          : ", which closes the cycle";
+    problem.sentence +=
+        cycle.size() == 1 ? ", which is itself" : ", which closes the cycle";
     problem.place = problem.cycle.front();
     return problem;
 }
@@ -435,9 +391,8 @@ std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
 std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule) {
     if (Problem found = check_sizes(schedule)) return found;
     if (Problem found = check_parts(schedule)) return found;
-    return first_problem(schedule, [&](Place place) {
-        return check_range(schedule, place);
-    });
+    return first_problem(schedule,
+                         [&](Place place) { return check_range(schedule, place); });
 }
 
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
@@ -451,8 +406,7 @@ std::optional<ScheduleProblem> find_problem(const Schedule& schedule) {
 }
 
 void require_valid(const Schedule& schedule) {
-    if (const Problem found = find_problem(schedule))
-        throw UsageError(found->sentence);
+    if (const Problem found = find_problem(schedule)) throw UsageError(found->sentence);
 }
 
 }  // namespace lockstep

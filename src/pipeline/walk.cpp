@@ -29,8 +29,7 @@ WorkIndex::WorkIndex(const Schedule& schedule)
       messages_(schedule.has_messages()),
       parts_(schedule.part_count()) {
     const int rows = messages_ ? kRows : kRowsWithoutMessages;
-    places_.resize(static_cast<std::size_t>(rows) *
-                   static_cast<std::size_t>(parts_) *
+    places_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(parts_) *
                    static_cast<std::size_t>(schedule.micro_batches));
     for (int stage = 0; stage < schedule.stages; ++stage) {
         const int count = static_cast<int>(schedule.of(stage).size());
@@ -38,25 +37,22 @@ WorkIndex::WorkIndex(const Schedule& schedule)
             const Place place{stage, position};
             const Instruction& work = schedule.at(place);
             if (!has_micro_batch(work.kind)) continue;
-            Place& known = places_[slot(work.kind, schedule.part(place),
-                                        work.micro_batch)];
+            Place& known =
+                places_[slot(work.kind, schedule.part(place), work.micro_batch)];
             if (known && !twice_) twice_ = {known, place};
             if (!known) known = place;
         }
     }
 }
 
-std::size_t WorkIndex::slot(InstructionKind kind, int part,
-                            int micro_batch) const {
+std::size_t WorkIndex::slot(InstructionKind kind, int part, int micro_batch) const {
     const std::size_t row = static_cast<std::size_t>(row_of(kind));
-    return (row * static_cast<std::size_t>(parts_) +
-            static_cast<std::size_t>(part)) *
+    return (row * static_cast<std::size_t>(parts_) + static_cast<std::size_t>(part)) *
                static_cast<std::size_t>(schedule_.micro_batches) +
            static_cast<std::size_t>(micro_batch);
 }
 
-Place WorkIndex::find(InstructionKind kind, int part,
-                      int micro_batch) const {
+Place WorkIndex::find(InstructionKind kind, int part, int micro_batch) const {
     if (part < 0 || part >= parts_) return {};
     if (!messages_ && row_of(kind) >= kRowsWithoutMessages) return {};
     return places_[slot(kind, part, micro_batch)];
@@ -71,9 +67,8 @@ Place WorkIndex::source(Place place) const {
             return find(forward, part - 1, work.micro_batch);
         case backward:
         case backward_input:
-            return part == parts_ - 1
-                       ? find(forward, part, work.micro_batch)
-                       : find(backward, part + 1, work.micro_batch);
+            return part == parts_ - 1 ? find(forward, part, work.micro_batch)
+                                      : find(backward, part + 1, work.micro_batch);
         case backward_weight:
             return find(backward_input, part, work.micro_batch);
         default:
@@ -98,10 +93,8 @@ Place WorkIndex::need(Place place) const {
 Place WorkIndex::other_end(Place place, bool computing) const {
     const Instruction& work = schedule_.at(place);
     const int part = schedule_.part(place);
-    const auto look = [&](InstructionKind message,
-                          InstructionKind computation, int at) {
-        return find(computing ? computation : message, at,
-                    work.micro_batch);
+    const auto look = [&](InstructionKind message, InstructionKind computation, int at) {
+        return find(computing ? computation : message, at, work.micro_batch);
     };
     switch (work.kind) {
         case send_activation:
@@ -125,11 +118,9 @@ int WorkIndex::peer(Place place) const {
     return other_end(place, /*computing=*/true).stage;
 }
 
-WeightVersions::WeightVersions(const Schedule& schedule)
-    : schedule_(schedule) {
+WeightVersions::WeightVersions(const Schedule& schedule) : schedule_(schedule) {
     for (const std::vector<Instruction>& list : schedule.work) {
-        std::vector<int> steps(static_cast<std::size_t>(schedule.chunks),
-                               0);
+        std::vector<int> steps(static_cast<std::size_t>(schedule.chunks), 0);
         std::vector<int>& newest = newest_.emplace_back();
         for (const Instruction& each : list) {
             int& chunk = steps[each.chunk];
@@ -139,8 +130,7 @@ WeightVersions::WeightVersions(const Schedule& schedule)
     }
 }
 
-Walk::Walk(const Schedule& schedule, const WorkIndex& index,
-           WalkVisitor& visitor)
+Walk::Walk(const Schedule& schedule, const WorkIndex& index, WalkVisitor& visitor)
     : schedule_(schedule),
       index_(index),
       visitor_(visitor),
@@ -166,16 +156,14 @@ bool Walk::run() {
 
 Place Walk::at(int stage) const {
     const Lane& lane = lanes_[stage];
-    const bool ended =
-        lane.next == static_cast<int>(schedule_.of(stage).size());
+    const bool ended = lane.next == static_cast<int>(schedule_.of(stage).size());
     return ended ? Place{} : Place{stage, lane.next};
 }
 
 Place Walk::queued(int stage) const {
     const Lane& lane = lanes_[stage];
-    return lane.served == lane.queue.size()
-               ? Place{}
-               : Place{stage, lane.queue[lane.served]};
+    return lane.served == lane.queue.size() ? Place{}
+                                            : Place{stage, lane.queue[lane.served]};
 }
 
 /// The stage's program, as far as it goes.

@@ -23,9 +23,7 @@ class WorkIndex {
     /// first, whichever of the two kinds is asked for.
     Place find(InstructionKind kind, int part, int micro_batch) const;
     /// Two places of the same work, if there are any.
-    const std::optional<std::pair<Place, Place>>& twice() const {
-        return twice_;
-    }
+    const std::optional<std::pair<Place, Place>>& twice() const { return twice_; }
 
     /// Returns what a computation waits for beside its stage's program;
     /// none if there is nothing.
@@ -59,9 +57,7 @@ class WeightVersions {
     explicit WeightVersions(const Schedule& schedule);
 
     /// Optimizer steps of the instruction's chunk before it.
-    int newest(Place place) const {
-        return newest_[place.stage][place.position];
-    }
+    int newest(Place place) const { return newest_[place.stage][place.position]; }
     /// Returns the version that the instruction names, or the newest if it
     /// names none.
     int read(Place place) const {
@@ -94,8 +90,7 @@ class WalkVisitor {
 class Walk {
   public:
     /// Schedule, index and visitor must stay.
-    Walk(const Schedule& schedule, const WorkIndex& index,
-         WalkVisitor& visitor);
+    Walk(const Schedule& schedule, const WorkIndex& index, WalkVisitor& visitor);
 
     /// To the end; false if nothing can run before that.
     bool run();
@@ -106,9 +101,7 @@ class Walk {
     Place at(int stage) const;
     /// The message that a stage's queue has come to; none if it is empty.
     Place queued(int stage) const;
-    bool done(Place place) const {
-        return done_[place.stage][place.position] != 0;
-    }
+    bool done(Place place) const { return done_[place.stage][place.position] != 0; }
 
   private:
     struct Lane {
