@@ -81,6 +81,7 @@ Team& Engine::make_team(const std::string& name, std::vector<int> ranks) {
     team->members.resize(ranks.size());
     team->lifetimes.resize(ranks.size());
     team->counts.resize(ranks.size());
+    team->sent.resize(ranks.size());
     team->ranks = std::move(ranks);
     teams_.push_back(std::move(team));
     return *teams_.back();
@@ -419,6 +420,8 @@ bool Engine::pass_messages() {
 
 /// Adds the message to both sides' counts.
 void Engine::count(const Message& message) const {
+    const Launch& sender = *message.send->launch;
+    sender.team->sent[sender.member].note(message.send->operation.peer);
     const bool same_node = options_.spec.same_node(message.source, message.destination);
     for (const Posted* side : {message.send, message.recv}) {
         const Launch& launch = *side->launch;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -133,6 +134,35 @@ struct Member {
     void forget_waited();
 };
 
+/// How many messages a member has sent to each other one, if those are as few as the
+/// neighbours of a pipeline's stage are. A circle of waits needs it: see deadlock.cpp.
+class SentMessages {
+  public:
+    void note(int peer) {
+        const auto place = std::find(peers_.begin(), peers_.begin() + known_, peer);
+        if (place == peers_.end()) {
+            few_ = false;
+            return;
+        }
+        if (place == peers_.begin() + known_) peers_[known_++] = peer;
+        ++counts_[place - peers_.begin()];
+    }
+
+    /// Returns nothing if the member has sent to too many to count.
+    std::optional<std::int64_t> to(int peer) const {
+        if (!few_) return std::nullopt;
+        const auto place = std::find(peers_.begin(), peers_.begin() + known_, peer);
+        return place == peers_.begin() + known_ ? 0 : counts_[place - peers_.begin()];
+    }
+
+  private:
+    static constexpr int kMostPeers = 8;
+    std::array<int, kMostPeers> peers_{};
+    std::array<std::int64_t, kMostPeers> counts_{};
+    int known_ = 0;
+    bool few_ = true;
+};
+
 /// From when to when a rank has a communicator.
 struct Lifetime {
     SourceLine made_at;  ///< none for world
@@ -156,6 +186,7 @@ struct Team {
     std::vector<Member> members;
     std::vector<Lifetime> lifetimes;    ///< by member
     std::vector<TrafficByVerb> counts;  ///< by member
+    std::vector<SentMessages> sent;     ///< by member
     CollectiveCall shared_call{};
     std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()

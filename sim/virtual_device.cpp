@@ -108,6 +108,7 @@ void VirtualDevice::note_memory() {
 
 void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     phases_.push_back({phase, micro_batch, now_, at});
+    latest_ = phase;
     check_.tell_of(rank_, &Watcher::phase_began, rank_, phase, micro_batch);
     if (!spec_.phases) return;
     const ClusterSpec::PhaseTimes& times = *spec_.phases;

@@ -58,47 +58,73 @@ std::string wait_text(const Activity& link) {
                        link.posted->operation.at.text());
 }
 
-/// Returns how many sends and how many recvs of the rank are done, over the communicators
-/// that the circle goes through.
-std::pair<std::int64_t, std::int64_t> messages_of(const Chain& chain, int rank) {
+using Exchanged = std::optional<std::pair<std::int64_t, std::int64_t>>;
+
+/// Returns how many messages rank `a` has sent to rank `b`, and `b` to `a`, over the
+/// communicators that the circle goes through; nothing if a rank sends to too many.
+Exchanged exchanged(const Chain& chain, int a, int b) {
     std::set<const Team*> teams;
     for (const Activity& link : chain.links)
         teams.insert(link.posted->launch->team);
-    std::pair<std::int64_t, std::int64_t> done;
+    std::pair<std::int64_t, std::int64_t> sent;
     for (const Team* const team : teams) {
-        const int member = team->member_of(rank);
-        if (member < 0) continue;
-        const TrafficByVerb& counts = team->counts[member];
-        for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::send)])
-            done.first += link.calls;
-        for (const TrafficCount& link : counts[static_cast<std::size_t>(Verb::recv)])
-            done.second += link.calls;
+        const int first = team->member_of(a);
+        const int second = team->member_of(b);
+        if (first < 0 || second < 0) continue;
+        const auto forth = team->sent[first].to(second);
+        const auto back = team->sent[second].to(first);
+        if (!forth || !back) return std::nullopt;
+        sent.first += *forth;
+        sent.second += *back;
     }
-    return done;
+    return sent;
 }
 
-/// A circle of messages is one of a pipeline's stages if its ranks have not sent and
-/// received equally many messages so far: then each follows a list of its own. Ranks that
-/// all do the same, in a ring or an exchange, have sent and received alike.
-bool is_pipeline(const Chain& chain) {
-    const auto first = messages_of(chain, chain.links.front().rank);
-    return std::any_of(chain.links.begin(), chain.links.end(),
-                       [&](const Activity& link) {
-                           return messages_of(chain, link.rank) != first;
-                       }) &&
-           std::none_of(chain.links.begin(), chain.links.end(), [](const Activity& link) {
-               return link.posted->operation.all_to_all_v;
+/// Returns whether the neighbours in the circle have exchanged messages unlike each
+/// other. Equals have not: in a ring each has sent as many to the next as the others
+/// have, and two that swap values have each sent as many as the other. A stage that is
+/// ahead has sent more activations to the next than it got gradients back.
+bool exchanged_unlike(const Chain& chain) {
+    std::set<Exchanged> seen;
+    for (std::size_t i = 0; i < chain.links.size(); ++i)
+        seen.insert(exchanged(chain, chain.links[i].rank,
+                              chain.links[(i + 1) % chain.links.size()].rank));
+    return seen.size() > 1 && seen.count(std::nullopt) == 0;
+}
+
+/// Returns whether some ranks of the circle are at a forward and others at a backward, as
+/// far as the program tells its phases.
+bool at_unlike_phases(const Engine& engine, const Chain& chain) {
+    const auto any = [&](auto&& is) {
+        return std::any_of(chain.links.begin(), chain.links.end(), [&](const auto& link) {
+            return is(engine.ranks()[link.rank]->clock.latest_phase());
+        });
+    };
+    return any([](Phase phase) { return phase == Phase::forward; }) &&
+           any([](Phase phase) {
+               return phase == Phase::backward || phase == Phase::backward_input ||
+                      phase == Phase::backward_weight;
            });
 }
 
-std::string fault_of_circle(const Chain& chain) {
+/// A circle of messages is one of a pipeline's stages if each of its ranks follows a list
+/// of its own. Ranks that all do the same, in a ring or an exchange, are alike in what
+/// they have exchanged and in their phase.
+bool is_pipeline(const Engine& engine, const Chain& chain) {
+    const bool is_exchange = std::any_of(
+        chain.links.begin(), chain.links.end(),
+        [](const Activity& link) { return link.posted->operation.all_to_all_v; });
+    return !is_exchange && (exchanged_unlike(chain) || at_unlike_phases(engine, chain));
+}
+
+std::string fault_of_circle(const Engine& engine, const Chain& chain) {
     const auto messages =
         std::count_if(chain.links.begin(), chain.links.end(), [](const Activity& link) {
             return is_point_to_point(link.posted->operation.verb);
         });
     if (messages == 0) return "F12";
     if (messages < std::ssize(chain.links)) return "F13";
-    return is_pipeline(chain) ? "F14" : "F11";
+    return is_pipeline(engine, chain) ? "F14" : "F11";
 }
 
 /// Returns the likely cause if the messages all go one way; null if there are both.
@@ -163,8 +189,8 @@ Diagnosis start_diagnosis(const Engine& engine, const std::string& fault,
 }
 
 Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
-    Diagnosis diagnosis =
-        start_diagnosis(engine, fault_of_circle(chain), *chain.links.front().posted);
+    Diagnosis diagnosis = start_diagnosis(engine, fault_of_circle(engine, chain),
+                                          *chain.links.front().posted);
     diagnosis.sentence = circle_sentence(chain);
     if (const char* const cause = cause_of_circle(chain, diagnosis.fault))
         diagnosis.cause = cause;

@@ -337,6 +337,68 @@ TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][er
     }
 }
 
+TEST_CASE("F14: stages in the middle of a pipeline, which have done equally much",
+          "[sim][errors]") {
+    // All forwards, then all backwards; but stage 2 waits for one forward too many.
+    for (const int stages : {4, 6}) {
+        const Diagnosis found = fault_of(stages, [](Rank& rank) {
+            const Tensor x = floats(rank, 4);
+            const int before = rank.index() - 1;
+            const int behind = rank.index() + 1;
+            const int forwards = rank.index() == 2 ? 4 : 3;
+            for (int i = 0; i < forwards; ++i) {
+                if (rank.index() > 0) rank.world().recv(x, before).wait();
+                if (behind < rank.size()) rank.world().send(x, behind).wait();
+            }
+            for (int i = 0; i < 3; ++i) {
+                if (behind < rank.size()) rank.world().recv(x, behind).wait();
+                if (rank.index() > 0) rank.world().send(x, before).wait();
+            }
+        });
+        CHECK(found.fault == "F14");
+    }
+}
+
+TEST_CASE("F14: two stages that have exchanged alike are told apart by their phases",
+          "[sim][errors]") {
+    const auto both_receive = [](Phase of_second) {
+        return fault_of(2, [&](Rank& rank) {
+            const Tensor x = floats(rank, 4);
+            {
+                const PhaseScope phase(rank.device(),
+                                       rank.index() == 0 ? Phase::backward : of_second);
+            }
+            rank.world().recv(x, 1 - rank.index()).wait();
+            rank.world().send(x, 1 - rank.index()).wait();
+        });
+    };
+    CHECK(both_receive(Phase::forward).fault == "F14");
+    CHECK(both_receive(Phase::backward).fault == "F11");
+    CHECK(both_receive(Phase::update).fault == "F11");
+}
+
+TEST_CASE("F11: a server and one of its workers both receive first", "[sim][errors]") {
+    // The server has sent and received more than each worker, and is no stage.
+    for (const int ranks : {4, 64}) {
+        const Diagnosis found = fault_of(ranks, [](Rank& rank) {
+            const Tensor x = floats(rank, 4);
+            for (int worker = 1; worker < rank.size(); ++worker) {
+                if (rank.index() == 0) {
+                    rank.world().recv(x, worker).wait();
+                    rank.world().send(x, worker).wait();
+                } else if (rank.index() == worker) {
+                    rank.world().send(x, 0).wait();
+                    rank.world().recv(x, 0).wait();
+                }
+            }
+            if (rank.index() > 1) return rank.world().barrier().wait();
+            rank.world().recv(x, 1 - rank.index()).wait();
+            rank.world().send(x, 1 - rank.index()).wait();
+        });
+        CHECK(found.fault == "F11");
+    }
+}
+
 TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
     for (const World& world : all_worlds()) {
         const auto run = [&] {
