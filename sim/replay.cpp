@@ -41,8 +41,24 @@ class Player {
     Communicator& communicator(const LoggedCall& call) {
         return *communicators_.at(static_cast<std::size_t>(call.communicator));
     }
-    Tensor buffer(const LoggedCall& call, std::int64_t parts = 1) {
-        return rank_.device().empty({parts * call.count}, call.dtype, call.at);
+    Tensor buffer(const LoggedCall& call, std::int64_t count) {
+        return rank_.device().empty({count}, call.dtype, call.at);
+    }
+
+    CommOperation operation(const LoggedCall& call) {
+        const VerbFacts facts = facts_of(call.verb);
+        const Communicator& comm = communicator(call);
+        const bool is_root = comm.rank() == call.peer;
+        const auto holding = [&](VerbFacts::Holds holds) {
+            const int blocks = holds == VerbFacts::Holds::blocks ? comm.size() : 1;
+            return buffer(call, blocks * call.count);
+        };
+        return {.verb = call.verb,
+                .reduction = call.reduction,
+                .peer = call.peer,
+                .output = facts.writes(is_root) ? holding(facts.output) : Tensor(),
+                .input = facts.reads(is_root) ? holding(facts.input) : Tensor(),
+                .at = call.at};
     }
 
     void wait(const LoggedCall& call) {
@@ -66,11 +82,11 @@ class Player {
         if (first.all_to_all_v) {
             works_.emplace(first.work, all_to_all_v({&first, end - begin}));
         } else if (end == begin + 1) {
-            works_.emplace(first.work, launch_one(first));
+            works_.emplace(first.work, communicator(first).start(operation(first)));
         } else {
             Group group = communicator(first).group(first.at);
             for (std::size_t i = begin; i < end; ++i)
-                add(group, calls_[i]);
+                group.add(operation(calls_[i]));
             works_.emplace(first.work, group.start());
         }
         return end;
@@ -86,76 +102,9 @@ class Player {
             sums[side] += part.count;
         }
         const LoggedCall& first = parts.front();
-        const auto buffer = [&](std::int64_t count) {
-            return rank_.device().empty({count}, first.dtype, first.at);
-        };
-        return communicator(first).all_to_all_v(buffer(sums[1]), counts[1],
-                                                buffer(sums[0]), counts[0], first.at);
-    }
-
-    Work launch_one(const LoggedCall& call) {
-        Communicator& comm = communicator(call);
-        const int n = comm.size();
-        const bool root = comm.rank() == call.peer;
-        switch (call.verb) {
-            case Verb::all_reduce:
-                return comm.all_reduce(buffer(call), call.reduction, call.at);
-            case Verb::all_gather:
-                return comm.all_gather(buffer(call, n), buffer(call), call.at);
-            case Verb::reduce_scatter:
-                return comm.reduce_scatter(buffer(call), buffer(call, n), call.reduction,
-                                           call.at);
-            case Verb::broadcast:
-                return comm.broadcast(buffer(call), call.peer, call.at);
-            case Verb::reduce:
-                return comm.reduce(buffer(call), call.peer, call.reduction, call.at);
-            case Verb::gather:
-                return comm.gather(root ? buffer(call, n) : Tensor(), buffer(call),
-                                   call.peer, call.at);
-            case Verb::scatter:
-                return comm.scatter(buffer(call), root ? buffer(call, n) : Tensor(),
-                                    call.peer, call.at);
-            case Verb::all_to_all:
-                return comm.all_to_all(buffer(call, n), buffer(call, n), call.at);
-            case Verb::send:
-                return comm.send(buffer(call), call.peer, call.at);
-            case Verb::recv:
-                return comm.recv(buffer(call), call.peer, call.at);
-            case Verb::barrier:
-            case Verb::split:
-                break;
-        }
-        return comm.barrier(call.at);
-    }
-
-    void add(Group& group, const LoggedCall& call) {
-        const int n = communicator(call).size();
-        switch (call.verb) {
-            case Verb::send:
-                group.send(buffer(call), call.peer, call.at);
-                return;
-            case Verb::recv:
-                group.recv(buffer(call), call.peer, call.at);
-                return;
-            case Verb::all_reduce:
-                group.all_reduce(buffer(call), call.reduction, call.at);
-                return;
-            case Verb::all_gather:
-                group.all_gather(buffer(call, n), buffer(call), call.at);
-                return;
-            case Verb::reduce_scatter:
-                group.reduce_scatter(buffer(call), buffer(call, n), call.reduction,
-                                     call.at);
-                return;
-            case Verb::broadcast:
-                group.broadcast(buffer(call), call.peer, call.at);
-                return;
-            case Verb::reduce:
-                group.reduce(buffer(call), call.peer, call.reduction, call.at);
-                return;
-            default:
-                throw UsageError("a log names a verb that no group has");
-        }
+        return communicator(first).all_to_all_v(buffer(first, sums[1]), counts[1],
+                                                buffer(first, sums[0]), counts[0],
+                                                first.at);
     }
 
     Rank& rank_;

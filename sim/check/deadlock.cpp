@@ -203,14 +203,11 @@ constexpr const char* kStandsStill =
     "The rank that is waited for computes, loops or waits for something else. Look at "
     "what its program does after its last operation.";
 
-/// Ranks that wait in the same call for the one that has ended, and that one.
-Diagnosis explain_end(const Engine& engine, const Chain& chain) {
-    const Activity& waiting = chain.links[chain.links.size() - 2];
-    const Activity& gone = chain.links.back();
+/// Returns the ranks that wait in the same call as `waiting`, and those that they wait
+/// for and that have ended.
+std::vector<Activity> involved_in(const Engine& engine, const Activity& waiting) {
     const Posted& posted = *waiting.posted;
     const bool message = is_point_to_point(posted.operation.verb);
-    const bool sends = posted.operation.verb == Verb::send;
-
     std::vector<Activity> involved;
     for (int rank : posted.launch->team->ranks) {
         const Activity activity =
@@ -224,6 +221,16 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
             std::count(waiting.awaits.begin(), waiting.awaits.end(), rank) > 0;
         if (same_call || absent || rank == waiting.rank) involved.push_back(activity);
     }
+    return involved;
+}
+
+Diagnosis explain_end(const Engine& engine, const Chain& chain) {
+    const Activity& waiting = chain.links[chain.links.size() - 2];
+    const Activity& gone = chain.links.back();
+    const Posted& posted = *waiting.posted;
+    const bool message = is_point_to_point(posted.operation.verb);
+    const bool sends = posted.operation.verb == Verb::send;
+    const std::vector<Activity> involved = involved_in(engine, waiting);
     std::vector<int> waiters;
     std::vector<int> ended;
     for (const Activity& activity : involved)

@@ -196,8 +196,9 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     const Layout layout = layouts_.of(rank, activation);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
-        !facts_of(layout.origin->verb).is_alike() || has_root(layout.origin->verb) ||
-        team->size() < 2 || !team->has(rank)) {
+        !facts_of(layout.origin->verb).is_alike() ||
+        facts_of(layout.origin->verb).has_root() || team->size() < 2 ||
+        !team->has(rank)) {
         constexpr std::size_t kKept = 4096;  // of a run that never updates
         if (mine.uses.size() < kKept) mine.uses.push_back({draw, operation.at});
         return;
@@ -226,7 +227,7 @@ void StreamWatcher::launched(Launch& launch) {
         const CommOperation& operation = posted.operation;
         if (operation.output) mine.drawn.forget(operation.output);
         const bool parameters =
-            facts_of(operation.verb).gathers() && !has_root(operation.verb) &&
+            facts_of(operation.verb).gathers() && !facts_of(operation.verb).has_root() &&
             operation.input &&
             operation.input.storage()->category == MemoryCategory::parameters;
         if (!is_in_forward(launch.rank) || operation.count <= 1 || parameters) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,13 +29,6 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
             part.dtype(), parts, part_name, part.elements());
 }
 
-/// A tensor that every rank of a gather or scatter passes, not only the root.
-void require_everywhere(Verb verb, const char* name, const Tensor& tensor, int rank,
-                        SourceLine at) {
-    require(static_cast<bool>(tensor), at, "{}: rank {} passed no {}", name_of(verb),
-            rank, name);
-}
-
 }  // namespace
 
 void Work::wait(SourceLine at) {
@@ -42,100 +36,99 @@ void Work::wait(SourceLine at) {
     state_->wait(at);
 }
 
-void Communicator::fill(CommOperation& operation, Verb verb, const Tensor& output,
-                        const Tensor& input, SourceLine at) const {
-    check_own(verb, output, at);
-    check_own(verb, input, at);
-    const Tensor& any = input ? input : output;
-    require(static_cast<bool>(any), at, "{}: rank {} passed no tensor", name_of(verb),
-            rank_);
-    operation.verb = verb;
-    operation.dtype = any.dtype();
-    operation.count = any.elements();
-    operation.output = output;
-    operation.input = input;
-    operation.at = at;
-}
-
-void Communicator::check_own(Verb verb, const Tensor& tensor, SourceLine at) const {
-    require(!tensor || tensor.device() == &device_, at, [&] {
+void Communicator::require_own(const CommOperation& operation,
+                               const Tensor& tensor) const {
+    require(!tensor || tensor.device() == &device_, operation.at, [&] {
         return fmt::format(
             "{}: rank {} was given a tensor of {}; a rank passes tensors of its own "
             "device",
-            name_of(verb), rank_,
+            name_of(operation.verb), rank_,
             tensor.device() == nullptr
                 ? std::string("a device that is gone")
                 : fmt::format("device {}", tensor.device()->index()));
     });
 }
 
-void Communicator::set_reduction(CommOperation& operation, Reduction reduction) const {
-    require(reduction != Reduction::mean || is_floating(operation.dtype), operation.at,
-            "{}: a mean of {} values is not an integer; use sum", name_of(operation.verb),
+void Communicator::complete(CommOperation& operation) const {
+    const VerbFacts facts = facts_of(operation.verb);
+    const SourceLine at = operation.at;
+    require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
+    if (!facts.moves()) {
+        operation = {.verb = operation.verb, .at = at};
+        return;
+    }
+    operation.all_to_all_v = false;
+    require_own(operation, operation.output);
+    require_own(operation, operation.input);
+    const Tensor& any = operation.input ? operation.input : operation.output;
+    require(static_cast<bool>(any), at, "{}: rank {} passed no tensor", facts.name,
+            rank_);
+    operation.dtype = any.dtype();
+    if (facts.has_peer())
+        require(operation.peer >= 0 && operation.peer < size_, at,
+                "{}: {} {} is not a rank of {}, whose ranks are 0 to {}", facts.name,
+                facts.is_message ? "peer" : "root", operation.peer, name_, size_ - 1);
+    else
+        operation.peer = -1;
+    if (facts.has_one_buffer())
+        set_one_buffer(operation);
+    else
+        fit_two_buffers(operation);
+    if (!facts.reduces) {
+        operation.reduction = Reduction::sum;
+        return;
+    }
+    require(operation.reduction != Reduction::mean || is_floating(operation.dtype), at,
+            "{}: a mean of {} values is not an integer; use sum", facts.name,
             name_of(operation.dtype));
-    require(operation.dtype != DType::bf16 || !device_.has_numbers(), operation.at,
+    require(operation.dtype != DType::bf16 || !device_.has_numbers(), at,
             "{}: bf16 has no arithmetic yet; only runs that compute shapes only may "
             "reduce it",
-            name_of(operation.verb));
-    operation.reduction = reduction;
+            facts.name);
 }
 
-void Communicator::set_peer(CommOperation& operation, int peer) const {
-    require(peer >= 0 && peer < size_, operation.at,
-            "{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
-            name_of(operation.verb), has_root(operation.verb) ? "root" : "peer", peer,
-            name_, size_ - 1);
-    operation.peer = peer;
+void Communicator::set_one_buffer(CommOperation& operation) const {
+    const VerbFacts facts = facts_of(operation.verb);
+    const bool gives = facts.from != VerbFacts::Who::none;
+    const bool gets =
+        facts.to == VerbFacts::Who::others || facts.writes(operation.peer == rank_);
+    if (gives && !operation.input) operation.input = operation.output;
+    if (gets && (gives || !operation.output)) operation.output = operation.input;
+    if (!gives) operation.input = Tensor();
+    if (!gets) operation.output = Tensor();
+    operation.count = (gives ? operation.input : operation.output).elements();
 }
 
-void Communicator::fill_all_reduce(CommOperation& operation, const Tensor& output,
-                                   const Tensor& input, Reduction reduction,
-                                   SourceLine at) const {
-    fill(operation, Verb::all_reduce, output, input, at);
-    require_parts("all_reduce", "output", output, "input", input, 1, at);
-    set_reduction(operation, reduction);
+void Communicator::fit_two_buffers(CommOperation& operation) const {
+    const VerbFacts facts = facts_of(operation.verb);
+    const Tensor& input = operation.input;
+    const Tensor& output = operation.output;
+    const Tensor& block = facts.scatters() ? output : input;
+    const SourceLine at = operation.at;
+    require(block || !facts.has_root(), at, "{}: rank {} passed no {}", facts.name, rank_,
+            facts.scatters() ? "output" : "input");
+    // A rank that is not the root of a gather or scatter passes its own block alone.
+    const bool has_both = !facts.has_root() || operation.peer == rank_;
+    if (has_both && facts.scatters())
+        require_parts(facts.name, "input", input, "output", output, size_, at);
+    else if (has_both)
+        require_parts(facts.name, "output", output, "input", input,
+                      facts.gathers() ? size_ : 1, at);
+    operation.count = block.elements();
+    if (facts.gathers() || facts.scatters() || facts.input == VerbFacts::Holds::whole)
+        return;
+    require(operation.count % size_ == 0, at,
+            "{}: {} elements cannot be dealt out to {} ranks in equal blocks", facts.name,
+            operation.count, size_);
+    operation.count /= size_;
 }
 
-void Communicator::fill_all_gather(CommOperation& operation, const Tensor& output,
-                                   const Tensor& input, SourceLine at) const {
-    fill(operation, Verb::all_gather, output, input, at);
-    require_parts("all_gather", "output", output, "input", input, size_, at);
-}
-
-void Communicator::fill_reduce_scatter(CommOperation& operation, const Tensor& output,
-                                       const Tensor& input, Reduction reduction,
-                                       SourceLine at) const {
-    fill(operation, Verb::reduce_scatter, output, input, at);
-    require_parts("reduce_scatter", "input", input, "output", output, size_, at);
-    operation.count = output.elements();
-    set_reduction(operation, reduction);
-}
-
-void Communicator::fill_broadcast(CommOperation& operation, const Tensor& buffer,
-                                  int root, SourceLine at) const {
-    fill(operation, Verb::broadcast, buffer, buffer, at);
-    set_peer(operation, root);
-}
-
-void Communicator::fill_reduce(CommOperation& operation, const Tensor& buffer, int root,
-                               Reduction reduction, SourceLine at) const {
-    fill(operation, Verb::reduce, rank_ == root ? buffer : Tensor(), buffer, at);
-    set_reduction(operation, reduction);
-    set_peer(operation, root);
-}
-
-void Communicator::fill_message(CommOperation& operation, Verb verb, const Tensor& buffer,
-                                int peer, SourceLine at) const {
-    const bool sends = verb == Verb::send;
-    check_own(verb, buffer, at);
-    require(static_cast<bool>(buffer), at, "{}: rank {} passed no tensor", name_of(verb),
-            rank_);
-    operation.verb = verb;
-    operation.dtype = buffer.dtype();
-    operation.count = buffer.elements();
-    (sends ? operation.input : operation.output) = buffer;
-    operation.at = at;
-    set_peer(operation, peer);
+Work Communicator::start(CommOperation operation) {
+    complete(operation);
+    if (group_open_) [[unlikely]]  // the name costs more than the question
+        refuse_inside_group(name_of(operation.verb), operation.at);
+    require_apart(operation, rank_, name_);
+    return do_launch({&operation, 1}, operation.at);
 }
 
 Work Communicator::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
@@ -144,89 +137,140 @@ Work Communicator::all_reduce(const Tensor& buffer, Reduction reduction, SourceL
 
 Work Communicator::all_reduce(const Tensor& output, const Tensor& input,
                               Reduction reduction, SourceLine at) {
-    CommOperation operation;
-    fill_all_reduce(operation, output, input, reduction, at);
-    return launch(operation);
+    return start({.verb = Verb::all_reduce,
+                  .reduction = reduction,
+                  .output = output,
+                  .input = input,
+                  .at = at});
 }
 
 Work Communicator::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    CommOperation operation;
-    fill_all_gather(operation, output, input, at);
-    return launch(operation);
+    return start({.verb = Verb::all_gather, .output = output, .input = input, .at = at});
 }
 
 Work Communicator::reduce_scatter(const Tensor& output, const Tensor& input,
                                   Reduction reduction, SourceLine at) {
-    CommOperation operation;
-    fill_reduce_scatter(operation, output, input, reduction, at);
-    return launch(operation);
+    return start({.verb = Verb::reduce_scatter,
+                  .reduction = reduction,
+                  .output = output,
+                  .input = input,
+                  .at = at});
 }
 
 Work Communicator::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    CommOperation operation;
-    fill_broadcast(operation, buffer, root, at);
-    return launch(operation);
+    return start({.verb = Verb::broadcast, .peer = root, .input = buffer, .at = at});
 }
 
 Work Communicator::reduce(const Tensor& buffer, int root, Reduction reduction,
                           SourceLine at) {
-    CommOperation operation;
-    fill_reduce(operation, buffer, root, reduction, at);
-    return launch(operation);
+    return start({.verb = Verb::reduce,
+                  .reduction = reduction,
+                  .peer = root,
+                  .input = buffer,
+                  .at = at});
 }
 
 Work Communicator::gather(const Tensor& output, const Tensor& input, int root,
                           SourceLine at) {
-    CommOperation operation;
-    fill(operation, Verb::gather, output, input, at);
-    require_everywhere(Verb::gather, "input", input, rank_, at);
-    set_peer(operation, root);
-    if (rank_ == root)
-        require_parts("gather", "output", output, "input", input, size_, at);
-    operation.count = input.elements();
-    return launch(operation);
+    return start(
+        {.verb = Verb::gather, .peer = root, .output = output, .input = input, .at = at});
 }
 
 Work Communicator::scatter(const Tensor& output, const Tensor& input, int root,
                            SourceLine at) {
-    CommOperation operation;
-    fill(operation, Verb::scatter, output, input, at);
-    require_everywhere(Verb::scatter, "output", output, rank_, at);
-    set_peer(operation, root);
-    if (rank_ == root)
-        require_parts("scatter", "input", input, "output", output, size_, at);
-    operation.count = output.elements();
-    return launch(operation);
+    return start({.verb = Verb::scatter,
+                  .peer = root,
+                  .output = output,
+                  .input = input,
+                  .at = at});
 }
 
 Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceLine at) {
-    CommOperation operation;
-    fill(operation, Verb::all_to_all, output, input, at);
-    require_parts("all_to_all", "output", output, "input", input, 1, at);
-    require(input.elements() % size_ == 0, at,
-            "all_to_all: {} elements cannot be dealt out to {} ranks in equal blocks",
-            input.elements(), size_);
-    operation.count = input.elements() / size_;
-    return launch(operation);
+    return start({.verb = Verb::all_to_all, .output = output, .input = input, .at = at});
 }
 
 Work Communicator::send(const Tensor& input, int peer, SourceLine at) {
-    CommOperation operation;
-    fill_message(operation, Verb::send, input, peer, at);
-    return launch(operation);
+    return start({.verb = Verb::send, .peer = peer, .input = input, .at = at});
 }
 
 Work Communicator::recv(const Tensor& output, int peer, SourceLine at) {
-    CommOperation operation;
-    fill_message(operation, Verb::recv, output, peer, at);
-    return launch(operation);
+    return start({.verb = Verb::recv, .peer = peer, .output = output, .at = at});
 }
 
 Work Communicator::barrier(SourceLine at) {
-    CommOperation operation;
-    operation.verb = Verb::barrier;
-    operation.at = at;
-    return launch(operation);
+    return start({.verb = Verb::barrier, .at = at});
+}
+
+// NCCL has no all-to-all of unequal parts: it is a group of sends and recvs, as in
+// PyTorch's all_to_all_single with split sizes. Empty parts are posted too, so that a
+// rank that expects something there is found.
+
+namespace {
+
+/// One count a rank, none negative, and together all rows of the tensor.
+void require_counts(const char* name, const std::vector<std::int64_t>& counts,
+                    const char* tensor_name, const Tensor& tensor, int size,
+                    SourceLine at) {
+    require(counts.size() == static_cast<std::size_t>(size), at,
+            "all_to_all_v: {} has {} counts, expected {}, one a rank", name,
+            counts.size(), size);
+    std::int64_t rest = tensor.shape()[0];
+    for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+        require(counts[peer] >= 0, at, "all_to_all_v: {}[{}] is negative: {}", name, peer,
+                counts[peer]);
+        require(counts[peer] <= rest, at,
+                "all_to_all_v: {} add up to more than the {} rows of the {}, at {}[{}]",
+                name, tensor.shape()[0], tensor_name, name, peer);
+        rest -= counts[peer];
+    }
+    require(rest == 0, at, "all_to_all_v: {} add up to {}, but the {} has {} rows", name,
+            tensor.shape()[0] - rest, tensor_name, tensor.shape()[0]);
+}
+
+}  // namespace
+
+Work Communicator::all_to_all_v(const Tensor& output,
+                                const std::vector<std::int64_t>& recv_counts,
+                                const Tensor& input,
+                                const std::vector<std::int64_t>& send_counts,
+                                SourceLine at) {
+    require_no_open_group("all_to_all_v", at);
+    require(input && output, at, "all_to_all_v: rank {} passed no {}", rank_,
+            input ? "output" : "input");
+    for (const Tensor* tensor : {&input, &output})
+        require(tensor->shape().dimensions() > 0, at,
+                "all_to_all_v: a scalar has no rows to deal out");
+    require(!input.overlaps(output), at, "all_to_all_v: input and output share memory");
+    require_counts("send_counts", send_counts, "input", input, size_, at);
+    require_counts("recv_counts", recv_counts, "output", output, size_, at);
+    return do_all_to_all_v(output, recv_counts, input, send_counts, at);
+}
+
+Work Communicator::do_all_to_all_v(const Tensor& output,
+                                   const std::vector<std::int64_t>& recv_counts,
+                                   const Tensor& input,
+                                   const std::vector<std::int64_t>& send_counts,
+                                   SourceLine at) {
+    std::vector<CommOperation> parts;
+    parts.reserve(2 * static_cast<std::size_t>(size_));
+    const auto add = [&](CommOperation part) {
+        complete(part);
+        part.all_to_all_v = true;
+        parts.push_back(std::move(part));
+    };
+    std::int64_t begin = 0;
+    for (int peer = 0; peer < size_; begin += send_counts[peer++])
+        add({.verb = Verb::send,
+             .peer = peer,
+             .input = input.rows(begin, send_counts[peer]),
+             .at = at});
+    begin = 0;
+    for (int peer = 0; peer < size_; begin += recv_counts[peer++])
+        add({.verb = Verb::recv,
+             .peer = peer,
+             .output = output.rows(begin, recv_counts[peer]),
+             .at = at});
+    return do_launch(parts, at);
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key,
@@ -261,13 +305,6 @@ std::unique_ptr<Communicator> Communicator::subgroup(const std::vector<int>& ran
     const bool member = place != ranks.end();
     const int key = member ? static_cast<int>(place - ranks.begin()) : 0;
     return split(SplitRequest{member ? 0 : kNoColor, key, name, ranks, true}, at);
-}
-
-Work Communicator::launch(CommOperation& operation) {
-    if (group_open_) [[unlikely]]  // the name costs more than the question
-        refuse_inside_group(name_of(operation.verb), operation.at);
-    require_apart(operation, rank_, name_);
-    return do_launch({&operation, 1}, operation.at);
 }
 
 FaultError Communicator::used_after_run(SourceLine made_at, SourceLine at) const {
@@ -348,62 +385,58 @@ void Group::refuse_late(Verb verb, SourceLine at) const {
          {fmt::format("{}(), after that", name_of(verb)), at}});
 }
 
-/// Lets `fill` fill an operation of the group; one that it refuses is no part of it.
-template <typename Fill>
-Group& Group::add(Verb verb, SourceLine at, Fill fill) {
+Group& Group::add(CommOperation operation) {
     if (started_) [[unlikely]]
-        refuse_late(verb, at);
-    CommOperation& operation = communicator_.grouped_.emplace_back();
-    try {
-        fill(operation);
-    } catch (...) {
-        communicator_.grouped_.pop_back();
-        throw;
-    }
+        refuse_late(operation.verb, operation.at);
+    const VerbFacts facts = facts_of(operation.verb);
+    require(facts.moves() && !facts.is_of_messages(), operation.at,
+            "a group has no {}: it takes send, recv, all_reduce, all_gather, "
+            "reduce_scatter, broadcast and reduce",
+            facts.name);
+    communicator_.complete(operation);
+    communicator_.grouped_.push_back(std::move(operation));
     return *this;
 }
 
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
-    return add(Verb::send, at, [&](CommOperation& operation) {
-        communicator_.fill_message(operation, Verb::send, input, peer, at);
-    });
+    return add({.verb = Verb::send, .peer = peer, .input = input, .at = at});
 }
 
 Group& Group::recv(const Tensor& output, int peer, SourceLine at) {
-    return add(Verb::recv, at, [&](CommOperation& operation) {
-        communicator_.fill_message(operation, Verb::recv, output, peer, at);
-    });
+    return add({.verb = Verb::recv, .peer = peer, .output = output, .at = at});
 }
 
 Group& Group::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
-    return add(Verb::all_reduce, at, [&](CommOperation& operation) {
-        communicator_.fill_all_reduce(operation, buffer, buffer, reduction, at);
-    });
+    return add({.verb = Verb::all_reduce,
+                .reduction = reduction,
+                .output = buffer,
+                .input = buffer,
+                .at = at});
 }
 
 Group& Group::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    return add(Verb::all_gather, at, [&](CommOperation& operation) {
-        communicator_.fill_all_gather(operation, output, input, at);
-    });
+    return add({.verb = Verb::all_gather, .output = output, .input = input, .at = at});
 }
 
 Group& Group::reduce_scatter(const Tensor& output, const Tensor& input,
                              Reduction reduction, SourceLine at) {
-    return add(Verb::reduce_scatter, at, [&](CommOperation& operation) {
-        communicator_.fill_reduce_scatter(operation, output, input, reduction, at);
-    });
+    return add({.verb = Verb::reduce_scatter,
+                .reduction = reduction,
+                .output = output,
+                .input = input,
+                .at = at});
 }
 
 Group& Group::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    return add(Verb::broadcast, at, [&](CommOperation& operation) {
-        communicator_.fill_broadcast(operation, buffer, root, at);
-    });
+    return add({.verb = Verb::broadcast, .peer = root, .input = buffer, .at = at});
 }
 
 Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
-    return add(Verb::reduce, at, [&](CommOperation& operation) {
-        communicator_.fill_reduce(operation, buffer, root, reduction, at);
-    });
+    return add({.verb = Verb::reduce,
+                .reduction = reduction,
+                .peer = root,
+                .input = buffer,
+                .at = at});
 }
 
 void Group::refuse_second_start(SourceLine at) const {

@@ -127,6 +127,10 @@ class Communicator {
     /// No rank's barrier ends before every rank's has begun. ceil(log2 n) empty messages.
     Work barrier(SourceLine at = SourceLine::here());
 
+    /// The verb as data: its buffers, and its root or peer, reduction and line. Dtype and
+    /// count are filled in. All verbs above are calls of this one.
+    Work start(CommOperation operation);
+
     /// Several operations that progress together (ncclGroupStart … ncclGroupEnd):
     ///
     ///     comm.group().send(right_going, right).recv(arriving, left).start().wait();
@@ -188,32 +192,12 @@ class Communicator {
     friend void declare_same(Communicator& group, const Tensor& tensor,
                              const std::string& name, SourceLine at);
 
-    // What a call asks, written in place: a simulator of many devices makes millions of
-    // them.
-    void fill(CommOperation& operation, Verb verb, const Tensor& output,
-              const Tensor& input, SourceLine at) const;
-    void fill_all_reduce(CommOperation& operation, const Tensor& output,
-                         const Tensor& input, Reduction reduction, SourceLine at) const;
-    void fill_all_gather(CommOperation& operation, const Tensor& output,
-                         const Tensor& input, SourceLine at) const;
-    void fill_reduce_scatter(CommOperation& operation, const Tensor& output,
-                             const Tensor& input, Reduction reduction,
-                             SourceLine at) const;
-    void fill_broadcast(CommOperation& operation, const Tensor& buffer, int root,
-                        SourceLine at) const;
-    void fill_reduce(CommOperation& operation, const Tensor& buffer, int root,
-                     Reduction reduction, SourceLine at) const;
-    void fill_message(CommOperation& operation, Verb verb, const Tensor& buffer, int peer,
-                      SourceLine at) const;
-    void check_own(Verb verb, const Tensor& tensor, SourceLine at) const;
-    void set_reduction(CommOperation& operation, Reduction reduction) const;
-    void set_peer(CommOperation& operation, int peer) const;
-
-    Work launch(CommOperation& operation);
-    /// The sends or recvs of an all_to_all_v.
-    void add_parts(std::vector<CommOperation>& operations, Verb verb,
-                   const Tensor& buffer, const std::vector<std::int64_t>& counts,
-                   SourceLine at) const;
+    /// Checks what the caller asks, and fills in the rest.
+    void complete(CommOperation& operation) const;
+    void require_own(const CommOperation& operation, const Tensor& tensor) const;
+    /// One buffer is sent, received or both, as the verb and the rank say.
+    void set_one_buffer(CommOperation& operation) const;
+    void fit_two_buffers(CommOperation& operation) const;
     void require_no_open_group(const char* call, SourceLine at) const {
         if (group_open_) [[unlikely]]
             refuse_inside_group(call, at);
@@ -223,6 +207,12 @@ class Communicator {
     /// Starts the operations together, which it may move from; `at` is the caller's line
     /// of the group, or of the one.
     virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;
+    /// By sends and recvs, where a backend does not hand the whole call on.
+    virtual Work do_all_to_all_v(const Tensor& output,
+                                 const std::vector<std::int64_t>& recv_counts,
+                                 const Tensor& input,
+                                 const std::vector<std::int64_t>& send_counts,
+                                 SourceLine at);
     virtual std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                                    SourceLine at) = 0;
     virtual BytesByVerb do_bytes_sent(SourceLine at) const = 0;
@@ -268,13 +258,14 @@ class [[nodiscard]] Group {
     Group& broadcast(const Tensor& buffer, int root, SourceLine at = SourceLine::here());
     Group& reduce(const Tensor& buffer, int root, Reduction reduction = Reduction::sum,
                   SourceLine at = SourceLine::here());
+    /// One of these verbs as data, as Communicator::start takes it. UsageError for
+    /// others.
+    Group& add(CommOperation operation);
 
     /// Launches what was collected. A group of nothing is done at once.
     Work start(SourceLine at = SourceLine::here());
 
   private:
-    template <typename Fill>
-    Group& add(Verb verb, SourceLine at, Fill fill);
     [[noreturn]] void refuse_late(Verb verb, SourceLine at) const;
     [[noreturn]] void refuse_second_start(SourceLine at) const;
 

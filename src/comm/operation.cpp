@@ -21,7 +21,8 @@ std::string text_of(const CommOperation& operation) {
     if (has_reduction(operation.verb))
         text += fmt::format("{}, ", name_of(operation.reduction));
     text += fmt::format("{} x {}", operation.count, name_of(operation.dtype));
-    if (has_root(operation.verb)) text += fmt::format(", root {}", operation.peer);
+    if (facts_of(operation.verb).has_root())
+        text += fmt::format(", root {}", operation.peer);
     if (operation.verb == Verb::send) text += fmt::format(", to rank {}", operation.peer);
     if (operation.verb == Verb::recv)
         text += fmt::format(", from rank {}", operation.peer);

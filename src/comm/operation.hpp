@@ -56,6 +56,16 @@ struct VerbFacts {
     constexpr bool has_root() const {
         return !is_message && (from == Who::root || to == Who::root);
     }
+    constexpr bool has_peer() const { return is_message || has_root(); }
+    /// One buffer is both input and output, if it is both; else there are two.
+    constexpr bool has_one_buffer() const {
+        return is_message || (has_root() && input == output);
+    }
+    /// A backend makes it of sends and recvs.
+    constexpr bool is_of_messages() const {
+        return (has_root() && input != output) ||
+               (input == Holds::blocks && output == Holds::blocks);
+    }
     /// Puts the members' inputs side by side.
     constexpr bool gathers() const {
         return input == Holds::whole && output == Holds::blocks;
@@ -111,9 +121,6 @@ constexpr const char* name_of(Verb verb) {
 constexpr bool is_point_to_point(Verb verb) {
     return facts_of(verb).is_message;
 }
-constexpr bool has_root(Verb verb) {
-    return facts_of(verb).has_root();
-}
 constexpr bool has_reduction(Verb verb) {
     return facts_of(verb).reduces;
 }
@@ -130,9 +137,9 @@ struct CommOperation {
     std::int64_t count = 0;
     /// A send or recv that is a part of an all_to_all_v.
     bool all_to_all_v = false;
-    Tensor output;
-    Tensor input;
-    SourceLine at;
+    Tensor output{};
+    Tensor input{};
+    SourceLine at{};
 
     /// Of the larger of its buffers.
     std::int64_t bytes() const;

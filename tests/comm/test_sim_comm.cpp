@@ -108,4 +108,66 @@ TEST_CASE("rows and elements beyond the end are refused, however many",
     });
 }
 
+TEST_CASE("a verb as data takes what it needs and leaves the rest", "[sim][comm]") {
+    const RunReport report = make(3)->run([](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor mine = device.zeros({2}, DType::f64);
+        device.fill(mine, rank.index() + 1);
+        const Tensor other = device.zeros({2}, DType::f64);
+        device.fill(other, -1);
+        // A broadcast has one buffer, whichever is given; dtype and count are the
+        // buffer's.
+        rank.world()
+            .start({.verb = Verb::broadcast,
+                    .dtype = DType::i32,
+                    .peer = 2,
+                    .count = 99,
+                    .all_to_all_v = true,
+                    .output = other,
+                    .input = mine})
+            .wait();
+        rank.keep("broadcast", mine);
+        rank.keep("untouched", other);
+        rank.world().start({.verb = Verb::reduce, .peer = 1, .output = other}).wait();
+        rank.keep("reduced", other);
+        // A barrier and a gather do not look at what belongs to other verbs.
+        rank.world()
+            .start({.verb = Verb::barrier, .peer = 7, .count = 5, .output = mine})
+            .wait();
+        const Tensor all = device.zeros({6}, DType::f64);
+        rank.world()
+            .start({.verb = Verb::all_gather,
+                    .reduction = Reduction::mean,
+                    .peer = rank.index(),
+                    .output = all,
+                    .input = mine})
+            .wait();
+        rank.keep("gathered", all);
+    });
+    for (int r = 0; r < 3; ++r) {
+        const auto& kept = report.ranks[r].kept;
+        CHECK(kept.at("broadcast").at(0) == 3);
+        CHECK(kept.at("untouched").at(0) == -1);
+        CHECK(kept.at("reduced").at(0) == (r == 1 ? -3 : -1));
+        CHECK(kept.at("gathered").at(5) == 3);
+    }
+}
+
+TEST_CASE("verbs as data that cannot be started are refused", "[sim][comm][errors]") {
+    make(2)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({2}, DType::f32);
+        CHECK_THROWS_AS(rank.world().start({.verb = Verb::split}), UsageError);
+        CHECK_THROWS_AS(rank.world().start({.verb = Verb::send, .peer = 2, .input = x}),
+                        UsageError);
+        CHECK_THROWS_AS(rank.world().start({.verb = Verb::all_reduce}), UsageError);
+        for (const Verb verb : {Verb::gather, Verb::scatter, Verb::all_to_all,
+                                Verb::barrier, Verb::split}) {
+            Group group = rank.world().group();
+            CHECK_THROWS_AS(group.add({.verb = verb, .peer = 0, .output = x, .input = x}),
+                            UsageError);
+            group.start().wait();
+        }
+    });
+}
+
 }  // namespace lockstep::test

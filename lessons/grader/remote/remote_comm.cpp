@@ -36,11 +36,11 @@ Work RemoteComm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     return work(line_.ask<std::int64_t>(RankRequest::launch, number_, launched, at));
 }
 
-Work RemoteComm::all_to_all_v_there(const Tensor& output,
-                                    const std::vector<std::int64_t>& recv_counts,
-                                    const Tensor& input,
-                                    const std::vector<std::int64_t>& send_counts,
-                                    SourceLine at) {
+Work RemoteComm::do_all_to_all_v(const Tensor& output,
+                                 const std::vector<std::int64_t>& recv_counts,
+                                 const Tensor& input,
+                                 const std::vector<std::int64_t>& send_counts,
+                                 SourceLine at) {
     return work(line_.ask<std::int64_t>(RankRequest::all_to_all_v, number_, output,
                                         recv_counts, input, send_counts, at));
 }
@@ -79,17 +79,3 @@ void RemoteComm::do_declare_same(const Tensor& tensor, const std::string& name,
 }
 
 }  // namespace lockstep::lessons
-
-namespace lockstep {
-
-/// In the place of src/comm/all_to_all_v.cpp, whose parts only a communicator may name.
-Work Communicator::all_to_all_v(const Tensor& output,
-                                const std::vector<std::int64_t>& recv_counts,
-                                const Tensor& input,
-                                const std::vector<std::int64_t>& send_counts,
-                                SourceLine at) {
-    return static_cast<lessons::RemoteComm&>(*this).all_to_all_v_there(
-        output, recv_counts, input, send_counts, at);
-}
-
-}  // namespace lockstep

@@ -14,14 +14,14 @@ class RemoteComm final : public Communicator {
         : Communicator(device, name, rank, size), line_(device.line()), number_(number) {}
     ~RemoteComm() override;
 
-    Work work(std::int64_t number);
-    Work all_to_all_v_there(const Tensor& output,
-                            const std::vector<std::int64_t>& recv_counts,
-                            const Tensor& input,
-                            const std::vector<std::int64_t>& send_counts, SourceLine at);
-
   private:
+    Work work(std::int64_t number);
     Work do_launch(std::span<CommOperation> operations, SourceLine at) override;
+    Work do_all_to_all_v(const Tensor& output,
+                         const std::vector<std::int64_t>& recv_counts,
+                         const Tensor& input,
+                         const std::vector<std::int64_t>& send_counts,
+                         SourceLine at) override;
     std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                            SourceLine at) override;
     BytesByVerb do_bytes_sent(SourceLine at) const override;
