@@ -138,6 +138,7 @@ class Engine {
     void split_team(const Team& team, const Meeting& meeting);
     bool pass_messages();
     void prefetch(const Message& message) const;
+    void prefetch_counts(const Message& message) const;
     bool is_alone(const Message& message) const;
     void count(const Message& message) const;
     void deliver(const Message& message, Network::Span span);

@@ -136,29 +136,34 @@ struct Member {
 
 /// How many messages a member has sent to each other one, if those are as few as the
 /// neighbours of a pipeline's stage are. A circle of waits needs it: see deadlock.cpp.
-class SentMessages {
+class alignas(64) SentMessages {  // one cache line: every message touches it
   public:
     void note(int peer) {
-        const auto place = std::find(peers_.begin(), peers_.begin() + known_, peer);
-        if (place == peers_.end()) {
+        const auto end = to_.begin() + known_;
+        auto place =
+            std::find_if(to_.begin(), end, [&](const Sent& s) { return s.peer == peer; });
+        if (place == to_.end()) {
             few_ = false;
             return;
         }
-        if (place == peers_.begin() + known_) peers_[known_++] = peer;
-        ++counts_[place - peers_.begin()];
+        if (place == end) to_[known_++].peer = peer;
+        ++place->messages;
     }
 
     /// Returns nothing if the member has sent to too many to count.
     std::optional<std::int64_t> to(int peer) const {
         if (!few_) return std::nullopt;
-        const auto place = std::find(peers_.begin(), peers_.begin() + known_, peer);
-        return place == peers_.begin() + known_ ? 0 : counts_[place - peers_.begin()];
+        for (int i = 0; i < known_; ++i)
+            if (to_[i].peer == peer) return to_[i].messages;
+        return 0;
     }
 
   private:
-    static constexpr int kMostPeers = 8;
-    std::array<int, kMostPeers> peers_{};
-    std::array<std::int64_t, kMostPeers> counts_{};
+    struct Sent {
+        int peer = 0;
+        std::uint32_t messages = 0;
+    };
+    std::array<Sent, 7> to_{};
     int known_ = 0;
     bool few_ = true;
 };

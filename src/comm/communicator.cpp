@@ -50,7 +50,7 @@ void Communicator::require_own(const CommOperation& operation,
 }
 
 void Communicator::complete(CommOperation& operation) const {
-    const VerbFacts facts = facts_of(operation.verb);
+    const VerbFacts& facts = facts_of(operation.verb);
     const SourceLine at = operation.at;
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
     if (!facts.moves()) {
@@ -88,19 +88,19 @@ void Communicator::complete(CommOperation& operation) const {
 }
 
 void Communicator::set_one_buffer(CommOperation& operation) const {
-    const VerbFacts facts = facts_of(operation.verb);
+    const VerbFacts& facts = facts_of(operation.verb);
     const bool gives = facts.from != VerbFacts::Who::none;
     const bool gets =
         facts.to == VerbFacts::Who::others || facts.writes(operation.peer == rank_);
     if (gives && !operation.input) operation.input = operation.output;
     if (gets && (gives || !operation.output)) operation.output = operation.input;
-    if (!gives) operation.input = Tensor();
-    if (!gets) operation.output = Tensor();
+    if (!gives && operation.input) operation.input = Tensor();
+    if (!gets && operation.output) operation.output = Tensor();
     operation.count = (gives ? operation.input : operation.output).elements();
 }
 
 void Communicator::fit_two_buffers(CommOperation& operation) const {
-    const VerbFacts facts = facts_of(operation.verb);
+    const VerbFacts& facts = facts_of(operation.verb);
     const Tensor& input = operation.input;
     const Tensor& output = operation.output;
     const Tensor& block = facts.scatters() ? output : input;
@@ -388,7 +388,7 @@ void Group::refuse_late(Verb verb, SourceLine at) const {
 Group& Group::add(CommOperation operation) {
     if (started_) [[unlikely]]
         refuse_late(operation.verb, operation.at);
-    const VerbFacts facts = facts_of(operation.verb);
+    const VerbFacts& facts = facts_of(operation.verb);
     require(facts.moves() && !facts.is_of_messages(), operation.at,
             "a group has no {}: it takes send, recv, all_reduce, all_gather, "
             "reduce_scatter, broadcast and reduce",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,7 +37,7 @@ struct VerbFacts {
     /// `blocks` is one such block for each member, in the members' order.
     enum class Holds : std::uint8_t { whole, blocks };
 
-    const char* name;
+    const char* name = nullptr;
     Who from;      ///< whose inputs are read; of a send, the sender's
     Who to;        ///< whose outputs are written; `others` are all but the root
     Holds input;   ///< of blocks, block i is meant for member i
@@ -81,7 +82,7 @@ struct VerbFacts {
 };
 
 /// A verb that is not listed here does not compile.
-constexpr VerbFacts facts_of(Verb verb) {
+constexpr VerbFacts listed_facts(Verb verb) {
     using Who = VerbFacts::Who;
     constexpr auto kWhole = VerbFacts::Holds::whole;
     constexpr auto kBlocks = VerbFacts::Holds::blocks;
@@ -113,6 +114,20 @@ constexpr VerbFacts facts_of(Verb verb) {
             return {"recv", Who::none, Who::all, kWhole, kWhole, false, true};
     }
     return {};
+}
+
+inline constexpr auto kVerbFacts = [] {
+    std::array<VerbFacts, kVerbs> facts{};
+    for (std::size_t verb = 0; verb < kVerbs; ++verb)
+        facts[verb] = listed_facts(static_cast<Verb>(verb));
+    return facts;
+}();
+static_assert(kVerbFacts.back().name != nullptr &&
+                  listed_facts(Verb{kVerbs}).name == nullptr,
+              "kVerbs is the number of verbs");
+
+constexpr const VerbFacts& facts_of(Verb verb) {
+    return kVerbFacts[static_cast<std::size_t>(verb)];
 }
 
 constexpr const char* name_of(Verb verb) {
