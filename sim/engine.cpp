@@ -354,7 +354,7 @@ void Engine::end_meeting(Team& team) {
     team.meetings.pop_front();
     ++team.first_meeting;
 
-    const CommOperation operation = meeting.first->operation;
+    const CommRequest operation = meeting.first->operation;
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
     const Picoseconds start = start_of(meeting);

@@ -17,25 +17,6 @@
 
 namespace lockstep::sim {
 
-/// An operation that a rank launched, kept after it is done, for diagnoses.
-struct PastOperation {
-    const Team* team = nullptr;
-    std::uint64_t sequence = 0;
-    Verb verb = Verb::barrier;
-    Reduction reduction = Reduction::sum;
-    DType dtype = DType::f32;
-    bool all_to_all_v = false;
-    int peer = -1;
-    std::int64_t count = 0;
-    SourceLine at;
-};
-inline PastOperation past_of(const Posted& posted) {
-    const CommOperation& operation = posted.operation;
-    return {posted.launch->team, posted.sequence, operation.verb,
-            operation.reduction, operation.dtype, operation.all_to_all_v,
-            operation.peer,      operation.count, operation.at};
-}
-
 /// A rank of the run, as the engine sees it.
 struct RankState {
     static constexpr std::size_t kHistory = 4;
@@ -46,13 +27,12 @@ struct RankState {
 
     // First what every message touches.
     Launch* waiting = nullptr;  ///< what it is suspended for
-    int message_launches =
-        0;  ///< launched launches with sends or recvs that are not closed
+    int message_launches = 0;   ///< with sends or recvs; launched, and not closed
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice clock;
-    std::array<PastOperation, kHistory>
-        history;  ///< a ring; the newest is number launched - 1
+    /// A ring; the newest is number launched - 1.
+    std::array<PastOperation, kHistory> history;
 
     std::unique_ptr<Device> device;
     std::unique_ptr<Communicator> world;
@@ -166,8 +146,8 @@ class Engine {
     std::vector<Message> paired_;  ///< have met since the last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
-    std::shared_ptr<Engine*>
-        handle_;  ///< what communicators hold; null once the run is over
+    /// Communicators hold it; it is null once the run is over.
+    std::shared_ptr<Engine*> handle_;
     int woken_ = 0;
 };
 

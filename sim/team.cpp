@@ -97,10 +97,8 @@ void Member::note_unwaited(const Launch& launch) {
     if (launch.posted.empty()) return;
     const Posted& first_posted = launch.posted.front();
     if (unwaited == nullptr) unwaited = std::make_unique<std::vector<Unwaited>>();
-    Unwaited& entry =
-        unwaited->emplace_back(Unwaited{launch.number, first_posted.sequence,
-                                        launch.posted.size(), first_posted.operation});
-    entry.operation.input = entry.operation.output = Tensor();
+    unwaited->push_back({launch.number, first_posted.sequence, launch.posted.size(),
+                         first_posted.operation});
 }
 
 void Member::forget_waited() {

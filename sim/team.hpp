@@ -33,6 +33,13 @@ struct Posted {
     CommOperation operation;
 };
 
+/// An operation that a rank launched, kept after it is done, for diagnoses.
+struct PastOperation : CommRequest {
+    const Team* team = nullptr;
+    std::uint64_t sequence = 0;  ///< as Posted's
+};
+PastOperation past_of(const Posted& posted);
+
 /// Operations that a rank launched together, and what Work waits for.
 ///
 /// A communicator's launches are in order on each rank: the first is open, that is, its
@@ -105,7 +112,7 @@ struct Unwaited {
     std::uint64_t number = 0;    ///< the launch's
     std::uint64_t sequence = 0;  ///< of its first operation
     std::size_t operations = 0;
-    CommOperation operation;  ///< its first one, without tensors
+    CommRequest operation;  ///< its first one
 };
 
 /// A rank's side of a communicator. One cache line: every operation touches it.
@@ -208,7 +215,11 @@ struct Team {
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
 };
 
-/// The collective that the posted operation, which is not done, is a part of.
+inline PastOperation past_of(const Posted& posted) {
+    return {posted.operation, posted.launch->team, posted.sequence};
+}
+
+/// Returns the collective that the posted operation, which is not done, is a part of.
 inline const Meeting& meeting_of(const Posted& posted) {
     const Team& team = *posted.launch->team;
     return team.meetings[posted.sequence - team.first_meeting];

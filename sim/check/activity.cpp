@@ -137,14 +137,9 @@ std::string text_of(const Posted& posted) {
 }
 
 std::string text_of(const PastOperation& past) {
-    CommOperation operation;
-    operation.verb = past.verb;
-    operation.reduction = past.reduction;
-    operation.dtype = past.dtype;
-    operation.peer = past.peer;
-    operation.count = past.count;
+    const CommRequest& request = past;
     return fmt::format("{} #{} of {}",
-                       past.all_to_all_v ? "all_to_all_v()" : text_of(operation),
+                       past.all_to_all_v ? "all_to_all_v()" : text_of(request),
                        past.sequence, past.team->name);
 }
 
@@ -169,7 +164,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
     const auto key_of = [&](const Activity& activity) {
         if (activity.ended())
             return std::make_tuple(end_text(engine, {activity.rank}), std::string());
-        CommOperation operation = activity.posted->operation;
+        const CommRequest& operation = activity.posted->operation;
         const std::string phase = phase_text(engine, activity.rank);
         std::string text = fmt::format(
             "{} {} {} {} {} {}{}", name_of(operation.verb), operation.count,

@@ -9,7 +9,6 @@
 namespace lockstep::sim {
 
 class Engine;
-struct PastOperation;
 
 /// A rank when the run is quiet: it has ended, or it waits.
 struct Activity {

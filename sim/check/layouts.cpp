@@ -383,7 +383,7 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     const VerbFacts verb = facts_of(first.verb);
     if (!verb.moves()) return;
     if (!drifts_.empty()) forget_drifts(meeting);
-    const Origin origin = origin_of(team, meeting);
+    const Origin origin = origin_of(meeting);
     Layout result;
     result.origin = origin;
     result.identity = identity_of(*origin);

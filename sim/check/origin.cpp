@@ -7,12 +7,8 @@
 namespace lockstep::sim {
 
 std::string CollectiveOrigin::text() const {
-    CommOperation operation;
-    operation.verb = verb;
-    operation.reduction = reduction;
-    operation.dtype = dtype;
-    operation.count = count;
-    return fmt::format("{} of {}", text_of(operation), team->name);
+    const CommRequest& request = *this;
+    return fmt::format("{} of {}", text_of(request), team->name);
 }
 
 std::string CollectiveOrigin::text_with_line() const {
@@ -23,14 +19,11 @@ Diagnosis::Party CollectiveOrigin::party() const {
     return {sorted_ranks(*team), text(), "", at, {}};
 }
 
-Origin origin_of(const Team& team, const Meeting& meeting) {
+Origin origin_of(const Meeting& meeting) {
     const Posted* lowest = meeting.arrived.front();
     for (const Posted* posted : meeting.arrived)
         if (posted->launch->rank < lowest->launch->rank) lowest = posted;
-    const CommOperation& operation = lowest->operation;
-    return std::make_shared<const CollectiveOrigin>(
-        CollectiveOrigin{operation.verb, operation.reduction, operation.dtype,
-                         operation.count, &team, lowest->sequence, operation.at});
+    return std::make_shared<const CollectiveOrigin>(CollectiveOrigin{past_of(*lowest)});
 }
 
 std::vector<int> sorted_ranks(const Team& team) {

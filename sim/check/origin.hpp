@@ -12,15 +12,7 @@ namespace lockstep::sim {
 
 /// A collective that values come from, kept after it is done: for checkers that follow
 /// values.
-struct CollectiveOrigin {
-    Verb verb;
-    Reduction reduction;
-    DType dtype;
-    std::int64_t count;
-    const Team* team;
-    std::uint64_t sequence;
-    SourceLine at;  ///< the line of its lowest rank
-
+struct CollectiveOrigin : PastOperation {  // as its lowest rank asked for it
     /// "all_reduce(sum, 64 x f32) of dp".
     std::string text() const;
     /// "all_reduce(sum, 64 x f32) of dp at train.cpp:12".
@@ -31,7 +23,7 @@ struct CollectiveOrigin {
 using Origin = std::shared_ptr<const CollectiveOrigin>;
 
 /// Returns the origin of what a meeting makes at which all are present.
-Origin origin_of(const Team& team, const Meeting& meeting);
+Origin origin_of(const Meeting& meeting);
 
 /// Returns its ranks in their order.
 std::vector<int> sorted_ranks(const Team& team);

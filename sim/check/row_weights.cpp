@@ -642,7 +642,7 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
     Ranges whole;  // of what all together make
     if (verb.reduces) {
         if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
-            whole = reduced(meeting, origin_of(team, meeting));
+            whole = reduced(meeting, origin_of(meeting));
     } else if (verb.is_alike()) {
         whole = moved(meeting);
     }

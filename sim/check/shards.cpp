@@ -46,9 +46,8 @@ class ShardWatcher final : public Tracker<ShardPart> {
 
   private:
     void check_use(int rank, const DeviceOperation& operation) const;
-    void gather(const Team& team, const Meeting& meeting);
-    std::shared_ptr<const Misplaced> misplaced_in(const Team& team,
-                                                  const Meeting& meeting) const;
+    void gather(const Meeting& meeting);
+    std::shared_ptr<const Misplaced> misplaced_in(const Meeting& meeting) const;
 };
 
 using Range = Shadow<ShardPart>::Range;
@@ -144,13 +143,13 @@ void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
     }
 }
 
-void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
+void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
     const VerbFacts verb = facts_of(first.verb);
-    if (verb.gathers()) return gather(team, meeting);
+    if (verb.gathers()) return gather(meeting);
     if (!verb.moves()) return;
     const bool deals = verb.scatters();
-    const Origin origin = deals ? origin_of(team, meeting) : nullptr;
+    const Origin origin = deals ? origin_of(meeting) : nullptr;
     const Ranges sent = verb.is_alike() && !verb.reduces ? moved(meeting) : Ranges();
     for (const Posted* side : meeting.arrived) {
         const Tensor& output = side->operation.output;
@@ -168,7 +167,7 @@ void ShardWatcher::collective_begins(const Team& team, const Meeting& meeting) {
 /// Finds parts that tile a piece of one whole, each once, but do not ascend with the
 /// members.
 std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
-    const Team& team, const Meeting& meeting) const {
+    const Meeting& meeting) const {
     const std::int64_t bytes = meeting.first->operation.input.bytes();
     const Range* first = nullptr;
     std::vector<std::int64_t> offsets;
@@ -186,7 +185,7 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     std::sort(sorted.begin(), sorted.end());
     for (std::size_t i = 1; i < sorted.size(); ++i)
         if (sorted[i] != sorted[i - 1] + bytes) return nullptr;
-    Misplaced misplaced{origin_of(team, meeting),
+    Misplaced misplaced{origin_of(meeting),
                         {},
                         first->fact.dealing,
                         first->fact.drawn_by,
@@ -196,9 +195,9 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     return std::make_shared<const Misplaced>(std::move(misplaced));
 }
 
-void ShardWatcher::gather(const Team& team, const Meeting& meeting) {
+void ShardWatcher::gather(const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
-    const auto misplaced = misplaced_in(team, meeting);
+    const auto misplaced = misplaced_in(meeting);
     Ranges whole = moved(meeting);
     for (Range& range : whole)
         range.fact.misplaced = misplaced;

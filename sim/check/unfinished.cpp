@@ -54,7 +54,7 @@ std::vector<Forgotten> forgotten_in(const Engine& engine, std::size_t& count) {
 }
 
 std::string text_of(const Forgotten& line) {
-    const CommOperation& operation = line.first->operation;
+    const CommRequest& operation = line.first->operation;
     std::string text = text_of(operation);
     if (!is_point_to_point(operation.verb))
         text += fmt::format(" #{}", line.first->sequence);

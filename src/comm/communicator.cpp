@@ -54,7 +54,7 @@ void Communicator::complete(CommOperation& operation) const {
     const SourceLine at = operation.at;
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
     if (!facts.moves()) {
-        operation = {.verb = operation.verb, .at = at};
+        operation = {{.verb = operation.verb, .at = at}};
         return;
     }
     operation.all_to_all_v = false;
@@ -137,68 +137,56 @@ Work Communicator::all_reduce(const Tensor& buffer, Reduction reduction, SourceL
 
 Work Communicator::all_reduce(const Tensor& output, const Tensor& input,
                               Reduction reduction, SourceLine at) {
-    return start({.verb = Verb::all_reduce,
-                  .reduction = reduction,
-                  .output = output,
-                  .input = input,
-                  .at = at});
+    return start(
+        {{.verb = Verb::all_reduce, .reduction = reduction, .at = at}, output, input});
 }
 
 Work Communicator::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    return start({.verb = Verb::all_gather, .output = output, .input = input, .at = at});
+    return start({{.verb = Verb::all_gather, .at = at}, output, input});
 }
 
 Work Communicator::reduce_scatter(const Tensor& output, const Tensor& input,
                                   Reduction reduction, SourceLine at) {
-    return start({.verb = Verb::reduce_scatter,
-                  .reduction = reduction,
-                  .output = output,
-                  .input = input,
-                  .at = at});
+    return start({{.verb = Verb::reduce_scatter, .reduction = reduction, .at = at},
+                  output,
+                  input});
 }
 
 Work Communicator::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    return start({.verb = Verb::broadcast, .peer = root, .input = buffer, .at = at});
+    return start({{.verb = Verb::broadcast, .peer = root, .at = at}, {}, buffer});
 }
 
 Work Communicator::reduce(const Tensor& buffer, int root, Reduction reduction,
                           SourceLine at) {
-    return start({.verb = Verb::reduce,
-                  .reduction = reduction,
-                  .peer = root,
-                  .input = buffer,
-                  .at = at});
+    return start({{.verb = Verb::reduce, .reduction = reduction, .peer = root, .at = at},
+                  {},
+                  buffer});
 }
 
 Work Communicator::gather(const Tensor& output, const Tensor& input, int root,
                           SourceLine at) {
-    return start(
-        {.verb = Verb::gather, .peer = root, .output = output, .input = input, .at = at});
+    return start({{.verb = Verb::gather, .peer = root, .at = at}, output, input});
 }
 
 Work Communicator::scatter(const Tensor& output, const Tensor& input, int root,
                            SourceLine at) {
-    return start({.verb = Verb::scatter,
-                  .peer = root,
-                  .output = output,
-                  .input = input,
-                  .at = at});
+    return start({{.verb = Verb::scatter, .peer = root, .at = at}, output, input});
 }
 
 Work Communicator::all_to_all(const Tensor& output, const Tensor& input, SourceLine at) {
-    return start({.verb = Verb::all_to_all, .output = output, .input = input, .at = at});
+    return start({{.verb = Verb::all_to_all, .at = at}, output, input});
 }
 
 Work Communicator::send(const Tensor& input, int peer, SourceLine at) {
-    return start({.verb = Verb::send, .peer = peer, .input = input, .at = at});
+    return start({{.verb = Verb::send, .peer = peer, .at = at}, {}, input});
 }
 
 Work Communicator::recv(const Tensor& output, int peer, SourceLine at) {
-    return start({.verb = Verb::recv, .peer = peer, .output = output, .at = at});
+    return start({{.verb = Verb::recv, .peer = peer, .at = at}, output});
 }
 
 Work Communicator::barrier(SourceLine at) {
-    return start({.verb = Verb::barrier, .at = at});
+    return start({{.verb = Verb::barrier, .at = at}});
 }
 
 // NCCL has no all-to-all of unequal parts: it is a group of sends and recvs, as in
@@ -260,16 +248,13 @@ Work Communicator::do_all_to_all_v(const Tensor& output,
     };
     std::int64_t begin = 0;
     for (int peer = 0; peer < size_; begin += send_counts[peer++])
-        add({.verb = Verb::send,
-             .peer = peer,
-             .input = input.rows(begin, send_counts[peer]),
-             .at = at});
+        add({{.verb = Verb::send, .peer = peer, .at = at},
+             {},
+             input.rows(begin, send_counts[peer])});
     begin = 0;
     for (int peer = 0; peer < size_; begin += recv_counts[peer++])
-        add({.verb = Verb::recv,
-             .peer = peer,
-             .output = output.rows(begin, recv_counts[peer]),
-             .at = at});
+        add({{.verb = Verb::recv, .peer = peer, .at = at},
+             output.rows(begin, recv_counts[peer])});
     return do_launch(parts, at);
 }
 
@@ -399,44 +384,37 @@ Group& Group::add(CommOperation operation) {
 }
 
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
-    return add({.verb = Verb::send, .peer = peer, .input = input, .at = at});
+    return add({{.verb = Verb::send, .peer = peer, .at = at}, {}, input});
 }
 
 Group& Group::recv(const Tensor& output, int peer, SourceLine at) {
-    return add({.verb = Verb::recv, .peer = peer, .output = output, .at = at});
+    return add({{.verb = Verb::recv, .peer = peer, .at = at}, output});
 }
 
 Group& Group::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {
-    return add({.verb = Verb::all_reduce,
-                .reduction = reduction,
-                .output = buffer,
-                .input = buffer,
-                .at = at});
+    return add(
+        {{.verb = Verb::all_reduce, .reduction = reduction, .at = at}, buffer, buffer});
 }
 
 Group& Group::all_gather(const Tensor& output, const Tensor& input, SourceLine at) {
-    return add({.verb = Verb::all_gather, .output = output, .input = input, .at = at});
+    return add({{.verb = Verb::all_gather, .at = at}, output, input});
 }
 
 Group& Group::reduce_scatter(const Tensor& output, const Tensor& input,
                              Reduction reduction, SourceLine at) {
-    return add({.verb = Verb::reduce_scatter,
-                .reduction = reduction,
-                .output = output,
-                .input = input,
-                .at = at});
+    return add({{.verb = Verb::reduce_scatter, .reduction = reduction, .at = at},
+                output,
+                input});
 }
 
 Group& Group::broadcast(const Tensor& buffer, int root, SourceLine at) {
-    return add({.verb = Verb::broadcast, .peer = root, .input = buffer, .at = at});
+    return add({{.verb = Verb::broadcast, .peer = root, .at = at}, {}, buffer});
 }
 
 Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, SourceLine at) {
-    return add({.verb = Verb::reduce,
-                .reduction = reduction,
-                .peer = root,
-                .input = buffer,
-                .at = at});
+    return add({{.verb = Verb::reduce, .reduction = reduction, .peer = root, .at = at},
+                {},
+                buffer});
 }
 
 void Group::refuse_second_start(SourceLine at) const {

@@ -9,27 +9,25 @@
 
 namespace lockstep {
 
-std::string text_of(const CommOperation& operation) {
-    if (!facts_of(operation.verb).moves())
-        return fmt::format("{}()", name_of(operation.verb));
-    if (operation.all_to_all_v)
+std::string text_of(const CommRequest& request) {
+    if (!facts_of(request.verb).moves())
+        return fmt::format("{}()", name_of(request.verb));
+    if (request.all_to_all_v)
         return fmt::format("all_to_all_v({} {} x {} {} rank {})",
-                           operation.verb == Verb::send ? "sends" : "receives",
-                           operation.count, name_of(operation.dtype),
-                           operation.verb == Verb::send ? "to" : "from", operation.peer);
-    std::string text = fmt::format("{}(", name_of(operation.verb));
-    if (has_reduction(operation.verb))
-        text += fmt::format("{}, ", name_of(operation.reduction));
-    text += fmt::format("{} x {}", operation.count, name_of(operation.dtype));
-    if (facts_of(operation.verb).has_root())
-        text += fmt::format(", root {}", operation.peer);
-    if (operation.verb == Verb::send) text += fmt::format(", to rank {}", operation.peer);
-    if (operation.verb == Verb::recv)
-        text += fmt::format(", from rank {}", operation.peer);
+                           request.verb == Verb::send ? "sends" : "receives",
+                           request.count, name_of(request.dtype),
+                           request.verb == Verb::send ? "to" : "from", request.peer);
+    std::string text = fmt::format("{}(", name_of(request.verb));
+    if (has_reduction(request.verb))
+        text += fmt::format("{}, ", name_of(request.reduction));
+    text += fmt::format("{} x {}", request.count, name_of(request.dtype));
+    if (facts_of(request.verb).has_root()) text += fmt::format(", root {}", request.peer);
+    if (request.verb == Verb::send) text += fmt::format(", to rank {}", request.peer);
+    if (request.verb == Verb::recv) text += fmt::format(", from rank {}", request.peer);
     return text + ")";
 }
 
-bool same_signature(const CommOperation& a, const CommOperation& b) {
+bool same_signature(const CommRequest& a, const CommRequest& b) {
     return a.verb == b.verb && a.count == b.count && a.dtype == b.dtype &&
            a.peer == b.peer && (a.reduction == b.reduction || !has_reduction(a.verb));
 }
@@ -38,9 +36,9 @@ std::int64_t CommOperation::bytes() const {
     return std::max(input ? input.bytes() : 0, output ? output.bytes() : 0);
 }
 
-void add_verb(std::string& name, const CommOperation& operation) {
+void add_verb(std::string& name, const CommRequest& request) {
     const char* const verb =
-        operation.all_to_all_v ? "all_to_all_v" : name_of(operation.verb);
+        request.all_to_all_v ? "all_to_all_v" : name_of(request.verb);
     if (name.find(verb) != std::string::npos) return;
     name += (name.empty() ? "" : " + ") + std::string(verb);
 }

@@ -28,12 +28,12 @@ enum class Verb : std::uint8_t {
 };
 inline constexpr std::size_t kVerbs = 12;
 
-/// What a verb does: who gives what to whom. This is the one place that says so; backends
+/// Says who gives what to whom in a verb. This is the one place that says so; backends
 /// and checkers ask here.
 struct VerbFacts {
-    /// Which members of the communicator.
+    /// Members of the communicator.
     enum class Who : std::uint8_t { none, root, others, all };
-    /// What a buffer holds: `whole` is one block of CommOperation::count elements;
+    /// The contents of a buffer: `whole` is one block of CommOperation::count elements;
     /// `blocks` is one such block for each member, in the members' order.
     enum class Holds : std::uint8_t { whole, blocks };
 
@@ -45,7 +45,7 @@ struct VerbFacts {
     bool reduces;  ///< combines the inputs; else it only moves them
     bool is_message = false;  ///< between two members; else a collective
 
-    /// Whether a member's input is read, and its output written.
+    /// Returns whether a member's input is read, or its output written.
     constexpr bool reads(bool is_root) const {
         return from == Who::all || (from == Who::root && is_root);
     }
@@ -140,46 +140,52 @@ constexpr bool has_reduction(Verb verb) {
     return facts_of(verb).reduces;
 }
 
-/// What one rank asks of a communicator.
-struct CommOperation {
+/// What one rank asks of a communicator, without its buffers: what is kept when those
+/// have gone.
+struct CommRequest {
     Verb verb = Verb::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::f32;
+    /// A send or recv that is a part of an all_to_all_v.
+    bool all_to_all_v = false;
     /// The root of a rooted collective, the other rank of a send or recv; else -1.
     int peer = -1;
     /// NCCL's count: elements of the smaller buffer for gather-like and scatter-like
     /// verbs, of the whole buffer otherwise. Equal on all ranks.
     std::int64_t count = 0;
-    /// A send or recv that is a part of an all_to_all_v.
-    bool all_to_all_v = false;
-    Tensor output{};
-    Tensor input{};
     SourceLine at{};
 
-    /// Of the larger of its buffers.
-    std::int64_t bytes() const;
-    /// Whether a member has what the operation makes: it is written there, or was there
-    /// before, as at the root of a broadcast.
+    /// Returns whether a member has what the operation makes: it is written there, or was
+    /// there before, as at the root of a broadcast.
     bool leaves_result(int member) const {
         const VerbFacts::Who to = facts_of(verb).to;
         return to != VerbFacts::Who::none &&
                (to != VerbFacts::Who::root || member == peer);
     }
-    /// Whether it is a part of an all_to_all_v that the ranks of a communicator do not
-    /// exchange: rank `rank`'s with itself, or one of nothing. It takes no time and is
-    /// not counted.
+    /// Returns whether it is a part of an all_to_all_v that the ranks of a communicator
+    /// do not exchange: rank `rank`'s with itself, or one of nothing. It takes no time
+    /// and is not counted.
     bool is_no_message(int rank) const {
         return all_to_all_v && (count == 0 || peer == rank);
     }
 };
 
-/// What a rank asks of a split.
+/// A request with its buffers: an operation of a communicator.
+struct CommOperation : CommRequest {
+    Tensor output{};
+    Tensor input{};
+
+    /// Returns the bytes of the larger of its buffers.
+    std::int64_t bytes() const;
+};
+
+/// A rank's request of a split.
 struct SplitRequest {
     int color = 0;
     int key = 0;
     std::string name;
-    /// What the rank expects the new communicator to be: ranks of the one that is split,
-    /// in order. Where it is empty it expects nothing.
+    /// The ranks that the new communicator is expected to have, of the one that is split,
+    /// in order; empty if nothing is expected.
     std::vector<int> members;
     /// Every rank that takes part passes these members, not only they themselves.
     bool same_on_all = false;
@@ -191,15 +197,15 @@ std::string text_of(const SplitRequest& request);
 /// "ranks 0–3", "ranks 3, 1" in another order than that of their numbers.
 std::string member_text(const std::vector<int>& members);
 
-/// Whether two ranks' operations can be the same collective: verb, count, dtype,
+/// Returns whether two ranks' operations can be the same collective: verb, count, dtype,
 /// reduction, root.
-bool same_signature(const CommOperation& a, const CommOperation& b);
+bool same_signature(const CommRequest& a, const CommRequest& b);
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".
-std::string text_of(const CommOperation& operation);
+std::string text_of(const CommRequest& request);
 
-/// What operations that were launched together are called: "all_reduce", or "send +
-/// recv". Adds one's, unless it is there already.
-void add_verb(std::string& name, const CommOperation& operation);
+/// Adds the operation to the name of those that were launched together, "all_reduce" or
+/// "send + recv", unless it is there already.
+void add_verb(std::string& name, const CommRequest& request);
 
 }  // namespace lockstep

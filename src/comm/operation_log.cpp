@@ -62,19 +62,8 @@ void OperationLog::add(LoggedCall call) {
 std::int64_t OperationLog::launched(int communicator,
                                     std::span<const CommOperation> operations) {
     const std::lock_guard lock(mutex_);
-    for (const CommOperation& operation : operations) {
-        LoggedCall call;
-        call.communicator = communicator;
-        call.work = launches_;
-        call.verb = operation.verb;
-        call.reduction = operation.reduction;
-        call.dtype = operation.dtype;
-        call.peer = operation.peer;
-        call.count = operation.count;
-        call.all_to_all_v = operation.all_to_all_v;
-        call.at = operation.at;
-        add(std::move(call));
-    }
+    for (const CommOperation& operation : operations)
+        add({operation, LoggedCall::Kind::launch, communicator, launches_, {}});
     return launches_++;
 }
 
@@ -138,14 +127,7 @@ RankLog read_log(const std::string& bytes) {
 std::string text_of(const LoggedCall& call) {
     if (call.kind == LoggedCall::Kind::wait) return "wait";
     if (call.kind == LoggedCall::Kind::split) return "split";
-    CommOperation operation;
-    operation.verb = call.verb;
-    operation.reduction = call.reduction;
-    operation.dtype = call.dtype;
-    operation.peer = call.peer;
-    operation.count = call.count;
-    operation.all_to_all_v = call.all_to_all_v;
-    return text_of(operation);
+    return text_of(static_cast<const CommRequest&>(call));
 }
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// A call that a rank made of a communicator.
-struct LoggedCall {
+/// A call that a rank made of a communicator; a request if it is a launch.
+struct LoggedCall : CommRequest {
     enum class Kind : std::uint8_t { launch, wait, split };
 
     Kind kind = Kind::launch;
@@ -23,17 +23,7 @@ struct LoggedCall {
     /// have one number.
     std::int64_t work = 0;
 
-    // Of a launch: see CommOperation.
-    Verb verb = Verb::barrier;
-    Reduction reduction = Reduction::sum;
-    DType dtype = DType::f32;
-    int peer = -1;
-    std::int64_t count = 0;
-    bool all_to_all_v = false;
-
     SplitRequest split;  ///< of a split
-
-    SourceLine at;
 };
 
 /// What a rank did, in program order.

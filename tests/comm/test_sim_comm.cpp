@@ -118,29 +118,27 @@ TEST_CASE("a verb as data takes what it needs and leaves the rest", "[sim][comm]
         // A broadcast has one buffer, whichever is given; dtype and count are the
         // buffer's.
         rank.world()
-            .start({.verb = Verb::broadcast,
-                    .dtype = DType::i32,
-                    .peer = 2,
-                    .count = 99,
-                    .all_to_all_v = true,
-                    .output = other,
-                    .input = mine})
+            .start({{.verb = Verb::broadcast,
+                     .dtype = DType::i32,
+                     .all_to_all_v = true,
+                     .peer = 2,
+                     .count = 99},
+                    other,
+                    mine})
             .wait();
         rank.keep("broadcast", mine);
         rank.keep("untouched", other);
-        rank.world().start({.verb = Verb::reduce, .peer = 1, .output = other}).wait();
+        rank.world().start({{.verb = Verb::reduce, .peer = 1}, other}).wait();
         rank.keep("reduced", other);
         // A barrier and a gather do not look at what belongs to other verbs.
-        rank.world()
-            .start({.verb = Verb::barrier, .peer = 7, .count = 5, .output = mine})
-            .wait();
+        rank.world().start({{.verb = Verb::barrier, .peer = 7, .count = 5}, mine}).wait();
         const Tensor all = device.zeros({6}, DType::f64);
         rank.world()
-            .start({.verb = Verb::all_gather,
-                    .reduction = Reduction::mean,
-                    .peer = rank.index(),
-                    .output = all,
-                    .input = mine})
+            .start({{.verb = Verb::all_gather,
+                     .reduction = Reduction::mean,
+                     .peer = rank.index()},
+                    all,
+                    mine})
             .wait();
         rank.keep("gathered", all);
     });
@@ -156,15 +154,14 @@ TEST_CASE("a verb as data takes what it needs and leaves the rest", "[sim][comm]
 TEST_CASE("verbs as data that cannot be started are refused", "[sim][comm][errors]") {
     make(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({2}, DType::f32);
-        CHECK_THROWS_AS(rank.world().start({.verb = Verb::split}), UsageError);
-        CHECK_THROWS_AS(rank.world().start({.verb = Verb::send, .peer = 2, .input = x}),
+        CHECK_THROWS_AS(rank.world().start({{.verb = Verb::split}}), UsageError);
+        CHECK_THROWS_AS(rank.world().start({{.verb = Verb::send, .peer = 2}, {}, x}),
                         UsageError);
-        CHECK_THROWS_AS(rank.world().start({.verb = Verb::all_reduce}), UsageError);
+        CHECK_THROWS_AS(rank.world().start({{.verb = Verb::all_reduce}}), UsageError);
         for (const Verb verb : {Verb::gather, Verb::scatter, Verb::all_to_all,
                                 Verb::barrier, Verb::split}) {
             Group group = rank.world().group();
-            CHECK_THROWS_AS(group.add({.verb = verb, .peer = 0, .output = x, .input = x}),
-                            UsageError);
+            CHECK_THROWS_AS(group.add({{.verb = verb, .peer = 0}, x, x}), UsageError);
             group.start().wait();
         }
     });
