@@ -77,9 +77,9 @@ void Expectations::run_ended() const {
         ranks_text(callers), callers.size() == 1 ? "calls" : "call", call,
         first.at.text(), ranks_text(absent), absent.size() == 1 ? "has" : "have",
         team.name);
-    diagnosis.parties.push_back({callers, call, "", first.at, {}});
-    diagnosis.parties.push_back(
-        {absent, absent.size() == 1 ? "has ended" : "have ended", "", {}, {}});
+    diagnosis.parties = {
+        party(callers, call, first.at),
+        party(absent, absent.size() == 1 ? "has ended" : "have ended", SourceLine())};
     throw FaultError(std::move(diagnosis));
 }
 

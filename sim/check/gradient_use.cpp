@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
 #include "sim/check/shadow.hpp"
 #include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
@@ -44,8 +45,8 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
         rank, update.name, update.at.text(), before.update, before.used_at.text(),
         before.added_by, before.added_at.text());
     diagnosis.parties = {
-        {{rank}, before.added_by, "adds to the gradient", before.added_at, {}},
-        {{rank}, update.name, "uses it again", update.at, {}}};
+        party({rank}, before.added_by, before.added_at, "adds to the gradient"),
+        party({rank}, update.name, update.at, "uses it again")};
     throw FaultError(std::move(diagnosis));
 }
 

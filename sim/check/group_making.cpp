@@ -87,11 +87,8 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     diagnosis.sentence =
         fmt::format("{}, but {}: {}", call_text(odd), call_text(usual), why);
     for (const Askings* side : {&odd, &usual})
-        diagnosis.parties.push_back({ranks_of(*side),
-                                     call_of(*side),
-                                     side == &odd ? field : "",
-                                     side->front().at,
-                                     {}});
+        diagnosis.parties.push_back(party(ranks_of(*side), call_of(*side),
+                                          side->front().at, side == &odd ? field : ""));
     diagnosis.details = details;
     throw FaultError(std::move(diagnosis));
 }

@@ -188,20 +188,8 @@ Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
     Diagnosis diagnosis = diagnosis_on(*past.team, fault);
     if (!is_point_to_point(past.verb))
         diagnosis.sequence = static_cast<std::int64_t>(past.sequence);
-    Diagnosis::Party launch;
-    launch.ranks = {rank};
-    launch.operation = text_of(past) + ", launched";
-    launch.at = past.at;
-    diagnosis.parties.push_back(std::move(launch));
+    diagnosis.parties = {party({rank}, text_of(past) + ", launched", past.at)};
     return diagnosis;
-}
-
-void add_party(Diagnosis& diagnosis, int rank, std::string operation, SourceLine at) {
-    Diagnosis::Party party;
-    party.ranks = {rank};
-    party.operation = std::move(operation);
-    party.at = at;
-    diagnosis.parties.push_back(std::move(party));
 }
 
 /// F16 or F17: at `at`, in `what`, the rank touches a buffer that an operation uses.
@@ -216,8 +204,9 @@ Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool r
         rank, reads ? "reads" : "overwrites", what, at.text(), text_of(use.operation),
         use.operation.at.text(), use.writes ? "writes to" : "reads from",
         name_of(use.operation.verb), buffer_text(touched, begin, end));
-    add_party(diagnosis, rank,
-              fmt::format("{} {} the buffer", what, reads ? "reads" : "overwrites"), at);
+    diagnosis.parties.push_back(
+        party({rank},
+              fmt::format("{} {} the buffer", what, reads ? "reads" : "overwrites"), at));
     return diagnosis;
 }
 
@@ -234,7 +223,7 @@ Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
         waited ? fmt::format("before its wait at {}", waited_at.text())
                : std::string("before that was done"),
         buffer_text(use.tensor, use.begin, use.end));
-    if (waited) add_party(diagnosis, rank, "wait", waited_at);
+    if (waited) diagnosis.parties.push_back(party({rank}, "wait", waited_at));
     return diagnosis;
 }
 
@@ -248,7 +237,8 @@ Diagnosis explain_given_up(int rank, const Use& use, SourceLine waited_at) {
         rank, text_of(use.operation), use.operation.at.text(), waited_at.text(),
         use.tensor.elements(), name_of(use.tensor.dtype()),
         use.tensor.storage()->allocated_at.text(), use.writes ? "write to" : "read");
-    add_party(diagnosis, rank, "wait, when the buffer had gone", waited_at);
+    diagnosis.parties.push_back(
+        party({rank}, "wait, when the buffer had gone", waited_at));
     return diagnosis;
 }
 

@@ -175,11 +175,8 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
             "Within one step: reduce once, after its last micro-batch. From one step to "
             "the next: zero the gradients in between.";
         diagnosis.parties.insert(diagnosis.parties.begin() + 1,
-                                 {diagnosis.parties.front().ranks,
-                                  "adds to what is reduced",
-                                  "",
-                                  twice.before->changed,
-                                  {}});
+                                 party(diagnosis.parties.front().ranks,
+                                       "adds to what is reduced", twice.before->changed));
         return diagnosis;
     }
     Diagnosis diagnosis = explain_second("F22", twice, read_at, reader);
@@ -213,7 +210,7 @@ Diagnosis explain_drift(const Drift& drift) {
         "come from each rank's own shard ({}) and were never reduced over {}",
         drift.operation, drift.at.text(), drift.parameter->text_with_line(),
         ranks_text(drift.ranks), drift.gradient->text_with_line(), team.name);
-    diagnosis.parties = {{drift.ranks, drift.operation, "", drift.at, {}},
+    diagnosis.parties = {party(drift.ranks, drift.operation, drift.at),
                          drift.gradient->party()};
     return diagnosis;
 }

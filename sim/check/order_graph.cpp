@@ -9,6 +9,7 @@
 
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
 #include "sim/engine.hpp"
 #include "sim/watcher.hpp"
 #include "src/run/fault_text.hpp"
@@ -285,7 +286,7 @@ Diagnosis OrderGraph::diagnosis_of_circle(const std::vector<Link>& circle) const
         for (const Entry* entry : {link.first, link.later}) {
             const char* const when = entry == link.first ? "first " : "then ";
             diagnosis.parties.push_back(
-                {{link.rank}, when + text_of(entry->what), "", entry->what.at, {}});
+                party({link.rank}, when + text_of(entry->what), entry->what.at));
             const std::string& name = entry->what.team->name;
             if (std::find(names.begin(), names.end(), name) == names.end())
                 names.push_back(name);

@@ -16,7 +16,7 @@ std::string CollectiveOrigin::text_with_line() const {
 }
 
 Diagnosis::Party CollectiveOrigin::party() const {
-    return {sorted_ranks(*team), text(), "", at, {}};
+    return sim::party(sorted_ranks(*team), text(), at);
 }
 
 Origin origin_of(const Meeting& meeting) {
@@ -24,6 +24,11 @@ Origin origin_of(const Meeting& meeting) {
     for (const Posted* posted : meeting.arrived)
         if (posted->launch->rank < lowest->launch->rank) lowest = posted;
     return std::make_shared<const CollectiveOrigin>(CollectiveOrigin{past_of(*lowest)});
+}
+
+Diagnosis::Party party(std::vector<int> ranks, std::string operation, SourceLine at,
+                       std::string differs) {
+    return {std::move(ranks), std::move(operation), std::move(differs), at, {}};
 }
 
 std::vector<int> sorted_ranks(const Team& team) {

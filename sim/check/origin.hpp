@@ -17,7 +17,7 @@ struct CollectiveOrigin : PastOperation {  // as its lowest rank asked for it
     std::string text() const;
     /// "all_reduce(sum, 64 x f32) of dp at train.cpp:12".
     std::string text_with_line() const;
-    /// All of its ranks' part in it.
+    /// The part of all of its ranks in it.
     Diagnosis::Party party() const;
 };
 using Origin = std::shared_ptr<const CollectiveOrigin>;
@@ -25,13 +25,17 @@ using Origin = std::shared_ptr<const CollectiveOrigin>;
 /// Returns the origin of what a meeting makes at which all are present.
 Origin origin_of(const Meeting& meeting);
 
+/// Returns the part of ranks in a mistake: what they did, and where.
+Diagnosis::Party party(std::vector<int> ranks, std::string operation, SourceLine at,
+                       std::string differs = "");
+
 /// Returns its ranks in their order.
 std::vector<int> sorted_ranks(const Team& team);
 /// Returns whether every rank of `inner` is one of `outer`.
 bool contains(const Team& outer, const Team& inner);
 bool same_ranks(const Team& one, const Team& other);
 
-/// One number of several, for telling values apart by how they were made.
+/// Returns one number of several, for telling values apart by how they were made.
 constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
     seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2);
     seed ^= seed >> 31;
@@ -51,7 +55,7 @@ inline Diagnosis diagnosis_on(const Team& team, const std::string& fault) {
     return diagnosis;
 }
 
-/// And which of its collectives.
+/// The start of a diagnosis that also names the collective on it.
 inline Diagnosis diagnosis_on(const Team& team, std::uint64_t sequence,
                               const std::string& fault) {
     Diagnosis diagnosis = diagnosis_on(team, fault);

@@ -307,11 +307,9 @@ Diagnosis explain(const std::string& name, const Update& one, const Update& othe
         known ? gradient(other)
               : fmt::format("another on rank {} (at {})", other.rank, other.at.text()));
     for (const Update* update : {&one, &other})
-        diagnosis.parties.push_back({{update->rank},
-                                     fmt::format("{} of {}", update->name, name),
-                                     "its own gradient",
-                                     update->at,
-                                     {}});
+        diagnosis.parties.push_back(party({update->rank},
+                                          fmt::format("{} of {}", update->name, name),
+                                          update->at, "its own gradient"));
     return diagnosis;
 }
 

@@ -245,11 +245,11 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     for (std::size_t rank = 0; rank < work_.size(); ++rank)
         if (work_[rank].loss != nullptr) with_loss.push_back(static_cast<int>(rank));
     diagnosis.parties.push_back(
-        {ranks, fmt::format("keep('{}')", difference.name), "", at, {}});
+        party(ranks, fmt::format("keep('{}')", difference.name), at));
     if (!with_loss.empty()) {
         const Work& work = work_[with_loss.front()];
         made = fmt::format("; the loss is at {}", work.loss_at.text());
-        diagnosis.parties.push_back({with_loss, work.loss, "", work.loss_at, {}});
+        diagnosis.parties.push_back(party(with_loss, work.loss, work.loss_at));
     }
     if (reduction_)
         made += fmt::format(", the last sum is {}", reduction_->text_with_line());

@@ -261,12 +261,11 @@ Diagnosis explain_drifted(const Roll& roll, const std::vector<Side>& sides) {
                                       ? difference.usual
                                       : first_difference(roll, claim, usual).odd;
         diagnosis.parties.push_back(
-            {side.ranks(team),
-             maker == nullptr ? fmt::format("update of {}", claim.name)
-                              : fmt::format("{} wrote {}", maker->name, claim.name),
-             value,
-             maker == nullptr ? claim.at : maker->at,
-             {}});
+            maker == nullptr
+                ? party(side.ranks(team), "update of " + claim.name, claim.at, value)
+                : party(side.ranks(team),
+                        fmt::format("{} wrote {}", maker->name, claim.name), maker->at,
+                        value));
     }
     return diagnosis;
 }
@@ -298,11 +297,9 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
     }
     for (const Side* side : {&usual, &odd})
         diagnosis.parties.push_back(
-            {side->ranks(team),
-             fmt::format("{} of {}", side->first().by, side->first().name),
-             "its own gradient",
-             side->first().at,
-             {}});
+            party(side->ranks(team),
+                  fmt::format("{} of {}", side->first().by, side->first().name),
+                  side->first().at, "its own gradient"));
     return diagnosis;
 }
 

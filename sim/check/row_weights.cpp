@@ -280,12 +280,10 @@ Diagnosis start(const char* fault, const RowWeights& gradient,
                 const DeviceOperation& update) {
     Diagnosis diagnosis = diagnosis_of(fault);
     const LossRows& first = *gradient.losses.front();
-    diagnosis.parties.push_back(
-        {ranks_of(gradient),
-         fmt::format("{}(factor {})", first.operation, factor_text(first.factor)),
-         "",
-         first.at,
-         {}});
+    diagnosis.parties = {
+        party(ranks_of(gradient),
+              fmt::format("{}(factor {})", first.operation, factor_text(first.factor)),
+              first.at)};
     for (const GradientStep& step : gradient.steps) {
         if (step.reduction) {
             diagnosis.communicator = step.reduction->team->name;
@@ -293,11 +291,8 @@ Diagnosis start(const char* fault, const RowWeights& gradient,
             diagnosis.sequence = static_cast<std::int64_t>(step.reduction->sequence);
             diagnosis.parties.push_back(step.reduction->party());
         } else if (step.factor != 1) {
-            diagnosis.parties.push_back({ranks_of(gradient),
-                                         "scale(" + factor_text(step.factor) + ")",
-                                         "",
-                                         step.at,
-                                         {}});
+            diagnosis.parties.push_back(party(
+                ranks_of(gradient), "scale(" + factor_text(step.factor) + ")", step.at));
         }
     }
     diagnosis.details.push_back(

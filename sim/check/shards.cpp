@@ -87,14 +87,11 @@ Diagnosis explain(const Misplaced& misplaced, const DeviceOperation& reader) {
         "at {} takes the result for the whole",
         gathering.text_with_line(), dealt, gathering.team->name,
         made_text(*gathering.team), held_text(misplaced), reader.name, reader.at.text());
-    Diagnosis::Party dealer = misplaced.dealing
-                                  ? misplaced.dealing->party()
-                                  : Diagnosis::Party{sorted_ranks(*gathering.team),
-                                                     misplaced.drawn_by,
-                                                     "",
-                                                     misplaced.dealt_at,
-                                                     {}};
-    diagnosis.parties = {std::move(dealer), gathering.party()};
+    diagnosis.parties = {misplaced.dealing
+                             ? misplaced.dealing->party()
+                             : party(sorted_ranks(*gathering.team), misplaced.drawn_by,
+                                     misplaced.dealt_at),
+                         gathering.party()};
     return diagnosis;
 }
 

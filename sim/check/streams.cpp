@@ -118,11 +118,9 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
         "but {}; from here on the ranks' activations are no replicas any more",
         team.name, multiply(sides[1]), multiply(sides[0]));
     for (const Rollcall::Side& side : sides)
-        diagnosis.parties.push_back({side.ranks(team),
-                                     "draws what it multiplies by",
-                                     side.first().name,
-                                     side.first().makers.front().at,
-                                     {}});
+        diagnosis.parties.push_back(party(side.ranks(team), "draws what it multiplies by",
+                                          side.first().makers.front().at,
+                                          side.first().name));
     return diagnosis;
 }
 
@@ -298,8 +296,8 @@ Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting
         team.name, ranks_text(ranks), use.draw.text(), use.draw.at.text(), use.at.text(),
         text_of(operation), operation.at.text());
     diagnosis.parties = {
-        {ranks, use.draw.text(), "the same on all ranks", use.draw.at, {}},
-        {ranks, text_of(operation), "", operation.at, {}}};
+        party(ranks, use.draw.text(), use.draw.at, "the same on all ranks"),
+        party(ranks, text_of(operation), operation.at)};
     return diagnosis;
 }
 

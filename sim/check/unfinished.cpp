@@ -82,11 +82,9 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
     if (!is_point_to_point(first.first->operation.verb))
         diagnosis.sequence = static_cast<std::int64_t>(first.first->sequence);
     for (const Forgotten& line : lines)
-        diagnosis.parties.push_back({{line.ranks.begin(), line.ranks.end()},
-                                     text_of(line) + ", never waited for",
-                                     "",
-                                     line.first->operation.at,
-                                     {}});
+        diagnosis.parties.push_back(party({line.ranks.begin(), line.ranks.end()},
+                                          text_of(line) + ", never waited for",
+                                          line.first->operation.at));
     diagnosis.sentence = fmt::format(
         "{} launched {} at {} and ended without waiting for it",
         ranks_text(diagnosis.parties.front().ranks),
@@ -144,9 +142,9 @@ std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& te
         "rank {} lets go of its communicator {}, made at {}, before it has waited for "
         "the {} that it launched there at {}",
         launch->rank, team.name, made.text(), operation, launch->at.text());
-    diagnosis.parties.push_back(
-        {{launch->rank}, operation + ", not waited for", "", launch->at, {}});
-    diagnosis.parties.push_back({{launch->rank}, "made the communicator", "", made, {}});
+    diagnosis.parties = {
+        party({launch->rank}, operation + ", not waited for", launch->at),
+        party({launch->rank}, "made the communicator", made)};
     return diagnosis;
 }
 
@@ -163,9 +161,9 @@ std::optional<Diagnosis> explain_kept(const Engine& engine) {
             "beyond the end of the program: to end a communicator takes all of its ranks",
             ranks_text(went), team->name, made_at(*team, went.front()).text(),
             ranks_text(kept), kept.size() == 1 ? "keeps" : "keep", there.text());
-        diagnosis.parties.push_back(
-            {went, "let go of it; made", "", made_at(*team, went.front()), {}});
-        diagnosis.parties.push_back({kept, "kept it; made", "", there, {}});
+        diagnosis.parties = {
+            party(went, "let go of it; made", made_at(*team, went.front())),
+            party(kept, "kept it; made", there)};
         return diagnosis;
     }
     return std::nullopt;

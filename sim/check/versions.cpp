@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/origin.hpp"
 #include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
 #include "sim/watcher.hpp"
@@ -102,17 +103,11 @@ std::string micro_batch_text(int micro_batch) {
     return micro_batch < 0 ? "" : fmt::format(" of micro-batch {}", micro_batch);
 }
 
-struct Step {
-    std::string what;
-    SourceLine at;
-};
-
 /// A rank's three steps that do not go together.
-FaultError stale(int rank, std::string sentence, const std::vector<Step>& steps) {
+FaultError stale(std::string sentence, std::vector<Diagnosis::Party> steps) {
     Diagnosis diagnosis = diagnosis_of("F25");
     diagnosis.sentence = std::move(sentence);
-    for (const Step& step : steps)
-        diagnosis.parties.push_back({{rank}, step.what, "", step.at, {}});
+    diagnosis.parties = std::move(steps);
     return FaultError(std::move(diagnosis));
 }
 
@@ -163,16 +158,15 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
             gathered.source->updated(gathered.shard, gathered.time);
         if (update == nullptr) continue;
         throw stale(
-            rank,
             fmt::format("rank {} reads stale weights in forward{}: {} at {} reads {}, "
                         "gathered at {}, but {} at {} has updated this rank's shard "
                         "since, and nothing gathered it again",
                         rank, micro_batch_text(phase.micro_batch), operation.name,
                         operation.at.text(), name_of(read), gathered.at.text(),
                         update->name, update->at.text()),
-            {{"all_gather", gathered.at},
-             {update->name, update->at},
-             {fmt::format("{} in forward", operation.name), operation.at}});
+            {party({rank}, "all_gather", gathered.at),
+             party({rank}, update->name, update->at),
+             party({rank}, fmt::format("{} in forward", operation.name), operation.at)});
     }
     // Written since the forward began: an activation.
     if (history.written_in_pass == phase.pass) return;
@@ -204,7 +198,6 @@ void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation
         const Update* const update = history.updated(both, forward.time);
         if (update == nullptr) continue;
         throw stale(
-            rank,
             fmt::format("rank {} uses two versions of {}{}: forward reads it at "
                         "{} ({} at {} has changed it since), but backward reads "
                         "the new one, in {} at {}",
@@ -213,9 +206,9 @@ void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation
                                         : fmt::format(" for micro-batch {}", micro_batch),
                         forward.at.text(), update->name, update->at.text(),
                         operation.name, operation.at.text()),
-            {{"read in forward", forward.at},
-             {update->name, update->at},
-             {fmt::format("{} in backward", operation.name), operation.at}});
+            {party({rank}, "read in forward", forward.at),
+             party({rank}, update->name, update->at),
+             party({rank}, fmt::format("{} in backward", operation.name), operation.at)});
     }
 }
 
