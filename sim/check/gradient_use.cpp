@@ -29,7 +29,6 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
-    void message_begins(Posted& send, Posted& recv) override;
 
   private:
     void use(int rank, const DeviceOperation& operation);
@@ -51,7 +50,6 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
 }
 
 void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
-    Known& memory = known(rank);
     const Derivation& derivation = operation.derivation;
     if (is_update(operation)) {
         forget_results(rank, operation);
@@ -59,21 +57,16 @@ void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
     }
     const bool keeps =
         derivation.kind == Derivation::Kind::scale && derivation.factor == 1;
-    const bool adds = is_backward_sum(operation);
-    for (const Tensor* written : operation.writes) {
-        if (keeps || memory.knows_nothing_of(*written)) continue;
-        if (!adds) {
-            memory.forget(*written);
-            continue;
-        }
-        Ranges ranges = memory.read(*written);
-        for (auto& range : ranges)
-            if (range.fact.added_by == nullptr) {
-                range.fact.added_by = operation.name;
-                range.fact.added_at = operation.at;
+    if (keeps) return;
+    if (!is_backward_sum(operation)) return forget_results(rank, operation);
+    for (const Tensor* written : operation.writes)
+        known(rank).change(*written, [&](GradientUse& use) {
+            if (use.added_by == nullptr) {
+                use.added_by = operation.name;
+                use.added_at = operation.at;
             }
-        memory.put(*written, std::move(ranges));
-    }
+            return true;
+        });
 }
 
 void GradientUseWatcher::use(int rank, const DeviceOperation& operation) {
@@ -93,10 +86,6 @@ void GradientUseWatcher::collective_begins(const Team& /*team*/, const Meeting& 
         if (operation.output && !in_place)
             known(side->launch->rank).forget(operation.output);
     }
-}
-
-void GradientUseWatcher::message_begins(Posted& /*send*/, Posted& recv) {
-    known(recv.launch->rank).forget(recv.operation.output);
 }
 
 }  // namespace

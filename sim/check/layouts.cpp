@@ -245,7 +245,7 @@ void Layouts::executing(int rank, const DeviceOperation& operation) {
             return;
         }
         case Derivation::Kind::copy:
-            return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+            return copy_facts(rank, operation);
         case Derivation::Kind::scale:
             return scale(rank, operation);
         case Derivation::Kind::update:
@@ -282,24 +282,20 @@ void Layouts::check_use(int rank, const DeviceOperation& operation) const {
 }
 
 void Layouts::scale(int rank, const DeviceOperation& operation) {
-    const Tensor& tensor = *operation.writes[0];
     const double factor = operation.derivation.factor;
-    if (factor == 1 || known(rank).knows_nothing_of(tensor)) return;
-    Ranges ranges = known(rank).read(tensor);
-    for (auto& range : ranges) {
-        Layout& layout = range.fact;
+    if (factor == 1) return;
+    known(rank).change(*operation.writes[0], [&](Layout& layout) {
         layout.identity =
             mixed(layout.identity, static_cast<std::uint64_t>(factor * 4294967296.0));
         layout.multiplier *= factor;
-        if (layout.kind == Kind::mixed) layout.kind = Kind::unknown;
-        if (layout.kind != Kind::twice) continue;
+        if (layout.kind == Kind::mixed) return false;
+        if (layout.kind != Kind::twice) return true;
         // The mean of replicas is what they are.
-        const bool mean = is_one(factor * layout.second->team->size());
-        layout = mean && is_reduced(*layout.before) ? Layout(*layout.before) : Layout();
-    }
-    std::erase_if(ranges,
-                  [](const auto& range) { return range.fact.kind == Kind::unknown; });
-    known(rank).put(tensor, std::move(ranges));
+        if (!is_one(factor * layout.second->team->size()) || !is_reduced(*layout.before))
+            return false;
+        layout = Layout(*layout.before);
+        return true;
+    });
 }
 
 Layout Layouts::result_of(int rank, const DeviceOperation& operation) const {
@@ -396,9 +392,8 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     } else if (verb.scatters()) {
         result.kind = Kind::sharded;
     }
-    for (const Posted* side : meeting.arrived) {
+    for (const Posted* side : holders_of(meeting)) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->launch->member)) continue;
         if (result.kind == Kind::sharded) result.index = side->launch->member;
         if (result.kind == Kind::unknown)
             known(side->launch->rank).forget(output);
@@ -413,8 +408,7 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
     Layout result;
     result.origin = origin;
     result.identity = identity_of(*origin);
-    result.reduced =
-        origin->reduction == Reduction::sum || origin->reduction == Reduction::mean;
+    result.reduced = origin->is_sum();
     result.kind = facts_of(origin->verb).scatters() ? Kind::sharded : Kind::replicated;
     if (origin->reduction != Reduction::sum || team.size() < 2 || origin->count == 0)
         return result;
@@ -504,7 +498,7 @@ void Layouts::forget_drifts(const Meeting& meeting) {
 void Layouts::message_begins(Posted& send, Posted& recv) {
     for (const auto& range : known(send.launch->rank).read(send.operation.input))
         if (range.fact.kind == Kind::drifted) drifts_.clear();
-    known(recv.launch->rank).forget(recv.operation.output);
+    Tracker::message_begins(send, recv);
 }
 
 }  // namespace lockstep::sim

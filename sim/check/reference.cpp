@@ -114,9 +114,7 @@ void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
 
 void ReferenceWatcher::collective_begins(const Team& /*team*/, const Meeting& meeting) {
     const CommOperation& first = meeting.first->operation;
-    if (has_reduction(first.verb) && first.count > 1 &&
-        (first.reduction == Reduction::sum || first.reduction == Reduction::mean))
-        reduction_ = origin_of(meeting);
+    if (first.is_sum() && first.count > 1) reduction_ = origin_of(meeting);
 }
 
 /// Fills in how they differ, if they do.

@@ -80,7 +80,7 @@ class ReplicaWatcher final : public Watcher {
                 SourceLine at) override;
     void launched(Launch& launch) override;
     void freed(int rank, const Storage& storage) noexcept override;
-    void quiet() override;
+    void quiet() override { rollcall_.compare_new(); }
     void run_ended() override { quiet(); }
 
   private:
@@ -110,7 +110,6 @@ class ReplicaWatcher final : public Watcher {
     std::vector<RankMemory> ranks_;
     Declarations declarations_;
     Rollcall rollcall_;
-    bool noted_ = false;
 };
 
 void Declarations::add(const Team& team, int member, const Tensor& tensor,
@@ -349,7 +348,6 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
     claim.step = step;
     for (const auto& made : of(rank).makers.read(tensor))
         claim.makers.push_back({made.begin, made.end, made.fact.name, made.fact.at});
-    noted_ = true;
     return claim;
 }
 
@@ -424,15 +422,6 @@ void ReplicaWatcher::freed(int rank, const Storage& storage) noexcept {
     of(rank).steps.erase(&storage);
     of(rank).uses.erase(&storage);
     declarations_.freed(rank, storage);
-}
-
-void ReplicaWatcher::quiet() {
-    if (!noted_) return;
-    noted_ = false;
-    rollcall_.compare();
-    // A roll that some member will never answer: it steps with another part.
-    constexpr std::uint64_t kClaims = 64;
-    rollcall_.forget_old(kClaims);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -51,6 +52,7 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
     }
     roll.claims.push_back(std::move(claim));
     if (roll.claims.size() == team.ranks.size()) complete_.push_back(key);
+    noted_ = true;
 }
 
 void Rollcall::drop_values(Roll& roll) {
@@ -59,7 +61,8 @@ void Rollcall::drop_values(Roll& roll) {
     roll.values.clear();
 }
 
-void Rollcall::forget_old(std::uint64_t claims) {
+void Rollcall::forget_old() {
+    constexpr std::uint64_t kClaims = 64;
     int team = -1;
     std::uint64_t fewest = 0;  // that any member of the team has made
     for (auto roll = open_.begin(); roll != open_.end();) {
@@ -75,8 +78,8 @@ void Rollcall::forget_old(std::uint64_t claims) {
             least = std::min(least, numbers[claim.member]);
         }
         // Some members may never claim anything: one rank alone holds the parameters.
-        const bool old = fewest > newest + claims || least > newest + 8 * claims;
-        if (old || least > newest + claims) drop_values(roll->second);
+        const bool old = fewest > newest + kClaims || least > newest + 8 * kClaims;
+        if (old || least > newest + kClaims) drop_values(roll->second);
         roll = old ? open_.erase(roll) : std::next(roll);
     }
 }
@@ -144,6 +147,12 @@ void Rollcall::compare() {
         open_.erase(key);
     }
     complete_.clear();
+}
+
+void Rollcall::compare_new() {
+    if (!std::exchange(noted_, false)) return;
+    compare();
+    forget_old();
 }
 
 std::vector<const Rollcall::Roll*> Rollcall::incomplete() const {

@@ -101,12 +101,14 @@ class Rollcall {
     /// differ.
     void compare();
 
-    /// Rolls that not all members have answered, first of the lowest team, then number.
-    std::vector<const Roll*> incomplete() const;
+    /// Compares, if anything was noted since the last time, and drops rolls that some
+    /// member will never answer: since then every member of the team has made many
+    /// claims, or each that is in it eight times as many.
+    void compare_new();
 
-    /// Drops rolls since which every member of the team has made `claims` claims, or each
-    /// that is in it eight times as many.
-    void forget_old(std::uint64_t claims);
+    /// Returns the rolls that not all members have answered, first of the lowest team,
+    /// then number.
+    std::vector<const Roll*> incomplete() const;
 
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
@@ -115,6 +117,7 @@ class Rollcall {
     /// hash: a diagnosis then names no element, or one, as the host's order has it.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
+    void forget_old();
     void drop_values(Roll& roll);
 
     Explain explain_;
@@ -122,6 +125,7 @@ class Rollcall {
     std::map<Key, Roll> open_;
     std::vector<Key> complete_;
     std::int64_t bytes_ = 0;  ///< of all rolls' values
+    bool noted_ = false;      ///< since compare_new()
 };
 
 /// The first element in which two sides differ, for messages; the texts are empty if

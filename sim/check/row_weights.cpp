@@ -98,7 +98,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
-    void message_begins(Posted& send, Posted& recv) override;
+    void message_begins(Posted& send, Posted& recv) override { copy_facts(send, recv); }
 
   private:
     struct RankLosses {
@@ -466,7 +466,7 @@ void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
             if (operation.derivation.factor != 0) break;
             return memory.set(*operation.writes[0], zero_);
         case Derivation::Kind::copy:
-            return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+            return copy_facts(rank, operation);
         case Derivation::Kind::loss_gradient:
             return begin_gradient(rank, operation);
         case Derivation::Kind::scale:
@@ -551,18 +551,16 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
 }
 
 void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
-    const Tensor& tensor = *operation.writes[0];
     const double factor = operation.derivation.factor;
-    if (factor == 1 || known(rank).knows_nothing_of(tensor)) return;
-    Ranges ranges = known(rank).read(tensor);
-    std::erase_if(ranges, [](const auto& range) { return range.fact->is_loss_gradient; });
-    for (auto& range : ranges) {
-        if (range.fact->zero()) continue;
-        RowWeights scaled = *range.fact;
+    if (factor == 1) return;
+    known(rank).change(*operation.writes[0], [&](Weights& weights) {
+        if (weights->zero()) return true;
+        if (weights->is_loss_gradient) return false;
+        RowWeights scaled = *weights;
         scaled.steps.push_back({nullptr, factor, operation.at});
-        range.fact = std::make_shared<const RowWeights>(std::move(scaled));
-    }
-    known(rank).put(tensor, std::move(ranges));
+        weights = std::make_shared<const RowWeights>(std::move(scaled));
+        return true;
+    });
 }
 
 /// Returns whether all of the rank's losses of this step are in the gradient. One of
@@ -636,24 +634,17 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
     if (!verb.moves() || team.size() == 1) return;
     Ranges whole;  // of what all together make
     if (verb.reduces) {
-        if (first.reduction == Reduction::sum || first.reduction == Reduction::mean)
-            whole = reduced(meeting, origin_of(meeting));
+        if (first.is_sum()) whole = reduced(meeting, origin_of(meeting));
     } else if (verb.is_alike()) {
         whole = moved(meeting);
     }
-    for (const Posted* side : meeting.arrived) {
+    for (const Posted* side : holders_of(meeting)) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->launch->member)) continue;
         const std::int64_t from =
             verb.scatters() ? side->launch->member * output.bytes() : 0;
         known(side->launch->rank)
             .put(output, clipped(whole, from, from + output.bytes()));
     }
-}
-
-void RowWeightWatcher::message_begins(Posted& send, Posted& recv) {
-    copy_facts(recv.launch->rank, recv.operation.output, send.launch->rank,
-               send.operation.input);
 }
 
 }  // namespace

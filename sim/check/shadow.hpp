@@ -28,7 +28,8 @@ class Shadow {
     };
     using Ranges = std::vector<Range>;
 
-    /// The known ranges of a tensor, clipped to it and counted from its first byte.
+    /// Returns the known ranges of a tensor, clipped to it and counted from its first
+    /// byte.
     Ranges read(const Tensor& tensor) const {
         Ranges found;
         const Ranges* const all = ranges_of(tensor);
@@ -43,7 +44,8 @@ class Shadow {
         return found;
     }
 
-    /// The one range that covers all of a tensor, with the storage's numbers; else null.
+    /// Returns the one range that covers all of a tensor, with the storage's numbers;
+    /// else null.
     const Range* whole(const Tensor& tensor) const {
         const Ranges* const all = ranges_of(tensor);
         if (all == nullptr) return nullptr;
@@ -92,6 +94,17 @@ class Shadow {
         }
         all.insert(first_after(all, from), std::make_move_iterator(ranges.begin()),
                    std::make_move_iterator(ranges.end()));
+    }
+
+    /// Lets `change` alter each fact about a tensor; a range for which it returns false
+    /// is unknown from then on.
+    template <typename Change>
+    void change(const Tensor& tensor, Change change) {
+        if (knows_nothing_of(tensor)) return;
+        Ranges kept;
+        for (Range& range : read(tensor))
+            if (change(range.fact)) kept.push_back(std::move(range));
+        put(tensor, std::move(kept));
     }
 
     void free(const Storage& storage) noexcept { storages_.erase(&storage); }
@@ -147,6 +160,15 @@ class Tracker : public Watcher {
         known(rank).free(storage);
     }
 
+    void collective_begins(const Team& /*team*/, const Meeting& meeting) override {
+        for (const Posted* side : meeting.arrived)
+            if (side->operation.output)
+                known(side->launch->rank).forget(side->operation.output);
+    }
+    void message_begins(Posted& /*send*/, Posted& recv) override {
+        known(recv.launch->rank).forget(recv.operation.output);
+    }
+
     Known& known(int rank) { return ranks_[rank]; }
     const Known& known(int rank) const { return ranks_[rank]; }
 
@@ -155,9 +177,15 @@ class Tracker : public Watcher {
         for (const Tensor* result : operation.writes)
             known(rank).forget(*result);
     }
-    /// The one result holds what the source did.
-    void copy_facts(int to_rank, const Tensor& to, int from_rank, const Tensor& from) {
-        known(to_rank).put(to, known(from_rank).read(from));
+    /// The one result of a copy holds what the source did.
+    void copy_facts(int rank, const DeviceOperation& copy) {
+        known(rank).put(*copy.writes[0], known(rank).read(*copy.reads[0]));
+    }
+    /// What arrives is what was sent.
+    void copy_facts(const Posted& send, const Posted& recv) {
+        known(recv.launch->rank)
+            .put(recv.operation.output,
+                 known(send.launch->rank).read(send.operation.input));
     }
 
     /// Returns what is known of the values that a collective only moves, in the order in
@@ -181,6 +209,15 @@ class Tracker : public Watcher {
   private:
     std::vector<Known> ranks_;
 };
+
+/// Returns the sides of a collective that have what it makes, in their outputs.
+inline std::vector<const Posted*> holders_of(const Meeting& meeting) {
+    std::vector<const Posted*> holders;
+    for (const Posted* side : meeting.arrived)
+        if (side->operation.output && side->operation.leaves_result(side->launch->member))
+            holders.push_back(side);
+    return holders;
+}
 
 /// Returns whether backward adds a contribution to a gradient: a sum of products, rows,
 /// lookups or norms, of another shape than its operands. Two tensors of one shape may be

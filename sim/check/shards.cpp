@@ -42,11 +42,10 @@ class ShardWatcher final : public Tracker<ShardPart> {
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
-    void message_begins(Posted& send, Posted& recv) override;
+    void message_begins(Posted& send, Posted& recv) override { copy_facts(send, recv); }
 
   private:
     void check_use(int rank, const DeviceOperation& operation) const;
-    void gather(const Meeting& meeting);
     std::shared_ptr<const Misplaced> misplaced_in(const Meeting& meeting) const;
 };
 
@@ -108,8 +107,7 @@ bool keeps_places(const DeviceOperation& operation) {
 void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
     check_use(rank, operation);
     const Derivation& derivation = operation.derivation;
-    if (derivation.kind == Derivation::Kind::copy)
-        return copy_facts(rank, *operation.writes[0], rank, *operation.reads[0]);
+    if (derivation.kind == Derivation::Kind::copy) return copy_facts(rank, operation);
     for (const Tensor* written : operation.writes)
         if (!keeps_places(operation) || written != operation.writes[0])
             known(rank).forget(*written);
@@ -141,23 +139,25 @@ void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
 }
 
 void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meeting) {
-    const CommOperation& first = meeting.first->operation;
-    const VerbFacts verb = facts_of(first.verb);
-    if (verb.gathers()) return gather(meeting);
+    const VerbFacts verb = facts_of(meeting.first->operation.verb);
     if (!verb.moves()) return;
     const bool deals = verb.scatters();
     const Origin origin = deals ? origin_of(meeting) : nullptr;
-    const Ranges sent = verb.is_alike() && !verb.reduces ? moved(meeting) : Ranges();
-    for (const Posted* side : meeting.arrived) {
+    Ranges whole;  // of what all have afterwards
+    if (verb.gathers() || (verb.is_alike() && !verb.reduces)) whole = moved(meeting);
+    if (verb.gathers()) {
+        const auto misplaced = misplaced_in(meeting);
+        for (Range& range : whole)
+            range.fact.misplaced = misplaced;
+    }
+    for (const Posted* side : holders_of(meeting)) {
         const Tensor& output = side->operation.output;
-        if (!output || !first.leaves_result(side->launch->member)) continue;
-        Known& memory = known(side->launch->rank);
         if (deals)
-            memory.set(output,
-                       {identity_of(*origin), side->launch->member * output.bytes(),
-                        origin, "", origin->at, nullptr});
+            known(side->launch->rank)
+                .set(output, {identity_of(*origin), side->launch->member * output.bytes(),
+                              origin, "", origin->at, nullptr});
         else
-            memory.put(output, sent);
+            known(side->launch->rank).put(output, whole);
     }
 }
 
@@ -190,22 +190,6 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     for (const std::int64_t offset : offsets)
         misplaced.parts.push_back((offset - sorted.front()) / bytes);
     return std::make_shared<const Misplaced>(std::move(misplaced));
-}
-
-void ShardWatcher::gather(const Meeting& meeting) {
-    const CommOperation& first = meeting.first->operation;
-    const auto misplaced = misplaced_in(meeting);
-    Ranges whole = moved(meeting);
-    for (Range& range : whole)
-        range.fact.misplaced = misplaced;
-    for (const Posted* side : meeting.arrived)
-        if (side->operation.output && first.leaves_result(side->launch->member))
-            known(side->launch->rank).put(side->operation.output, whole);
-}
-
-void ShardWatcher::message_begins(Posted& send, Posted& recv) {
-    copy_facts(recv.launch->rank, recv.operation.output, send.launch->rank,
-               send.operation.input);
 }
 
 }  // namespace

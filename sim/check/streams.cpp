@@ -16,6 +16,21 @@ namespace lockstep::sim {
 
 namespace {
 
+/// Random numbers that a rank drew in forward.
+struct Draw {
+    const char* name = "";
+    RandomStream stream;
+    std::int64_t offset = 0;
+    std::int64_t count = 0;
+    std::int64_t pitch = 0;    ///< of rows with gaps between them
+    std::int64_t columns = 0;  ///< of these
+    SourceLine at;
+
+    bool same_numbers(const Draw& other) const;
+    std::uint64_t hash() const;
+    std::string text() const;
+};
+
 /// F29: random numbers that ranks share and should not, or should share and do not.
 ///
 /// Looks at masks: what is drawn in a forward phase and multiplies something there.
@@ -26,41 +41,24 @@ namespace {
 /// declared over a team, sums of other things than gradients say nothing: parts of one
 /// model may have left out what they should exchange. A mask is known by its stream and
 /// offset; one that the program uploads is not known.
-class StreamWatcher final : public Watcher {
+class StreamWatcher final : public Tracker<Draw> {
   public:
     StreamWatcher(const Engine& engine, const Layouts& layouts);
 
     void declared(const Team& team, int member, const Tensor& tensor,
                   const std::string& name, SourceLine at) override;
     void executing(int rank, const DeviceOperation& operation) override;
-    void copied(int rank, CopyDirection direction, const Tensor& tensor,
-                SourceLine at) override;
     void launched(Launch& launch) override;
-    void freed(int rank, const Storage& storage) noexcept override;
-    void quiet() override;
+    void quiet() override { rollcall_.compare_new(); }
     void collective_begins(const Team& team, const Meeting& meeting) override;
     void run_ended() override { quiet(); }
 
   private:
-    struct Draw {
-        const char* name = "";
-        RandomStream stream;
-        std::int64_t offset = 0;
-        std::int64_t count = 0;
-        std::int64_t pitch = 0;    ///< of rows with gaps between them
-        std::int64_t columns = 0;  ///< of these
-        SourceLine at;
-
-        bool same_numbers(const Draw& other) const;
-        std::uint64_t hash() const;
-        std::string text() const;
-    };
     struct Use {
         Draw draw;
         SourceLine at;
     };
     struct RankDraws {
-        Shadow<Draw> drawn;
         std::vector<Use> uses;               ///< since the last update
         std::vector<const Team*> exchanged;  ///< with whom, in forward, since then
     };
@@ -77,23 +75,22 @@ class StreamWatcher final : public Watcher {
     std::vector<RankDraws> ranks_;
     std::set<const Team*> declared_;  ///< with declared replicas
     Rollcall rollcall_;
-    bool noted_ = false;
 };
 
-bool StreamWatcher::Draw::same_numbers(const Draw& other) const {
+bool Draw::same_numbers(const Draw& other) const {
     return stream.seed == other.stream.seed && stream.purpose == other.stream.purpose &&
            offset == other.offset && count == other.count && pitch == other.pitch &&
            columns == other.columns;
 }
 
-std::uint64_t StreamWatcher::Draw::hash() const {
+std::uint64_t Draw::hash() const {
     std::uint64_t hash = mixed(stream.seed, stream.purpose);
     for (const std::int64_t number : {offset, count, pitch, columns})
         hash = mixed(hash, static_cast<std::uint64_t>(number));
     return hash;
 }
 
-std::string StreamWatcher::Draw::text() const {
+std::string Draw::text() const {
     std::string text = fmt::format("{} of seed {}, numbers {} to {}", name, stream.seed,
                                    offset, offset + (pitch > 0 ? columns : count) - 1);
     if (pitch > 0) text += fmt::format(" and so on, rows {} apart", pitch);
@@ -124,10 +121,6 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
     return diagnosis;
 }
 
-bool is_multiply(const DeviceOperation& operation) {
-    return operation.is<ops::Multiply>();
-}
-
 /// In place, of what was drawn: shifts it, scales it, cuts it off.
 bool shapes_a_mask(const DeviceOperation& operation) {
     return operation.is<ops::Scale>() || operation.is<ops::Add>() ||
@@ -135,9 +128,10 @@ bool shapes_a_mask(const DeviceOperation& operation) {
 }
 
 StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
-    : engine_(engine),
+    : Tracker(engine.ranks().size()),
+      engine_(engine),
       layouts_(layouts),
-      ranks_(static_cast<std::size_t>(engine.options().ranks)),
+      ranks_(engine.ranks().size()),
       rollcall_(explain_different) {}
 
 bool StreamWatcher::is_in_forward(int rank) const {
@@ -151,6 +145,7 @@ void StreamWatcher::declared(const Team& team, int /*member*/, const Tensor& /*t
 
 void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
     RankDraws& mine = of(rank);
+    Known& drawn = known(rank);
     switch (operation.derivation.kind) {
         case Derivation::Kind::random:
             // What is drawn elsewhere is a parameter's first value, or data.
@@ -158,10 +153,10 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
                 const Derivation& derivation = operation.derivation;
                 const Tensor& result = *operation.writes[0];
                 const std::int64_t pitch = derivation.pitch;
-                mine.drawn.set(result,
-                               {operation.name, derivation.stream, derivation.offset,
-                                result.elements(), pitch,
-                                pitch > 0 ? result.shape().columns() : 0, operation.at});
+                drawn.set(result,
+                          {operation.name, derivation.stream, derivation.offset,
+                           result.elements(), pitch,
+                           pitch > 0 ? result.shape().columns() : 0, operation.at});
                 return;
             }
             break;
@@ -170,23 +165,20 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
             mine.exchanged.clear();
             break;
         case Derivation::Kind::copy:
-            mine.drawn.put(*operation.writes[0], mine.drawn.read(*operation.reads[0]));
-            return;
+            return copy_facts(rank, operation);
         default:
             break;
     }
-    if (mine.drawn.empty()) return;
-    if (is_multiply(operation)) multiplied(rank, operation);
-    if (shapes_a_mask(operation)) return;
-    for (const Tensor* written : operation.writes)
-        mine.drawn.forget(*written);
+    if (drawn.empty()) return;
+    if (operation.is<ops::Multiply>()) multiplied(rank, operation);
+    if (!shapes_a_mask(operation)) forget_results(rank, operation);
 }
 
 void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     RankDraws& mine = of(rank);
     if (!is_in_forward(rank)) return;
-    const auto* const first = mine.drawn.whole(*operation.reads[0]);
-    const auto* const second = mine.drawn.whole(*operation.reads[1]);
+    const auto* const first = known(rank).whole(*operation.reads[0]);
+    const auto* const second = known(rank).whole(*operation.reads[1]);
     if ((first == nullptr) == (second == nullptr)) return;
     const Draw draw = (first != nullptr ? first : second)->fact;
     const Tensor& activation = *operation.reads[first != nullptr ? 1 : 0];
@@ -211,19 +203,13 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     claim.time = engine_.ranks()[rank]->clock.now();
     claim.makers.push_back({0, activation.bytes(), draw.name, draw.at});
     rollcall_.note(*team, layout.identity, std::move(claim));
-    noted_ = true;
-}
-
-void StreamWatcher::copied(int rank, CopyDirection direction, const Tensor& tensor,
-                           SourceLine /*at*/) {
-    if (direction == CopyDirection::to_device) of(rank).drawn.forget(tensor);
 }
 
 void StreamWatcher::launched(Launch& launch) {
     RankDraws& mine = of(launch.rank);
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
-        if (operation.output) mine.drawn.forget(operation.output);
+        if (operation.output) known(launch.rank).forget(operation.output);
         const bool parameters =
             facts_of(operation.verb).gathers() && !facts_of(operation.verb).has_root() &&
             operation.input &&
@@ -233,18 +219,6 @@ void StreamWatcher::launched(Launch& launch) {
         if (std::find(with.begin(), with.end(), launch.team) == with.end())
             with.push_back(launch.team);
     }
-}
-
-void StreamWatcher::freed(int rank, const Storage& storage) noexcept {
-    of(rank).drawn.free(storage);
-}
-
-void StreamWatcher::quiet() {
-    if (!noted_) return;
-    noted_ = false;
-    rollcall_.compare();
-    constexpr std::uint64_t kClaims = 64;
-    rollcall_.forget_old(kClaims);
 }
 
 /// Returns whether the members have exchanged nothing in forward but parameters. Others
@@ -265,10 +239,8 @@ bool StreamWatcher::sums_gradients(const Team& team, const Meeting& meeting) con
 
 void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) {
     const CommOperation& operation = meeting.first->operation;
-    const bool sums =
-        has_reduction(operation.verb) &&
-        (operation.reduction == Reduction::sum || operation.reduction == Reduction::mean);
-    if (!sums || operation.count <= 1 || team.size() < 2 || !is_floating(operation.dtype))
+    if (!operation.is_sum() || operation.count <= 1 || team.size() < 2 ||
+        !is_floating(operation.dtype))
         return;
     const std::vector<Use>& first = of(team.ranks.front()).uses;
     if (first.empty()) return;

@@ -162,6 +162,11 @@ struct CommRequest {
         return to != VerbFacts::Who::none &&
                (to != VerbFacts::Who::root || member == peer);
     }
+    /// Returns whether it adds up values of several members, or takes their mean.
+    bool is_sum() const {
+        return facts_of(verb).reduces &&
+               (reduction == Reduction::sum || reduction == Reduction::mean);
+    }
     /// Returns whether it is a part of an all_to_all_v that the ranks of a communicator
     /// do not exchange: rank `rank`'s with itself, or one of nothing. It takes no time
     /// and is not counted.
