@@ -1,7 +1,4 @@
-#include "sim/collective.hpp"
-
-#include <span>
-
+#include "sim/team.hpp"
 #include "src/comm/chunks.hpp"
 #include "src/device/device.hpp"
 

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "sim/collective.hpp"
 #include "sim/comm.hpp"
 #include "sim/device.hpp"
 #include "src/core/require.hpp"

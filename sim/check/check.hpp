@@ -8,13 +8,13 @@
 //     mismatch        F01 to F05, F08, F09, F13   ranks, or a send and a recv, differ
 //     group_making    F06                         members of a split disagree
 //     deadlock        F07, F10 to F14             nothing can run any more, and who waits
-//     expectations    F07, F24                    expect_replicated
+//     checker         F07, F24                    expect_replicated
 //     unfinished      F19, F31                    Work that nobody waited for,
 //                                                 communicators that some have let go of
 //
 // F15 (group), F20 (aliasing), F24 and F27 (expect) are found in src/comm, F30 (ledger)
-// in src/device, on every backend. checker asks all of these for the engine; activity
-// says what ranks are doing meanwhile.
+// in src/device, on every backend. checker asks all of these for the engine, too;
+// activity says what ranks are doing meanwhile.
 //
 // Watchers (sim/watcher.hpp), under CheckLevel::full only:
 //

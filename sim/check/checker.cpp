@@ -1,14 +1,71 @@
-// The engine asks here, and those who know answer.
+// The engine asks here, and those who know answer. What programs say with
+// expect_replicated is compared here, too.
+
+#include <algorithm>
+
+#include <fmt/format.h>
 
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
-#include "sim/check/expectations.hpp"
 #include "sim/check/layouts.hpp"
+#include "sim/check/origin.hpp"
+#include "sim/check/rollcall.hpp"
 #include "sim/engine.hpp"
+#include "src/comm/expect.hpp"
 
 namespace lockstep::sim {
 
 namespace {
+
+/// Copies that expect_replicated says are the same, and that differ.
+Diagnosis explain_copies(const Rollcall::Roll& roll,
+                         const std::vector<Rollcall::Side>& sides) {
+    const Rollcall::Claim& usual = sides[0].first();
+    const FirstDifference difference = first_difference(roll, sides[1].first(), usual);
+    std::vector<ReplicaSide> told;
+    for (const Rollcall::Side& side : sides) {
+        const Rollcall::Claim& claim = side.first();
+        std::string value;
+        if (difference.element.empty())
+            value = fmt::format("{} {}", claim.shape.text(), name_of(claim.dtype));
+        else
+            value = &side == &sides[0] ? difference.usual
+                                       : first_difference(roll, claim, usual).odd;
+        told.push_back({side.ranks(*roll.team), std::move(value), claim.at});
+    }
+    return replicas_differ(roll.team->name, roll.team->ranks, usual.name, told,
+                           difference.element, difference.differing);
+}
+
+/// Every rank has ended: throws FaultError if one has not called expect_replicated.
+void require_all_expected(const Rollcall& rollcall) {
+    const std::vector<const Rollcall::Roll*> rolls = rollcall.incomplete();
+    if (rolls.empty()) return;
+    const Rollcall::Roll& roll = *rolls.front();
+    const Team& team = *roll.team;
+    std::vector<int> callers;
+    std::vector<int> absent = team.ranks;
+    for (const Rollcall::Claim& claim : roll.claims) {
+        callers.push_back(team.ranks[claim.member]);
+        std::erase(absent, callers.back());
+    }
+    std::sort(callers.begin(), callers.end());
+    const Rollcall::Claim& first = *std::min_element(
+        roll.claims.begin(), roll.claims.end(),
+        [](const auto& a, const auto& b) { return a.member < b.member; });
+    const std::string call = fmt::format("expect_replicated({}) #{} of {}", first.name,
+                                         roll.number, team.name);
+    Diagnosis diagnosis = diagnosis_on(team, "F07");
+    diagnosis.sentence = fmt::format(
+        "{} {} {} at {}, but not {}, which {} ended: every rank of {} must call it",
+        ranks_text(callers), callers.size() == 1 ? "calls" : "call", call,
+        first.at.text(), ranks_text(absent), absent.size() == 1 ? "has" : "have",
+        team.name);
+    diagnosis.parties = {
+        party(callers, call, first.at),
+        party(absent, absent.size() == 1 ? "has ended" : "have ended", SourceLine())};
+    throw FaultError(std::move(diagnosis));
+}
 
 class RunChecker final : public Checker {
   public:
@@ -16,13 +73,25 @@ class RunChecker final : public Checker {
 
     void expected(const Team& team, int member, const Tensor& tensor,
                   const std::string& name, SourceLine at, Picoseconds now) override {
-        expectations_.note(team, member, tensor, name, at, now);
+        Rollcall::Claim claim;
+        claim.member = member;
+        claim.shape = tensor.shape();
+        claim.dtype = tensor.dtype();
+        claim.name = name;
+        claim.at = at;
+        claim.time = now;
+        const std::uint64_t number = expected_.next_number(team, member);
+        Device& device = *tensor.device();
+        if (!device.has_numbers()) return expected_.note(team, number, std::move(claim));
+        HostTensor values = device.peek(tensor, at);
+        claim.hash = hash_of_bits(values.data(), values.bytes());
+        expected_.note(team, number, std::move(claim), [&] { return std::move(values); });
     }
     std::optional<Diagnosis> explain_open_works(const Team& team, int member) override {
         return sim::explain_open_works(engine_, team, member);
     }
 
-    void quiet() override { expectations_.compare(); }
+    void quiet() override { expected_.compare(); }
     void require_same_groups(const Team& team, const Meeting& meeting) override {
         sim::require_same_groups(engine_, team, meeting);
     }
@@ -40,13 +109,13 @@ class RunChecker final : public Checker {
     void run_ended() override {
         if (std::optional<Diagnosis> kept = explain_kept(engine_))
             throw FaultError(std::move(*kept));
-        expectations_.run_ended();
+        require_all_expected(expected_);
     }
     void complete(Diagnosis& diagnosis) override { sim::complete(engine_, diagnosis); }
 
   private:
     Engine& engine_;
-    Expectations expectations_;
+    Rollcall expected_{explain_copies};  ///< to be the same on all ranks of a team
 };
 
 void add_watchers(Engine& engine, Watchers& watchers) {
