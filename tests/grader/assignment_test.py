@@ -18,6 +18,8 @@ import unittest
 
 PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
 SLUG = os.path.basename(SOURCES).replace("_", "-")
+# A reference of few lines: these, as the changes of a mutant are written.
+CHANGES = "changes.json"
 MOST_SECONDS = 120
 MOST_BYTES = 768 << 20
 
@@ -51,9 +53,19 @@ class Assignment(unittest.TestCase):
         self.work = os.path.join(self.folder, "work")
         done = run("assignment", "new", SLUG, self.work)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.given = shutil.copytree(self.work, os.path.join(self.folder, "given"))
+        self.solved = os.listdir(os.path.join(SOURCES, "reference"))
+        self.changes = []
+        if CHANGES in self.solved:
+            self.solved.remove(CHANGES)
+            with open(os.path.join(SOURCES, "reference", CHANGES), encoding="utf-8") as file:
+                self.changes = json.load(file)
 
     def put_reference(self):
-        shutil.copytree(os.path.join(SOURCES, "reference"), self.work, dirs_exist_ok=True)
+        shutil.copytree(self.given, self.work, dirs_exist_ok=True)
+        for name in self.solved:
+            shutil.copy(os.path.join(SOURCES, "reference", name), self.work)
+        self.mutate(self.changes)
 
     def mutate(self, changes):
         for change in changes:
@@ -77,7 +89,10 @@ class Assignment(unittest.TestCase):
 
     def test_the_reference_is_not_handed_out(self):
         names = os.listdir(self.work)
-        for name in os.listdir(os.path.join(SOURCES, "reference")):
+        self.assertNotIn(CHANGES, names)
+        for change in self.changes:
+            self.assertNotEqual(change["from"], change["to"])
+        for name in self.solved:
             self.assertIn(name, names)
             with open(os.path.join(SOURCES, "reference", name), encoding="utf-8") as reference:
                 with open(os.path.join(self.work, name), encoding="utf-8") as given:
