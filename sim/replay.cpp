@@ -53,11 +53,7 @@ class Player {
             const int blocks = holds == VerbFacts::Holds::blocks ? comm.size() : 1;
             return buffer(call, blocks * call.count);
         };
-        return {{.verb = call.verb,
-                 .reduction = call.reduction,
-                 .peer = call.peer,
-                 .at = call.at},
-                facts.writes(is_root) ? holding(facts.output) : Tensor(),
+        return {call, facts.writes(is_root) ? holding(facts.output) : Tensor(),
                 facts.reads(is_root) ? holding(facts.input) : Tensor()};
     }
 
