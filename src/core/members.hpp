@@ -18,7 +18,7 @@ struct AnyMember {
 /// How many members a struct has, at most kMostMembers.
 template <typename T, typename... Given>
 constexpr std::size_t count_members(Given... given) {
-    constexpr std::size_t kMostMembers = 9;
+    constexpr std::size_t kMostMembers = 12;
     if constexpr (sizeof...(Given) < kMostMembers && requires {
                       T{given..., AnyMember{}};
                   })
@@ -33,7 +33,7 @@ decltype(auto) with_members(T& object, F&& f) {
     using Plain = std::remove_const_t<T>;
     static_assert(std::is_aggregate_v<Plain>, "only plain structs tell their members");
     constexpr std::size_t kCount = count_members<Plain>();
-    static_assert(kCount >= 1 && kCount <= 8, "extend with_members for so many members");
+    static_assert(kCount >= 1 && kCount <= 11, "extend with_members for so many members");
     if constexpr (kCount == 1) {
         auto& [a] = object;
         return f(a);
@@ -55,9 +55,18 @@ decltype(auto) with_members(T& object, F&& f) {
     } else if constexpr (kCount == 7) {
         auto& [a, b, c, d, e, g, h] = object;
         return f(a, b, c, d, e, g, h);
-    } else {
+    } else if constexpr (kCount == 8) {
         auto& [a, b, c, d, e, g, h, i] = object;
         return f(a, b, c, d, e, g, h, i);
+    } else if constexpr (kCount == 9) {
+        auto& [a, b, c, d, e, g, h, i, j] = object;
+        return f(a, b, c, d, e, g, h, i, j);
+    } else if constexpr (kCount == 10) {
+        auto& [a, b, c, d, e, g, h, i, j, k] = object;
+        return f(a, b, c, d, e, g, h, i, j, k);
+    } else {
+        auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
+        return f(a, b, c, d, e, g, h, i, j, k, l);
     }
 }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr int kGotAway = 9;
 constexpr int kLine = 3;
 constexpr auto kReturned = static_cast<std::int64_t>(lessons::RankRequest::returned);
-constexpr std::int64_t kRequests = lessons::kLast<lessons::RankRequest> + 1;
+constexpr std::int64_t kRequests = kLast<lessons::RankRequest> + 1;
 
 /// Ends with a status that says whether it got away with it.
 [[noreturn]] void end(bool got_away) {

@@ -15,18 +15,18 @@ namespace lockstep::test {
 
 /// What a rank's process writes to the grader, without the process. It knows tensors of
 /// the grader's by their handles alone, and may say anything of them.
-class ToldTensors final : public lessons::TensorNames {
+class ToldTensors final : public TensorNames {
   public:
     /// What the line has for the message's tensors, by their places in it.
-    std::map<int, lessons::TensorOnWire> instead;
+    std::map<int, TensorOnWire> instead;
     /// What it has had for all of them.
-    std::vector<lessons::TensorOnWire> told;
+    std::vector<TensorOnWire> told;
 
-    lessons::TensorOnWire named(const Tensor& tensor) override;
-    Tensor found(const lessons::TensorOnWire&) override { return {}; }
+    TensorOnWire named(const Tensor& tensor) override;
+    Tensor found(const TensorOnWire&) override { return {}; }
 };
 
-using Message = std::function<void(lessons::WireWriter&)>;
+using Message = std::function<void(WireWriter&)>;
 std::string bytes_of(const Message& message, ToldTensors& tensors);
 std::string bytes_of(const Message& message);
 
@@ -35,7 +35,7 @@ inline const SourceLine kHere = SourceLine::of("file.cpp", 12);
 
 template <typename... T>
 Message message(lessons::RankRequest request, const T&... values) {
-    return [=](lessons::WireWriter& out) { out(request, values...); };
+    return [=](WireWriter& out) { out(request, values...); };
 }
 
 /// The device is asked for the operation.

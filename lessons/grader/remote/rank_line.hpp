@@ -5,7 +5,7 @@
 
 #include "lessons/grader/remote/frames.hpp"
 #include "lessons/grader/remote/request.hpp"
-#include "lessons/grader/remote/wire.hpp"
+#include "src/core/wire.hpp"
 
 namespace lockstep::lessons {
 

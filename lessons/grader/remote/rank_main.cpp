@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/remote/remote_comm.hpp"
-#include "lessons/grader/remote/task_start.hpp"
 #include "src/core/require.hpp"
 #include "src/course/not_written.hpp"
 #include "src/course/task.hpp"

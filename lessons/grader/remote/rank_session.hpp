@@ -3,13 +3,13 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 #include "lessons/grader/remote/frames.hpp"
 #include "lessons/grader/remote/request.hpp"
-#include "lessons/grader/remote/task_ended.hpp"
-#include "lessons/grader/remote/wire.hpp"
 #include "src/comm/rank.hpp"
+#include "src/core/wire.hpp"
 
 namespace lockstep::lessons {
 
@@ -33,6 +33,28 @@ struct RankResult {
     std::map<std::string, HostTensor> tensors;
     std::map<std::string, HostTensor> values;
     std::map<std::string, std::string> texts;
+};
+
+/// Says why a task did not come to its end on a rank, if no device or communicator knows.
+class TaskEnded : public std::runtime_error {
+  public:
+    enum class Cause : std::uint8_t {
+        not_written,  ///< it threw NotWritten
+        threw,        ///< something else
+        process,      ///< its process ended, or was ended
+        late,         ///< time ran out
+        line          ///< its process said what a program does not say
+    };
+
+    TaskEnded(Cause cause, int rank, const std::string& text)
+        : std::runtime_error(text), cause_(cause), rank_(rank) {}
+
+    Cause cause() const { return cause_; }
+    int rank() const { return rank_; }
+
+  private:
+    Cause cause_;
+    int rank_;
 };
 
 /// The process that runs the task.

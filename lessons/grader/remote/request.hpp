@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
-#include "lessons/grader/remote/wire_fields.hpp"
+#include "src/comm/wire_fields.hpp"
 
 namespace lockstep::lessons {
 
@@ -33,14 +35,27 @@ enum class RankRequest : std::uint8_t {
 /// What a task threw.
 enum class ThrownKind : std::uint8_t { not_written, usage, fault, memory, other };
 
-template <>
-inline constexpr std::int64_t kLast<RankRequest> =
-    static_cast<std::int64_t>(RankRequest::threw);
-template <>
-inline constexpr std::int64_t kLast<ThrownKind> =
-    static_cast<std::int64_t>(ThrownKind::other);
+/// What the grader says first: which task, and what it is given.
+struct TaskStart {
+    std::string task;
+    int rank = 0;
+    int size = 1;
+    std::map<std::string, Tensor> tensors;
+    std::map<std::string, std::int64_t> numbers;
+};
 
 /// The number of world among a rank's communicators; those split off follow.
 inline constexpr int kWorldNumber = 0;
 
 }  // namespace lockstep::lessons
+
+namespace lockstep {
+
+template <>
+inline constexpr std::int64_t kLast<lessons::RankRequest> =
+    static_cast<std::int64_t>(lessons::RankRequest::threw);
+template <>
+inline constexpr std::int64_t kLast<lessons::ThrownKind> =
+    static_cast<std::int64_t>(lessons::ThrownKind::other);
+
+}  // namespace lockstep

@@ -1,20 +1,10 @@
-#include "lessons/grader/remote/wire.hpp"
+#include "src/core/wire.hpp"
 
 #include <cstring>
 
 #include <fmt/format.h>
 
-namespace lockstep::lessons {
-
-namespace {
-
-// What a program may mean. Larger sizes are mistakes, or meant to do harm.
-constexpr std::int64_t kMostText = 1 << 20;
-constexpr std::int64_t kMostFileName = 200;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 32;
-constexpr std::int64_t kMostItems = 1 << 16;
-
-}  // namespace
+namespace lockstep {
 
 void WireWriter::put_bytes(const void* data, std::size_t bytes) {
     bytes_.append(static_cast<const char*>(data), bytes);
@@ -50,12 +40,12 @@ void WireReader::end() const {
     if (!bytes_.empty()) throw WireError("a message is too long");
 }
 
-std::int64_t WireReader::take_size() {
-    return number(0, kMostItems);
+std::int64_t WireReader::take_size(std::int64_t most) {
+    return number(0, names_ ? most : static_cast<std::int64_t>(bytes_.size()));
 }
 
 std::string WireReader::take_text() {
-    std::string text(static_cast<std::size_t>(number(0, kMostText)), '\0');
+    std::string text(static_cast<std::size_t>(take_size(kMostText)), '\0');
     take_bytes(text.data(), text.size());
     return text;
 }
@@ -73,9 +63,8 @@ HostTensor WireReader::take_host() {
 
 SourceLine WireReader::take_line() {
     const std::string file = take_text();
-    if (static_cast<std::int64_t>(file.size()) > kMostFileName)
-        throw WireError("a message has too long a file name");
-    return names_.source_line(file, static_cast<int>(number(0, 1 << 30)));
+    const auto line = static_cast<int>(number(0, 1 << 30));
+    return names_ ? names_->source_line(file, line) : SourceLine::of(file, line);
 }
 
 Shape WireReader::take_shape() {
@@ -91,4 +80,4 @@ Shape WireReader::take_shape() {
     return Shape(extents, dimensions);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

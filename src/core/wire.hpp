@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -10,25 +12,24 @@
 #include <type_traits>
 #include <vector>
 
-#include "lessons/grader/remote/wire_fields.hpp"
 #include "src/core/host_tensor.hpp"
 #include "src/core/members.hpp"
 #include "src/core/shape.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep {
 
-// How values go between the grader, where devices are, and the process of a rank, where
-// the student's code is: numbers as 8 bytes, the rest made of those. The grader trusts no
-// byte that it reads.
+// How values go to another process: numbers as 8 bytes, the rest made of those. A struct
+// that is plain data goes member by member; fields(line, value) names what goes of any
+// other.
 
-/// What was read is not what the other side may send.
+/// The bytes that were read are not what the other side may send.
 class WireError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// A tensor of the grader's, as the line has it.
+/// A tensor on a device, as the other process knows it.
 struct TensorOnWire {
     std::int64_t handle = 0;  ///< of its storage, from 1; 0 is no tensor
     std::int64_t offset = 0;  ///< in bytes
@@ -37,7 +38,7 @@ struct TensorOnWire {
     std::string label;
 };
 
-/// Each side's own tensors for what the line names, and the other way round.
+/// Gives each side's own tensor for what the line names, and the other way round.
 class TensorNames {
   public:
     virtual ~TensorNames() = default;
@@ -49,9 +50,18 @@ class TensorNames {
     }
 };
 
-/// What no number of a program is beyond: products of two fit 62 bits.
-inline constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;
+/// The last of an enumeration's values, which begin at 0.
+template <typename Enum>
+inline constexpr std::int64_t kLast = -1;
+template <>
+inline constexpr std::int64_t kLast<DType> = static_cast<std::int64_t>(DType::bf16);
+template <>
+inline constexpr std::int64_t kLast<MemoryCategory> = kMemoryCategories - 1;
 
+template <typename T>
+inline constexpr bool kIsArray = false;
+template <typename T, std::size_t N>
+inline constexpr bool kIsArray<std::array<T, N>> = true;
 template <typename T>
 inline constexpr bool kIsVector = false;
 template <typename T>
@@ -64,7 +74,9 @@ inline constexpr bool kIsMap<std::map<std::string, T>> = true;
 /// Puts values into a message.
 class WireWriter {
   public:
-    explicit WireWriter(TensorNames& names) : names_(names) {}
+    /// Writes values without tensors on a device.
+    WireWriter() = default;
+    explicit WireWriter(TensorNames& names) : names_(&names) {}
 
     template <typename... T>
     void operator()(const T&... values) {
@@ -89,7 +101,8 @@ class WireWriter {
         } else if constexpr (std::is_same_v<T, HostTensor>) {
             put_host(value);
         } else if constexpr (std::is_same_v<T, Tensor>) {
-            put(names_.named(value));
+            assert(names_ != nullptr);
+            put(names_->named(value));
         } else if constexpr (std::is_same_v<T, SourceLine>) {
             put_text(value.file);
             put_number(value.line);
@@ -97,6 +110,9 @@ class WireWriter {
             put_number(value.dimensions());
             for (int d = 0; d < value.dimensions(); ++d)
                 put_number(value[d]);
+        } else if constexpr (kIsArray<T>) {
+            for (const auto& element : value)
+                put(element);
         } else if constexpr (kIsVector<T>) {
             put_number(static_cast<std::int64_t>(value.size()));
             for (const auto& element : value)
@@ -115,7 +131,7 @@ class WireWriter {
         }
     }
 
-    TensorNames& names_;
+    TensorNames* names_ = nullptr;
     std::string bytes_;
 };
 
@@ -123,8 +139,12 @@ class WireWriter {
 /// WireError for what cannot be.
 class WireReader {
   public:
+    /// Reads what a process of the same program wrote: values without tensors on a
+    /// device, of any size.
+    explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
+    /// Trusts no byte: sizes that no program of a student's needs are refused.
     WireReader(TensorNames& names, std::string_view bytes)
-        : names_(names), bytes_(bytes) {}
+        : names_(&names), bytes_(bytes) {}
 
     template <typename... T>
     void operator()(T&... values) {
@@ -142,12 +162,19 @@ class WireReader {
     void end() const;
 
   private:
+    // What a student's program may mean. Larger sizes are mistakes, or meant to do harm.
+    static constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;  ///< squares fit
+    static constexpr std::int64_t kMostText = 1 << 20;
+    static constexpr std::int64_t kMostItems = 1 << 16;
+    static constexpr std::int64_t kMostElements = std::int64_t{1} << 32;
+
     void take_bytes(void* data, std::size_t bytes);
     std::string take_text();
     HostTensor take_host();
     SourceLine take_line();
     Shape take_shape();
-    std::int64_t take_size();
+    /// `most` holds if no byte is trusted.
+    std::int64_t take_size(std::int64_t most);
 
     template <typename T>
     void take(T& value) {
@@ -158,26 +185,31 @@ class WireReader {
         } else if constexpr (std::is_enum_v<T>) {
             value = static_cast<T>(number(0, kLast<T>));
         } else if constexpr (std::is_integral_v<T>) {
-            value = static_cast<T>(number(
-                std::max<std::int64_t>(std::numeric_limits<T>::min(), -kMostNumber),
-                std::min<std::int64_t>(std::numeric_limits<T>::max(), kMostNumber)));
+            using Range = std::numeric_limits<T>;
+            const std::int64_t most = names_ ? kMostNumber : INT64_MAX;
+            value = static_cast<T>(number(std::max<std::int64_t>(Range::min(), -most),
+                                          std::min<std::int64_t>(Range::max(), most)));
         } else if constexpr (std::is_same_v<T, std::string>) {
             value = take_text();
         } else if constexpr (std::is_same_v<T, HostTensor>) {
             value = take_host();
         } else if constexpr (std::is_same_v<T, Tensor>) {
-            value = names_.found(get<TensorOnWire>());
+            assert(names_ != nullptr);
+            value = names_->found(get<TensorOnWire>());
         } else if constexpr (std::is_same_v<T, SourceLine>) {
             value = take_line();
         } else if constexpr (std::is_same_v<T, Shape>) {
             value = take_shape();
+        } else if constexpr (kIsArray<T>) {
+            for (auto& element : value)
+                take(element);
         } else if constexpr (kIsVector<T>) {
-            const std::int64_t size = take_size();
+            const std::int64_t size = take_size(kMostItems);
             value.clear();
             for (std::int64_t i = 0; i < size; ++i)
                 value.push_back(get<typename T::value_type>());
         } else if constexpr (kIsMap<T>) {
-            const std::int64_t size = take_size();
+            const std::int64_t size = take_size(kMostItems);
             value.clear();
             for (std::int64_t i = 0; i < size; ++i) {
                 std::string key = take_text();
@@ -190,8 +222,8 @@ class WireReader {
         }
     }
 
-    TensorNames& names_;
+    TensorNames* names_ = nullptr;
     std::string_view bytes_;
 };
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep

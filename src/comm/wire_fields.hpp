@@ -1,21 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "src/comm/operation.hpp"
 #include "src/core/philox.hpp"
+#include "src/core/wire.hpp"
 #include "src/device/monitor.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep {
 
-// Enumerations and structs on the line: their last values, and their fields.
+// Enumerations and structs of devices and communicators on a line to another process:
+// their last values, and their fields (see wire.hpp).
 
-/// The last of an enumeration's values, which begin at 0.
-template <typename Enum>
-inline constexpr std::int64_t kLast = -1;
-template <>
-inline constexpr std::int64_t kLast<DType> = static_cast<std::int64_t>(DType::bf16);
 template <>
 inline constexpr std::int64_t kLast<Reduction> =
     static_cast<std::int64_t>(Reduction::mean);
@@ -29,8 +25,6 @@ inline constexpr std::int64_t kLast<Phase> = static_cast<std::int64_t>(Phase::up
 template <>
 inline constexpr std::int64_t kLast<OperationKind> =
     static_cast<std::int64_t>(kOperations) - 1;
-template <>
-inline constexpr std::int64_t kLast<MemoryCategory> = kMemoryCategories - 1;
 
 // A struct that is plain data goes over the line member by member. These are not, or not
 // all of them goes.
@@ -49,4 +43,4 @@ void fields(Line& line, CommOperation& operation) {
          operation.input, operation.at);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep
