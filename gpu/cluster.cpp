@@ -12,7 +12,7 @@
 #include "gpu/process.hpp"
 #include "gpu/rank_run.hpp"
 #include "src/core/require.hpp"
-#include "src/report/report_bytes.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::gpu {
 

@@ -5,7 +5,6 @@
 
 #include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
 #include "lessons/04_pipeline_1f1b/lesson.hpp"
-#include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 
 namespace lockstep::lessons {
@@ -121,7 +120,7 @@ void PipelineLesson::show_costs(Page& page, const std::vector<std::string>& name
     for (std::size_t i = 0; i < names.size(); ++i) {
         const RunReport& report = runs[runs.size() - names.size() + i].second;
         table.rows.push_back({names[i], time_text(report.makespan() / task_->steps),
-                              bytes_text(most_held(report)),
+                              bytes_text(report.most_held()),
                               count_text(report.messages_sent() / task_->steps)});
     }
     page.table(table);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/most_held.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/flash_attention.hpp"
@@ -139,9 +138,8 @@ std::int64_t training_peak(const GptTask& task, const ContextRun& run,
     GptTask one = task;
     one.sizes.context = context;
     one.steps = 1;
-    const RunReport report =
-        train_gpt_context(*make_shapes_only_cluster(run.ranks()), one, run, dtype, 0);
-    return most_held(report);
+    return train_gpt_context(*make_shapes_only_cluster(run.ranks()), one, run, dtype, 0)
+        .most_held();
 }
 
 }  // namespace lockstep::lessons

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "lessons/05_ring_self_attention/lesson.hpp"
-#include "lessons/runner/most_held.hpp"
 #include "src/core/units.hpp"
 #include "src/device/ledger.hpp"
 #include "src/device/operations/attention.hpp"
@@ -41,7 +40,7 @@ std::vector<Way> ways(int ranks) {
 /// The most that a device holds.
 std::int64_t peak_of(const Way& way, AttentionProblem problem, std::int64_t tokens) {
     problem.tokens = tokens;
-    return most_held(way.run(*make_shapes_only_cluster(way.ranks), problem));
+    return way.run(*make_shapes_only_cluster(way.ranks), problem).most_held();
 }
 
 /// The largest multiple of `step` tokens whose peak a device of `capacity`
@@ -528,7 +527,7 @@ void RingLesson::train_all(Page& page, std::int64_t capacity) {
         Check::at_most(fmt::format("bytes that each of {} devices held at most, against "
                                    "what such a device has",
                                    ranks_),
-                       static_cast<double>(most_held(record().runs.back().second)),
+                       static_cast<double>(record().runs.back().second.most_held()),
                        static_cast<double>(capacity)));
     if (auto mesh = ContextRun::mesh_of(ranks_)) {
         mesh->method = method_;

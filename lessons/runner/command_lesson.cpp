@@ -14,7 +14,7 @@
 #include "lessons/runner/processes.hpp"
 #include "lessons/runner/stepper.hpp"
 #include "src/core/require.hpp"
-#include "src/report/diagnosis_json.hpp"
+#include "src/report/write_diagnosis.hpp"
 #include "src/text/utf8.hpp"
 #include "src/text/wrap.hpp"
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "src/core/require.hpp"
+#include "src/core/wire.hpp"
+
 namespace lockstep {
 
 std::int64_t RankReport::bytes_sent() const {
@@ -37,6 +40,30 @@ std::int64_t RunReport::messages_sent() const {
     for (const RankReport& rank : ranks)
         messages += rank.messages_sent();
     return messages;
+}
+
+std::int64_t RunReport::most_held() const {
+    std::int64_t most = 0;
+    for (const RankReport& rank : ranks)
+        most = std::max(most, rank.memory.peak);
+    return most;
+}
+
+std::string report_bytes(const RunReport& report) {
+    WireWriter out;
+    out(report);
+    return std::move(out.bytes());
+}
+
+RunReport read_report(const std::string& bytes) {
+    try {
+        WireReader in(bytes);
+        RunReport report = in.get<RunReport>();
+        in.end();
+        return report;
+    } catch (const WireError&) {
+        throw UsageError("these bytes are no run's report");
+    }
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What a rank sent and received by one verb of one group over one class of link.
+/// Counts what a rank sent and received by one verb of one group over one class of link.
 struct Traffic {
     std::string group;  ///< the communicator's name
     std::string verb;
@@ -43,7 +43,7 @@ struct TimeReport {
     Picoseconds end = 0;            ///< when the rank's last operation ended
 };
 
-/// What one rank left.
+/// One rank leaves this.
 struct RankReport {
     TimeReport time;
     MemoryReport memory;
@@ -87,7 +87,7 @@ struct TraceMemory {
     std::array<std::int64_t, kMemoryCategories> bytes{};
 };
 
-/// What a run left: figures of every rank, and the trace where one was asked for.
+/// A run leaves figures of every rank, and the trace if one was asked for.
 struct RunReport {
     std::vector<RankReport> ranks;
     std::vector<TraceEvent> trace;
@@ -98,6 +98,13 @@ struct RunReport {
     Picoseconds makespan() const;
     std::int64_t bytes_sent() const;
     std::int64_t messages_sent() const;
+    /// Returns the most bytes that any rank held at a time.
+    std::int64_t most_held() const;
 };
+
+/// Returns a run's report as bytes for another process, tensors and trace and all;
+/// read_report gives it back as it was, and throws UsageError if these are no report's.
+std::string report_bytes(const RunReport& report);
+RunReport read_report(const std::string& bytes);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/explain_stall.hpp"
 #include "lessons/runner/processes.hpp"
-#include "src/report/report_bytes.hpp"
+#include "src/run/run_report.hpp"
 #include "tests/gpu/processes.hpp"
 
 namespace lockstep::test {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "src/core/require.hpp"
-#include "src/report/report_bytes.hpp"
+#include "src/run/run_report.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep {

@@ -7,7 +7,6 @@
 
 #include "sim/cluster.hpp"
 #include "src/report/compare.hpp"
-#include "src/report/diagnosis_json.hpp"
 #include "src/report/record.hpp"
 #include "src/report/wait_graph.hpp"
 #include "src/report/write_diagnosis.hpp"
