@@ -36,17 +36,14 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record&
 }
 
 std::vector<Step> GradientAccumulation::steps() {
-    const auto step = [this](void (GradientAccumulation::*run)(Page&)) {
-        return [this, run](Page& page) { (this->*run)(page); };
-    };
     return {
-        {"Small batches, one step", step(&GradientAccumulation::accumulate)},
-        {"The same batches on as many devices", step(&GradientAccumulation::distribute)},
-        {"Sum or mean", step(&GradientAccumulation::average)},
-        {"What differs: time and memory", step(&GradientAccumulation::measure)},
-        {"The ring by hand", step(&GradientAccumulation::ring)},
-        {"A real model on real text", step(&GradientAccumulation::read_text)},
-        {"Predict first", step(&GradientAccumulation::predict)}};
+        step("Small batches, one step", &GradientAccumulation::accumulate),
+        step("The same batches on as many devices", &GradientAccumulation::distribute),
+        step("Sum or mean", &GradientAccumulation::average),
+        step("What differs: time and memory", &GradientAccumulation::measure),
+        step("The ring by hand", &GradientAccumulation::ring),
+        step("A real model on real text", &GradientAccumulation::read_text),
+        step("Predict first", &GradientAccumulation::predict)};
 }
 
 LessonEntry gradient_accumulation_lesson() {
@@ -71,9 +68,7 @@ LessonEntry gradient_accumulation_lesson() {
     };
     entry.takes_text = true;
     entry.takes_data = true;
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<GradientAccumulation>(options, record);
-    };
+    entry.make = make_lesson<GradientAccumulation>;
     return entry;
 }
 

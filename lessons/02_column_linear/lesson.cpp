@@ -24,7 +24,7 @@ ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
             "--ranks {}: this lesson shares a layer out to at most {} "
             "ranks",
             ranks_, kMostRanks);
-    const std::int64_t hidden = (kHidden + ranks_ - 1) / ranks_ * ranks_;
+    const std::int64_t hidden = least_multiple(ranks_, kHidden);
     sizes_.rows = options.values.integer("rows");
     sizes_.hidden = options.values.integer("hidden", hidden);
     sizes_.inner = options.values.integer("inner", 4 * sizes_.hidden);
@@ -36,15 +36,12 @@ ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
 }
 
 std::vector<Step> ColumnLinear::steps() {
-    const auto step = [this](void (ColumnLinear::*run)(Page&)) {
-        return [this, run](Page& page) { (this->*run)(page); };
-    };
-    return {{"A column each", step(&ColumnLinear::multiply_by_columns)},
-            {"Columns of what?", step(&ColumnLinear::find_the_layer)},
-            {"Columns: forward or backward?", step(&ColumnLinear::split_columns)},
-            {"Rows instead", step(&ColumnLinear::split_rows)},
-            {"Columns, then rows", step(&ColumnLinear::pair)},
-            {"What it costs", step(&ColumnLinear::count_bytes)}};
+    return {step("A column each", &ColumnLinear::multiply_by_columns),
+            step("Columns of what?", &ColumnLinear::find_the_layer),
+            step("Columns: forward or backward?", &ColumnLinear::split_columns),
+            step("Rows instead", &ColumnLinear::split_rows),
+            step("Columns, then rows", &ColumnLinear::pair),
+            step("What it costs", &ColumnLinear::count_bytes)};
 }
 
 void ColumnLinear::check_equal(Page& page, const std::string& name, std::int64_t figure) {
@@ -106,9 +103,7 @@ LessonEntry column_linear_lesson() {
         {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
          "4 times hidden", false},
     };
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<ColumnLinear>(options, record);
-    };
+    entry.make = make_lesson<ColumnLinear>;
     return entry;
 }
 

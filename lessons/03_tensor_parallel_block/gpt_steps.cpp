@@ -139,18 +139,9 @@ RunReport TensorParallelLesson::train_on(Page& page, int ranks, Regions regions,
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return report;
     const WholeParameters whole = whole_gpt(*task_, ranks, regions);
-    const auto keep = [&](NamedTensors& tensors, const std::string& name,
-                          const std::string& prefix) {
-        for (const auto& [parameter, tensor] : whole.put_together(report, prefix))
-            tensors.insert_or_assign(name + "/" + prefix + parameter, tensor);
-    };
-    if (ranks == 1) keep(record().inputs, "gpt", "initial/");
-    keep(record().outputs, variant, "grad/");
-    keep(record().outputs, variant, "");
-    const std::vector<double> curve = losses(report);
-    record().outputs.insert_or_assign(
-        variant + "/loss",
-        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())), curve));
+    record_training(
+        record(), variant, ranks == 1, losses(report),
+        [&](const std::string& prefix) { return whole.put_together(report, prefix); });
     return report;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "src/core/require.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_block.hpp"
@@ -12,29 +11,17 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// The smallest multiple of `part` that is at least `least`.
-std::int64_t multiple(std::int64_t part, std::int64_t least) {
-    return (least + part - 1) / part * part;
-}
-
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context = options.values.integer("context", multiple(ranks, 32));
+    sizes.context = options.values.integer("context", least_multiple(ranks, 32));
     sizes.layers = options.values.integer("layers");
-    sizes.block.heads = options.values.integer("heads", multiple(ranks, 4));
+    sizes.block.heads = options.values.integer("heads", least_multiple(ranks, 4));
     sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
-    const auto divides = [&](const char* key, std::int64_t value, std::int64_t by,
-                             const char* what) {
-        require(value % by == 0,
-                "--set {}={}: {} share it out in equal parts, so that it "
-                "must be a multiple of {}",
-                key, value, what, by);
-    };
     const std::string devices = fmt::format("{} ranks", ranks);
-    divides("heads", sizes.block.heads, ranks, devices.c_str());
-    divides("context", sizes.context, ranks, devices.c_str());
-    divides("hidden", sizes.block.hidden, sizes.block.heads, "the heads");
+    require_shared_out("heads", sizes.block.heads, ranks, devices);
+    require_shared_out("context", sizes.context, ranks, devices);
+    require_shared_out("hidden", sizes.block.hidden, sizes.block.heads, "the heads");
     return sizes;
 }
 

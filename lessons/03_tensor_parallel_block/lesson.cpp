@@ -29,9 +29,6 @@ TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record&
             "ranks",
             ranks_, kMostRanks);
     task_ = make_shared_gpt_task(options, ranks_);
-    const auto note = [&](const char* key, std::int64_t value) {
-        record.options.settings[key] = std::to_string(value);
-    };
     note("heads", task_->sizes.block.heads);
     note("hidden", task_->sizes.block.hidden);
     note("context", task_->sizes.context);
@@ -40,17 +37,13 @@ TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record&
 }
 
 std::vector<Step> TensorParallelLesson::steps() {
-    const auto step = [this](void (TensorParallelLesson::*run)(Page&)) {
-        return [this, run](Page& page) { (this->*run)(page); };
-    };
-    return {
-        {"Attention, head by head", step(&TensorParallelLesson::attention)},
-        {"A whole block, and its messages", step(&TensorParallelLesson::block)},
-        {"Where activations are duplicated", step(&TensorParallelLesson::memory)},
-        {"Sequence parallelism", step(&TensorParallelLesson::sequence)},
-        {"A vocabulary that no device holds", step(&TensorParallelLesson::vocabulary)},
-        {"A GPT on real text", step(&TensorParallelLesson::train)},
-        {"A hidden size of 20,480", step(&TensorParallelLesson::size)}};
+    return {step("Attention, head by head", &TensorParallelLesson::attention),
+            step("A whole block, and its messages", &TensorParallelLesson::block),
+            step("Where activations are duplicated", &TensorParallelLesson::memory),
+            step("Sequence parallelism", &TensorParallelLesson::sequence),
+            step("A vocabulary that no device holds", &TensorParallelLesson::vocabulary),
+            step("A GPT on real text", &TensorParallelLesson::train),
+            step("A hidden size of 20,480", &TensorParallelLesson::size)};
 }
 
 LessonEntry tensor_parallel_block_lesson() {
@@ -73,9 +66,7 @@ LessonEntry tensor_parallel_block_lesson() {
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
     };
     entry.takes_text = true;
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<TensorParallelLesson>(options, record);
-    };
+    entry.make = make_lesson<TensorParallelLesson>;
     return entry;
 }
 
@@ -256,13 +247,13 @@ constexpr std::int64_t kBatch = 1;
 
 BlockSizes large_block(int ranks) {
     BlockSizes sizes;
-    sizes.heads = (32 + ranks - 1) / ranks * ranks;
+    sizes.heads = least_multiple(ranks, 32);
     sizes.hidden = 80 * sizes.heads;
     return sizes;
 }
 
 std::int64_t large_length(int ranks) {
-    return (kLength + ranks - 1) / ranks * ranks;
+    return least_multiple(ranks, kLength);
 }
 
 std::int64_t sum_of(const std::vector<Term>& terms, std::int64_t Term::*what) {

@@ -123,28 +123,4 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
     });
 }
 
-std::vector<double> losses_of(const RunReport& report) {
-    std::vector<double> losses;
-    for (const RankReport& rank : report.ranks) {
-        const auto found = rank.series.find("loss");
-        if (found == rank.series.end()) continue;
-        losses.resize(std::max(losses.size(), found->second.size()), 0);
-        for (std::size_t i = 0; i < found->second.size(); ++i)
-            losses[i] += found->second[i];
-    }
-    return losses;
-}
-
-std::map<std::string, HostTensor> kept_under(const RunReport& report,
-                                             const std::string& prefix) {
-    std::map<std::string, HostTensor> all;
-    for (const RankReport& rank : report.ranks)
-        for (const auto& [name, tensor] : rank.kept) {
-            const bool other = prefix.empty() && name.find('/') != std::string::npos;
-            if (name.starts_with(prefix) && !other)
-                all.emplace(name.substr(prefix.size()), tensor);
-        }
-    return all;
-}
-
 }  // namespace lockstep::lessons

@@ -33,10 +33,4 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
                           const GptTraining& training, Progress* progress = nullptr);
 
-/// Losses of all replicas together.
-std::vector<double> losses_of(const RunReport& report);
-/// Returns what any rank kept under prefix + NAME, by NAME.
-std::map<std::string, HostTensor> kept_under(const RunReport& report,
-                                             const std::string& prefix);
-
 }  // namespace lockstep::lessons

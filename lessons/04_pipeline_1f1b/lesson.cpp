@@ -36,9 +36,6 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
             "rounds of the stages, so that it must be a multiple of {}",
             micro_batches_, ranks_);
     task_ = make_pipeline_gpt_task(options, ranks_, micro_batches_);
-    const auto note = [&](const char* key, std::int64_t value) {
-        record.options.settings[key] = std::to_string(value);
-    };
     note("micro_batches", micro_batches_);
     note("layers", task_->sizes.layers);
     note("batch", task_->batch);
@@ -47,17 +44,14 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
 }
 
 std::vector<Step> PipelineLesson::steps() {
-    const auto step = [this](void (PipelineLesson::*method)(Page&)) {
-        return [this, method](Page& page) { (this->*method)(page); };
-    };
-    return {{"Layers on devices", step(&PipelineLesson::staircase)},
-            {"Micro-batches: GPipe", step(&PipelineLesson::gpipe)},
-            {"What a stage has to hold: 1F1B", step(&PipelineLesson::memory)},
-            {"The steady state, line by line", step(&PipelineLesson::steady_state)},
-            {"The bubble, and its two denominators", step(&PipelineLesson::bubble)},
-            {"Smaller bubbles, and what they cost", step(&PipelineLesson::split)},
-            {"A schedule that hangs", step(&PipelineLesson::deadlock)},
-            {"A GPT on real text, by every schedule", step(&PipelineLesson::train)}};
+    return {step("Layers on devices", &PipelineLesson::staircase),
+            step("Micro-batches: GPipe", &PipelineLesson::gpipe),
+            step("What a stage has to hold: 1F1B", &PipelineLesson::memory),
+            step("The steady state, line by line", &PipelineLesson::steady_state),
+            step("The bubble, and its two denominators", &PipelineLesson::bubble),
+            step("Smaller bubbles, and what they cost", &PipelineLesson::split),
+            step("A schedule that hangs", &PipelineLesson::deadlock),
+            step("A GPT on real text, by every schedule", &PipelineLesson::train)};
 }
 
 Schedule PipelineLesson::schedule(const std::string& name, int chunks,
@@ -122,9 +116,7 @@ LessonEntry pipeline_1f1b_lesson() {
         {"tied", "1: the GPT's head reads its table of characters", Whole{0, 1, 0}},
     };
     entry.takes_text = true;
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<PipelineLesson>(options, record);
-    };
+    entry.make = make_lesson<PipelineLesson>;
     return entry;
 }
 

@@ -34,12 +34,6 @@ int differing_copies(const RunReport& report) {
     return static_cast<int>(differing.size());
 }
 
-void put(NamedTensors& tensors, const std::string& variant, const RunReport& report,
-         const std::string& prefix) {
-    for (const auto& [name, tensor] : kept_under(report, prefix))
-        tensors.insert_or_assign(variant + "/" + prefix + name, tensor);
-}
-
 }  // namespace
 
 void PipelineLesson::check_bits(Page& page, const RunReport& report, int replicas,
@@ -75,16 +69,13 @@ std::vector<double> PipelineLesson::train_by(Page& page, const Schedule& schedul
     record().runs.emplace_back(variant, report);
     const std::vector<double> curve = losses_of(report);
     if (!has_numbers()) return curve;
-    if (alone) {
-        put(record().inputs, "gpt", report, "initial/");
+    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
+        return kept_under(report, prefix);
+    });
+    if (alone)
         alone_ = report;
-    }
-    put(record().outputs, variant, report, "grad/");
-    put(record().outputs, variant, report, "");
-    record().outputs.insert_or_assign(
-        variant + "/loss",
-        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())), curve));
-    if (!alone) check_bits(page, report, replicas, variant);
+    else
+        check_bits(page, report, replicas, variant);
     return curve;
 }
 

@@ -15,31 +15,20 @@ namespace {
 
 constexpr double kMomentum = 0.9;
 
-/// The smallest multiple of `part` that is at least `least`.
-std::int64_t multiple(std::int64_t part, std::int64_t least) {
-    return (least + part - 1) / part * part;
-}
-
 GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
                   std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context = options.values.integer("context", multiple(2 * ranks, 256));
+    sizes.context = options.values.integer("context", least_multiple(2 * ranks, 256));
     sizes.layers = options.values.integer("layers");
     BlockSizes& block = sizes.block;
-    block.heads = options.values.integer("heads", multiple(shares_heads ? ranks : 1, 4));
+    block.heads =
+        options.values.integer("heads", least_multiple(shares_heads ? ranks : 1, 4));
     block.kv_heads = options.values.integer("kv_heads", block.heads);
     block.hidden = options.values.integer("hidden", 16 * block.heads);
-    const auto divides = [&](const char* key, std::int64_t value, std::int64_t by,
-                             const std::string& what) {
-        require(value % by == 0,
-                "--set {}={}: {} share it out in equal parts, so that it "
-                "must be a multiple of {}",
-                key, value, what, by);
-    };
-    divides("context", sizes.context, 2 * ranks,
-            fmt::format("two stretches of each of {} ranks", ranks));
-    divides("hidden", block.hidden, block.heads, "the heads");
+    require_shared_out("context", sizes.context, 2 * ranks,
+                       fmt::format("two stretches of each of {} ranks", ranks));
+    require_shared_out("hidden", block.hidden, block.heads, "the heads");
     require(block.heads % block.kv_heads == 0,
             "--set kv_heads={}: each head of keys and values serves as "
             "many of the {} heads, so that it must divide {}",

@@ -37,9 +37,6 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
             "--set method=ulysses: {} ranks share out the heads of "
             "keys and values, {} here; a multiple of {} is expected",
             ranks_, block.kv_heads, ranks_);
-    const auto note = [&](const char* key, std::int64_t value) {
-        record.options.settings[key] = std::to_string(value);
-    };
     note("heads", block.heads);
     note("kv_heads", block.kv_heads);
     note("hidden", block.hidden);
@@ -49,19 +46,16 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
 }
 
 std::vector<Step> RingLesson::steps() {
-    const auto step = [this](void (RingLesson::*run)(Page&)) {
-        return [this, run](Page& page) { (this->*run)(page); };
-    };
     return {
-        {"What is different about attention", step(&RingLesson::whole_block)},
-        {"Scores, by a ring of keys", step(&RingLesson::scores)},
-        {"The output, by a ring of values", step(&RingLesson::output)},
-        {"What is sent", step(&RingLesson::bytes)},
-        {"Softmax, block by block", step(&RingLesson::online)},
-        {"How long a sequence fits", step(&RingLesson::memory)},
-        {"Causal attention: who works when", step(&RingLesson::causal)},
-        {"When a hop hides", step(&RingLesson::overlap)},
-        {"A GPT with a longer context than one device holds", step(&RingLesson::train)}};
+        step("What is different about attention", &RingLesson::whole_block),
+        step("Scores, by a ring of keys", &RingLesson::scores),
+        step("The output, by a ring of values", &RingLesson::output),
+        step("What is sent", &RingLesson::bytes),
+        step("Softmax, block by block", &RingLesson::online),
+        step("How long a sequence fits", &RingLesson::memory),
+        step("Causal attention: who works when", &RingLesson::causal),
+        step("When a hop hides", &RingLesson::overlap),
+        step("A GPT with a longer context than one device holds", &RingLesson::train)};
 }
 
 AttentionProblem RingLesson::small(bool causal) const {
@@ -79,7 +73,7 @@ AttentionProblem RingLesson::large() const {
     constexpr std::int64_t kTokensPerRank = 8192;
     AttentionProblem problem;
     problem.tokens = kTokensPerRank * ranks_;
-    problem.sizes.heads = (32 + ranks_ - 1) / ranks_ * ranks_;
+    problem.sizes.heads = least_multiple(ranks_, 32);
     problem.sizes.causal = false;
     problem.width = 128;
     problem.dtype = DType::bf16;
@@ -152,9 +146,7 @@ LessonEntry ring_self_attention_lesson() {
         {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
     };
     entry.takes_text = true;
-    entry.make = [](const LessonOptions& options, Record& record) {
-        return std::make_unique<RingLesson>(options, record);
-    };
+    entry.make = make_lesson<RingLesson>;
     return entry;
 }
 

@@ -396,28 +396,6 @@ void RingLesson::show_blocks(Page& page) {
 
 namespace {
 
-/// The whole losses: every rank has the share of its tokens.
-std::vector<double> losses_of(const RunReport& report) {
-    std::vector<double> losses;
-    for (const RankReport& rank : report.ranks) {
-        const std::vector<double>& own = rank.series.at("loss");
-        losses.resize(own.size(), 0);
-        for (std::size_t i = 0; i < own.size(); ++i)
-            losses[i] += own[i];
-    }
-    return losses;
-}
-
-/// Adds what rank 0 kept under prefix + NAME, as variant/prefix + NAME.
-void put(NamedTensors& tensors, const std::string& variant, const RunReport& report,
-         const std::string& prefix) {
-    for (const auto& [name, tensor] : report.ranks.front().kept) {
-        const bool wanted = prefix.empty() ? name.find('/') == std::string::npos
-                                           : name.starts_with(prefix);
-        if (wanted) tensors.insert_or_assign(variant + "/" + name, tensor);
-    }
-}
-
 /// The largest relative difference of a first gradient; NaN if there is
 /// one.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
@@ -442,13 +420,10 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return {};
     const bool alone = run.attention != AttentionKind::shared;
-    if (alone) put(record().inputs, "gpt", report, "initial/");
-    put(record().outputs, variant, report, "grad/");
-    put(record().outputs, variant, report, "");
     std::vector<double> curve = losses_of(report);
-    record().outputs.insert_or_assign(
-        variant + "/loss",
-        HostTensor::of(Shape::flat(static_cast<std::int64_t>(curve.size())), curve));
+    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
+        return kept_under(report, prefix);
+    });
     if (!alone)
         check_values(page,
                      fmt::format("{}: first gradients against one device's, "

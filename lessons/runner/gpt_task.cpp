@@ -1,5 +1,6 @@
 #include "lessons/runner/gpt_task.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -63,6 +64,14 @@ std::shared_ptr<const GptTask> make_gpt_task(
     return made;
 }
 
+void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
+                        const std::string& what) {
+    require(value % by == 0,
+            "--set {}={}: {} share it out in equal parts, so that it must be a multiple "
+            "of {}",
+            key, value, what, by);
+}
+
 HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
                      std::int64_t count) {
     HostTensor tokens({task.length() + 1, count}, DType::i32);
@@ -83,6 +92,29 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
         rank.keep(prefix + parameter->name(), parameter->*tensor);
 }
 
+std::vector<double> losses_of(const RunReport& report) {
+    std::vector<double> losses;
+    for (const RankReport& rank : report.ranks) {
+        const auto found = rank.series.find("loss");
+        if (found == rank.series.end()) continue;
+        losses.resize(std::max(losses.size(), found->second.size()), 0);
+        for (std::size_t i = 0; i < found->second.size(); ++i)
+            losses[i] += found->second[i];
+    }
+    return losses;
+}
+
+NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
+    NamedTensors all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const bool other = prefix.empty() && name.find('/') != std::string::npos;
+            if (name.starts_with(prefix) && !other)
+                all.emplace(name.substr(prefix.size()), tensor);
+        }
+    return all;
+}
+
 void record_gpt_inputs(Record& record, const GptTask& task) {
     const auto keep = [&](const std::string& name, Shape shape, const auto& values) {
         record.inputs.insert_or_assign(
@@ -93,6 +125,22 @@ void record_gpt_inputs(Record& record, const GptTask& task) {
          task.text.ids);
     keep("vocabulary", Shape::flat(task.sizes.vocabulary), task.text.vocabulary);
     keep("starts", Shape{task.steps, task.batch}, task.starts);
+}
+
+void record_training(Record& record, const std::string& variant, bool alone,
+                     const std::vector<double>& losses,
+                     const std::function<NamedTensors(const std::string& prefix)>& kept) {
+    const auto put = [&](NamedTensors& tensors, const std::string& name,
+                         const std::string& prefix) {
+        for (const auto& [parameter, tensor] : kept(prefix))
+            tensors.insert_or_assign(name + "/" + prefix + parameter, tensor);
+    };
+    if (alone) put(record.inputs, "gpt", "initial/");
+    put(record.outputs, variant, "grad/");
+    put(record.outputs, variant, "");
+    record.outputs.insert_or_assign(
+        variant + "/loss",
+        HostTensor::of(Shape::flat(static_cast<std::int64_t>(losses.size())), losses));
 }
 
 double Curves::widest_gap() const {

@@ -9,6 +9,7 @@
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/nn/gpt.hpp"
+#include "src/report/safetensors.hpp"
 
 namespace lockstep::lessons {
 
@@ -33,6 +34,11 @@ std::shared_ptr<const GptTask> make_gpt_task(
     const LessonOptions& options, std::int64_t batch,
     const std::function<GptSizes(std::int64_t vocabulary)>& sizes);
 
+/// Throws UsageError unless the value of the setting `key` is a multiple of `by`, since
+/// `what` ("the heads") share it out.
+void require_shared_out(const std::string& key, std::int64_t value, std::int64_t by,
+                        const std::string& what);
+
 /// Sequences (s, b): what is read, and the characters that come next.
 struct HostTokens {
     HostTensor ids;
@@ -48,8 +54,22 @@ HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
 void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor);
 
+/// Returns what the ranks kept under prefix + NAME, by NAME; the first rank's if several
+/// did.
+NamedTensors kept_under(const RunReport& report, const std::string& prefix);
+
+/// Returns the losses of all steps. Each rank that kept any has a share of them.
+std::vector<double> losses_of(const RunReport& report);
+
 /// Adds what another program needs to train the same.
 void record_gpt_inputs(Record& record, const GptTask& task);
+
+/// Adds what a run of training ended with, as `variant`: its losses, and what `kept`
+/// returns for the prefixes of keep_parameters, "grad/" and "". The run that is `alone`
+/// on its device adds what all begin with, "initial/", too.
+void record_training(Record& record, const std::string& variant, bool alone,
+                     const std::vector<double>& losses,
+                     const std::function<NamedTensors(const std::string& prefix)>& kept);
 
 /// Loss curves of several runs, side by side.
 struct Curves {

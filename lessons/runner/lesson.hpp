@@ -116,6 +116,18 @@ class Lesson {
     Record& record() { return record_; }
     bool has_numbers() const { return options_.has_numbers(); }
 
+    /// Makes a step of a member of the lesson's class.
+    template <typename Class>
+    Step step(const std::string& title, void (Class::*run)(Page&)) {
+        return {title, [lesson = static_cast<Class*>(this), run](Page& page) {
+                    (lesson->*run)(page);
+                }};
+    }
+    /// Leaves in the record the value that a setting has in this run.
+    void note(const std::string& key, std::int64_t value) {
+        record_.options.settings[key] = std::to_string(value);
+    }
+
     /// Shows a check of values; in a run of shapes only there are none, and the page says
     /// so.
     void check_values(Page& page, const Check& check) const;
@@ -129,6 +141,17 @@ class Lesson {
     const LessonOptions& options_;
     Record& record_;
 };
+
+/// Makes a lesson of this class, for LessonEntry::make.
+template <typename Class>
+std::unique_ptr<Lesson> make_lesson(const LessonOptions& options, Record& record) {
+    return std::make_unique<Class>(options, record);
+}
+
+/// Returns the smallest multiple of `part` that is at least `least`.
+constexpr std::int64_t least_multiple(std::int64_t part, std::int64_t least) {
+    return (least + part - 1) / part * part;
+}
 
 /// How the catalogue knows a lesson.
 struct LessonEntry {
