@@ -13,8 +13,8 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's steps, and what later ones need of earlier ones. Steps 1
-/// to 4 are in example_steps.cpp, 5 and 6 in mlp_step.cpp.
+/// The lesson's steps, and what later ones need of earlier ones. Steps 1 to 4 are in
+/// lesson.cpp, 5 and 6 in mlp_step.cpp.
 class ColumnLinear final : public Lesson {
   public:
     /// Throws UsageError if the options ask for what cannot be.
@@ -74,9 +74,6 @@ class ColumnLinear final : public Lesson {
 /// A layer by rows from 2t to t columns, t the ranks, of whole numbers
 /// that are small enough for a pencil.
 Task rows_task(const LessonOptions& options, int ranks);
-
-/// y = x W^T, + b, on one device.
-decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out, bool bias);
 
 /// The lesson `column-linear`: a linear layer on several devices, by
 /// columns and by rows.
