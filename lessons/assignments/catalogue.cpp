@@ -2,12 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
-#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
@@ -21,17 +17,12 @@ const std::vector<Assignment>& assignments() {
 
 const Assignment& find_assignment(const std::string& slug) {
     const std::vector<Assignment>& all = assignments();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Assignment& entry) {
-        return entry.slug == slug;
-    });
+    const auto found = std::ranges::find(all, slug, &Assignment::slug);
     require(found != all.end(), [&] {
         std::vector<std::string> slugs;
         for (const Assignment& entry : all)
             slugs.push_back(entry.slug);
-        std::string hint = did_you_mean(slug, slugs);
-        if (hint.empty())
-            hint = fmt::format("; the assignments are {}", fmt::join(slugs, ", "));
-        return fmt::format("there is no assignment '{}'{}", printable(slug), hint);
+        return no_such("assignment", slug, slugs);
     });
     return *found;
 }

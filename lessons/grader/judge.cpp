@@ -132,6 +132,21 @@ void Judge::as_reference(const std::string& name, const std::string& unit,
         figure_text(measured, unit));
 }
 
+void Judge::one_way(const std::string& name, const RunReport& report, Way way) {
+    for (const RankReport& rank : report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            ask(traffic.verb == "send" || traffic.verb == "recv",
+                "messages by send and recv", traffic.verb);
+    const int ranks = static_cast<int>(report.ranks.size());
+    const int step = way == Way::to_next ? 1 : ranks - 1;
+    for (const TraceFlow& flow : report.flows)
+        ask((flow.source_rank + step) % ranks == flow.destination_rank,
+            fmt::format("{}: messages to the {}", name,
+                        way == Way::to_next ? "next rank" : "rank before"),
+            fmt::format("one from rank {} to rank {}", flow.source_rank,
+                        flow.destination_rank));
+}
+
 void Judge::ask(bool answer, const std::string& asked, const std::string& measured,
                 const std::string& said) {
     if (!answer) throw No{Mark::failed, asked, measured, said};

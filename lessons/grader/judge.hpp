@@ -71,6 +71,11 @@ class Judge {
     void as_reference(const std::string& name, const std::string& unit,
                       std::int64_t measured, Allowed allowed = {});
 
+    /// Messages go by send and recv alone, each to the next rank, or each to the rank
+    /// before. `name` is the case's.
+    enum class Way : std::uint8_t { to_next, to_rank_before };
+    void one_way(const std::string& name, const RunReport& report, Way way);
+
     void ask(bool answer, const std::string& asked, const std::string& measured,
              const std::string& said = "");
 

@@ -69,7 +69,7 @@ const std::vector<Setting>& common_settings() {
     constexpr double kDay = 86400;
     static const std::vector<Setting> settings{
         {"workers", "threads that long operations run on; 0 is one a core",
-         Whole{0, kMostWorkers, 0}},
+         Whole{0, kMostWorkers, RunSettings().workers}},
         {"executor", "what runs the virtual devices",
          Choice{{"fibers", "threads"}, "fibers"}},
         {"schedule_seed", "permutes the order in which devices are run",
@@ -79,7 +79,7 @@ const std::vector<Setting>& common_settings() {
         {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32",
          Whole{0, 1, 0}, "", false},
         {"timeout", "seconds without progress after which --backend nccl gives up",
-         Real{1, kDay, 60}, "", false},
+         Real{1, kDay, RunSettings().timeout_seconds}, "", false},
         {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
          Choice{{"own", "shared"}, "own"}, "", false},
         {"trace", "hta leaves one more trace a rank, for PyTorch's HTA",

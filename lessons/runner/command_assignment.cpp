@@ -15,7 +15,6 @@
 #include "src/os/child.hpp"
 #include "src/report/files.hpp"
 #include "src/text/utf8.hpp"
-#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -107,15 +106,11 @@ int points_of(const Assignment& assignment) {
 }  // namespace
 
 int run(const AssignmentsRequest&) {
-    constexpr int kIndent = 4;
-    const int width = help_columns();
     std::string text;
-    for (const Assignment& assignment : assignments()) {
-        text += fmt::format("{}  ({} points)\n", assignment.slug, points_of(assignment));
-        for (const std::string* paragraph : {&assignment.title, &assignment.about})
-            for (const std::string& line : wrap(*paragraph, width - kIndent))
-                text += pad_right("", kIndent) + line + "\n";
-    }
+    for (const Assignment& assignment : assignments())
+        text +=
+            listed(fmt::format("{}  ({} points)", assignment.slug, points_of(assignment)),
+                   {assignment.title, assignment.about});
     print(text);
     return kSuccess;
 }

@@ -2,7 +2,6 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "lessons/runner/terminal.hpp"
 #include "src/os/child.hpp"
 #include "src/report/compare.hpp"
+#include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
@@ -108,7 +108,6 @@ int run(const CompareRequest& request) {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 /// The folders of the two records, until the comparison is made.
@@ -209,7 +208,7 @@ os::Child run_lesson_on(const BackendsRequest& request, const std::string& backe
 Run read_run(const std::string& document, const fs::path& folder) {
     const Json json = Json::parse(document);
     Run run{json.at("options").at("backend").get<std::string>(), folder, 0, {}};
-    for (const Json& check : json.at("metrics").at("checks")) {
+    for (const Json& check : json.at("metrics").at("checks").elements()) {
         ++run.checks;
         if (!check.at("passed").get<bool>())
             run.failed.push_back(check.at("name").get<std::string>());
@@ -273,7 +272,7 @@ std::string json_of(const BackendsRequest& request, const std::array<Run, 2>& ru
                 {"passed", passed},
                 {"runs", list},
                 {"comparison", Json::parse(comparison.json())}}
-               .dump(2, ' ', false, Json::error_handler_t::replace) +
+               .dump(2) +
            "\n";
 }
 

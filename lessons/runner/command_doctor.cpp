@@ -1,4 +1,3 @@
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include "lessons/runner/terminal.hpp"
 #include "src/report/machine.hpp"
 #include "src/report/version.hpp"
+#include "src/text/json.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
@@ -20,8 +20,6 @@ void declare_doctor(CommandLine& line) {
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Section {
     std::string title;
@@ -108,7 +106,7 @@ std::string doctor_json(const std::vector<Section>& sections, const gpu::Survey&
                 {"nccl", survey.nccl},
                 {"gpus", gpus},
                 {"findings", findings}}
-               .dump(2, ' ', false, Json::error_handler_t::replace) +
+               .dump(2) +
            "\n";
 }
 

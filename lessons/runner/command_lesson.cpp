@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <unistd.h>
 
@@ -15,8 +14,8 @@
 #include "lessons/runner/stepper.hpp"
 #include "src/core/require.hpp"
 #include "src/report/write_diagnosis.hpp"
+#include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
-#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -108,15 +107,9 @@ void declare_lesson(CommandLine& line) {
 }
 
 int run(const LessonsRequest&) {
-    constexpr int kIndent = 4;
-    const int width = help_columns();
     std::string text;
-    for (const LessonEntry& lesson : catalogue()) {
-        text += lesson.slug + "\n";
-        for (const std::string* paragraph : {&lesson.title, &lesson.question})
-            for (const std::string& line : wrap(*paragraph, width - kIndent))
-                text += pad_right("", kIndent) + line + "\n";
-    }
+    for (const LessonEntry& lesson : catalogue())
+        text += listed(lesson.slug, {lesson.title, lesson.question});
     print(text);
     return kSuccess;
 }
@@ -158,8 +151,6 @@ RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) 
     return run;
 }
 
-using Json = nlohmann::ordered_json;
-
 bool all_passed(const Record& record) {
     return std::all_of(record.checks.begin(), record.checks.end(),
                        [](const Check& check) { return check.passed; });
@@ -190,11 +181,11 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
                         const Record& record) {
     const Json metrics = Json::parse(metrics_json(record));
     Json steps_run = Json::array();
-    auto next = metrics.at("checks").begin();
+    const Json::Array& all_checks = metrics.at("checks").elements();
     for (std::size_t index = 0, done = 0; index < checks_after.size(); ++index) {
         Json checks = Json::array();
         for (; done < checks_after[index]; ++done)
-            checks.push_back(*next++);
+            checks.push_back(all_checks[done]);
         steps_run.push_back({{"number", index + 1},
                              {"title", steps[index].title},
                              {"checks", std::move(checks)}});
@@ -210,7 +201,7 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
         document["diagnosis"] = Json::parse(diagnosis_json(*record.diagnosis));
     }
     if (options.out) document["record"] = options.out->string();
-    return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return document.dump(2) + "\n";
 }
 
 PageStyle page_style() {

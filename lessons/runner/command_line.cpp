@@ -168,6 +168,15 @@ int help_columns() {
     return std::min(window_columns(STDOUT_FILENO), kWidest);
 }
 
+std::string listed(const std::string& head, const std::vector<std::string>& paragraphs) {
+    constexpr int kIndent = 4;
+    std::string text = head + "\n";
+    for (const std::string& paragraph : paragraphs)
+        for (const std::string& line : wrap(paragraph, help_columns() - kIndent))
+            text += pad_right("", kIndent) + line + "\n";
+    return text;
+}
+
 std::string entry_text(const std::string& name, const std::string& meaning) {
     constexpr int kNames = 22;
     const bool fits = columns_of(name) <= kNames;

@@ -141,6 +141,9 @@ inline const std::string kJsonMeaning = "print one JSON document and nothing els
 /// Columns for help and lists on standard output.
 int help_columns();
 
+/// Returns a list's entry: its head, and below it paragraphs, indented.
+std::string listed(const std::string& head, const std::vector<std::string>& paragraphs);
+
 /// Returns "  name        meaning", with the meaning's lines below one another.
 std::string entry_text(const std::string& name, const std::string& meaning);
 

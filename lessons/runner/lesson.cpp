@@ -7,30 +7,17 @@
 #include "lessons/runner/backend.hpp"
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
-#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
-namespace {
-
-std::vector<std::string> slugs() {
-    std::vector<std::string> names;
-    for (const LessonEntry& lesson : catalogue())
-        names.push_back(lesson.slug);
-    return names;
-}
-
-}  // namespace
-
 const LessonEntry& find_lesson(const std::string& slug) {
     const std::vector<LessonEntry>& lessons = catalogue();
-    const auto found = std::find_if(lessons.begin(), lessons.end(),
-                                    [&](const LessonEntry& l) { return l.slug == slug; });
+    const auto found = std::ranges::find(lessons, slug, &LessonEntry::slug);
     require(found != lessons.end(), [&] {
-        std::string hint = did_you_mean(slug, slugs());
-        if (hint.empty())
-            hint = fmt::format("; the lessons are {}", fmt::join(slugs(), ", "));
-        return fmt::format("there is no lesson '{}'{}", printable(slug), hint);
+        std::vector<std::string> slugs;
+        for (const LessonEntry& lesson : lessons)
+            slugs.push_back(lesson.slug);
+        return no_such("lesson", slug, slugs);
     });
     return *found;
 }

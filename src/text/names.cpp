@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/text/utf8.hpp"
+
 namespace lockstep {
 
 namespace {
@@ -45,6 +50,14 @@ std::optional<std::string> nearest(std::string_view typed,
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& names) {
     const std::optional<std::string> name = nearest(typed, names);
     return name ? "; did you mean " + *name + "?" : "";
+}
+
+std::string no_such(const std::string& kind, std::string_view typed,
+                    const std::vector<std::string>& names) {
+    std::string hint = did_you_mean(typed, names);
+    if (hint.empty())
+        hint = fmt::format("; the {}s are {}", kind, fmt::join(names, ", "));
+    return fmt::format("there is no {} '{}'{}", kind, printable(typed), hint);
 }
 
 std::string either(const std::vector<std::string>& names) {

@@ -15,6 +15,11 @@ std::optional<std::string> nearest(std::string_view typed,
 /// Returns "; did you mean fibers?", or nothing if no name is near.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& names);
 
+/// Returns a sentence that refuses a name: "there is no lesson 'rng'; did you mean
+/// ring?", or if no name is near, "…; the lessons are ring, wheel".
+std::string no_such(const std::string& kind, std::string_view typed,
+                    const std::vector<std::string>& names);
+
 /// Returns "a", "a or b", "a, b or c".
 std::string either(const std::vector<std::string>& names);
 

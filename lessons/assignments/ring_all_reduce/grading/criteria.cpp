@@ -106,19 +106,6 @@ void judge_whole(Judge& judge, const std::string& task,
         judge_buffers(judge, run(judge, task, ring), ring, expected(judge, ring));
 }
 
-/// Sends and receives alone, each to the rank before.
-void judge_route(Judge& judge, const TaskResult& result, const Ring& ring) {
-    for (const RankReport& rank : result.report.ranks)
-        for (const Traffic& traffic : rank.traffic)
-            judge.ask(traffic.verb == "send" || traffic.verb == "recv",
-                      "messages by send and recv", traffic.verb);
-    for (const TraceFlow& flow : result.report.flows)
-        judge.ask((flow.destination_rank + 1) % ring.ranks == flow.source_rank,
-                  fmt::format("{}: messages to the rank before", ring.name()),
-                  fmt::format("one from rank {} to rank {}", flow.source_rank,
-                              flow.destination_rank));
-}
-
 /// A chunk of nothing need not be sent.
 Allowed messages_allowed(const Ring& ring) {
     return {ring.elements < ring.ranks ? 100 : 0, 0};
@@ -128,7 +115,7 @@ Allowed messages_allowed(const Ring& ring) {
 void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
     for (const Ring& ring : rings(judge)) {
         const TaskResult& result = run(judge, task, ring);
-        judge_route(judge, result, ring);
+        judge.one_way(ring.name(), result.report, Judge::Way::to_rank_before);
         for (int rank = 0; rank < ring.ranks; ++rank) {
             const RankReport& left = result.report.ranks[rank];
             const std::string name =
@@ -145,7 +132,7 @@ void judge_bytes(Judge& judge, const std::string& exercise, const std::string& t
 void judge_all_bytes(Judge& judge) {
     for (const Ring& ring : rings(judge)) {
         const TaskResult& result = run(judge, "all_reduce", ring);
-        judge_route(judge, result, ring);
+        judge.one_way(ring.name(), result.report, Judge::Way::to_rank_before);
         const std::string name = "a1.3: " + ring.name();
         judge.as_reference(name + ": sent by all", "bytes", result.report.bytes_sent());
         judge.as_reference(name + ": messages of all", "messages",
@@ -163,7 +150,7 @@ void judge_all_bytes(Judge& judge) {
 const TaskResult& run_long(Judge& judge) {
     const TaskResult& result = run(judge, "all_reduce", kLong);
     judge_buffers(judge, result, kLong, sum_of(judge, kLong));
-    judge_route(judge, result, kLong);
+    judge.one_way(kLong.name(), result.report, Judge::Way::to_rank_before);
     return result;
 }
 
@@ -196,8 +183,7 @@ Assignment ring_all_reduce_assignment() {
         "ring-all-reduce",
         "A ring all-reduce",
         "Reduce-scatter, all-gather and all-reduce out of send and recv, for any number "
-        "of "
-        "ranks and elements.",
+        "of ranks and elements.",
         {"ring.hpp", "ring.cpp", "adapters.cpp"},
         {criterion("a1.1-values", "reduce_scatter leaves each rank its chunk of the sum",
                    15, judge_reduce_scatter),

@@ -389,19 +389,6 @@ void judge_values(Judge& judge, const std::string& task) {
         }
 }
 
-/// Sends and receives alone, each to the next rank.
-void judge_route(Judge& judge, const TaskResult& result, const Case& of) {
-    for (const RankReport& rank : result.report.ranks)
-        for (const Traffic& traffic : rank.traffic)
-            judge.ask(traffic.verb == "send" || traffic.verb == "recv",
-                      "messages by send and recv", traffic.verb);
-    for (const TraceFlow& flow : result.report.flows)
-        judge.ask((flow.source_rank + 1) % of.ranks == flow.destination_rank,
-                  fmt::format("{}: messages to the next rank", of.name()),
-                  fmt::format("one from rank {} to rank {}", flow.source_rank,
-                              flow.destination_rank));
-}
-
 /// Keys and values travel in one message or in two.
 void judge_forward_sent(Judge& judge, const std::string& name, const RankReport& left) {
     judge.as_reference(name + ": sent", "bytes", left.bytes_sent());
@@ -434,7 +421,7 @@ void judge_backward_sent(Judge& judge, const std::string& name, const Case& of, 
 void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task) {
     for (Case of : cases(judge)) {
         const TaskResult& result = run_right(judge, task, of);
-        judge_route(judge, result, of);
+        judge.one_way(of.name(), result.report, Judge::Way::to_next);
         for (int rank = 0; rank < of.ranks; ++rank) {
             const RankReport& left = result.report.ranks[rank];
             const std::string name =
@@ -445,7 +432,8 @@ void judge_bytes(Judge& judge, const std::string& exercise, const std::string& t
                 judge_forward_sent(judge, name, left);
         }
         of.causal = true;
-        judge_route(judge, judge.run(task_run(judge, task, of)), of);
+        judge.one_way(of.name(), judge.run(task_run(judge, task, of)).report,
+                      Judge::Way::to_next);
     }
 }
 
