@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "lessons/01_gradient_accumulation/tasks.hpp"

@@ -1,7 +1,5 @@
 #include "lessons/01_gradient_accumulation/tasks.hpp"
 
-#include <fmt/format.h>
-
 #include "lessons/runner/input_files.hpp"
 #include "src/comm/chunks.hpp"
 #include "src/core/philox.hpp"

@@ -1,5 +1,9 @@
 #include "lessons/02_column_linear/lesson.hpp"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "src/comm/rank.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "lessons/02_column_linear/mlp.hpp"
 #include "lessons/02_column_linear/pass.hpp"

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "lessons/02_column_linear/lesson.hpp"
 #include "src/core/units.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "lessons/runner/gpt_task.hpp"
 #include "lessons/runner/whole_parameters.hpp"

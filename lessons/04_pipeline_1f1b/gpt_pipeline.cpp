@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/optimizer.hpp"

@@ -1,7 +1,6 @@
 #include "lessons/grader/build_program.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <memory>

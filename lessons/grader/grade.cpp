@@ -1,6 +1,5 @@
 #include "lessons/grader/grade.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <limits>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include <fmt/format.h>
-
 #include "lessons/grader/kit.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"

@@ -1,7 +1,6 @@
 #include "lessons/runner/explain_stall.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <map>
 #include <optional>
 

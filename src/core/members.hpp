@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace lockstep {
 

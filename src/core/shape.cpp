@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 
 namespace lockstep {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <map>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

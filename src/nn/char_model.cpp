@@ -1,7 +1,5 @@
 #include "src/nn/char_model.hpp"
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/embedding.hpp"

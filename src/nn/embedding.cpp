@@ -1,7 +1,5 @@
 #include "src/nn/embedding.hpp"
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 
 namespace lockstep {

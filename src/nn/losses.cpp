@@ -1,7 +1,5 @@
 #include "src/nn/losses.hpp"
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 
 namespace lockstep {

@@ -1,9 +1,6 @@
 #include "src/nn/module.hpp"
 
-#include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "src/core/require.hpp"
 

@@ -1,9 +1,6 @@
 #include "src/nn/sequential.hpp"
 
-#include <algorithm>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "src/core/require.hpp"
 

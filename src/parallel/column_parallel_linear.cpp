@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/part.hpp"

@@ -1,7 +1,5 @@
 #include "src/parallel/ring_collectives.hpp"
 
-#include <bit>
-
 #include "src/comm/chunks.hpp"
 
 namespace lockstep {

@@ -1,7 +1,5 @@
 #include "src/parallel/sequence_parallel.hpp"
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 
 namespace lockstep {

@@ -1,7 +1,5 @@
 #include "src/parallel/tensor_parallel.hpp"
 
-#include <fmt/format.h>
-
 #include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 

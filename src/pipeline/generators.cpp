@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"

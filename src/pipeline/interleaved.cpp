@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 #include "src/pipeline/generators.hpp"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 #include "src/pipeline/validate.hpp"
 #include "src/pipeline/walk.hpp"

@@ -1,6 +1,5 @@
 #include "src/pipeline/walk.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace lockstep {

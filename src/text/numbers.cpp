@@ -1,6 +1,5 @@
 #include "src/text/numbers.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <grp.h>
-#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/prctl.h>

@@ -5,8 +5,6 @@
 #include <exception>
 #include <new>
 
-#include <fmt/format.h>
-
 #include "lessons/grader/remote/remote_comm.hpp"
 #include "src/core/require.hpp"
 #include "src/course/not_written.hpp"
