@@ -39,6 +39,21 @@ struct TensorEntry {
 
 using nlohmann::json;
 
+struct NamedDType {
+    std::string_view name;
+    DType dtype;
+};
+
+/// Hugging Face's names, in their order of tensors.
+constexpr std::array<NamedDType, 4> kDTypes{{{"F64", DType::f64},
+                                             {"F32", DType::f32},
+                                             {"I32", DType::i32},
+                                             {"BF16", DType::bf16}}};
+
+const NamedDType* place_of(DType dtype) {
+    return std::ranges::find(kDTypes, dtype, &NamedDType::dtype);
+}
+
 constexpr const char* kMetadata = "__metadata__";
 
 /// Returns what a message quotes of a text that the file chose.
@@ -62,8 +77,10 @@ class Guard {
             keys_[depth].clear();
             values_ = 0;
         } else if (event == Event::key) {
-            require(keys_[depth - 1].insert(value).second, "{}: the header has {} twice",
-                    file_, shortened(value));
+            require(keys_[depth - 1].insert(value).second, [&] {
+                return fmt::format("{}: the header has {} twice", file_,
+                                   shortened(value));
+            });
         } else if (event == Event::value && depth == kMaxDepth) {
             require(++values_ <= Shape::kMaxDimensions,
                     "{}: the header has an array of more than {} values", file_,
@@ -112,35 +129,37 @@ class EntryReader {
         const DType dtype = read_dtype();
         const Shape shape = read_shape();
         const auto bytes = static_cast<std::uint64_t>(shape.elements() * bytes_of(dtype));
-        check(begin <= end,
-              fmt::format("its data ends at {}, before it begins at {}", end, begin));
-        check(end - begin == bytes,
-              fmt::format("{} of shape {} needs {} bytes, but its offsets span {}",
-                          members_["dtype"].get<std::string>(), shape.text(), bytes,
-                          end - begin));
+        require(begin <= end, [&, begin = begin, end = end] {
+            return complaint(
+                fmt::format("its data ends at {}, before it begins at {}", end, begin));
+        });
+        require(end - begin == bytes, [&, begin = begin, end = end] {
+            return complaint(fmt::format(
+                "{} of shape {} needs {} bytes, but its offsets span {}",
+                members_["dtype"].get<std::string>(), shape.text(), bytes, end - begin));
+        });
         return {name_, dtype, shape, begin, end};
     }
 
   private:
-    void check(bool condition, const std::string& complaint) const {
-        require(condition, "{}: tensor {}: {}", file_, shortened(name_), complaint);
+    std::string complaint(const std::string& what) const {
+        return fmt::format("{}: tensor {}: {}", file_, shortened(name_), what);
+    }
+
+    void check(bool condition, const char* what) const {
+        require(condition, [&] { return complaint(what); });
     }
 
     DType read_dtype() const {
-        constexpr std::array<std::pair<std::string_view, DType>, 4> kDTypes{
-            {{"F64", DType::f64},
-             {"F32", DType::f32},
-             {"I32", DType::i32},
-             {"BF16", DType::bf16}}};
         const json& value = members_["dtype"];
         check(value.is_string(), "its dtype is not a string");
         const auto text = value.get<std::string>();
-        const auto* found = std::ranges::find_if(
-            kDTypes, [&](const auto& dtype) { return dtype.first == text; });
-        check(
-            found != kDTypes.end(),
-            fmt::format("dtype {}; F64, F32, I32 and BF16 can be read", shortened(text)));
-        return found->second;
+        const auto* found = std::ranges::find(kDTypes, text, &NamedDType::name);
+        require(found != kDTypes.end(), [&] {
+            return complaint(fmt::format("dtype {}; F64, F32, I32 and BF16 can be read",
+                                         shortened(text)));
+        });
+        return found->dtype;
     }
 
     Shape read_shape() const {
@@ -151,9 +170,10 @@ class EntryReader {
         std::array<std::int64_t, Shape::kMaxDimensions> extents{};
         std::uint64_t elements = 1;
         for (std::size_t d = 0; d < value.size(); ++d) {
-            check(value[d].is_number_unsigned(),
-                  fmt::format("its shape holds {}, which is no extent",
-                              shortened(value[d].dump())));
+            require(value[d].is_number_unsigned(), [&] {
+                return complaint(fmt::format("its shape holds {}, which is no extent",
+                                             shortened(value[d].dump())));
+            });
             const auto extent = value[d].get<std::uint64_t>();
             check(extent == 0 || elements <= kMostElements / extent,
                   "its shape has more elements than can be addressed");
@@ -187,21 +207,26 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
                  const std::string& file) {
     std::uint64_t covered = 0;
     for (const TensorEntry& entry : entries) {
-        require(entry.begin == covered,
+        const auto name = [&] { return shortened(entry.name); };
+        require(entry.begin == covered, [&] {
+            return fmt::format(
                 "{}: tensor {}: its data begins at {}, but that before it ends at {}: "
                 "they {}",
-                file, shortened(entry.name), entry.begin, covered,
+                file, name(), entry.begin, covered,
                 entry.begin < covered ? "overlap" : "leave a gap");
+        });
         covered = entry.end;
-        require(covered <= data_bytes,
+        require(covered <= data_bytes, [&] {
+            return fmt::format(
                 "{}: tensor {}: its data ends at {}, but the file has {} bytes of data",
-                file, shortened(entry.name), covered, data_bytes);
+                file, name(), covered, data_bytes);
+        });
     }
     require(covered == data_bytes, "{}: {} bytes after the last tensor belong to none",
             file, data_bytes - covered);
 }
 
-/// The header's entries in the order of their data. `file` is named in every complaint.
+/// Returns the header's entries in the order of their data. Every complaint names `file`.
 /// Throws UsageError unless the header is sound and its tensors cover `data_bytes`
 /// exactly.
 std::vector<TensorEntry> parse_safetensors_header(const std::string& header,
@@ -229,33 +254,13 @@ constexpr std::size_t kLengthBytes = 8;
 
 using Entry = NamedTensors::value_type;
 
-/// Hugging Face's order: F64, F32, I32, BF16.
-int rank_of(DType dtype) {
-    switch (dtype) {
-        case DType::f64:
-            return 0;
-        case DType::f32:
-            return 1;
-        case DType::i32:
-            return 2;
-        case DType::bf16:
-            return 3;
-    }
-    return 4;
-}
-
 std::vector<const Entry*> in_file_order(const NamedTensors& tensors) {
     std::vector<const Entry*> order;
     for (const Entry& entry : tensors)
         order.push_back(&entry);
     std::ranges::stable_sort(order, {},
-                             [](const Entry* e) { return rank_of(e->second.dtype()); });
+                             [](const Entry* e) { return place_of(e->second.dtype()); });
     return order;
-}
-
-const char* format_name(DType dtype) {
-    constexpr const char* kNames[] = {"F64", "F32", "I32", "BF16"};
-    return kNames[rank_of(dtype)];
 }
 
 std::string quoted(const std::string& text) {
@@ -279,7 +284,7 @@ std::string tensor_member(const Entry& entry, std::int64_t begin) {
     for (int d = 0; d < tensor.shape().dimensions(); ++d)
         extents += fmt::format("{}{}", d == 0 ? "" : ",", tensor.shape()[d]);
     return fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                       quoted(name), format_name(tensor.dtype()), extents, begin,
+                       quoted(name), place_of(tensor.dtype())->name, extents, begin,
                        begin + tensor.bytes());
 }
 
