@@ -90,7 +90,7 @@ std::vector<std::string> ControlShared::exchange(MessageKind kind,
         list = result_->body;
         result_.reset();
     }
-    return unpack_list(*list);
+    return unpack<std::vector<std::string>>(*list);
 }
 
 void ControlShared::begin_watching() {

@@ -121,7 +121,7 @@ void ControlMember::take(const Message& message) {
         case MessageKind::describe:
             return line_.send({MessageKind::description, shared_.describe()});
         case MessageKind::stop:
-            return shared_.stop(unpack_failure(*message.body));
+            return shared_.stop(unpack<Failure>(*message.body));
         case MessageKind::farewell:
             farewell_ = true;
             return;

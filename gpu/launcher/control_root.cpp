@@ -116,7 +116,7 @@ void Entrance::accept_all(Clock::time_point now) {
 std::optional<Entrance::Arrival> Entrance::hear(Stranger& stranger,
                                                 const std::optional<Message>& said) {
     if (!said || said->kind != MessageKind::hello) return std::nullopt;
-    const Hello hello = unpack_hello(*said->body);
+    const Hello hello = unpack<Hello>(*said->body);
     if (const std::string why = objection(hello); !why.empty()) {
         stranger.line->send({MessageKind::refused, why});
         return std::nullopt;
@@ -381,9 +381,9 @@ void ControlRoot::take(int rank, Message message, Clock::time_point now) {
         case MessageKind::broadcast:
             return take_part(rank, std::move(message));
         case MessageKind::failure:
-            return stop(with_loss(unpack_failure(*message.body)));
+            return stop(with_loss(unpack<Failure>(*message.body)));
         case MessageKind::pace:
-            return paces_.note(rank, unpack_pace(*message.body), now);
+            return paces_.note(rank, unpack<Pace>(*message.body), now);
         case MessageKind::description:
             if (inquiry_) inquiry_->answer(rank, *message.body);
             return;

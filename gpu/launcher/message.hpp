@@ -9,6 +9,13 @@
 
 #include "gpu/launcher/control.hpp"
 #include "gpu/launcher/pace.hpp"
+#include "src/core/wire.hpp"
+
+namespace lockstep {
+template <>
+inline constexpr std::int64_t kLast<gpu::Pace> =
+    static_cast<std::int64_t>(gpu::Pace::stuck);
+}
 
 namespace lockstep::gpu {
 
@@ -71,14 +78,25 @@ struct Hello {
 /// Returns what a process of this placement says first.
 Hello hello_of(const Placement& placement);
 
-/// Bodies. What cannot be read throws ProtocolError.
-std::string pack(const Hello& hello);
-Hello unpack_hello(std::string_view body);
-std::string pack(const Failure& failure);
-Failure unpack_failure(std::string_view body);
-std::string pack(Pace pace);
-Pace unpack_pace(std::string_view body);
-std::string pack(const std::vector<std::string_view>& list);
-std::vector<std::string> unpack_list(std::string_view body);
+/// Returns a body: a Hello, a Failure, a Pace, or a list of texts.
+template <typename T>
+std::string pack(const T& content) {
+    WireWriter out;
+    out(content);
+    return std::move(out.bytes());
+}
+
+/// Reads a body. Throws ProtocolError if it is none of a T.
+template <typename T>
+T unpack(std::string_view body) {
+    try {
+        WireReader in(body);
+        T content = in.get<T>();
+        in.end();
+        return content;
+    } catch (const WireError& error) {
+        throw ProtocolError(error.what());
+    }
+}
 
 }  // namespace lockstep::gpu

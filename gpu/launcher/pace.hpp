@@ -20,7 +20,6 @@ enum class Pace : uint32_t {
     still,  ///< no progress for the timeout
     stuck,  ///< nor for ten times as long
 };
-constexpr uint64_t kPaces = 4;
 
 /// Tells when a program that is watched stands still, and when it moves again. The
 /// program's threads report; one other thread looks, every interval() or more often.

@@ -96,7 +96,7 @@ class WireWriter {
             put_bytes(&value, sizeof value);
         } else if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {
             put_number(static_cast<std::int64_t>(value));
-        } else if constexpr (std::is_same_v<T, std::string>) {
+        } else if constexpr (std::is_convertible_v<T, std::string_view>) {
             put_text(value);
         } else if constexpr (std::is_same_v<T, HostTensor>) {
             put_host(value);

@@ -202,7 +202,7 @@ class BrokenService final : public ControlService {
   private:
     std::vector<Connection*> connections() override { return {}; }
     void act_on(Message post) override {
-        if (post.kind == MessageKind::failure) told += unpack_failure(*post.body).text;
+        if (post.kind == MessageKind::failure) told += unpack<Failure>(*post.body).text;
     }
     void report(Pace, Clock::time_point) override {}
     void serve(Clock::time_point) override {
