@@ -14,13 +14,13 @@ namespace lockstep::lessons {
 struct PageStyle {
     int width = 80;  ///< columns
     bool colour = false;
-    /// Whether a passed check shows its figure where that is rounding, which differs from
+    /// A passed check shows its figure, even if that is rounding, which differs from
     /// machine to machine. A transcript shows the bound alone; metrics.json has the
     /// figure.
     bool rounding = false;
 };
 
-/// Where a page's text goes, piece by piece.
+/// Takes a page's text, piece by piece.
 using TextSink = std::function<void(std::string_view)>;
 
 /// Asks the learner: shows the prompt and returns the line typed, or none where none will

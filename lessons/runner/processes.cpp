@@ -129,8 +129,7 @@ class TerminalKept {
     bool known_ = false;
 };
 
-/// What is wrong with the options is said once, before a process is started for each
-/// rank.
+/// Refuses wrong options once, before a process is started for each rank.
 void check_options(const LessonEntry& lesson, const LessonOptions& options) {
     Record record;
     cluster_options(options, *options.ranks, false);

@@ -26,7 +26,7 @@ gpu::Failure tell_failure(gpu::Control& control);
 /// another's. Rank 0 says it: see Control::claim_text.
 gpu::Failure first_failure(gpu::Control& control);
 
-/// Runs a lesson with --backend nccl: one process a rank. Where nobody started this
+/// Runs a lesson with --backend nccl: one process a rank. If nobody started this
 /// process as one of several, it starts a copy of itself for each rank. All processes run
 /// the same steps, as rank 0 says, which alone shows and records them. The first failure
 /// of any ends all, with its status; rank 0 says what it was.

@@ -25,8 +25,8 @@ class WholeParameters {
 
     WholeParameters(int ranks, const Make& make);
 
-    /// Of every parameter NAME, what the ranks kept under prefix + NAME. Throws
-    /// std::logic_error where ranks that hold the same rows kept other bits.
+    /// Returns for every parameter NAME what the ranks kept under prefix + NAME. Throws
+    /// std::logic_error if ranks that hold the same rows kept other bits.
     std::map<std::string, HostTensor> put_together(const RunReport& report,
                                                    const std::string& prefix = "") const;
 

@@ -48,7 +48,7 @@ struct Box {
     std::size_t source = 0;  ///< from what the adapter made it
 };
 
-/// What is written on a box and beside it.
+/// The words on a box and beside it.
 struct BoxWords {
     std::vector<std::string> labels;  ///< from the longest to the shortest: one is shown
     std::string tooltip;
@@ -85,7 +85,7 @@ struct Strip {
     Picoseconds peak_at = 0;
 };
 
-/// What belongs to a device or a stage, or to several that do exactly the same.
+/// All that belongs to a device or a stage, or to several that do exactly the same.
 struct RowGroup {
     std::vector<int> members;  ///< ascending
     std::vector<Row> rows;
@@ -117,7 +117,7 @@ struct Panel {
     std::vector<RowGroup> groups;
     std::vector<int> layers;  ///< looks of the strips' layers, from below
     std::vector<Arrow> arrows;
-    /// What is written on a box; asked only for boxes that are drawn.
+    /// Returns what is written on a box; asked only for boxes that are drawn.
     std::function<BoxWords(const RowGroup&, const Box&)> words_of;
     /// An amount of a strip, in words.
     std::string (*amount_text)(double) = nullptr;
@@ -135,7 +135,7 @@ struct Chart {
     std::vector<Look> looks;
     std::vector<LegendEntry> legend;
     std::vector<Panel> panels;
-    /// Whether the picture is to be as wide as its numbers need to be read, within
+    /// True if the picture is to be as wide as its numbers need to be read, within
     /// reason.
     bool grows = false;
 

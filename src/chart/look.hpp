@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What a box, a layer of memory or an edge in a picture means. One colour has one
+/// The meaning of a box, a layer of memory or an edge in a picture. One colour has one
 /// meaning in all pictures: the table is in look.cpp.
 enum class Meaning : std::uint8_t {
     forward,

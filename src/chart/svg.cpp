@@ -72,7 +72,7 @@ std::string svg_rectangle(double x, double y, double width, double height,
                        svg_number(height), dress);
 }
 
-/// Where times lie, in pixels.
+/// Says where times lie, in pixels.
 struct Scale {
     Picoseconds end = 1;
     double left = 0;
@@ -420,7 +420,7 @@ class SvgPicture {
         y_ += kStrip + kGap;
     }
 
-    /// What lies below the sum of the first `layers`.
+    /// Returns what lies below the sum of the first `layers`.
     std::string area(const std::vector<Level>& levels, std::size_t layers,
                      const Scale& scale, double most, double right) const {
         const double bottom = y_ + kStrip;
@@ -512,7 +512,7 @@ class SvgPicture {
     double least_pixels_ = 0.5;
     bool by_pixel_ = false;
     double y_ = kMargin - 4;
-    // What was drawn, for the legend:
+    // These were drawn, for the legend:
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;

@@ -21,7 +21,7 @@ struct SvgPart {
     std::string svg;
 };
 
-/// The same as a part of a larger picture.
+/// Draws it as a part of a larger picture.
 SvgPart chart_part(const Chart& chart);
 
 /// A whole document, with the style sheet of all pictures. `definitions` stand before it.

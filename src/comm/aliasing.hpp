@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-/// What an operation does with the memory of the rank that calls it; null where it does
-/// not read, or write.
+/// The memory of the calling rank that an operation reads and writes; null if it does not
+/// read, or write.
 struct BufferUse {
     const Tensor* read = nullptr;
     const Tensor* written = nullptr;
 };
 
-/// Of member `rank` of the communicator: who is not the root of a broadcast does not read
-/// its buffer, and so on. Empty tensors are not used.
+/// Returns it for member `rank` of the communicator: a rank that is not the root of a
+/// broadcast does not read its buffer, and so on. Empty tensors are not used.
 BufferUse buffers_of(const CommOperation& operation, int rank);
 
 /// "elements 0 to 63 of the f32 buffer made at program.cpp:12": bytes [begin, end) of a
@@ -33,7 +33,7 @@ std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t e
 inline void require_apart(const CommOperation& operation, int rank,
                           const std::string& name);
 
-/// The same for operations that are started together: what one of them writes, no other
+/// Checks operations that are started together: what one of them writes, no other
 /// may read or write. They run side by side. n log n for n buffers that are not
 /// neighbours in memory.
 void require_apart(std::span<const CommOperation> operations, int rank,

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// What a strategy's own code asserts about itself. Always looked at, on every backend.
+// A strategy's own code asserts this about itself. Always looked at, on every backend.
 
 /// Every rank of the group holds the same bits in `tensor`; every rank calls this, in the
 /// same order among its calls for this group. FaultError (F24) names the ranks that
@@ -50,11 +50,11 @@ class ByteCount {
                        SourceLine at = SourceLine::here());
 
     const Communicator& communicator() const { return communicator_; }
-    /// Of the run, whose bytes are counted.
+    /// The run whose bytes are counted.
     int rank() const;
     /// Since it was made, by verb.
     BytesByVerb by_verb(SourceLine at = SourceLine::here()) const;
-    /// The same, all verbs together.
+    /// Counts all verbs together.
     std::int64_t bytes(SourceLine at = SourceLine::here()) const;
     SourceLine begun_at() const { return at_; }
 
@@ -76,9 +76,9 @@ struct ReplicaSide {
     SourceLine at;
 };
 
-/// What expect_replicated says of two sides; the first is the usual one. `element` is
-/// where the values stand ("element [0, 3]") and `differing` how much else differs ("5 of
-/// 64 elements differ"), both empty where the shapes differ.
+/// Returns what expect_replicated says of two sides; the first is the usual one.
+/// `element` is where the values stand ("element [0, 3]") and `differing` how much else
+/// differs ("5 of 64 elements differ"), both empty where the shapes differ.
 Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
                           const std::string& name, const std::vector<ReplicaSide>& sides,
                           const std::string& element, const std::string& differing);

@@ -38,7 +38,7 @@ class Mesh {
     /// This rank's line along the axis: the ranks that differ from it in that coordinate
     /// alone, numbered by it. UsageError for a name that is no axis.
     Communicator& operator[](const std::string& axis) const;
-    /// Of this rank along the axis, from 0.
+    /// Returns this rank's place along the axis, from 0.
     int coordinate(const std::string& axis) const;
     int size(const std::string& axis) const;
     bool has(const std::string& axis) const;

@@ -53,7 +53,7 @@ struct Record {
     NamedTensors outputs;
     std::vector<Check> checks;
     std::vector<std::pair<std::string, RunReport>> runs;
-    /// What pictures call a run, by its name, if that says too little: "one device, whole
+    /// Pictures call a run this, by its name, if that says too little: "one device, whole
     /// batch".
     std::map<std::string, std::string> titles;
     /// Leave a trace_rank_K.json for each rank too: hta_trace of the traced run with the

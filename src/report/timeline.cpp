@@ -54,7 +54,7 @@ const Look kOperation{Meaning::operation, 'o', 'o', "operation"};
 const Look kCommunication{Meaning::communication, 'c', '~', "communication"};
 const Look kCopy{Meaning::copy, ':', ':', "copy between host and device"};
 
-/// Of memory, in the order of the categories.
+/// The meanings of memory, in the order of the categories.
 constexpr std::array<Meaning, kMemoryCategories> kMemory{
     Meaning::parameters,  Meaning::gradients,     Meaning::optimizer,
     Meaning::activations, Meaning::communication, Meaning::workspace};
@@ -121,7 +121,8 @@ double busy_part(const TimelineRow& row, Picoseconds end) {
     return static_cast<double>(busy) / static_cast<double>(std::max<Picoseconds>(end, 1));
 }
 
-/// Whether the row says anything: what takes no time is not worth one, unless it stopped.
+/// Returns whether the row says anything: what takes no time is not worth one, unless it
+/// stopped.
 bool is_worth_drawing(const TimelineRow& row) {
     return std::ranges::any_of(row.spans, [](const RowSpan& span) {
         const TraceEvent& event = *span.event;
@@ -274,7 +275,7 @@ class PanelMaker {
     std::map<int, std::size_t> group_of_;
 };
 
-/// What is drawn, in order of appearance; then memory.
+/// Returns what is drawn, in order of appearance; then memory.
 void add_legend(Chart& chart) {
     std::set<int> known;
     std::set<int> layers;

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-/// What the diagnosis says of a rank that does not wait: "has ended".
+/// Returns what the diagnosis says of a rank that does not wait: "has ended".
 std::string activity_of(const Diagnosis& diagnosis, int rank) {
     for (const auto* parties : {&diagnosis.parties, &diagnosis.others})
         for (const Diagnosis::Party& party : *parties)
@@ -246,7 +246,7 @@ std::string marker(const Stroke& stroke) {
         stroke.head, colour_of(stroke.meaning).hex());
 }
 
-/// What the colours mean, of those that are there.
+/// Explains the colours that are there.
 std::string legend_svg(const std::vector<WaitBox>& boxes, double y) {
     std::string svg;
     double x = kMargin + 40;

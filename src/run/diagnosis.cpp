@@ -81,7 +81,7 @@ std::string party_text(const Diagnosis::Party& party, int width) {
                           width, "      ", "        ");
 }
 
-/// What a rank did before is said once, where it has several lines.
+/// The history of a rank is told once if it has several lines.
 void drop_repeated_histories(std::vector<Diagnosis::Party>& groups) {
     for (std::size_t i = 0; i < groups.size(); ++i)
         for (std::size_t j = i + 1; j < groups.size(); ++j)

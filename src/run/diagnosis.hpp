@@ -20,7 +20,7 @@ struct Diagnosis {
     struct Party {
         std::vector<int> ranks;
         std::string operation;  ///< "all_reduce(sum, 1000 x f32)", "has ended"
-        std::string differs;    ///< the field that differs, where one does
+        std::string differs;    ///< the field that differs, if one does
         SourceLine at;
         std::vector<std::string> history;  ///< its last operations, oldest first
     };
@@ -29,7 +29,7 @@ struct Diagnosis {
     struct Wait {
         std::vector<int> from;
         std::vector<int> to;
-        std::string operation;  ///< of the first of `from`, where they differ
+        std::string operation;  ///< of the first of `from`, if they differ
         SourceLine at;
     };
 
@@ -37,28 +37,28 @@ struct Diagnosis {
     std::string title;         ///< "counts differ"
     std::string sentence;      ///< what happened, in one sentence with ranks and lines
     std::string cause;         ///< the likely cause and what to change
-    std::string page;          ///< what explains the class; empty where nothing does
-    std::string communicator;  ///< empty where none is involved
+    std::string page;          ///< what explains the class; empty if nothing does
+    std::string communicator;  ///< empty if none is involved
     std::vector<int> members;  ///< its ranks
     std::int64_t sequence = -1;
-    Picoseconds time = -1;  ///< virtual; negative where there is none
+    Picoseconds time = -1;  ///< virtual; negative if there is none
     std::vector<Party> parties;
     std::vector<Party> others;         ///< what every other rank is doing
     std::vector<std::string> details;  ///< lines of figures that show it
-    /// Where nothing could go on: all that waited, by the first rank of each.
+    /// All that waited if nothing could go on, by the first rank of each.
     std::vector<Wait> waits;
 
-    /// The printed form, lines of at most `width` columns where they can be broken.
+    /// Returns the printed form: lines, of at most `width` columns if they can be broken.
     std::string text(int width = 100) const;
 };
 
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
-/// Places in `waits`, each of which waits for ranks of the next one and the last for
-/// ranks of the first: the first circle of waits of one rank each, where there is one;
-/// else the one that the first wait leads to. Followed towards the first rank that is
-/// waited for. Empty where that leads to a rank that waits for none.
+/// Returns places in `waits`, each of which waits for ranks of the next one and the last
+/// for ranks of the first: the first circle of waits of one rank each, if there is one;
+/// else the one that the first wait leads to. It is followed towards the first rank that
+/// is waited for, and is empty if that leads to a rank that waits for none.
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
 
 /// Ends a run that made a mistake.
@@ -66,11 +66,11 @@ class FaultError : public std::runtime_error {
   public:
     explicit FaultError(Diagnosis diagnosis);
     const Diagnosis& diagnosis() const { return diagnosis_; }
-    /// For who knows more than the one that threw: what the other ranks do.
+    /// For code that knows more than the one that threw: what the other ranks do.
     Diagnosis& diagnosis() { return diagnosis_; }
 
-    /// What the run had left when it stopped: figures, and the trace where one was asked
-    /// for. Null where who threw it knew of no run.
+    /// Returns what the run had left when it stopped: figures, and the trace if one was
+    /// asked for. Null if the code that threw it knew of no run.
     const std::shared_ptr<const RunReport>& report() const { return report_; }
     void set_report(std::shared_ptr<const RunReport> report) {
         report_ = std::move(report);

@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// What a first byte says: how many bytes follow, its own bits, and the least value that
+/// A first byte says this: how many bytes follow, its own bits, and the least value that
 /// needs so many.
 struct Lead {
     std::size_t following;

@@ -307,9 +307,13 @@ TEST_CASE("computations have the colours and letters of phases in timelines",
         ++time;
     }
     const Chart timeline = timeline_chart(report, "");
-    for (const LegendEntry& entry : timeline.legend)
-        REQUIRE(std::ranges::find(chart.looks, timeline.looks[entry.looks[0]]) !=
-                chart.looks.end());
+    for (const LegendEntry& entry : timeline.legend) {
+        const Look& look = timeline.looks[entry.looks[0]];
+        REQUIRE(std::ranges::find(chart.looks, look) != chart.looks.end());
+        const std::string fill = "fill=\"" + colour_of(look).hex() + "\"";
+        REQUIRE(contains(chart_svg(timeline), fill));
+        REQUIRE(contains(chart_svg(chart), fill));
+    }
     REQUIRE(timeline.legend.size() == 3);
 }
 

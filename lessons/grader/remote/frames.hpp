@@ -16,13 +16,13 @@ class Frames {
 
     explicit Frames(int descriptor) : descriptor_(descriptor) {}
 
-    /// False where the other side has gone, or takes nothing until `deadline`.
+    /// Returns false if the other side has gone, or takes nothing until `deadline`.
     [[nodiscard]] bool send(std::string_view message,
                             Clock::time_point deadline = os::kNever);
 
     enum class End { none, gone, late, too_long };
-    /// The next message; none where the other side has gone, it is late, or it announces
-    /// more than a message may hold: end() says which.
+    /// Returns the next message; none if the other side has gone, it is late, or it
+    /// announces more than a message may hold: end() says which.
     std::optional<std::string> receive(Clock::time_point deadline = os::kNever);
     End end() const { return end_; }
 

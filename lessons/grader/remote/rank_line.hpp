@@ -10,7 +10,7 @@
 namespace lockstep::lessons {
 
 /// The rank's end of the line: asks the grader for what a Device and a Communicator do.
-/// Where the grader has gone, the process ends.
+/// If the grader has gone, the process ends.
 class RankLine final : public TensorNames {
   public:
     explicit RankLine(int descriptor) : frames_(descriptor) {}
@@ -35,7 +35,7 @@ class RankLine final : public TensorNames {
 
     TensorOnWire named(const Tensor& tensor) override;
     Tensor found(const TensorOnWire& tensor) override;
-    /// Of a tensor of this line; the grader is told that it has gone.
+    /// Tells the grader that a tensor of this line has gone.
     void forget(const Storage& storage) noexcept;
 
   private:

@@ -64,7 +64,7 @@ void serve() {
     } catch (...) {
         tell_exception(line);
     }
-    // What still lives is let go of with the process.
+    // All that still lives is let go of with the process.
     std::_Exit(EXIT_SUCCESS);
 }
 

@@ -247,7 +247,7 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
     }
 }
 
-/// What attention takes is bounded by no memory, and nothing ends it on its way.
+/// No memory bounds the time of attention, and nothing ends it on its way.
 void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
     const Heads& queries = heads.queries;
     const Heads& keys = heads.keys;
@@ -279,7 +279,7 @@ void RankSession::upload_into(WireReader& in) {
     rank_.device().upload_into(destination, values, at);
 }
 
-/// Values that come to the host.
+/// Sends values to the host.
 void RankSession::read(RankRequest request, WireReader& in, WireWriter& out) {
     const auto source = in.get<Tensor>();
     const auto at = in.get<SourceLine>();

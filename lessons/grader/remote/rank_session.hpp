@@ -24,11 +24,11 @@ struct RankTask {
     std::string task;
     std::map<std::string, TaskTensor> tensors;
     std::map<std::string, std::int64_t> numbers;
-    /// Whether it may read its device's tensors on the host: download().
+    /// It may read its device's tensors on the host: download().
     bool may_download = false;
 };
 
-/// What it left, on the host.
+/// The task left this, on the host.
 struct RankResult {
     std::map<std::string, HostTensor> tensors;
     std::map<std::string, HostTensor> values;
@@ -89,7 +89,8 @@ class RankSession final : public TensorNames {
     SourceLine source_line(const std::string& file, int line) override;
 
   private:
-    // Of one run; a program comes nowhere near them.
+    // These hold for one run. The reference solutions come nowhere near them: at most 998
+    // requests of the 200,000.
     static constexpr std::int64_t kMostRequests = 200'000;
     static constexpr int kMostOpenPhases = 64;
     static constexpr std::size_t kMostLeft = 256;

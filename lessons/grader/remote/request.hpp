@@ -8,12 +8,12 @@
 
 namespace lockstep::lessons {
 
-/// What the process of a rank asks of the grader. Those that are told get no answer.
+/// The process of a rank asks the grader for this. A request that is told gets no answer.
 enum class RankRequest : std::uint8_t {
     empty,              ///< category, shape, dtype, line; a tensor
     upload_into,        ///< tensor, values, line; nothing
     download,           ///< tensor, line; its values
-    peek,               ///< the same
+    peek,               ///< as download
     operation,          ///< category, kind, the operation, line; its results
     freed,              ///< told: handle
     phase_began,        ///< told: phase, micro-batch, line
@@ -26,16 +26,16 @@ enum class RankRequest : std::uint8_t {
     communicator_gone,  ///< told: communicator
     bytes_sent,         ///< communicator, line; bytes by verb
     expect_replicated,  ///< communicator, tensor, name, line; nothing
-    declare_replicas,   ///< the same
-    declare_same,       ///< the same
+    declare_replicas,   ///< as expect_replicated
+    declare_same,       ///< as expect_replicated
     returned,           ///< told: tensors, values and texts; the last
     threw               ///< told: how, and what it said; the last
 };
 
-/// What a task threw.
+/// A task threw one of these.
 enum class ThrownKind : std::uint8_t { not_written, usage, fault, memory, other };
 
-/// What the grader says first: which task, and what it is given.
+/// The grader says this first: which task, and what it is given.
 struct TaskStart {
     std::string task;
     int rank = 0;

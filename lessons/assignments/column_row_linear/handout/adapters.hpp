@@ -25,7 +25,7 @@ Tensor row_forward(Rank& rank, const Tensor& x, const Tensor& weight, const Tens
 /// "dx", "d_weight", "d_bias".
 Tensors row_backward(Rank& rank, const Tensor& x, const Tensor& weight, const Tensor& dy);
 
-/// Of the parts "weight1", "bias1", "weight2", "bias2": "y", and for mlp_backward
+/// Takes "weight1", "bias1", "weight2", "bias2"; returns "y", and for mlp_backward
 /// whatever else there is.
 Tensors mlp_forward(Rank& rank, const Tensor& x, const Tensors& mlp);
 /// "d_weight1" and so on, and "dx" where it is wanted.

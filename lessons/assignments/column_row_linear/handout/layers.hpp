@@ -9,7 +9,7 @@
 // are empty where there are fewer columns than ranks. Below, out_r and in_r are rank r's
 // counts. No function changes what it is given.
 
-/// What backward gives a rank.
+/// Backward gives a rank this.
 struct Gradients {
     lockstep::Tensor dx;  ///< none, lockstep::Tensor(), where nobody wants it
     lockstep::Tensor d_weight;
@@ -46,7 +46,7 @@ Gradients row_backward(lockstep::Rank& rank, const lockstep::Tensor& x,
 // (N, hidden), and the same on every rank; between the layers are `inner` columns, of
 // which rank r has inner_r. The first layer is shared out by columns, the second by rows.
 
-/// What a rank holds of it.
+/// A rank holds this of it.
 struct Mlp {
     lockstep::Tensor weight1;  ///< (inner_r, hidden)
     lockstep::Tensor bias1;    ///< (inner_r)

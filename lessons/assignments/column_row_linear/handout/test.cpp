@@ -1,4 +1,4 @@
-// What everybody may see of the tests. The grader asks more: other numbers of ranks,
+// Everybody may see these tests. The grader asks more: other numbers of ranks,
 // other sizes, and how it was done.
 
 #include <cmath>
@@ -80,7 +80,7 @@ void keep(Rank& rank, const adapters::Tensors& tensors) {
         if (tensor) rank.keep(name, tensor);
 }
 
-/// Of each rank: what it kept is `expected` of its share of `count`.
+/// Expects that each rank kept what is `expected` of its share of `count`.
 void expect_kept(const RunReport& report, const std::string& name, std::int64_t count,
                  const std::function<HostTensor(const Chunk&)>& expected) {
     const int ranks = static_cast<int>(report.ranks.size());
@@ -186,7 +186,7 @@ void test_row_backward(int ranks, std::int64_t in, std::int64_t out) {
     expect_kept(report, "d_bias", in, [&](const Chunk&) { return layer.d_bias(); });
 }
 
-/// Of numbers u, and its derivative at u.
+/// Returns GELU at u; the next function returns its derivative.
 double gelu(double u) {
     return u * std::erfc(-u / std::sqrt(2.0)) / 2;
 }

@@ -1,4 +1,4 @@
-// What everybody may see of the tests. The grader asks more: other networks, other
+// Everybody may see these tests. The grader asks more: other networks, other
 // shards, other numbers of ranks, and how it was done.
 
 #include <numeric>
@@ -27,7 +27,7 @@ std::int64_t sum(const Rows& rows) {
     return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
 
-/// The same parameters wherever it is called.
+/// Makes the same parameters wherever it is called.
 std::unique_ptr<Sequential> make_network(Device& device) {
     constexpr std::int64_t kHidden = 5;
     auto network = std::make_unique<Sequential>();
@@ -59,7 +59,7 @@ Shard shard_of(Rank& rank, const Rows& rows) {
                       *own, sum(rows));
 }
 
-/// What somebody has left there.
+/// Fills gradients with what somebody has left there.
 void fill_gradients(Rank& rank, Module& network) {
     for (const Parameter* parameter : network.parameters())
         rank.device().fill(parameter->gradient, 3);
@@ -70,7 +70,7 @@ void keep_gradients(Rank& rank, Module& network) {
         rank.keep("gradient of " + parameter->name(), parameter->gradient);
 }
 
-/// What your function leaves on each rank.
+/// Returns what your function leaves on each rank.
 RunReport run(const Rows& rows, decltype(adapters::batch_gradient) function) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const auto network = make_network(rank.device());

@@ -14,7 +14,7 @@ struct ProgramCase {
     std::string name;  ///< of the program, as in answers.json
     /// Calls it, and keeps what it left.
     lockstep::Program program;
-    /// What each rank should have left, by name.
+    /// Each rank should have left this, by name.
     std::vector<std::map<std::string, lockstep::HostTensor>> expected;
 };
 

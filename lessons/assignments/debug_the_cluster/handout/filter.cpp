@@ -8,7 +8,7 @@ namespace {
 
 constexpr SgdOptions kSgd{.learning_rate = 0.01};
 
-/// Of the squared error, summed over this rank's documents.
+/// Returns the gradient of the squared error, summed over this rank's documents.
 void backward(Device& device, const Tensor& x, const Tensor& error,
               const Tensor& d_weight, const Tensor& d_bias) {
     device.matmul_into(d_weight, x, error, {.transpose_a = true});

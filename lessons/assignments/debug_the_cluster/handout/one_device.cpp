@@ -64,7 +64,7 @@ HostTensor with_bias(HostTensor x, const HostTensor& bias) {
     return x;
 }
 
-/// Of the squared error.
+/// Returns the gradient of the squared error.
 HostTensor error(const HostTensor& y, const HostTensor& target, double factor = 1) {
     HostTensor dy(y.shape(), DType::f64);
     for (std::int64_t i = 0; i < y.elements(); ++i)

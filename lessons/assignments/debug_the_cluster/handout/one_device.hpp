@@ -4,7 +4,7 @@
 
 #include "src/core/host_tensor.hpp"
 
-// What the six programs compute, as one device with all data would: plain loops on the
+// The six programs compute this, as one device with all data would: plain loops on the
 // host.
 
 namespace one_device {
@@ -31,7 +31,7 @@ HostTensor evaluate(const HostTensor& weight, const HostTensor& x,
 /// By what all gradients are multiplied so that their norm is `largest` at most.
 double clip_factor(const HostTensors& gradients, double largest);
 
-/// Of W1 and W2, averaged over all micro-batches of all ranks.
+/// Returns gradients of W1 and W2, averaged over all micro-batches of all ranks.
 HostTensors accumulate_gradients(const HostTensors& weights, const HostTensors& inputs,
                                  const HostTensors& targets);
 

@@ -17,7 +17,7 @@ void pipeline_gradients(Rank& rank, const Tensor& weight, const Tensor& gradient
     Stage layer(device, weight, gradient);
     auto input = inputs.begin(), target = targets.begin();
 
-    // What comes from the neighbours, or is here; and what goes to them meanwhile.
+    // Each takes what a neighbour sends, or is here; something goes there meanwhile.
     const auto next_x = [&](const Tensor& dx = {}) {
         if (stage == 0) return *input++;
         const Tensor x = device.empty(shape, weight.dtype());

@@ -37,7 +37,7 @@ class Reported : public Cluster {
     Cluster& cluster_;
 };
 
-/// Of each tensor the element that is furthest off.
+/// Shows of each tensor the element that is furthest off.
 void show_values(const RunReport& report, const ProgramCase& shown) {
     constexpr double kRight = 1e-10;
     fmt::print("\nWhat each rank left, and what one device with all data would have:\n");

@@ -21,7 +21,7 @@ class Stage {
         return in_flight_.emplace_back(x, y).second;
     }
 
-    /// Of the earliest micro-batch in flight.
+    /// Takes the earliest micro-batch in flight.
     lockstep::Tensor backward(const lockstep::Tensor& dy) {
         const lockstep::PhaseScope phase(device_, lockstep::Phase::backward,
                                          backwards_++);

@@ -1,4 +1,4 @@
-// What everybody may see of the tests: each program on four ranks, under every check, and
+// Everybody may see these tests: each program on four ranks, under every check, and
 // whether answers.json can be read. The grader asks more: whether the answers are right,
 // other numbers of ranks, other sizes, and how it was done.
 
@@ -29,7 +29,7 @@ RunReport run(const ProgramCase& tested) {
     return sim::make_cluster(options)->run(tested.program);
 }
 
-/// What one all-reduce of the gradients sends.
+/// Asks for what one all-reduce of the gradients sends.
 void test_sent(const RunReport& report, const ProgramCase& tested) {
     std::int64_t bytes = 0;
     for (const auto& [name, gradient] : tested.expected[0])

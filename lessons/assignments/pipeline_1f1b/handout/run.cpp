@@ -24,7 +24,7 @@ struct Sizes {
     int backward = 2;  ///< t_b
 };
 
-/// What a stage holds of that which the table limits, and at most.
+/// How much a stage holds of what the table limits, and how much it may hold.
 struct Held {
     std::function<int(const Holdings& peak)> of;
     std::function<int(int stage)> most;

@@ -1,4 +1,4 @@
-// What everybody may see of the tests. The grader asks more: other numbers of stages and
+// Everybody may see these tests. The grader asks more: other numbers of stages and
 // micro-batches, other limits and durations; and it runs your schedules with numbers.
 
 #include <algorithm>

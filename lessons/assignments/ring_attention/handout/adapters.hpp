@@ -9,7 +9,7 @@
 // All that tests and the grader call, and the types in which they ask. How your own
 // functions are called is up to you: adapters.cpp calls them.
 
-/// What attention of `rows` queries has come to, on the host, after the keys it has seen
+/// Attention of `rows` queries has come to this, on the host, after the keys it has seen
 /// so far: nothing, to begin with. Row-major; values are `width` wide. It stays this
 /// large, however many keys there are.
 struct OnlineSoftmax {
@@ -43,7 +43,7 @@ struct Qkv {
     lockstep::Tensor queries, keys, values;
 };
 
-/// What comes of attention on a rank.
+/// Attention on a rank comes to this.
 struct Attended {
     lockstep::Tensor y;            ///< (own tokens, batches, heads width)
     lockstep::Tensor log_sum_exp;  ///< (batches, heads, own tokens)

@@ -11,7 +11,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kTokens = 256, kHeads = 4, kWidth = 16;  // tokens: of a rank
 
-/// What the memory of a rank is made of.
+/// Prints what the memory of a rank is made of.
 void print_sizes() {
     constexpr std::int64_t kTensor = kTokens * kHeads * kWidth * sizeof(float);
     constexpr std::int64_t kLogSumExp = kTokens * kHeads * sizeof(float);

@@ -1,4 +1,4 @@
-// What everybody may see of the tests. The grader asks more: other numbers of ranks,
+// Everybody may see these tests. The grader asks more: other numbers of ranks,
 // other sizes, and how it was done.
 
 #include <cmath>

@@ -20,7 +20,7 @@ struct Hop {
     Block going, coming;
     std::optional<Work> work;
 
-    /// What has come; what went is let go of.
+    /// Returns what has come; what went is let go of.
     Block arrived() {
         if (work) work->wait();
         going = {};
@@ -67,7 +67,7 @@ class Ring {
         return {heads_of(queries), heads_of(block.keys), heads_of(block.values)};
     }
 
-    /// Of own queries that see the block that is here after `hops` hops.
+    /// Takes own queries that see the block that is here after `hops` hops.
     AttentionOptions seeing(const Tensor& queries, int hops) const {
         AttentionOptions options;
         options.factor = 1 / std::sqrt(static_cast<double>(heads_of(queries).width));
@@ -122,7 +122,7 @@ Qkv ring_attention_backward(Rank& rank, const Qkv& own, const Attended& attended
         device.head_row_products(ring.heads_of(dy), ring.heads_of(attended.y))};
     const Tensor d_queries = zeros_like(device, own.queries);
 
-    // What this rank adds to its own block's gradients waits for the others' to come
+    // This rank's share of its own block's gradients waits for the others' to come
     // home.
     Block here{own.keys, own.values};
     const Block home = zeros_like(device, here);
