@@ -80,7 +80,7 @@ class Communicator {
     /// 2(n-1) steps.
     Work all_reduce(const Tensor& buffer, Reduction reduction = Reduction::sum,
                     SourceLine at = SourceLine::here());
-    /// The same, from `input` into `output`.
+    /// Reduces `input` into `output`.
     Work all_reduce(const Tensor& output, const Tensor& input, Reduction reduction,
                     SourceLine at = SourceLine::here());
     /// output (n x input's elements): every rank's input, in rank order. (n-1)/n S bytes,
@@ -144,8 +144,8 @@ class Communicator {
     std::unique_ptr<Communicator> split(int color, int key,
                                         const std::string& name = "split",
                                         SourceLine at = SourceLine::here());
-    /// The same, with the members that this rank expects: where the ranks' requests do
-    /// not make that communicator, FaultError (F06).
+    /// Splits, with the members that this rank expects: if the ranks' requests do not
+    /// make that communicator, FaultError (F06).
     std::unique_ptr<Communicator> split(const SplitRequest& request,
                                         SourceLine at = SourceLine::here());
     static constexpr int kNoColor = -1;
@@ -161,9 +161,9 @@ class Communicator {
     /// was begun and never started.
     void require_groups_started() const;
 
-    /// What this rank has sent over this communicator so far. Counts what is done, so it
-    /// throws UsageError while a backend that knows has something in flight. See
-    /// src/comm/expect.hpp.
+    /// Returns what this rank has sent over this communicator so far. It counts what is
+    /// done, so it throws UsageError while a backend that knows has something in flight.
+    /// See src/comm/expect.hpp.
     BytesByVerb bytes_sent(SourceLine at = SourceLine::here()) const {
         return do_bytes_sent(at);
     }
@@ -179,7 +179,7 @@ class Communicator {
     Device& device() const { return device_; }
     /// This rank's number in the run; still known when the run is over.
     int owner() const { return owner_; }
-    /// What a use of it at `at` is, after the run that made it. World was made nowhere.
+    /// Describes a use of it at `at`, after the run that made it. World was made nowhere.
     FaultError used_after_run(SourceLine made_at, SourceLine at) const;
 
   private:

@@ -9,6 +9,12 @@ template <>
 inline constexpr std::int64_t kLast<LoggedCall::Kind> =
     static_cast<std::int64_t>(LoggedCall::Kind::split);
 
+template <typename Line>
+void fields(Line& line, LoggedCall& call) {
+    line(static_cast<CommRequest&>(call), call.kind, call.communicator, call.work,
+         call.split);
+}
+
 void OperationLog::add(LoggedCall call) {
     calls_.push_back(std::move(call));
     if (calls_.size() <= kMostCalls) return;

@@ -26,7 +26,7 @@ struct LoggedCall : CommRequest {
     SplitRequest split;  ///< of a split
 };
 
-/// What a rank did, in program order.
+/// A rank's calls, in program order.
 struct RankLog {
     int ranks = 1;  ///< of the cluster that the program ran on
     std::vector<LoggedCall> calls;
@@ -41,7 +41,7 @@ class OperationLog {
   public:
     static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
 
-    /// Of a rank of a cluster of `ranks`.
+    /// Logs a rank of a cluster of `ranks`.
     explicit OperationLog(int ranks) : ranks_(ranks) {}
 
     /// Returns the launch's number.
@@ -66,7 +66,7 @@ class OperationLog {
     bool complete_ = true;
 };
 
-/// UsageError where `bytes` are none of a log's.
+/// Throws UsageError if `bytes` are none of a log's.
 RankLog read_log(const std::string& bytes);
 
 /// "all_reduce(sum, 1000 x f32)", "wait", "split".

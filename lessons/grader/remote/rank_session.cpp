@@ -10,69 +10,6 @@
 
 namespace lockstep::lessons {
 
-namespace {
-
-Work start_one(Communicator& group, const CommOperation& asked) {
-    switch (asked.verb) {
-        case Verb::all_reduce:
-            return group.all_reduce(asked.output, asked.input, asked.reduction, asked.at);
-        case Verb::all_gather:
-            return group.all_gather(asked.output, asked.input, asked.at);
-        case Verb::reduce_scatter:
-            return group.reduce_scatter(asked.output, asked.input, asked.reduction,
-                                        asked.at);
-        case Verb::broadcast:
-            return group.broadcast(asked.input, asked.peer, asked.at);
-        case Verb::reduce:
-            return group.reduce(asked.input, asked.peer, asked.reduction, asked.at);
-        case Verb::gather:
-            return group.gather(asked.output, asked.input, asked.peer, asked.at);
-        case Verb::scatter:
-            return group.scatter(asked.output, asked.input, asked.peer, asked.at);
-        case Verb::all_to_all:
-            return group.all_to_all(asked.output, asked.input, asked.at);
-        case Verb::send:
-            return group.send(asked.input, asked.peer, asked.at);
-        case Verb::recv:
-            return group.recv(asked.output, asked.peer, asked.at);
-        case Verb::barrier:
-            return group.barrier(asked.at);
-        case Verb::split:
-            break;
-    }
-    throw WireError("a split is launched");
-}
-
-void add_to(Group& group, const CommOperation& asked) {
-    switch (asked.verb) {
-        case Verb::all_reduce:
-            group.all_reduce(asked.output, asked.reduction, asked.at);
-            return;
-        case Verb::all_gather:
-            group.all_gather(asked.output, asked.input, asked.at);
-            return;
-        case Verb::reduce_scatter:
-            group.reduce_scatter(asked.output, asked.input, asked.reduction, asked.at);
-            return;
-        case Verb::broadcast:
-            group.broadcast(asked.input, asked.peer, asked.at);
-            return;
-        case Verb::reduce:
-            group.reduce(asked.input, asked.peer, asked.reduction, asked.at);
-            return;
-        case Verb::send:
-            group.send(asked.input, asked.peer, asked.at);
-            return;
-        case Verb::recv:
-            group.recv(asked.output, asked.peer, asked.at);
-            return;
-        default:
-            throw WireError("a group has what no group takes");
-    }
-}
-
-}  // namespace
-
 RankSession::RankSession(Rank& rank, RankProcess& process,
                          Frames::Clock::time_point deadline)
     : rank_(rank), process_(process), deadline_(deadline) {}
@@ -335,10 +272,10 @@ void RankSession::launch(WireReader& in, WireWriter& out) {
         throw WireError("a group has more operations than a program's has");
     if (!operations.empty())
         requests_ += static_cast<std::int64_t>(operations.size()) - 1;
-    if (operations.size() == 1) return keep(start_one(group, operations.front()), out);
+    if (operations.size() == 1) return keep(group.start(operations.front()), out);
     Group together = group.group(at);
     for (const CommOperation& operation : operations)
-        add_to(together, operation);
+        together.add(operation);
     keep(together.start(at), out);
 }
 
