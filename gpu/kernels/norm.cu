@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 
 #include "gpu/kernels/columns.cuh"
 #include "gpu/kernels/norm.hpp"
@@ -52,20 +53,47 @@ __device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const 
     return moments;
 }
 
-template <typename T, int kWidth, int kTeam, bool kOnce>
+/// What is taken off a row, and the mean of the squares of what is left.
+template <typename T>
+struct Spread {
+    T mean;
+    T variance;
+};
+
+/// Leaves the last sweep in `held`. Without a mean, nothing is taken off.
+template <bool kMean, typename T, int kWidth, int kTeam>
+__device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const T* x,
+                            Pack<T, kWidth> (&held)[kHeld]) {
+    if constexpr (kMean) {
+        const Moments<T> part = moments_of_thread(row, x, held);
+        const T mean = row.sum(part.count * part.mean) / row.columns();
+        const T shift = part.mean - mean;
+        return {mean, row.sum(part.squares + part.count * shift * shift) / row.columns()};
+    } else {
+        T squares = 0;
+        for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+            row.each(base,
+                     [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+            row.each(base, [&](int k, std::int64_t) {
+                for (int lane = 0; lane < kWidth; ++lane)
+                    squares += held[k].value[lane] * held[k].value[lane];
+            });
+        }
+        return {0, row.sum(squares) / row.columns()};
+    }
+}
+
+template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    layer_norm_rows(T* y, T* mean, T* rstd, NormOperands<T> of, const T* weight,
-                    const T* bias, T epsilon, RowShape shape) {
+    norm_rows(T* y, T* mean, T* rstd, NormOperands<T> of, const T* weight, const T* bias,
+              T epsilon, RowShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
-    const Moments<T> part = moments_of_thread(row, of.x, held);
-    const T middle = row.sum(part.count * part.mean) / row.columns();
-    const T shift = part.mean - middle;
-    const T variance = row.sum(part.squares + part.count * shift * shift) / row.columns();
-    const T scale = 1 / std::sqrt(variance + epsilon);
+    const Spread<T> of_row = spread<kMean>(row, of.x, held);
+    const T scale = 1 / std::sqrt(of_row.variance + epsilon);
     if (row.first_thread()) {
-        mean[row.index()] = middle;
+        if (kMean) mean[row.index()] = of_row.mean;
         rstd[row.index()] = scale;
     }
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
@@ -74,23 +102,26 @@ __global__ void __launch_bounds__(kRowThreads)
                      [&](int k, std::int64_t pack) { held[k] = row.read(of.x, pack); });
         row.each(base, [&](int k, std::int64_t pack) {
             const auto gain = row.read_of_columns(weight, pack);
-            const auto added = row.read_of_columns(bias, pack);
             for (int lane = 0; lane < kWidth; ++lane)
                 held[k].value[lane] =
-                    (held[k].value[lane] - middle) * scale * gain.value[lane] +
-                    added.value[lane];
+                    (held[k].value[lane] - of_row.mean) * scale * gain.value[lane];
+            if constexpr (kMean) {
+                const auto added = row.read_of_columns(bias, pack);
+                for (int lane = 0; lane < kWidth; ++lane)
+                    held[k].value[lane] += added.value[lane];
+            }
             row.write(y, pack, held[k]);
         });
     }
 }
 
-template <typename T, int kWidth, int kTeam, bool kOnce>
+template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    layer_norm_backward_rows(T* dx, const T* dy, NormOperands<T> of, const T* weight,
-                             RowShape shape) {
+    norm_backward_rows(T* dx, const T* dy, NormOperands<T> of, const T* weight,
+                       RowShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
-    const T mean = of.mean[row.index()];
+    const T mean = kMean ? of.mean[row.index()] : T{0};
     const T rstd = of.rstd[row.index()];
     Pack<T, kWidth> g[kHeld], normalized[kHeld];
     const auto read = [&](int k, std::int64_t pack) {
@@ -115,7 +146,7 @@ __global__ void __launch_bounds__(kRowThreads)
             }
         });
     }
-    along_ones = row.sum(along_ones) / row.columns();
+    along_ones = kMean ? row.sum(along_ones) / row.columns() : T{0};
     along_x = row.sum(along_x) / row.columns();
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!kOnce) {
@@ -131,98 +162,110 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-/// Terms of d_weight and of d_bias.
-template <typename T, int kWidth>
+/// Terms of d_weight and, with a mean, of d_bias.
+template <typename T, int kWidth, bool kMean>
 struct GradientTerms {
-    static constexpr int kSums = 2;
+    static constexpr int kSums = kMean ? 2 : 1;
     const T* dy;
     NormOperands<T> of;
     bool vectors;
 
-    __device__ void add(Pack<T, kWidth> (&sums)[2], std::int64_t row,
+    __device__ void add(Pack<T, kWidth> (&sums)[kSums], std::int64_t row,
                         std::int64_t column) const {
         const std::int64_t at = row * of.columns + column;
         const Pack<T, kWidth> x = load<kWidth>(of.x + at, vectors);
         const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
-        const T mean = of.mean[row];
+        const T mean = kMean ? of.mean[row] : T{0};
         const T rstd = of.rstd[row];
 #pragma unroll
         for (int lane = 0; lane < kWidth; ++lane) {
             sums[0].value[lane] += gradient.value[lane] * ((x.value[lane] - mean) * rstd);
-            sums[1].value[lane] += gradient.value[lane];
+            if constexpr (kMean) sums[1].value[lane] += gradient.value[lane];
         }
     }
 };
 
+/// with(kMean), a constant: whether the norm takes a mean off.
+template <typename T, typename With>
+void with_kind(const NormOperands<T>& of, const With& with) {
+    if (of.mean != nullptr)
+        with(std::bool_constant<true>());
+    else
+        with(std::bool_constant<false>());
+}
+
 template <int kWidth, typename T>
-void layer_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight, T* d_bias,
-                                const T* dy, const NormOperands<T>& of) {
+void norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight, T* d_bias,
+                          const T* dy, const NormOperands<T>& of) {
     const ColumnShape shape{of.rows, of.columns, aligned(dy, of.x)};
     const std::int64_t slabs = slabs_of(of.rows, of.columns, kWidth);
-    launch_column_sums<kWidth, false>(
-        stream, workspace, GradientTerms<T, kWidth>{dy, of, shape.vectors}, shape, slabs);
     const ColumnShape partials{slabs, of.columns, true};
-    add_column_sums<kWidth>(stream, d_weight, workspace, partials);
-    add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns, partials);
+    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        const GradientTerms<T, kWidth, kMean> terms{dy, of, shape.vectors};
+        launch_column_sums<kWidth, false>(stream, workspace, terms, shape, slabs);
+        add_column_sums<kWidth>(stream, d_weight, workspace, partials);
+        if (kMean)
+            add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns,
+                                    partials);
+    });
 }
 
 }  // namespace
 
 template <typename T>
-void launch_layer_norm(cudaStream_t stream, T* y, T* mean, T* rstd,
-                       const NormOperands<T>& of, const T* weight, const T* bias,
-                       T epsilon) {
+void launch_norm(cudaStream_t stream, T* y, T* mean, T* rstd, const NormOperands<T>& of,
+                 const T* weight, const T* bias, T epsilon) {
     const RowShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, layer_norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>, blocks,
-               kRowThreads, y, mean, rstd, of, weight, bias, epsilon, shape);
+    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                   blocks, kRowThreads, y, mean, rstd, of, weight, bias, epsilon, shape);
+        });
     });
 }
 
 template <typename T>
-void launch_layer_norm_backward_input(cudaStream_t stream, T* dx, const T* dy,
-                                      const NormOperands<T>& of, const T* weight) {
+void launch_norm_backward_input(cudaStream_t stream, T* dx, const T* dy,
+                                const NormOperands<T>& of, const T* weight) {
     const RowShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream,
-               layer_norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
-               blocks, kRowThreads, dx, dy, of, weight, shape);
+    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream,
+                   norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                   blocks, kRowThreads, dx, dy, of, weight, shape);
+        });
     });
 }
 
 template <typename T>
-std::int64_t layer_norm_partials(std::int64_t rows, std::int64_t columns) {
-    return 2 * column_slabs<T>(rows, columns) * columns;
+std::int64_t norm_partials(const NormOperands<T>& of) {
+    return (of.mean != nullptr ? 2 : 1) * column_slabs<T>(of.rows, of.columns) *
+           of.columns;
 }
 
 template <typename T>
-void launch_layer_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight,
-                                       T* d_bias, const T* dy,
-                                       const NormOperands<T>& of) {
+void launch_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight,
+                                 T* d_bias, const T* dy, const NormOperands<T>& of) {
     if (column_width<T>(of.columns) == 1)
-        layer_norm_backward_weight<1>(stream, workspace, d_weight, d_bias, dy, of);
+        norm_backward_weight<1>(stream, workspace, d_weight, d_bias, dy, of);
     else
-        layer_norm_backward_weight<kFullWidth<T>>(stream, workspace, d_weight, d_bias, dy,
-                                                  of);
+        norm_backward_weight<kFullWidth<T>>(stream, workspace, d_weight, d_bias, dy, of);
 }
 
-template void launch_layer_norm(cudaStream_t, float*, float*, float*,
-                                const NormOperands<float>&, const float*, const float*,
-                                float);
-template void launch_layer_norm(cudaStream_t, double*, double*, double*,
-                                const NormOperands<double>&, const double*, const double*,
-                                double);
-template void launch_layer_norm_backward_input(cudaStream_t, float*, const float*,
-                                               const NormOperands<float>&, const float*);
-template void launch_layer_norm_backward_input(cudaStream_t, double*, const double*,
-                                               const NormOperands<double>&,
-                                               const double*);
-template std::int64_t layer_norm_partials<float>(std::int64_t, std::int64_t);
-template std::int64_t layer_norm_partials<double>(std::int64_t, std::int64_t);
-template void launch_layer_norm_backward_weight(cudaStream_t, float*, float*, float*,
-                                                const float*, const NormOperands<float>&);
-template void launch_layer_norm_backward_weight(cudaStream_t, double*, double*, double*,
-                                                const double*,
-                                                const NormOperands<double>&);
+template void launch_norm(cudaStream_t, float*, float*, float*,
+                          const NormOperands<float>&, const float*, const float*, float);
+template void launch_norm(cudaStream_t, double*, double*, double*,
+                          const NormOperands<double>&, const double*, const double*,
+                          double);
+template void launch_norm_backward_input(cudaStream_t, float*, const float*,
+                                         const NormOperands<float>&, const float*);
+template void launch_norm_backward_input(cudaStream_t, double*, const double*,
+                                         const NormOperands<double>&, const double*);
+template std::int64_t norm_partials(const NormOperands<float>&);
+template std::int64_t norm_partials(const NormOperands<double>&);
+template void launch_norm_backward_weight(cudaStream_t, float*, float*, float*,
+                                          const float*, const NormOperands<float>&);
+template void launch_norm_backward_weight(cudaStream_t, double*, double*, double*,
+                                          const double*, const NormOperands<double>&);
 
 }  // namespace lockstep::gpu
