@@ -2,9 +2,10 @@
 
 #include <cuda_runtime.h>
 
-#include "gpu/kernels/launch_error.hpp"
-
 namespace lockstep::gpu {
+
+/// Throws GpuError, which names the kernel, for a launch that failed.
+[[noreturn]] void fail_launch(cudaError_t result, const void* kernel);
 
 /// Puts a kernel into the stream. A plain call, so that a C++ compiler can read it too.
 template <typename... Parameters, typename... Arguments>

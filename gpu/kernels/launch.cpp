@@ -1,4 +1,4 @@
-#include "gpu/kernels/launch_error.hpp"
+#include "gpu/kernels/launch.cuh"
 
 #include <cstdlib>
 #include <cxxabi.h>
@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// As in the source, where CUDA still knows it.
+/// Returns the name in the source, if CUDA still knows it.
 std::string name_of(const void* kernel) {
     const char* symbol = nullptr;
 #if CUDART_VERSION >= 12030
