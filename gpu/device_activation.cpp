@@ -1,6 +1,5 @@
 #include "gpu/device.hpp"
 #include "gpu/kernels/activation.hpp"
-#include "gpu/kernels/swiglu.hpp"
 #include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {

@@ -44,10 +44,8 @@ void Device::compute(const ops::EmbeddingBackward& op) {
             op.dy.data<const T>(),     elements};
         if (elements <= kFewIds && elements * op.d_table.elements() <= kFewLooks)
             return launch_scatter_few(stream_.get(), scattered, id);
-        const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);
-        const SortedIds sorted =
-            launch_sort(stream_.get(), workspace.data<std::int32_t>(), id, elements);
-        launch_scatter_sorted(stream_.get(), scattered, sorted);
+        const Tensor workspace = scratch({scatter_workspace(elements)}, DType::i32);
+        launch_scatter_many(stream_.get(), workspace.data<std::int32_t>(), scattered, id);
     });
 }
 

@@ -2,6 +2,7 @@
 
 #include "gpu/kernels/activation.hpp"
 #include "gpu/kernels/each.cuh"
+#include "gpu/kernels/tiles.cuh"
 #include "src/device/formulas.hpp"
 
 namespace lockstep::gpu {
@@ -41,6 +42,78 @@ struct GeluBackward : Function {
     }
 };
 
+template <typename T>
+struct GatedRows {
+    T* to;  ///< y; with a gradient, dx
+    const T* x;
+    const T* dy;  ///< null without a gradient
+    std::int64_t width;
+};
+
+/// y, in place of the gate.
+template <typename T, int kWidth>
+__device__ void apply_gate(Pack<T, kWidth>& gate, const Pack<T, kWidth>& rest) {
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        gate.value[lane] = formulas::swiglu(gate.value[lane], rest.value[lane]);
+}
+
+/// dx, in place of x.
+template <typename T, int kWidth>
+__device__ void differentiate(Pack<T, kWidth>& gate, Pack<T, kWidth>& rest,
+                              const Pack<T, kWidth>& dy) {
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane) {
+        const T g = gate.value[lane];
+        gate.value[lane] =
+            formulas::swiglu_backward_gate(g, rest.value[lane], dy.value[lane]);
+        rest.value[lane] = formulas::swiglu(g, dy.value[lane]);
+    }
+}
+
+template <typename T, int kWidth, bool kBackward>
+__global__ void __launch_bounds__(kTileThreads)
+    swiglu_rows(GatedRows<T> of, Tiles tiles) {
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    const std::int64_t column = at.column * kWidth;
+    Pack<T, kWidth> gate[kTileRows], rest[kTileRows], dy[kTileRows];
+#pragma unroll
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        const T* from = of.x + 2 * row * of.width + column;
+        gate[u] = load<kWidth>(from, true);
+        rest[u] = load<kWidth>(from + of.width, true);
+        if constexpr (kBackward)
+            dy[u] = load<kWidth>(of.dy + row * of.width + column, true);
+    }
+#pragma unroll
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        if constexpr (kBackward) {
+            differentiate(gate[u], rest[u], dy[u]);
+            T* to = of.to + 2 * row * of.width + column;
+            store(to, gate[u], true);
+            store(to + of.width, rest[u], true);
+        } else {
+            apply_gate(gate[u], rest[u]);
+            store(of.to + row * of.width + column, gate[u], true);
+        }
+    }
+}
+
+template <bool kBackward, typename T>
+void launch_swiglu_rows(cudaStream_t stream, const GatedRows<T>& of, std::int64_t rows) {
+    const bool full = of.width % kFullWidth<T> == 0 && aligned(of.to, of.x, of.dy);
+    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+        const Tiles tiles(rows, of.width / kWidth);
+        launch(stream, swiglu_rows<T, kWidth, kBackward>, tiles.blocks(), kTileThreads,
+               of, tiles);
+    });
+}
+
 }  // namespace
 
 template <typename T>
@@ -65,6 +138,18 @@ void launch_gelu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
     each(stream, elements, GeluBackward{}, dx, x, dy);
 }
 
+template <typename T>
+void launch_swiglu(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+                   std::int64_t width) {
+    launch_swiglu_rows<false>(stream, GatedRows<T>{y, x, nullptr, width}, rows);
+}
+
+template <typename T>
+void launch_swiglu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
+                            std::int64_t rows, std::int64_t width) {
+    launch_swiglu_rows<true>(stream, GatedRows<T>{dx, x, dy, width}, rows);
+}
+
 template void launch_tanh(cudaStream_t, float*, const float*, std::int64_t);
 template void launch_tanh(cudaStream_t, double*, const double*, std::int64_t);
 template void launch_tanh_backward(cudaStream_t, float*, const float*, const float*,
@@ -77,5 +162,13 @@ template void launch_gelu_backward(cudaStream_t, float*, const float*, const flo
                                    std::int64_t);
 template void launch_gelu_backward(cudaStream_t, double*, const double*, const double*,
                                    std::int64_t);
+template void launch_swiglu(cudaStream_t, float*, const float*, std::int64_t,
+                            std::int64_t);
+template void launch_swiglu(cudaStream_t, double*, const double*, std::int64_t,
+                            std::int64_t);
+template void launch_swiglu_backward(cudaStream_t, float*, const float*, const float*,
+                                     std::int64_t, std::int64_t);
+template void launch_swiglu_backward(cudaStream_t, double*, const double*, const double*,
+                                     std::int64_t, std::int64_t);
 
 }  // namespace lockstep::gpu

@@ -131,10 +131,9 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
 
 template <typename T>
 void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
-    with_columns(
-        of.queries.width, [&]<int kColumns>(std::integral_constant<int, kColumns>) {
-            launch(stream, attend_tile<T, kColumns>, blocks, kAttentionThreads, of);
-        });
+    with_columns(of.queries.width, [&]<int kColumns>(Constant<kColumns>) {
+        launch(stream, attend_tile<T, kColumns>, blocks, kAttentionThreads, of);
+    });
 }
 
 }  // namespace

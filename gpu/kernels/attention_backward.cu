@@ -159,12 +159,11 @@ void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& 
     };
     const int of_keys = blocks(of.sight.key_rows, of.heads / of.group);
     const int of_queries = blocks(of.sight.query_rows, of.heads);
-    with_columns(
-        of.queries.width, [&]<int kColumns>(std::integral_constant<int, kColumns>) {
-            launch(stream, backward_of_keys<T, kColumns>, of_keys, kAttentionThreads, of);
-            launch(stream, backward_of_queries<T, kColumns>, of_queries,
-                   kAttentionThreads, of);
-        });
+    with_columns(of.queries.width, [&]<int kColumns>(Constant<kColumns>) {
+        launch(stream, backward_of_keys<T, kColumns>, of_keys, kAttentionThreads, of);
+        launch(stream, backward_of_queries<T, kColumns>, of_queries, kAttentionThreads,
+               of);
+    });
 }
 
 }  // namespace

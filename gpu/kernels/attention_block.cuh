@@ -1,7 +1,5 @@
 #pragma once
 
-#include <type_traits>
-
 #include "gpu/kernels/attention_tiles.cuh"
 #include "gpu/kernels/launch.cuh"
 
@@ -130,15 +128,15 @@ __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
 template <typename With>
 void with_columns(int width, const With& with) {
     if (width <= 16)
-        with(std::integral_constant<int, 1>());
+        with(Constant<1>());
     else if (width <= 32)
-        with(std::integral_constant<int, 2>());
+        with(Constant<2>());
     else if (width <= 64)
-        with(std::integral_constant<int, 4>());
+        with(Constant<4>());
     else if (width <= 128)
-        with(std::integral_constant<int, 8>());
+        with(Constant<8>());
     else
-        with(std::integral_constant<int, 16>());
+        with(Constant<16>());
 }
 
 }  // namespace lockstep::gpu

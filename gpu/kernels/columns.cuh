@@ -14,14 +14,6 @@ namespace lockstep::gpu {
 inline constexpr int kColumnThreads = 256;
 inline constexpr int kColumnWarps = kColumnThreads / kWarp;
 
-struct ColumnShape {
-    std::int64_t rows;
-    std::int64_t columns;
-    bool vectors;  ///< whether all rows of all operands begin at full packs
-
-    std::int64_t strips(int width) const { return divided_up(columns, width * kWarp); }
-};
-
 /// Slabs that fill a GPU, where there are rows enough for eight a warp.
 constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int width) {
     constexpr std::int64_t kBlocks = 1024;
@@ -31,15 +23,15 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
     return slabs > 1 ? slabs : 1;
 }
 
-/// Columns that a thread sums: a full pack where the shape lets rows begin at one.
-template <typename T>
-constexpr int column_width(std::int64_t columns) {
-    return columns % kFullWidth<T> == 0 ? kFullWidth<T> : 1;
+/// with(kWidth), the columns that a thread sums: a full pack if each row is full packs.
+template <typename T, typename With>
+void with_column_width(std::int64_t columns, const With& with) {
+    with_width<T>(columns % kFullWidth<T> == 0, with);
 }
 
 template <typename T>
 constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
-    return slabs_of(rows, columns, column_width<T>(columns));
+    return slabs_of(rows, columns, columns % kFullWidth<T> == 0 ? kFullWidth<T> : 1);
 }
 
 /// The terms are an object with `kSums`, the number of sums that are taken at once, and
@@ -47,7 +39,7 @@ constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
 /// adds to what is there.
 template <typename T, int kWidth, bool kAdds, typename Terms>
 __global__ void __launch_bounds__(kColumnThreads)
-    column_sums(T* sums, Terms terms, ColumnShape shape, std::int64_t strips,
+    column_sums(T* sums, Terms terms, MatrixShape shape, std::int64_t strips,
                 std::int64_t slabs) {
     __shared__ Pack<T, kWidth> of_warp[kColumnWarps][kWarp];
     const auto warp = static_cast<int>(threadIdx.x / kWarp);
@@ -100,8 +92,8 @@ struct RowTerms {
 
 template <int kWidth, bool kAdds, typename T, typename Terms>
 void launch_column_sums(cudaStream_t stream, T* sums, const Terms& terms,
-                        const ColumnShape& shape, std::int64_t slabs) {
-    const std::int64_t strips = shape.strips(kWidth);
+                        const MatrixShape& shape, std::int64_t slabs) {
+    const std::int64_t strips = divided_up(shape.columns, kWidth * kWarp);
     launch(stream, column_sums<T, kWidth, kAdds, Terms>, static_cast<int>(strips * slabs),
            kColumnThreads, sums, terms, shape, strips, slabs);
 }
@@ -109,7 +101,7 @@ void launch_column_sums(cudaStream_t stream, T* sums, const Terms& terms,
 /// destination (columns) += the sum of the rows of `matrix`, in one slab.
 template <int kWidth, typename T>
 void add_column_sums(cudaStream_t stream, T* destination, const T* matrix,
-                     const ColumnShape& shape) {
+                     const MatrixShape& shape) {
     launch_column_sums<kWidth, true>(
         stream, destination, RowTerms<T, kWidth>{matrix, shape.columns, shape.vectors},
         shape, 1);

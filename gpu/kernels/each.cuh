@@ -90,10 +90,9 @@ template <typename F, typename T, typename... More>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, T* first,
           More*... more) {
     const Operands<T, 1 + sizeof...(More)> operands{{first, const_cast<T*>(more)...}};
-    if (aligned(first, more...))
-        launch_each<kFullWidth<T>>(stream, elements, f, operands);
-    else
-        launch_each<1>(stream, elements, f, operands);
+    with_width<T>(aligned(first, more...), [&]<int kWidth>(Constant<kWidth>) {
+        launch_each<kWidth>(stream, elements, f, operands);
+    });
 }
 
 }  // namespace lockstep::gpu

@@ -30,34 +30,17 @@ __global__ void __launch_bounds__(kTileThreads)
     }
 }
 
-template <int kWidth, typename T>
-void add_bias_by_packs(cudaStream_t stream, T* y, const T* bias, std::int64_t rows,
-                       std::int64_t columns) {
-    const Tiles tiles(rows, columns / kWidth);
-    launch(stream, add_bias<T, kWidth>, tiles.blocks(), kTileThreads, y, bias, columns,
-           tiles);
-}
-
-template <int kWidth, typename T>
-void accumulate_rows(cudaStream_t stream, T* workspace, T* destination, const T* x,
-                     std::int64_t rows, std::int64_t columns) {
-    const ColumnShape shape{rows, columns, aligned(x)};
-    const std::int64_t slabs = slabs_of(rows, columns, kWidth);
-    if (slabs == 1) return add_column_sums<kWidth>(stream, destination, x, shape);
-    launch_column_sums<kWidth, false>(
-        stream, workspace, RowTerms<T, kWidth>{x, columns, shape.vectors}, shape, slabs);
-    add_column_sums<kWidth>(stream, destination, workspace, {slabs, columns, true});
-}
-
 }  // namespace
 
 template <typename T>
 void launch_add_bias(cudaStream_t stream, T* y, const T* bias, std::int64_t rows,
                      std::int64_t columns) {
-    if (columns % kFullWidth<T> == 0 && aligned(y, bias))
-        add_bias_by_packs<kFullWidth<T>>(stream, y, bias, rows, columns);
-    else
-        add_bias_by_packs<1>(stream, y, bias, rows, columns);
+    const bool full = columns % kFullWidth<T> == 0 && aligned(y, bias);
+    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+        const Tiles tiles(rows, columns / kWidth);
+        launch(stream, add_bias<T, kWidth>, tiles.blocks(), kTileThreads, y, bias,
+               columns, tiles);
+    });
 }
 
 template <typename T>
@@ -68,10 +51,15 @@ std::int64_t accumulate_partials(std::int64_t rows, std::int64_t columns) {
 template <typename T>
 void launch_accumulate_rows(cudaStream_t stream, T* workspace, T* destination, const T* x,
                             std::int64_t rows, std::int64_t columns) {
-    if (column_width<T>(columns) == 1)
-        accumulate_rows<1>(stream, workspace, destination, x, rows, columns);
-    else
-        accumulate_rows<kFullWidth<T>>(stream, workspace, destination, x, rows, columns);
+    const MatrixShape shape{rows, columns, aligned(x)};
+    const std::int64_t slabs = column_slabs<T>(rows, columns);
+    with_column_width<T>(columns, [&]<int kWidth>(Constant<kWidth>) {
+        if (slabs == 1) return add_column_sums<kWidth>(stream, destination, x, shape);
+        launch_column_sums<kWidth, false>(stream, workspace,
+                                          RowTerms<T, kWidth>{x, columns, shape.vectors},
+                                          shape, slabs);
+        add_column_sums<kWidth>(stream, destination, workspace, {slabs, columns, true});
+    });
 }
 
 template void launch_add_bias(cudaStream_t, float*, const float*, std::int64_t,

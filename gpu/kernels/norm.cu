@@ -86,7 +86,7 @@ __device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const T* x,
 template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
     norm_rows(T* y, T* mean, T* rstd, NormOperands<T> of, const T* weight, const T* bias,
-              T epsilon, RowShape shape) {
+              T epsilon, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
     norm_backward_rows(T* dx, const T* dy, NormOperands<T> of, const T* weight,
-                       RowShape shape) {
+                       MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T mean = kMean ? of.mean[row.index()] : T{0};
@@ -194,28 +194,12 @@ void with_kind(const NormOperands<T>& of, const With& with) {
         with(std::bool_constant<false>());
 }
 
-template <int kWidth, typename T>
-void norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight, T* d_bias,
-                          const T* dy, const NormOperands<T>& of) {
-    const ColumnShape shape{of.rows, of.columns, aligned(dy, of.x)};
-    const std::int64_t slabs = slabs_of(of.rows, of.columns, kWidth);
-    const ColumnShape partials{slabs, of.columns, true};
-    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-        const GradientTerms<T, kWidth, kMean> terms{dy, of, shape.vectors};
-        launch_column_sums<kWidth, false>(stream, workspace, terms, shape, slabs);
-        add_column_sums<kWidth>(stream, d_weight, workspace, partials);
-        if (kMean)
-            add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns,
-                                    partials);
-    });
-}
-
 }  // namespace
 
 template <typename T>
 void launch_norm(cudaStream_t stream, T* y, T* mean, T* rstd, const NormOperands<T>& of,
                  const T* weight, const T* bias, T epsilon) {
-    const RowShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
+    const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
     with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
         with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(stream, norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
@@ -227,7 +211,7 @@ void launch_norm(cudaStream_t stream, T* y, T* mean, T* rstd, const NormOperands
 template <typename T>
 void launch_norm_backward_input(cudaStream_t stream, T* dx, const T* dy,
                                 const NormOperands<T>& of, const T* weight) {
-    const RowShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
+    const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
     with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
         with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(stream,
@@ -246,10 +230,19 @@ std::int64_t norm_partials(const NormOperands<T>& of) {
 template <typename T>
 void launch_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight,
                                  T* d_bias, const T* dy, const NormOperands<T>& of) {
-    if (column_width<T>(of.columns) == 1)
-        norm_backward_weight<1>(stream, workspace, d_weight, d_bias, dy, of);
-    else
-        norm_backward_weight<kFullWidth<T>>(stream, workspace, d_weight, d_bias, dy, of);
+    const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
+    const std::int64_t slabs = column_slabs<T>(of.rows, of.columns);
+    const MatrixShape partials{slabs, of.columns, true};
+    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+        with_column_width<T>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+            const GradientTerms<T, kWidth, kMean> terms{dy, of, shape.vectors};
+            launch_column_sums<kWidth, false>(stream, workspace, terms, shape, slabs);
+            add_column_sums<kWidth>(stream, d_weight, workspace, partials);
+            if (kMean)
+                add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns,
+                                        partials);
+        });
+    });
 }
 
 template void launch_norm(cudaStream_t, float*, float*, float*,

@@ -1,8 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace lockstep::gpu {
+
+/// A template argument, as a value.
+template <int kValue>
+using Constant = std::integral_constant<int, kValue>;
 
 /// Elements that a thread loads or stores with one instruction.
 template <typename T, int kWidth>
@@ -20,9 +25,25 @@ bool aligned(const T*... data) {
     return ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
 }
 
+/// with(kWidth), a constant: the elements of a full pack if `full`, or else 1.
+template <typename T, typename With>
+void with_width(bool full, const With& with) {
+    if (full)
+        with(Constant<kFullWidth<T>>());
+    else
+        with(Constant<1>());
+}
+
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {
     return (value + by - 1) / by;
 }
+
+/// A matrix, and how its rows can be loaded.
+struct MatrixShape {
+    std::int64_t rows;
+    std::int64_t columns;
+    bool vectors;  ///< whether all rows of all operands begin at full packs
+};
 
 template <int kWidth, typename T>
 __device__ Pack<T, kWidth> load(const T* from, bool aligned) {

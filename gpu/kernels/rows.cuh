@@ -15,12 +15,6 @@ namespace lockstep::gpu {
 inline constexpr int kRowThreads = 256;
 inline constexpr int kHeld = 8;
 
-struct RowShape {
-    std::int64_t rows;
-    std::int64_t columns;
-    bool vectors;  ///< whether all rows of all operands begin at full packs
-};
-
 /// The row of a thread's team, and the thread's part in it.
 template <typename T, int kWidth, int kTeam>
 class Row {
@@ -28,7 +22,7 @@ class Row {
     using Values = Pack<T, kWidth>;
     static constexpr std::int64_t kSweep = std::int64_t{kTeam} * kHeld;
 
-    __device__ explicit Row(const RowShape& shape)
+    __device__ explicit Row(const MatrixShape& shape)
         : shape_(shape),
           index_(std::int64_t{blockIdx.x} * (kRowThreads / kTeam) + threadIdx.x / kTeam),
           packs_(shape.columns / kWidth) {}
@@ -68,7 +62,7 @@ class Row {
     }
 
   private:
-    RowShape shape_;
+    MatrixShape shape_;
     std::int64_t index_;
     std::int64_t packs_;
 };
@@ -83,7 +77,7 @@ struct RowPlan {
 
 /// launch(plan, blocks) with the plan for rows of this shape.
 template <int kWidth, typename Launch>
-void with_plan(const RowShape& shape, const Launch& launch) {
+void with_plan(const MatrixShape& shape, const Launch& launch) {
     constexpr int kBlock = kRowThreads;
     const std::int64_t packs = shape.columns / kWidth;
     const auto rows = static_cast<int>(shape.rows);
@@ -97,11 +91,10 @@ void with_plan(const RowShape& shape, const Launch& launch) {
 }
 
 template <typename T, typename Launch>
-void with_plan_of(const RowShape& shape, const Launch& launch) {
-    if (shape.columns % kFullWidth<T> == 0)
-        with_plan<kFullWidth<T>>(shape, launch);
-    else
-        with_plan<1>(shape, launch);
+void with_plan_of(const MatrixShape& shape, const Launch& launch) {
+    with_width<T>(shape.columns % kFullWidth<T> == 0, [&]<int kWidth>(Constant<kWidth>) {
+        with_plan<kWidth>(shape, launch);
+    });
 }
 
 }  // namespace lockstep::gpu

@@ -1,11 +1,82 @@
+#include <utility>
+
 #include "gpu/kernels/launch.cuh"
 #include "gpu/kernels/scatter.hpp"
-#include "gpu/kernels/sort.cuh"
 #include "gpu/kernels/tiles.cuh"
 
 namespace lockstep::gpu {
 
 namespace {
+
+/// Ids in ascending order, and where each stood; equal ids keep their order.
+struct SortedIds {
+    const std::int32_t* ids;
+    const std::int32_t* positions;
+};
+
+/// How many of the sorted ids in [begin, end) come before `id`; with `equal_too`, those
+/// equal to it as well.
+__device__ std::int64_t count_before(const std::int32_t* ids, std::int64_t begin,
+                                     std::int64_t end, std::int64_t id, bool equal_too) {
+    const std::int64_t from = begin;
+    while (begin < end) {
+        const std::int64_t middle = begin + (end - begin) / 2;
+        if (ids[middle] < id || (equal_too && ids[middle] == id))
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin - from;
+}
+
+constexpr int kSortThreads = 256;
+
+struct Pairs {
+    std::int32_t* ids;
+    std::int32_t* positions;
+};
+
+__global__ void __launch_bounds__(kSortThreads)
+    number_ids(Pairs to, const std::int32_t* ids, std::int64_t elements) {
+    const std::int64_t i = std::int64_t{blockIdx.x} * kSortThreads + threadIdx.x;
+    if (i >= elements) return;
+    to.ids[i] = ids[i];
+    to.positions[i] = static_cast<std::int32_t>(i);
+}
+
+/// Merges runs of `run` sorted ids, two and two. An id's place is its place in its own
+/// run, and behind those of the other run that come before it; of equal ids the left
+/// run's come first.
+__global__ void __launch_bounds__(kSortThreads)
+    merge_runs(Pairs to, Pairs from, std::int64_t elements, std::int64_t run) {
+    const std::int64_t i = std::int64_t{blockIdx.x} * kSortThreads + threadIdx.x;
+    if (i >= elements) return;
+    const std::int64_t begin = i - i % (2 * run);
+    const std::int64_t middle = begin + run < elements ? begin + run : elements;
+    const std::int64_t end = middle + run < elements ? middle + run : elements;
+    const bool left = i < middle;
+    const std::int32_t id = from.ids[i];
+    const std::int64_t before_in_other =
+        left ? count_before(from.ids, middle, end, id, false)
+             : count_before(from.ids, begin, middle, id, true);
+    const std::int64_t place = (left ? i : i - run) + before_in_other;
+    to.ids[place] = id;
+    to.positions[place] = from.positions[i];
+}
+
+/// Sorts `elements` ids, fewer than 2^31. The result lies in the workspace.
+SortedIds sort(cudaStream_t stream, std::int32_t* workspace, const std::int32_t* ids,
+               std::int64_t elements) {
+    Pairs sorted{workspace, workspace + elements};
+    Pairs next{workspace + 2 * elements, workspace + 3 * elements};
+    const auto blocks = static_cast<int>(divided_up(elements, kSortThreads));
+    launch(stream, number_ids, blocks, kSortThreads, sorted, ids, elements);
+    for (std::int64_t run = 1; run < elements; run *= 2) {
+        launch(stream, merge_runs, blocks, kSortThreads, next, sorted, elements, run);
+        std::swap(sorted, next);
+    }
+    return {sorted.ids, sorted.positions};
+}
 
 template <typename T, int kWidth>
 __device__ void add_to(Pack<T, kWidth>& sum, const Pack<T, kWidth>& values) {
@@ -80,17 +151,17 @@ __global__ void __launch_bounds__(kTileThreads)
     }
 }
 
-template <int kWidth, typename T, typename Gradients>
-void launch_scatter(cudaStream_t stream, const ScatteredRows<T>& scattered,
-                    const Gradients& gradients) {
-    const Tiles tiles(scattered.rows, scattered.width / kWidth);
-    launch(stream, scatter_rows<T, kWidth, Gradients>, tiles.blocks(), kTileThreads,
-           scattered, gradients, tiles);
-}
-
-template <typename T>
-bool by_full_packs(const ScatteredRows<T>& scattered) {
-    return scattered.width % kFullWidth<T> == 0 && aligned(scattered.table, scattered.dy);
+/// `Gradients` adds the rows that belong to one of the table's, given what it looks for
+/// them in, ids.
+template <template <typename, int> typename Gradients, typename T, typename Ids>
+void launch_rows(cudaStream_t stream, const ScatteredRows<T>& scattered, const Ids& ids) {
+    const bool full =
+        scattered.width % kFullWidth<T> == 0 && aligned(scattered.table, scattered.dy);
+    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+        const Tiles tiles(scattered.rows, scattered.width / kWidth);
+        launch(stream, scatter_rows<T, kWidth, Gradients<T, kWidth>>, tiles.blocks(),
+               kTileThreads, scattered, Gradients<T, kWidth>{scattered, ids}, tiles);
+    });
 }
 
 }  // namespace
@@ -98,30 +169,23 @@ bool by_full_packs(const ScatteredRows<T>& scattered) {
 template <typename T>
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows<T>& scattered,
                         const std::int32_t* ids) {
-    constexpr int kFull = kFullWidth<T>;
-    if (by_full_packs(scattered))
-        launch_scatter<kFull>(stream, scattered, ByLooking<T, kFull>{scattered, ids});
-    else
-        launch_scatter<1>(stream, scattered, ByLooking<T, 1>{scattered, ids});
+    launch_rows<ByLooking>(stream, scattered, ids);
 }
 
 template <typename T>
-void launch_scatter_sorted(cudaStream_t stream, const ScatteredRows<T>& scattered,
-                           const SortedIds& ids) {
-    constexpr int kFull = kFullWidth<T>;
-    if (by_full_packs(scattered))
-        launch_scatter<kFull>(stream, scattered, BySearching<T, kFull>{scattered, ids});
-    else
-        launch_scatter<1>(stream, scattered, BySearching<T, 1>{scattered, ids});
+void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
+                         const ScatteredRows<T>& scattered, const std::int32_t* ids) {
+    launch_rows<BySearching>(stream, scattered,
+                             sort(stream, workspace, ids, scattered.elements));
 }
 
 template void launch_scatter_few(cudaStream_t, const ScatteredRows<float>&,
                                  const std::int32_t*);
 template void launch_scatter_few(cudaStream_t, const ScatteredRows<double>&,
                                  const std::int32_t*);
-template void launch_scatter_sorted(cudaStream_t, const ScatteredRows<float>&,
-                                    const SortedIds&);
-template void launch_scatter_sorted(cudaStream_t, const ScatteredRows<double>&,
-                                    const SortedIds&);
+template void launch_scatter_many(cudaStream_t, std::int32_t*,
+                                  const ScatteredRows<float>&, const std::int32_t*);
+template void launch_scatter_many(cudaStream_t, std::int32_t*,
+                                  const ScatteredRows<double>&, const std::int32_t*);
 
 }  // namespace lockstep::gpu

@@ -4,8 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include "gpu/kernels/sort.hpp"
-
 namespace lockstep::gpu {
 
 /// A table (rows, width) whose row ids[i] - first, where it has that, gets row i of dy
@@ -25,9 +23,13 @@ template <typename T>
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows<T>& scattered,
                         const std::int32_t* ids);
 
-/// The same bits for ids that are sorted: a row looks at its own.
+/// Elements of workspace that the next needs.
+constexpr std::int64_t scatter_workspace(std::int64_t elements) {
+    return 4 * elements;
+}
+/// The same bits: sorts the ids, fewer than 2^31, and a row looks at its own.
 template <typename T>
-void launch_scatter_sorted(cudaStream_t stream, const ScatteredRows<T>& scattered,
-                           const SortedIds& ids);
+void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
+                         const ScatteredRows<T>& scattered, const std::int32_t* ids);
 
 }  // namespace lockstep::gpu

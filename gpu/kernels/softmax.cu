@@ -119,7 +119,7 @@ struct LossGradient {
 
 template <typename T, int kWidth, int kTeam, bool kOnce, typename Masks, typename Finish>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_rows(T* y, const T* x, RowShape shape, Masks masks, Finish finish) {
+    softmax_rows(T* y, const T* x, MatrixShape shape, Masks masks, Finish finish) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const auto mask = masks.of_row(row.index());
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_rows(T* losses, const T* logits, const std::int32_t* targets,
-                       RowShape shape) {
+                       MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kRowThreads)
 /// dx = y * (dy - sum(y * dy)).
 template <typename T, int kWidth, int kTeam, bool kOnce>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_backward_rows(T* dx, const T* y, const T* dy, RowShape shape) {
+    softmax_backward_rows(T* dx, const T* y, const T* dy, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld], gradient[kHeld];
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <typename T, typename Masks, typename Finish>
 void launch_softmax_rows(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
                          std::int64_t columns, const Masks& masks, const Finish& finish) {
-    const RowShape shape{rows, columns, aligned(y, x)};
+    const MatrixShape shape{rows, columns, aligned(y, x)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream,
                softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
@@ -222,7 +222,7 @@ void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t r
 template <typename T>
 void launch_softmax_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
                              std::int64_t rows, std::int64_t columns) {
-    const RowShape shape{rows, columns, aligned(dx, y, dy)};
+    const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream, softmax_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
                blocks, kRowThreads, dx, y, dy, shape);
@@ -233,7 +233,7 @@ template <typename T>
 void launch_cross_entropy(cudaStream_t stream, T* losses, const T* logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns) {
-    const RowShape shape{rows, columns, aligned(logits)};
+    const MatrixShape shape{rows, columns, aligned(logits)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream, cross_entropy_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
                kRowThreads, losses, logits, targets, shape);

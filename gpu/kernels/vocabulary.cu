@@ -11,7 +11,7 @@ namespace {
 
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    row_maxima(T* maximum, ShardLogits<T> of, RowShape shape) {
+    row_maxima(T* maximum, ShardLogits<T> of, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kRowThreads)
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
     parts_of_rows(T* parts, ShardLogits<T> of, const std::int32_t* targets,
-                  const T* maximum, RowShape shape) {
+                  const T* maximum, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T most = maximum[row.index()];
@@ -77,7 +77,7 @@ struct LossParts {
 
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    gradient_rows(T* d_logits, ShardLogits<T> of, LossParts<T> parts, RowShape shape) {
+    gradient_rows(T* d_logits, ShardLogits<T> of, LossParts<T> parts, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const std::int64_t target = parts.targets[row.index()];
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kRowThreads)
 
 template <typename T>
 void launch_row_maximum(cudaStream_t stream, T* maximum, const ShardLogits<T>& of) {
-    const RowShape shape{of.rows, of.columns, aligned(of.logits)};
+    const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream, row_maxima<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
                maximum, of, shape);
@@ -115,7 +115,7 @@ void launch_row_maximum(cudaStream_t stream, T* maximum, const ShardLogits<T>& o
 template <typename T>
 void launch_cross_entropy_parts(cudaStream_t stream, T* parts, const ShardLogits<T>& of,
                                 const std::int32_t* targets, const T* maximum) {
-    const RowShape shape{of.rows, of.columns, aligned(of.logits)};
+    const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream, parts_of_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
                parts, of, targets, maximum, shape);
@@ -133,7 +133,7 @@ void launch_cross_entropy_backward_of_parts(cudaStream_t stream, T* d_logits,
                                             const ShardLogits<T>& of,
                                             const std::int32_t* targets, const T* maximum,
                                             const T* parts, T by) {
-    const RowShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
+    const MatrixShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
     with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
         launch(stream, gradient_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
                d_logits, of, LossParts<T>{targets, maximum, parts, by}, shape);
