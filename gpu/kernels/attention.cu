@@ -10,14 +10,10 @@ namespace lockstep::gpu {
 namespace {
 
 template <typename T>
-struct Forward {
-    HeadsOfOperand<const T> queries, keys, values;
+struct Forward : AttentionInput<T> {
     HeadsOfOperand<T> y;
     T* maximum;
     T* sum;
-    std::int64_t heads, group;
-    SightOf sight;
-    T factor;
 };
 
 /// op of the 16 threads that share rows of a tile; each gets the same bits.
@@ -110,8 +106,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of(tile_span(own.first, kTile<T>, m), tile_span(first, kTile<T>, n),
-                        first + kTile<T> <= n);
+        return sight.of_tile(own.first, first, kTile<T>, first + kTile<T> <= n);
     };
     each_seen_tile<kTile<T>>(
         memory.sights, n, seen, [&](std::int64_t first, bool masked) {
@@ -142,21 +137,9 @@ template <typename T>
 void launch_attend(cudaStream_t stream, const OnlineRows<T>& state,
                    const AttentionOperands<T>& of) {
     const AttentionShape& shape = of.shape;
-    const AttentionOptions& options = of.options;
-    const auto operand = [&](const HeadRows<const T>& rows) {
-        return HeadsOfOperand<const T>(rows, shape.width);
-    };
-    const Forward<T> forward{
-        operand(of.queries),
-        operand(of.keys),
-        operand(of.values),
-        HeadsOfOperand<T>(state.y, shape.width),
-        state.maximum,
-        state.sum,
-        shape.heads,
-        shape.group,
-        {options.causal, options.queries, options.keys, of.queries.rows, of.keys.rows},
-        static_cast<T>(options.factor)};
+    const Forward<T> forward{AttentionInput<T>(of),
+                             HeadsOfOperand<T>(state.y, shape.width), state.maximum,
+                             state.sum};
     const std::int64_t tiles = divided_up(of.queries.rows, kTile<T>);
     launch_tiles(stream, static_cast<int>(tiles * shape.heads * shape.batches), forward);
 }

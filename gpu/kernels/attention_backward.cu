@@ -8,14 +8,11 @@ namespace lockstep::gpu {
 namespace {
 
 template <typename T>
-struct Backward {
-    HeadsOfOperand<const T> queries, keys, values, dy;
+struct Backward : AttentionInput<T> {
+    HeadsOfOperand<const T> dy;
     HeadsOfOperand<T> d_queries, d_keys, d_values;
     const T* log_sum_exp;
     const T* dy_y;
-    std::int64_t heads, group;
-    SightOf sight;
-    T factor;
 };
 
 /// What a query has of its own.
@@ -76,8 +73,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
         memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of(tile_span(first, kTile<T>, m), tile_span(own.first, kTile<T>, n),
-                        first + kTile<T> <= m);
+        return sight.of_tile(first, own.first, kTile<T>, first + kTile<T> <= m);
     };
     for (std::int64_t i = 0; i < of.group; ++i) {
         const std::int64_t head = own.head * of.group + i;
@@ -127,8 +123,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of(tile_span(own.first, kTile<T>, m), tile_span(first, kTile<T>, n),
-                        first + kTile<T> <= n);
+        return sight.of_tile(own.first, first, kTile<T>, first + kTile<T> <= n);
     };
     each_seen_tile<kTile<T>>(
         memory.sights, n, seen, [&](std::int64_t first, bool masked) {
@@ -171,26 +166,15 @@ void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& 
 template <typename T>
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients<T>& gradients,
                             const AttentionOperands<T>& of, const BackwardRows<T>& rows) {
-    const AttentionShape& shape = of.shape;
-    const AttentionOptions& options = of.options;
-    const auto operand = [&]<typename U>(const HeadRows<U>& heads) {
-        return HeadsOfOperand<U>(heads, shape.width);
-    };
-    const Backward<T> backward{
-        operand(of.queries),
-        operand(of.keys),
-        operand(of.values),
-        operand(rows.dy),
-        operand(gradients.queries),
-        operand(gradients.keys),
-        operand(gradients.values),
-        rows.log_sum_exp,
-        rows.dy_y,
-        shape.heads,
-        shape.group,
-        {options.causal, options.queries, options.keys, of.queries.rows, of.keys.rows},
-        static_cast<T>(options.factor)};
-    launch_tiles(stream, shape.batches, backward);
+    const int width = of.shape.width;
+    const Backward<T> backward{AttentionInput<T>(of),
+                               HeadsOfOperand<const T>(rows.dy, width),
+                               HeadsOfOperand<T>(gradients.queries, width),
+                               HeadsOfOperand<T>(gradients.keys, width),
+                               HeadsOfOperand<T>(gradients.values, width),
+                               rows.log_sum_exp,
+                               rows.dy_y};
+    launch_tiles(stream, of.shape.batches, backward);
 }
 
 template void launch_attend_backward(cudaStream_t, const AttentionGradients<float>&,

@@ -7,6 +7,25 @@ namespace lockstep::gpu {
 
 // A block's way through its tiles.
 
+/// What both directions read.
+template <typename T>
+struct AttentionInput {
+    HeadsOfOperand<const T> queries, keys, values;
+    std::int64_t heads, group;
+    SightOf sight;
+    T factor;
+
+    explicit AttentionInput(const AttentionOperands<T>& of)
+        : queries(of.queries, of.shape.width),
+          keys(of.keys, of.shape.width),
+          values(of.values, of.shape.width),
+          heads(of.shape.heads),
+          group(of.shape.group),
+          sight{of.options.causal, of.options.queries, of.options.keys, of.queries.rows,
+                of.keys.rows},
+          factor(static_cast<T>(of.options.factor)) {}
+};
+
 /// What a block owns: a tile of rows of one head of one batch.
 struct Owned {
     std::int64_t batch, head, first;

@@ -18,6 +18,12 @@ struct RowSpan {
     std::int64_t begin, end;
 };
 
+/// Rows of a tile that begins at `first`.
+__device__ inline RowSpan tile_span(std::int64_t first, std::int64_t tile,
+                                    std::int64_t rows) {
+    return {first, first + tile < rows ? first + tile : rows};
+}
+
 /// The least and the largest token of some rows.
 struct TokenSpan {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -55,21 +61,18 @@ struct SightOf {
         if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
         return causal ? keys[row] : 0;
     }
-    /// `whole`: whether there are no rows beyond the tensor's that matter.
-    __device__ Sight of(const RowSpan& query_span, const RowSpan& key_span,
-                        bool whole) const {
+    /// What the `tile` queries from `query` on see of the `tile` keys from `key` on. If
+    /// the tile that a block goes through is not `whole`, rows beyond the tensor's are in
+    /// it, and not all is seen.
+    __device__ Sight of_tile(std::int64_t query, std::int64_t key, std::int64_t tile,
+                             bool whole) const {
         const Sight at_most = whole ? Sight::all : Sight::some;
         if (!causal) return at_most;
-        const TokenSpan of_queries(queries, query_span), of_keys(keys, key_span);
+        const TokenSpan of_queries(queries, tile_span(query, tile, query_rows));
+        const TokenSpan of_keys(keys, tile_span(key, tile, key_rows));
         if (of_keys.least > of_queries.most) return Sight::none;
         return of_keys.most <= of_queries.least ? at_most : Sight::some;
     }
 };
-
-/// Rows of a tile that begins at `first`.
-__device__ inline RowSpan tile_span(std::int64_t first, std::int64_t tile,
-                                    std::int64_t rows) {
-    return {first, first + tile < rows ? first + tile : rows};
-}
 
 }  // namespace lockstep::gpu
