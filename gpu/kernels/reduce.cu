@@ -12,36 +12,48 @@ namespace {
 template <typename T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, T, double>;
 
+/// The packs of one tensor; zeros behind its last element.
 template <typename T>
-struct Values {
+struct Packs {
     static constexpr int kWidth = kFullWidth<T>;
-    using Result = SumOf<T>;
     using Loaded = Pack<T, kWidth>;
     const T* values;
     std::int64_t elements;
     bool vectors;
 
+    Packs(const T* first, std::int64_t count)
+        : values(first), elements(count), vectors(aligned(first)) {}
     __device__ Loaded load(std::int64_t pack) const {
         return gpu::load<kWidth>(values + pack * kWidth, vectors);
     }
     __device__ Loaded load_rest(std::int64_t pack) const {
         return gpu::load_rest<kWidth>(values, pack * kWidth, elements);
     }
+};
+
+template <typename T>
+struct Values : Packs<T> {
+    using Result = SumOf<T>;
+    using typename Packs<T>::Loaded;
+
     __device__ Result of(const Loaded& loaded, std::int64_t) const {
         Result sum = loaded.value[0];
 #pragma unroll
-        for (int lane = 1; lane < kWidth; ++lane)
+        for (int lane = 1; lane < Packs<T>::kWidth; ++lane)
             sum += loaded.value[lane];
         return sum;
     }
 };
 
 template <typename T>
-struct Squares : Values<T> {
-    __device__ double of(const typename Values<T>::Loaded& loaded, std::int64_t) const {
-        double sum = 0;
+struct Squares : Packs<T> {
+    using Result = double;
+    using typename Packs<T>::Loaded;
+
+    __device__ Result of(const Loaded& loaded, std::int64_t) const {
+        Result sum = 0;
 #pragma unroll
-        for (int lane = 0; lane < Values<T>::kWidth; ++lane) {
+        for (int lane = 0; lane < Packs<T>::kWidth; ++lane) {
             const double value = loaded.value[lane];
             sum += value * value;
         }
@@ -56,18 +68,14 @@ struct SquaredDifferences {
     struct Loaded {
         Pack<T, kWidth> a, b;
     };
-    const T* a;
-    const T* b;
+    Packs<T> a, b;
     std::int64_t elements;
-    bool vectors;
 
     __device__ Loaded load(std::int64_t pack) const {
-        return {gpu::load<kWidth>(a + pack * kWidth, vectors),
-                gpu::load<kWidth>(b + pack * kWidth, vectors)};
+        return {a.load(pack), b.load(pack)};
     }
     __device__ Loaded load_rest(std::int64_t pack) const {
-        return {gpu::load_rest<kWidth>(a, pack * kWidth, elements),
-                gpu::load_rest<kWidth>(b, pack * kWidth, elements)};
+        return {a.load_rest(pack), b.load_rest(pack)};
     }
     __device__ Result of(const Loaded& loaded, std::int64_t) const {
         Result sum = 0;
@@ -80,22 +88,11 @@ struct SquaredDifferences {
     }
 };
 
-struct PositionsOutside {
-    static constexpr int kWidth = kFullWidth<std::int32_t>;
+/// The zeros behind the last index lie inside.
+struct PositionsOutside : Packs<std::int32_t> {
     using Result = std::int64_t;
-    using Loaded = Pack<std::int32_t, kWidth>;
-    const std::int32_t* indices;
-    std::int64_t elements;
     std::int64_t bound;
-    bool vectors;
 
-    __device__ Loaded load(std::int64_t pack) const {
-        return gpu::load<kWidth>(indices + pack * kWidth, vectors);
-    }
-    /// Zeros behind the last index lie inside.
-    __device__ Loaded load_rest(std::int64_t pack) const {
-        return gpu::load_rest<kWidth>(indices, pack * kWidth, elements);
-    }
     __device__ Result of(const Loaded& loaded, std::int64_t pack) const {
         Result first = Smaller::identity<Result>();
 #pragma unroll
@@ -141,22 +138,22 @@ struct ErrorGradient {
 template <typename T>
 void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values,
                 std::int64_t elements, bool accumulate) {
-    reduce(stream, workspace, Values<T>{values, elements, aligned(values)}, Plus{},
+    reduce(stream, workspace, Values<T>{{values, elements}}, Plus{},
            Keep<T>{result, accumulate});
 }
 
 template <typename T>
 void launch_sum_of_squares(cudaStream_t stream, void* workspace, T* result,
                            const T* values, std::int64_t elements) {
-    reduce(stream, workspace, Squares<T>{{values, elements, aligned(values)}}, Plus{},
+    reduce(stream, workspace, Squares<T>{{values, elements}}, Plus{},
            Keep<T>{result, true});
 }
 
 template <typename T>
 void launch_squared_error(cudaStream_t stream, void* workspace, T* result,
                           const T* prediction, const T* target, std::int64_t elements) {
-    const SquaredDifferences<T> terms{prediction, target, elements,
-                                      aligned(prediction, target)};
+    const SquaredDifferences<T> terms{
+        {prediction, elements}, {target, elements}, elements};
     reduce(stream, workspace, terms, Plus{}, Keep<T>{result, false});
 }
 
@@ -170,8 +167,7 @@ void launch_squared_error_backward(cudaStream_t stream, T* d_prediction,
 void launch_first_outside(cudaStream_t stream, void* workspace, FirstOutside* first,
                           const std::int32_t* indices, std::int64_t elements,
                           std::int64_t bound) {
-    reduce(stream, workspace,
-           PositionsOutside{indices, elements, bound, aligned(indices)}, Smaller{},
+    reduce(stream, workspace, PositionsOutside{{indices, elements}, bound}, Smaller{},
            KeepFirst{first, indices});
 }
 

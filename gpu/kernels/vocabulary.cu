@@ -9,22 +9,28 @@ namespace lockstep::gpu {
 
 namespace {
 
-template <typename T, int kWidth, int kTeam>
-__global__ void __launch_bounds__(kRowThreads)
-    row_maxima(T* maximum, ShardLogits<T> of, MatrixShape shape) {
-    const Row<T, kWidth, kTeam> row(shape);
-    if (!row.exists()) return;
+/// f(logit) for what a thread reads of the row, without padding.
+template <typename T, int kWidth, int kTeam, typename F>
+__device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits<T>& of,
+                           const F& f) {
     Pack<T, kWidth> held[kHeld];
-    T largest = -std::numeric_limits<T>::infinity();
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         row.each(base,
                  [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
-                if (of.first + pack * kWidth + lane < of.whole)
-                    largest = Larger{}(largest, held[k].value[lane]);
+                if (of.first + pack * kWidth + lane < of.whole) f(held[k].value[lane]);
         });
     }
+}
+
+template <typename T, int kWidth, int kTeam>
+__global__ void __launch_bounds__(kRowThreads)
+    row_maxima(T* maximum, ShardLogits<T> of, MatrixShape shape) {
+    const Row<T, kWidth, kTeam> row(shape);
+    if (!row.exists()) return;
+    T largest = -std::numeric_limits<T>::infinity();
+    each_entry(row, of, [&](T logit) { largest = Larger{}(largest, logit); });
     largest = row.largest(largest);
     if (row.first_thread()) maximum[row.index()] = largest;
 }
@@ -36,17 +42,8 @@ __global__ void __launch_bounds__(kRowThreads)
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T most = maximum[row.index()];
-    Pack<T, kWidth> held[kHeld];
     T sum = 0;
-    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base,
-                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
-        row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
-                if (of.first + pack * kWidth + lane < of.whole)
-                    sum += std::exp(held[k].value[lane] - most);
-        });
-    }
+    each_entry(row, of, [&](T logit) { sum += std::exp(logit - most); });
     sum = row.sum(sum);
     if (!row.first_thread()) return;
     const std::int64_t own = targets[row.index()] - of.first;
