@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "gpu/pause.hpp"
 #include "src/core/require.hpp"
 #include "src/run/fault_text.hpp"
 

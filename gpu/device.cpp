@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "gpu/check.hpp"
-#include "gpu/pause.hpp"
 #include "src/device/ledger.hpp"
 
 namespace lockstep::gpu {

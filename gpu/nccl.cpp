@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "gpu/pause.hpp"
+#include "gpu/stream.hpp"
 #include "src/core/source_line.hpp"
 
 namespace lockstep::gpu {

@@ -1,6 +1,5 @@
 #include "gpu/rank_run.hpp"
 
-#include "gpu/pause.hpp"
 
 namespace lockstep::gpu {
 

@@ -1,5 +1,8 @@
 #include "gpu/stream.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "gpu/check.hpp"
 
 namespace lockstep::gpu {
@@ -18,6 +21,14 @@ bool Event::done() const {
     if (result == cudaErrorNotReady) return false;
     GPU_CHECK(result);
     return true;
+}
+
+void Pause::operator()() {
+    constexpr int kBusy = 2000;
+    if (++asked_ < kBusy)
+        std::this_thread::yield();
+    else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 Stream::Stream() {

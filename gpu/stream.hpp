@@ -21,6 +21,17 @@ class Event {
     cudaEvent_t event_ = nullptr;
 };
 
+/// How long a loop that asks the GPU again and again lies still between two questions:
+/// not at all at first, for what takes microseconds; then a little, to leave the core to
+/// others.
+class Pause {
+  public:
+    void operator()();
+
+  private:
+    int asked_ = 0;
+};
+
 /// A CUDA stream: what is put in runs in order, beside other streams.
 class Stream {
   public:
