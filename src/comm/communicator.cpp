@@ -36,48 +36,51 @@ void Work::wait(SourceLine at) {
     state_->wait(at);
 }
 
-void Communicator::require_own(const CommOperation& operation,
-                               const Tensor& tensor) const {
-    require(!tensor || tensor.device() == &device_, operation.at, [&] {
-        return fmt::format(
-            "{}: rank {} was given a tensor of {}; a rank passes tensors of its own "
-            "device",
-            name_of(operation.verb), rank_,
-            tensor.device() == nullptr
-                ? std::string("a device that is gone")
-                : fmt::format("device {}", tensor.device()->index()));
-    });
+void Communicator::refuse_foreign(const CommOperation& operation,
+                                  const Tensor& tensor) const {
+    throw UsageError(
+        fmt::format("{}: rank {} was given a tensor of {}; a rank passes tensors of its "
+                    "own device",
+                    name_of(operation.verb), rank_,
+                    tensor.device() == nullptr
+                        ? std::string("a device that is gone")
+                        : fmt::format("device {}", tensor.device()->index())),
+        operation.at);
+}
+
+void Communicator::require_peer(const CommOperation& operation) const {
+    require(operation.peer >= 0 && operation.peer < size_, operation.at,
+            "{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
+            name_of(operation.verb), is_point_to_point(operation.verb) ? "peer" : "root",
+            operation.peer, name_, size_ - 1);
 }
 
 void Communicator::complete(CommOperation& operation) const {
     const VerbFacts& facts = facts_of(operation.verb);
     const SourceLine at = operation.at;
+    operation.all_to_all_v = false;
+    if (!facts.reduces) operation.reduction = Reduction::sum;
+    if (facts.is_message) return complete_message(operation);
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
     if (!facts.moves()) {
         operation = {{.verb = operation.verb, .at = at}};
         return;
     }
-    operation.all_to_all_v = false;
     require_own(operation, operation.output);
     require_own(operation, operation.input);
     const Tensor& any = operation.input ? operation.input : operation.output;
     require(static_cast<bool>(any), at, "{}: rank {} passed no tensor", facts.name,
             rank_);
     operation.dtype = any.dtype();
-    if (facts.has_peer())
-        require(operation.peer >= 0 && operation.peer < size_, at,
-                "{}: {} {} is not a rank of {}, whose ranks are 0 to {}", facts.name,
-                facts.is_message ? "peer" : "root", operation.peer, name_, size_ - 1);
+    if (facts.has_root())
+        require_peer(operation);
     else
         operation.peer = -1;
     if (facts.has_one_buffer())
         set_one_buffer(operation);
     else
         fit_two_buffers(operation);
-    if (!facts.reduces) {
-        operation.reduction = Reduction::sum;
-        return;
-    }
+    if (!facts.reduces) return;
     require(operation.reduction != Reduction::mean || is_floating(operation.dtype), at,
             "{}: a mean of {} values is not an integer; use sum", facts.name,
             name_of(operation.dtype));
@@ -87,16 +90,26 @@ void Communicator::complete(CommOperation& operation) const {
             facts.name);
 }
 
+void Communicator::complete_message(CommOperation& operation) const {
+    const bool sends = operation.verb == Verb::send;
+    const Tensor& buffer = sends ? operation.input : operation.output;
+    Tensor& other = sends ? operation.output : operation.input;
+    if (other) other = Tensor();
+    require_own(operation, buffer);
+    require(static_cast<bool>(buffer), operation.at, "{}: rank {} passed no tensor",
+            name_of(operation.verb), rank_);
+    require_peer(operation);
+    operation.dtype = buffer.dtype();
+    operation.count = buffer.elements();
+}
+
 void Communicator::set_one_buffer(CommOperation& operation) const {
     const VerbFacts& facts = facts_of(operation.verb);
-    const bool gives = facts.from != VerbFacts::Who::none;
+    if (!operation.input) operation.input = operation.output;
     const bool gets =
         facts.to == VerbFacts::Who::others || facts.writes(operation.peer == rank_);
-    if (gives && !operation.input) operation.input = operation.output;
-    if (gets && (gives || !operation.output)) operation.output = operation.input;
-    if (!gives && operation.input) operation.input = Tensor();
-    if (!gets && operation.output) operation.output = Tensor();
-    operation.count = (gives ? operation.input : operation.output).elements();
+    operation.output = gets ? operation.input : Tensor();
+    operation.count = operation.input.elements();
 }
 
 void Communicator::fit_two_buffers(CommOperation& operation) const {
@@ -374,7 +387,7 @@ Group& Group::add(CommOperation operation) {
     if (started_) [[unlikely]]
         refuse_late(operation.verb, operation.at);
     const VerbFacts& facts = facts_of(operation.verb);
-    require(facts.moves() && !facts.is_of_messages(), operation.at,
+    require(facts.can_be_grouped(), operation.at,
             "a group has no {}: it takes send, recv, all_reduce, all_gather, "
             "reduce_scatter, broadcast and reduce",
             facts.name);

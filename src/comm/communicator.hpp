@@ -194,10 +194,18 @@ class Communicator {
 
     /// Checks what the caller asks, and fills in the rest.
     void complete(CommOperation& operation) const;
-    void require_own(const CommOperation& operation, const Tensor& tensor) const;
-    /// One buffer is sent, received or both, as the verb and the rank say.
+    /// A simulator of many devices makes millions of messages.
+    void complete_message(CommOperation& operation) const;
+    /// A broadcast and a reduction have one buffer: input, output or both.
     void set_one_buffer(CommOperation& operation) const;
     void fit_two_buffers(CommOperation& operation) const;
+    void require_own(const CommOperation& operation, const Tensor& tensor) const {
+        if (tensor && tensor.device() != &device_) [[unlikely]]
+            refuse_foreign(operation, tensor);
+    }
+    [[noreturn]] void refuse_foreign(const CommOperation& operation,
+                                     const Tensor& tensor) const;
+    void require_peer(const CommOperation& operation) const;
     void require_no_open_group(const char* call, SourceLine at) const {
         if (group_open_) [[unlikely]]
             refuse_inside_group(call, at);

@@ -57,15 +57,13 @@ struct VerbFacts {
     constexpr bool has_root() const {
         return !is_message && (from == Who::root || to == Who::root);
     }
-    constexpr bool has_peer() const { return is_message || has_root(); }
-    /// One buffer is both input and output, if it is both; else there are two.
-    constexpr bool has_one_buffer() const {
-        return is_message || (has_root() && input == output);
-    }
-    /// A backend makes it of sends and recvs.
-    constexpr bool is_of_messages() const {
-        return (has_root() && input != output) ||
-               (input == Holds::blocks && output == Holds::blocks);
+    /// One buffer is input, output or both; else there are two.
+    constexpr bool has_one_buffer() const { return has_root() && input == output; }
+    /// A backend makes the others of sends and recvs.
+    constexpr bool can_be_grouped() const {
+        return is_message || (moves() && (has_root() ? input == output
+                                                     : input == Holds::whole ||
+                                                           output == Holds::whole));
     }
     /// Puts the members' inputs side by side.
     constexpr bool gathers() const {

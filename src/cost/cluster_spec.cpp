@@ -1,6 +1,7 @@
 #include "src/cost/cluster_spec.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
