@@ -28,6 +28,8 @@ std::string talk(const std::string& address, const std::string& text) {
     return reply;
 }
 
+constexpr int kVersion = 2;  // of the line that the launcher speaks
+
 std::string hello(uint64_t version, uint64_t size, uint64_t rank,
                   const std::string& address) {
     Hello hello = hello_of(place(0, 2, address));
@@ -75,7 +77,7 @@ TEST_CASE("Rank 0 that did not come is missed") {
 TEST_CASE("A process lost while the others are still coming stops them") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         if (rank == 0) return join(0, 3, address)->all_gather("").front();
-        const std::string greeting = hello(1, 3, 1, address);
+        const std::string greeting = hello(kVersion, 3, 1, address);
         const Descriptor socket = connect_to(parse_address(address, ""),
                                              Clock::now() + std::chrono::seconds(5));
         if (write(socket.number(), greeting.data(), greeting.size()) < 0) return greeting;
@@ -94,7 +96,7 @@ TEST_CASE("Strangers who talk rubbish or nothing do not disturb a meeting") {
         }
         std::string told = talk(address, "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n");
         told += talk(address, std::string(5000, '\xff'));
-        told += talk(address, hello(1, 2, 1, address).replace(16, 1, "\xff"));
+        told += talk(address, hello(kVersion, 2, 1, address).replace(16, 1, "\xff"));
         told += talk(address, "");
         return told;
     });
@@ -113,9 +115,9 @@ TEST_CASE("Processes of other runs are turned away with a sentence") {
         sleep_seconds(0.2);
         std::string told;
         for (const auto& [version, size, rank, where] :
-             {std::tuple(1, 3, 1, address), std::tuple(1, 2, 0, address),
-              std::tuple(9, 2, 1, address),
-              std::tuple(1, 2, 1, std::string("elsewhere"))})
+             {std::tuple(kVersion, 3, 1, address), std::tuple(kVersion, 2, 0, address),
+              std::tuple(kVersion + 1, 2, 1, address),
+              std::tuple(kVersion, 2, 1, std::string("elsewhere"))})
             told += talk(address, hello(static_cast<uint64_t>(version),
                                         static_cast<uint64_t>(size),
                                         static_cast<uint64_t>(rank), where));
