@@ -139,8 +139,8 @@ std::string Entrance::objection(const Hello& hello) const {
                            own_.size, hello.rank, hello.size);
     if (here_[hello.rank])
         return fmt::format(
-            "{} has its rank {} already: another process came with the "
-            "same rank, or another run with the same address",
+            "{} has its rank {} already: another process came with the same rank, or "
+            "another run with the same address",
             where, hello.rank);
     return {};
 }
@@ -186,11 +186,10 @@ std::optional<Failure> Round::mistake(const std::vector<bool>& left) const {
     for (int rank = 0; rank < static_cast<int>(parts_.size()); ++rank) {
         const std::optional<Message>& part = parts_[rank];
         if (part && part->kind != (*present)->kind)
-            return Failure{
-                rank, 1,
-                fmt::format("lockstep: rank {} came to {} while rank {} came to {}: all "
-                            "processes must come to the same",
-                            rank, verb(part->kind), first, wanted)};
+            return Failure{rank, 1,
+                           fmt::format("lockstep: rank {} came to {} while rank {} came "
+                                       "to {}: all processes must come to the same",
+                                       rank, verb(part->kind), first, wanted)};
         if (!part && left[rank])
             return Failure{
                 rank, 1,
@@ -437,8 +436,8 @@ void ControlRoot::lose(int rank, Clock::time_point now) {
         shared_.placement().supervised
             ? ""
             : fmt::format(
-                  "lockstep: rank {} was lost: its process ended without a word, "
-                  "as one does that is killed, crashes or has no memory left",
+                  "lockstep: rank {} was lost: its process ended without a word, as one "
+                  "does that is killed, crashes or has no memory left",
                   rank);
     loss_ = Loss{{rank, 1, text}, now + kBetterReason};
 }

@@ -108,8 +108,8 @@ int Heartbeat::patience() const {
 
 std::string silence_text(int rank) {
     return fmt::format(
-        "lockstep: rank {} does not answer: its process is stopped or its "
-        "machine cannot be reached",
+        "lockstep: rank {} does not answer: its process is stopped or its machine cannot "
+        "be reached",
         rank);
 }
 

@@ -166,8 +166,8 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds) {
     // A copy that did not know its place would start copies too, and so on.
     require(!os::variable("LOCKSTEP_SUPERVISED"),
-            "LOCKSTEP_SUPERVISED is set: a process that was started as one "
-            "of several starts no others; unset it to begin a run here");
+            "LOCKSTEP_SUPERVISED is set: a process that was started as one of several "
+            "starts no others; unset it to begin a run here");
     Supervisor supervisor(grace_seconds);
     supervisor.start(ranks, arguments);
     return supervisor.wait();

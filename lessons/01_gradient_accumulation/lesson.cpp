@@ -30,8 +30,7 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record&
     record.options.sum_length = std::max(linear_.epochs * data_.rows(),
                                          language_->steps * language_->rows_per_step());
     require(data_.rows() >= parts_,
-            "{} rows of data cannot be dealt out to {} ranks: each needs "
-            "one",
+            "{} rows of data cannot be dealt out to {} ranks: each needs one",
             data_.rows(), parts_);
 }
 
@@ -51,8 +50,8 @@ LessonEntry gradient_accumulation_lesson() {
     entry.slug = "gradient-accumulation";
     entry.title = "Gradient accumulation is data parallelism";
     entry.question =
-        "Why do four small batches on one device and one batch on four "
-        "devices end in the same weights, and what does each cost?";
+        "Why do four small batches on one device and one batch on four devices end in "
+        "the same weights, and what does each cost?";
     entry.default_ranks = 4;
     entry.settings = {
         {"epochs", "steps of the linear layer", Whole{1, 1'000'000, 100}},
@@ -100,21 +99,18 @@ RunReport GradientAccumulation::train_wrongly(const Regression& data,
 void GradientAccumulation::accumulate(Page& page) {
     const auto rows = data_.rows();
     page.text(
-        fmt::format("A batch of {} rows does not fit, say, but {} rows do. "
-                    "So go through the batch in {} parts, one after "
-                    "another, and let backward add each part's gradient to "
-                    "what is there. Then take one step with the sum.",
+        fmt::format("A batch of {} rows does not fit, say, but {} rows do. So go through "
+                    "the batch in {} parts, one after another, and let backward add each "
+                    "part's gradient to what is there. Then take one step with the sum.",
                     rows, (rows + parts_ - 1) / parts_, parts_));
     page.quote("gradient-accumulation");
-    page.text(
-        fmt::format("The model is one linear layer, {} to {}, the loss the "
-                    "mean squared error, the optimizer SGD with learning "
-                    "rate {}, for {} epochs of one step each. Each part's "
-                    "loss is its own mean, and the {} gradients are "
-                    "summed: that is {} times the mean over the whole "
-                    "batch.",
-                    data_.inputs.shape()[1], data_.targets.shape()[1],
-                    linear_.learning_rate, linear_.epochs, parts_, parts_));
+    page.text(fmt::format(
+        "The model is one linear layer, {} to {}, the loss the mean squared error, the "
+        "optimizer SGD with learning rate {}, for {} epochs of one step each. Each "
+        "part's loss is its own mean, and the {} gradients are summed: that is {} times "
+        "the mean over the whole batch.",
+        data_.inputs.shape()[1], data_.targets.shape()[1], linear_.learning_rate,
+        linear_.epochs, parts_, parts_));
 
     const double total = parts_;
     const RunReport reference = train_alone(data_, even_shares(rows, 1, total));
@@ -130,21 +126,19 @@ void GradientAccumulation::accumulate(Page& page) {
         page.text(
             fmt::format("The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
                         curve.front(), curve.back()));
-    check_values(page,
-                 "accumulation against the whole batch at once, largest "
-                 "relative difference",
-                 parameter_difference(reference, accumulation_), bound());
+    check_values(
+        page, "accumulation against the whole batch at once, largest relative difference",
+        parameter_difference(reference, accumulation_), bound());
 }
 
 void GradientAccumulation::distribute(Page& page) {
-    page.text(
-        fmt::format("Now give each part to a device of its own. All {} start from the "
-                    "same parameters, each computes the gradient of its part, and an "
-                    "all-reduce adds the gradients up, so that every device takes the "
-                    "same step. What accumulation adds up in time, data parallelism "
-                    "adds up in space; its code is accumulation's, and an all-reduce "
-                    "for each parameter.",
-                    parts_));
+    page.text(fmt::format(
+        "Now give each part to a device of its own. All {} start from the same "
+        "parameters, each computes the gradient of its part, and an all-reduce adds the "
+        "gradients up, so that every device takes the same step. What accumulation adds "
+        "up in time, data parallelism adds up in space; its code is accumulation's, and "
+        "an all-reduce for each parameter.",
+        parts_));
     page.quote("data-parallel");
     const RunReport together =
         train_wrongly(data_, even_shares(data_.rows(), parts_, parts_));
@@ -156,21 +150,20 @@ void GradientAccumulation::distribute(Page& page) {
             Check::equal("devices whose parameters differ from device 0's in any bit",
                          replicas_that_differ(together), 0));
     if (!has_numbers()) return;
-    page.text(options().dtype == DType::f64
-                  ? "In f64 what is left is rounding: sums of the same numbers "
-                    "in another order. The mathematics is the same."
-                  : "Run this with --dtype f64: the difference shrinks by nine "
-                    "digits, as rounding does. What stayed would be a mistake in "
-                    "the mathematics.");
+    page.text(
+        options().dtype == DType::f64
+            ? "In f64 what is left is rounding: sums of the same numbers in another "
+              "order. The mathematics is the same."
+            : "Run this with --dtype f64: the difference shrinks by nine digits, as "
+              "rounding does. What stayed would be a mistake in the mathematics.");
 }
 
 void GradientAccumulation::average(Page& page) {
     page.text(
-        fmt::format("The sum of {} batch means is {} times their mean. "
-                    "PyTorch's DistributedDataParallel divides by the "
-                    "number of ranks; the code of step 1 does not. The "
-                    "direction is the same, so the two agree when the mean "
-                    "takes a learning rate {} times as large.",
+        fmt::format("The sum of {} batch means is {} times their mean. PyTorch's "
+                    "DistributedDataParallel divides by the number of ranks; the code of "
+                    "step 1 does not. The direction is the same, so the two agree when "
+                    "the mean takes a learning rate {} times as large.",
                     parts_, parts_, parts_));
     const RunReport mean =
         train_together(data_, even_shares(data_.rows(), parts_, 1), parts_);
@@ -181,9 +174,8 @@ void GradientAccumulation::average(Page& page) {
     const Regression data =
         options().data ? data_ : regression_of(options(), 250 * parts_);
     page.text(
-        fmt::format("Next {} rows on {} devices, dealt out evenly, "
-                    "averaged, against one device that takes the whole "
-                    "batch at once.",
+        fmt::format("Next {} rows on {} devices, dealt out evenly, averaged, against one "
+                    "device that takes the whole batch at once.",
                     data.rows(), parts_));
     const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
     const RunReport shared = train_together(data, even_shares(data.rows(), parts_, 1));
@@ -221,14 +213,12 @@ void GradientAccumulation::average_unequal(Page& page, const Regression& data) {
     for (const Share& share : shares)
         sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", share.count);
     page.text(
-        fmt::format("Shares need not be equal. With {} rows a device, the "
-                    "mean of the devices' means counts a row on the small "
-                    "share for more than one on the large share. Weighted "
-                    "by B_i / B, each row counts the same.",
+        fmt::format("Shares need not be equal. With {} rows a device, the mean of the "
+                    "devices' means counts a row on the small share for more than one on "
+                    "the large share. Weighted by B_i / B, each row counts the same.",
                     sizes));
     page.verbatim(
-        "  mean over all rows = sum over devices of (B_i / B) * (mean over "
-        "B_i rows)");
+        "  mean over all rows = sum over devices of (B_i / B) * (mean over B_i rows)");
     const RunReport whole = train_alone(data, even_shares(data.rows(), 1, 1));
     const RunReport weighted = train_together(data, shares);
     const RunReport unweighted =
@@ -236,13 +226,11 @@ void GradientAccumulation::average_unequal(Page& page, const Regression& data) {
     check_values(page, "unequal shares, weighted mean, against one device",
                  parameter_difference(whole, weighted), bound());
     if (has_numbers())
-        page.text(
-            fmt::format("The mean of means ends {:.1e} away, relatively: no rounding. "
-                        "Nothing hangs and no figure looks odd; lockstep's checker "
-                        "finds "
-                        "it all the same, as it does the sum that was meant as a mean "
-                        "(lessons/faults/F28.md and F21.md).",
-                        parameter_difference(whole, unweighted)));
+        page.text(fmt::format(
+            "The mean of means ends {:.1e} away, relatively: no rounding. Nothing hangs "
+            "and no figure looks odd; lockstep's checker finds it all the same, as it "
+            "does the sum that was meant as a mean (lessons/faults/F28.md and F21.md).",
+            parameter_difference(whole, unweighted)));
 }
 
 namespace {
@@ -274,8 +262,7 @@ std::string link_text(const LinkSpec& link) {
                        rate);
 }
 
-/// Time, peak memory by category, and bytes sent of each run's busiest
-/// rank.
+/// Time, peak memory by category, and bytes sent of each run's busiest rank.
 Table cost_table(const std::vector<std::pair<std::string, const RunReport*>>& runs) {
     Table table{{"of one device", "time", "parameters", "gradients", "optimizer",
                  "activations", "sent"},
@@ -314,9 +301,8 @@ void show_gradient_bytes(Page& page, const RunReport& report,
     }
     const std::int64_t size = bytes_of(options.dtype);
     page.predict(
-        fmt::format("The model has {} parameters of {} bytes. How "
-                    "many bytes does a device send in one step "
-                    "over {} devices?",
+        fmt::format("The model has {} parameters of {} bytes. How many bytes does a "
+                    "device send in one step over {} devices?",
                     count_text(elements), size, n),
         std::round(2.0 * (n - 1) / n * static_cast<double>(elements * size)), "bytes",
         fmt::format("2(n-1)/n * S = 2 * {}/{} * {} * {}", n - 1, n, elements, size));
@@ -331,13 +317,13 @@ void show_gradient_bytes(Page& page, const RunReport& report,
                         calls.size(), time_text(first.time.communication)));
         return;
     }
-    page.predict(fmt::format("And how long do its {} all-reduces take, in microseconds?",
-                             calls.size()),
-                 static_cast<double>(time) / 1e6, "us",
-                 fmt::format("the sum over parameters of 2(n-1) * (alpha + chunk / "
-                             "beta), {} {}",
-                             link_text(spaced ? spec.between : spec.inside),
-                             spaced ? "between nodes" : "inside a node"));
+    page.predict(
+        fmt::format("And how long do its {} all-reduces take, in microseconds?",
+                    calls.size()),
+        static_cast<double>(time) / 1e6, "us",
+        fmt::format("the sum over parameters of 2(n-1) * (alpha + chunk / beta), {} {}",
+                    link_text(spaced ? spec.between : spec.inside),
+                    spaced ? "between nodes" : "inside a node"));
     page.check(Check::equal("picoseconds of communication against the formula",
                             static_cast<double>(first.time.communication),
                             static_cast<double>(time)));
@@ -349,9 +335,8 @@ std::string gain_text(const RunReport& whole, const RunReport& together) {
     const Picoseconds messages = together.ranks.front().time.communication;
     if (messages == 0 || together.makespan() < whole.makespan()) return "";
     return fmt::format(
-        " Of its {} here the all-reduces take {}: a model this small gains "
-        "nothing over the whole batch at once on one device, {}, where "
-        "that fits.",
+        " Of its {} here the all-reduces take {}: a model this small gains nothing over "
+        "the whole batch at once on one device, {}, where that fits.",
         time_text(together.makespan()), time_text(messages), time_text(whole.makespan()));
 }
 
@@ -385,11 +370,10 @@ void GradientAccumulation::measure(Page& page) {
         {"step_data_parallel", fmt::format("data parallel on {} devices", parts_)}};
 
     page.text(fmt::format(
-        "The results are the same; what differs is what they cost. Here is "
-        "one step of the language model of step 6, {} rows, on {}: "
-        "the whole batch at once, accumulation in {} parts, and "
-        "{} devices. What stands before the first F in a picture mostly "
-        "makes the model, which a longer run does once.",
+        "The results are the same; what differs is what they cost. Here is one step of "
+        "the language model of step 6, {} rows, on {}: the whole batch at once, "
+        "accumulation in {} parts, and {} devices. What stands before the first F in a "
+        "picture mostly makes the model, which a longer run does once.",
         task->rows_per_step(),
         options().has_virtual_time() ? fmt::format("the {} cluster", options().cluster)
                                      : "this machine's GPUs",
@@ -401,10 +385,10 @@ void GradientAccumulation::measure(Page& page) {
     page.chart(timeline_chart(alone, "accumulation"));
     page.chart(timeline_chart(together, "data parallel"));
     page.text(
-        "Accumulation saves memory: activations of one part instead of "
-        "all. It pays in time, as each part goes through the model by "
-        "itself. Data parallelism saves that memory too, and has its parts "
-        "go through at the same time; it pays in bytes." +
+        "Accumulation saves memory: activations of one part instead of all. It pays in "
+        "time, as each part goes through the model by itself. Data parallelism saves "
+        "that memory too, and has its parts go through at the same time; it pays in "
+        "bytes." +
         gain_text(whole, together));
     show_gradient_bytes(page, together, options());
 }
@@ -428,13 +412,12 @@ Program reduce_with(bool by_hand, const LessonOptions& options) {
 }
 
 void show_algorithms(Page& page, const ClusterSpec& spec) {
-    page.text(
-        fmt::format("A ring is not always best: its 2(n-1) steps each pay the latency "
-                    "alpha. Recursive doubling takes lg n steps, but sends the whole "
-                    "buffer in each. Rabenseifner's halving and doubling takes 2 lg n "
-                    "steps and the ring's bytes. On this cluster's links inside a node "
-                    "({}), by the alpha-beta model:",
-                    link_text(spec.inside)));
+    page.text(fmt::format(
+        "A ring is not always best: its 2(n-1) steps each pay the latency alpha. "
+        "Recursive doubling takes lg n steps, but sends the whole buffer in each. "
+        "Rabenseifner's halving and doubling takes 2 lg n steps and the ring's bytes. On "
+        "this cluster's links inside a node ({}), by the alpha-beta model:",
+        link_text(spec.inside)));
     page.verbatim(
         "  ring                2(n-1) alpha + 2(n-1)/n S/beta\n"
         "  recursive doubling  lg n alpha   + lg n S/beta\n"
@@ -461,10 +444,9 @@ void show_algorithms(Page& page, const ClusterSpec& spec) {
     }
     page.table(table);
     page.text(
-        "The model leaves out that halving and doubling talks to far "
-        "neighbours, whose messages share links, and that a ring keeps to "
-        "near ones. That is why rings carry the large buffers of real "
-        "clusters.");
+        "The model leaves out that halving and doubling talks to far neighbours, whose "
+        "messages share links, and that a ring keeps to near ones. That is why rings "
+        "carry the large buffers of real clusters.");
 }
 
 /// NCCL may add in another order than the ring.
@@ -484,9 +466,8 @@ void check_sums(Page& page, const RunReport& by_hand, const RunReport& built_in)
         "sums by hand against all_reduce's, largest relative difference", worst, bound));
 }
 
-/// Runs the all-reduce written by hand and the built-in one on the same
-/// buffers, compares values, messages and bytes, and shows where which
-/// algorithm wins.
+/// Runs the all-reduce written by hand and the built-in one on the same buffers, compares
+/// values, messages and bytes, and shows where which algorithm wins.
 void show_ring(Page& page, const LessonOptions& options, int ranks, bool has_numbers) {
     const RunReport by_hand =
         make_cluster(options, ranks, true)->run(reduce_with(true, options));
@@ -528,11 +509,10 @@ void show_ring(Page& page, const LessonOptions& options, int ranks, bool has_num
 
 void GradientAccumulation::ring(Page& page) {
     page.text(
-        fmt::format("How does an all-reduce work? Cut the buffer into {} "
-                    "chunks. Each chunk travels round the ring of devices, "
-                    "gathering every device's part; then the finished "
-                    "chunks travel round once more. Nobody waits for one "
-                    "busy root, and every link carries the same load.",
+        fmt::format("How does an all-reduce work? Cut the buffer into {} chunks. Each "
+                    "chunk travels round the ring of devices, gathering every device's "
+                    "part; then the finished chunks travel round once more. Nobody waits "
+                    "for one busy root, and every link carries the same load.",
                     parts_));
     page.quote("ring-reduce-scatter");
     page.quote("ring-all-gather");
@@ -543,10 +523,9 @@ void GradientAccumulation::read_text(Page& page) {
     const std::shared_ptr<const LanguageTask> task = language_;
     page.text(
         fmt::format("A model that predicts the next character from the {} before: "
-                    "embedding of {}, hidden layer of {}, softmax over the {} "
-                    "different characters of a text of {}. Each step takes {} rows "
-                    "from it; one device accumulates them in {} parts, {} devices take "
-                    "a part each.",
+                    "embedding of {}, hidden layer of {}, softmax over the {} different "
+                    "characters of a text of {}. Each step takes {} rows from it; one "
+                    "device accumulates them in {} parts, {} devices take a part each.",
                     task->sizes.context, task->sizes.width, task->sizes.hidden,
                     task->sizes.vocabulary,
                     count_text(static_cast<std::int64_t>(task->text.ids.size())),
@@ -582,11 +561,10 @@ void GradientAccumulation::read_text(Page& page) {
     const std::size_t window = std::min<std::size_t>(one.size(), 20);
     for (std::size_t i = one.size() - window; i < one.size(); ++i)
         last += one[i] / static_cast<double>(window);
-    page.text(
-        fmt::format("Drawn by frequency alone, a character of this text "
-                    "carries {:.3f} nats: its unigram entropy. A model "
-                    "below that has learnt from the characters before.",
-                    entropy));
+    page.text(fmt::format(
+        "Drawn by frequency alone, a character of this text carries {:.3f} nats: its "
+        "unigram entropy. A model below that has learnt from the characters before.",
+        entropy));
     if (task->steps >= 400)
         check_values(page, "mean loss of the last 20 steps over the unigram entropy",
                      last / entropy, 0.9);
@@ -608,8 +586,7 @@ void GradientAccumulation::show_curve(Page& page, const std::vector<double>& alo
 
 namespace {
 
-/// Runs an all-reduce of that many elements on `ranks` devices of the
-/// classroom.
+/// Runs an all-reduce of that many elements on `ranks` devices of the classroom.
 RunReport reduce_in_classroom(int ranks, std::int64_t elements) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -626,8 +603,8 @@ void show_predictions(Page& page) {
     constexpr std::int64_t kParameters = 1'000'000;
     const RunReport eight = reduce_in_classroom(8, kParameters);
     page.predict(
-        "A model of 1,000,000 f32 parameters is trained on 8 devices. "
-        "Bytes that each device sends a step?",
+        "A model of 1,000,000 f32 parameters is trained on 8 devices. Bytes that each "
+        "device sends a step?",
         static_cast<double>(eight.ranks.front().bytes_sent()), "bytes",
         "2 * 7/8 * 4,000,000");
     page.predict("How long does that all-reduce take, in microseconds?",
@@ -641,18 +618,17 @@ void show_predictions(Page& page) {
     page.check(Check::equal("picoseconds against 2(n-1)(alpha + S/n beta)",
                             static_cast<double>(eight.makespan()), 714e6));
     page.text(
-        "Four times the devices, but not twice the time: what a device "
-        "sends grows from S to almost 2 S and stays there. Only the "
-        "latency goes on growing with n.");
+        "Four times the devices, but not twice the time: what a device sends grows from "
+        "S to almost 2 S and stays there. Only the latency goes on growing with n.");
 }
 
 }  // namespace
 
 void GradientAccumulation::predict(Page& page) {
     page.text(
-        "Now you. Three questions about a larger run, with a pencil; then "
-        "look. The cluster is `classroom`: a message of b bytes takes 1 us "
-        "+ b / (10 GB/s) inside a node of 8 devices.");
+        "Now you. Three questions about a larger run, with a pencil; then look. The "
+        "cluster is `classroom`: a message of b bytes takes 1 us + b / (10 GB/s) inside "
+        "a node of 8 devices.");
     show_predictions(page);
 }
 

@@ -47,8 +47,7 @@ class GradientAccumulation final : public Lesson {
     RunReport accumulation_;
 };
 
-/// The lesson `gradient-accumulation`: gradient accumulation is data
-/// parallelism.
+/// The lesson `gradient-accumulation`: gradient accumulation is data parallelism.
 LessonEntry gradient_accumulation_lesson();
 
 }  // namespace lockstep::lessons

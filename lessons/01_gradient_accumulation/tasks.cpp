@@ -45,8 +45,7 @@ Regression load_regression(const std::filesystem::path& path, std::int64_t targe
     const std::int64_t rows = table.values.shape()[0];
     const std::int64_t columns = table.values.shape()[1];
     require(targets < columns,
-            "{} has {} columns; with targets={} none is left for the "
-            "inputs",
+            "{} has {} columns; with targets={} none is left for the inputs",
             path.string(), columns, targets);
     const std::int64_t features = columns - targets;
     Regression data{HostTensor({rows, features}, dtype),

@@ -42,8 +42,7 @@ struct LinearSettings {
     std::uint64_t seed = 0;
 };
 
-/// One linear layer trained by SGD on the shares that `shares_of(rank)`
-/// names.
+/// One linear layer trained by SGD on the shares that `shares_of(rank)` names.
 Training linear_training(const Regression& data, const LinearSettings& settings,
                          std::function<std::vector<Share>(int rank)> shares_of);
 

@@ -36,10 +36,9 @@ struct Training {
     std::uint64_t seed = 0;
 };
 
-/// Trains on every rank of the cluster. Each rank keeps its parameters
-/// after the last step under their names, before the first one under
-/// "initial/NAME", the first step's gradients under "grad/NAME", and its
-/// share of each step's loss in the series "loss".
+/// Trains on every rank of the cluster. Each rank keeps its parameters after the last
+/// step under their names, before the first one under "initial/NAME", the first step's
+/// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
 RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
 
 /// The loss of every step, summed over the ranks' shares.
@@ -53,8 +52,7 @@ void record_variant(Record& record, const std::string& variant, const RunReport&
 /// "task/initial/NAME".
 void record_initial(Record& record, const std::string& task, const RunReport& report);
 
-/// The largest relative difference between the parameters that two runs
-/// ended with.
+/// The largest relative difference between the parameters that two runs ended with.
 double parameter_difference(const RunReport& a, const RunReport& b);
 
 /// How many ranks of a run ended with other bits than rank 0.

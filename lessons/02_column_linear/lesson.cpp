@@ -18,10 +18,10 @@ constexpr int kDefaultRanks = 3;
 constexpr std::int64_t kHidden = 192;
 
 void require_shared_out(const char* setting, std::int64_t count, int ranks) {
-    require(count % ranks == 0,
-            "--set {}={}: {} columns cannot be shared out to {} ranks; "
-            "each must get as many",
-            setting, count, count, ranks);
+    require(
+        count % ranks == 0,
+        "--set {}={}: {} columns cannot be shared out to {} ranks; each must get as many",
+        setting, count, count, ranks);
 }
 
 }  // namespace
@@ -29,9 +29,8 @@ void require_shared_out(const char* setting, std::int64_t count, int ranks) {
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(kDefaultRanks)) {
     require(ranks_ <= kMostRanks,
-            "--ranks {}: this lesson shares a layer out to at most {} "
-            "ranks",
-            ranks_, kMostRanks);
+            "--ranks {}: this lesson shares a layer out to at most {} ranks", ranks_,
+            kMostRanks);
     const std::int64_t hidden = least_multiple(ranks_, kHidden);
     sizes_.rows = options.values.integer("rows");
     sizes_.hidden = options.values.integer("hidden", hidden);
@@ -86,8 +85,7 @@ void ColumnLinear::check_all_reduce(Page& page, const RunReport& report,
                                     const std::string& half, const std::string& tensor) {
     const std::int64_t size = kept(report, 0, tensor).bytes();
     const std::int64_t bytes = sent(2, size);
-    page.predict(fmt::format("{} has {} bytes. How many bytes does a "
-                             "device send {}?",
+    page.predict(fmt::format("{} has {} bytes. How many bytes does a device send {}?",
                              tensor, size, half),
                  static_cast<double>(bytes), "bytes",
                  fmt::format("2(t-1)/t * S = 2 * {}/{} * {}", ranks_ - 1, ranks_, size));
@@ -101,8 +99,8 @@ LessonEntry column_linear_lesson() {
     entry.slug = "column-linear";
     entry.title = "A linear layer by columns and by rows";
     entry.question =
-        "How do several devices compute one linear layer, and what must "
-        "they tell each other?";
+        "How do several devices compute one linear layer, and what must they tell each "
+        "other?";
     entry.default_ranks = kDefaultRanks;
     entry.settings = {
         {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
@@ -204,21 +202,19 @@ void ColumnLinear::multiply_by_columns(Page& page) {
     const Example numbers = example(options().dtype);
     const HostTensor &x = numbers.x, &w = numbers.w;
     page.text(
-        "How can three devices share one product Y = X W? A column of Y "
-        "needs all of X, but a single column of W. So each device takes a "
-        "column of W, multiplies X by it, and has a column of Y. Put side "
-        "by side these are Y: nothing is added up.");
+        "How can three devices share one product Y = X W? A column of Y needs all of X, "
+        "but a single column of W. So each device takes a column of W, multiplies X by "
+        "it, and has a column of Y. Put side by side these are Y: nothing is added up.");
     page.verbatim(matrices_text({{"X", x}, {"W", w}}));
     page.predict(
-        "Device 2 takes the last column of W. What is the second number of "
-        "its column of Y?",
+        "Device 2 takes the last column of W. What is the second number of its column of "
+        "Y?",
         9, "", "3*2 + 0*0 + 1*1 + 2*1");
     page.quote("a-column-each");
     if (lacks_example_ranks())
-        page.text(
-            fmt::format("(This run has {} of its own, so the example's three "
-                        "are virtual ones.)",
-                        ranks_ == 1 ? "one device" : "two devices"));
+        page.text(fmt::format(
+            "(This run has {} of its own, so the example's three are virtual ones.)",
+            ranks_ == 1 ? "one device" : "two devices"));
 
     const RunReport together =
         example_cluster()->run([&](Rank& rank) { multiply_by_own_columns(rank, x, w); });
@@ -264,31 +260,29 @@ std::string refusal(Cluster& cluster, const HostTensor& x) {
 void ColumnLinear::find_the_layer(Page& page) {
     const Example numbers = example(options().dtype);
     page.text(
-        "Which columns are they in PyTorch? nn.Linear(in, out) stores its "
-        "weight as (out, in) and computes y = x weight^T + bias. A "
-        "widespread example makes nn.Linear(3, 4), whose weight is "
-        "(4, 3), cuts that into weight[:, 0:1], weight[:, 1:2] and "
-        "weight[:, 2:3], and multiplies an x of four columns by each. The "
-        "shapes fit, as they did in step 1. The layer does not. Given that "
-        "x, nn.Linear(3, 4) says:");
+        "Which columns are they in PyTorch? nn.Linear(in, out) stores its weight as "
+        "(out, in) and computes y = x weight^T + bias. A widespread example makes "
+        "nn.Linear(3, 4), whose weight is (4, 3), cuts that into weight[:, 0:1], "
+        "weight[:, 1:2] and weight[:, 2:3], and multiplies an x of four columns by each. "
+        "The shapes fit, as they did in step 1. The layer does not. Given that x, "
+        "nn.Linear(3, 4) says:");
     page.verbatim("  " + refusal(*make_cluster(options(), 1), numbers.x));
     page.text(
-        "It takes three columns and gives four; the example takes four and "
-        "gives three. It computes x weight, which is another layer: the "
-        "one with the transposed weight. Where in and out are equal, no "
-        "shape says so. Take nn.Linear(3, 3):");
+        "It takes three columns and gives four; the example takes four and gives three. "
+        "It computes x weight, which is another layer: the one with the transposed "
+        "weight. Where in and out are equal, no shape says so. Take nn.Linear(3, 3):");
     show_square_layer(page);
     page.text(
-        "So: in Y = X W, with W (in, out), the devices share out columns "
-        "of W. PyTorch's weight is W^T, (out, in): there they are its "
-        "rows. Device r holds rows r and multiplies by their transpose.");
+        "So: in Y = X W, with W (in, out), the devices share out columns of W. PyTorch's "
+        "weight is W^T, (out, in): there they are its rows. Device r holds rows r and "
+        "multiplies by their transpose.");
     page.quote("column-parallel");
     const RunReport meant =
         pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.w)));
     const HostTensor product = matrix(3, {6, 3, 3, 5, 5, 9}, options().dtype);
     check_equal(page,
-                "step 1 as nn.Linear(4, 3) by rows of weight: numbers on "
-                "any device that differ from X W",
+                "step 1 as nn.Linear(4, 3) by rows of weight: numbers on any device that "
+                "differ from X W",
                 differing_on_any(meant, product, "y"));
 }
 
@@ -296,8 +290,8 @@ void ColumnLinear::show_square_layer(Page& page) {
     const Square numbers = square(options().dtype);
     page.verbatim(matrices_text({{"x", numbers.x}, {"weight", numbers.weight}}));
     page.predict(
-        "nn.Linear(3, 3) gives 1*1 + 2*2 + 3*0 = 5 as its first number. "
-        "What does x weight[:, 0:1] give?",
+        "nn.Linear(3, 3) gives 1*1 + 2*2 + 3*0 = 5 as its first number. What does x "
+        "weight[:, 0:1] give?",
         10, "", "1*1 + 2*0 + 3*3");
 
     const RunReport by_columns = example_cluster()->run(
@@ -312,15 +306,13 @@ void ColumnLinear::show_square_layer(Page& page) {
         page.verbatim(matrices_text({{"columns of weight", wrong},
                                      {"rows of weight", kept(by_rows, 0, "y")},
                                      {"nn.Linear(3, 3)", y}}));
-        page.text(
-            fmt::format("With columns of weight {} of {} numbers are wrong, and "
-                        "nothing complains.",
-                        differing(wrong, y), y.elements()));
+        page.text(fmt::format(
+            "With columns of weight {} of {} numbers are wrong, and nothing complains.",
+            differing(wrong, y), y.elements()));
     }
-    check_equal(page,
-                "rows of weight: numbers on any device that differ from "
-                "nn.Linear(3, 3)'s",
-                differing_on_any(by_rows, y, "y"));
+    check_equal(
+        page, "rows of weight: numbers on any device that differ from nn.Linear(3, 3)'s",
+        differing_on_any(by_rows, y, "y"));
 }
 
 namespace {
@@ -380,12 +372,11 @@ void ColumnLinear::split_columns(Page& page) {
     whole.own_columns_of_dy = false;
     const RunReport alone = pass_alone(whole);
     const RunReport without = pass_wrongly(silent(task));
-    page.text(
-        fmt::format("When must devices that keep their own columns of y tell each "
-                    "other anything: forward or backward? Here is a layer from {} to "
-                    "{} columns, two on each device, of whole numbers that a pencil "
-                    "can follow.",
-                    in, 2 * in));
+    page.text(fmt::format(
+        "When must devices that keep their own columns of y tell each other anything: "
+        "forward or backward? Here is a layer from {} to {} columns, two on each device, "
+        "of whole numbers that a pencil can follow.",
+        in, 2 * in));
     page.predict("How many bytes does a device send forward?", 0, "bytes",
                  "a column of y takes all of x, which every device has");
     page.check(Check::equal("bytes that all devices sent forward",
@@ -395,17 +386,14 @@ void ColumnLinear::split_columns(Page& page) {
     show_partial_gradients(page, task, without, alone);
 
     page.text(
-        "So what leads into the layer, Megatron-LM's f, does nothing "
-        "forward and an all-reduce backward. The weight's gradient, dW_r = "
-        "dy_r^T x, needs no message. It is made while the all-reduce is "
-        "under way.");
+        "So what leads into the layer, Megatron-LM's f, does nothing forward and an "
+        "all-reduce backward. The weight's gradient, dW_r = dy_r^T x, needs no message. "
+        "It is made while the all-reduce is under way.");
     page.quote("f-and-g");
     const RunReport together = pass_together(task);
     check_equal(page, "with f, numbers of dx on any device that differ from one device's",
                 differing_on_any(together, kept(alone, 0, "dx"), "dx"));
-    check_equal(page,
-                "numbers of the weight's gradient that differ from one "
-                "device's",
+    check_equal(page, "numbers of the weight's gradient that differ from one device's",
                 differing_gradients(together, alone, task));
     check_all_reduce(page, together, "backward", "dx");
 }
@@ -414,10 +402,10 @@ void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
                                           const RunReport& without,
                                           const RunReport& alone) {
     page.text(
-        "Backward, each number of x went into all columns of y. So its "
-        "gradient is a sum over all columns, dx = dy weight, and a device "
-        "has the terms of its own: dx_r = dy_r W_r, where W_r are its rows "
-        "of weight. This is what each has if none tells the others:");
+        "Backward, each number of x went into all columns of y. So its gradient is a sum "
+        "over all columns, dx = dy weight, and a device has the terms of its own: dx_r = "
+        "dy_r W_r, where W_r are its rows of weight. This is what each has if none tells "
+        "the others:");
     page.quote("without-f-or-g");
     if (!has_numbers()) return;
     for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
@@ -433,8 +421,8 @@ void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
                 differing(sum, dx));
     if (ranks_ > 1)
         page.text(
-            fmt::format("Device 0's own dx is wrong in {} of {} numbers. Nothing "
-                        "hangs, and the layers before this one learn from it.",
+            fmt::format("Device 0's own dx is wrong in {} of {} numbers. Nothing hangs, "
+                        "and the layers before this one learn from it.",
                         differing(kept(without, 0, "dx"), dx), dx.elements()));
 }
 
@@ -464,19 +452,18 @@ void ColumnLinear::split_rows(Page& page) {
     whole.make = linear_on_one_device(2 * out, out, true);
     whole.own_columns_of_x = false;
     const RunReport alone = pass_alone(whole);
-    page.text(
-        fmt::format("What if the columns of x are shared out already, as those of y "
-                    "are now? Then a device takes the rows of W that its columns of x "
-                    "meet. They are columns of weight. In a layer from {} to {}, with "
-                    "two columns of x on each device, it has some terms of every "
-                    "number of y:",
-                    2 * out, out));
+    page.text(fmt::format(
+        "What if the columns of x are shared out already, as those of y are now? Then a "
+        "device takes the rows of W that its columns of x meet. They are columns of "
+        "weight. In a layer from {} to {}, with two columns of x on each device, it has "
+        "some terms of every number of y:",
+        2 * out, out));
     show_partial_outputs(page, task, alone);
 
     page.text(
-        "What leads out of the layer, g, is f turned round: an all-reduce "
-        "forward, and nothing backward, since every device has dy and "
-        "needs only its own columns of dx.");
+        "What leads out of the layer, g, is f turned round: an all-reduce forward, and "
+        "nothing backward, since every device has dy and needs only its own columns of "
+        "dx.");
     page.quote("row-parallel");
     const RunReport together = pass_together(task);
     check_equal(page, "with g, numbers of y on any device that differ from one device's",
@@ -484,8 +471,7 @@ void ColumnLinear::split_rows(Page& page) {
     check_equal(page, "numbers of dx, side by side, that differ from one device's",
                 differing_side_by_side(together, alone, "dx"));
     check_equal(page,
-                "numbers of the parameters' gradients that differ from one "
-                "device's",
+                "numbers of the parameters' gradients that differ from one device's",
                 differing_gradients(together, alone, task));
     check_all_reduce(page, together, "forward", "y");
     page.check(Check::equal("bytes that device 0 sent backward",
@@ -535,11 +521,11 @@ void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
     for (std::int64_t i = 0; i < y.elements(); ++i)
         expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
     page.text(
-        "The bias goes onto the sum, once. Where each device adds it to "
-        "its terms, the sum has it once a device:");
+        "The bias goes onto the sum, once. Where each device adds it to its terms, the "
+        "sum has it once a device:");
     page.predict(
-        fmt::format("The first number of y is {}, that of the bias {}. "
-                    "What does y begin with if all {} add the bias?",
+        fmt::format("The first number of y is {}, that of the bias {}. What does y begin "
+                    "with if all {} add the bias?",
                     number(y.at(0)), number(bias.at(0)), ranks_),
         expected.at(0), "",
         fmt::format("{} + {} * {}", number(y.at(0)), ranks_ - 1, number(bias.at(0))));

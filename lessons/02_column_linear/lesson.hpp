@@ -35,8 +35,7 @@ class ColumnLinear final : public Lesson {
     void show_gelu_of_a_sum(Page& page);
     void check_all_reduce(Page& page, const RunReport& report, const std::string& half,
                           const std::string& tensor);
-    /// factor (t-1)/t of the bytes of a buffer whose elements the ranks
-    /// divide.
+    /// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
     std::int64_t sent(std::int64_t factor, std::int64_t bytes) const;
     void record_rows(const Task& task, const RunReport& together);
     void record_mlp(const Task& alone, const Task& together);
@@ -71,8 +70,7 @@ class ColumnLinear final : public Lesson {
 /// that are small enough for a pencil.
 Task rows_task(const LessonOptions& options, int ranks);
 
-/// The lesson `column-linear`: a linear layer on several devices, by
-/// columns and by rows.
+/// The lesson `column-linear`: a linear layer on several devices, by columns and by rows.
 LessonEntry column_linear_lesson();
 
 }  // namespace lockstep::lessons

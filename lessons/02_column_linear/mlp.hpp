@@ -19,8 +19,7 @@ enum class MlpSplit {
 
 /// An MLP, and normal values for x and dy, the same for the same seed.
 Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t seed);
-/// This task has shapes only, no numbers, and keeps nothing: it shows the
-/// costs.
+/// This task has shapes only, no numbers, and keeps nothing: it shows the costs.
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype);
 
 /// y, dx and the parameters' gradients, whole.

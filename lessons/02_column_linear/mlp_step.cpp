@@ -74,17 +74,15 @@ void ColumnLinear::show_gelu_of_a_sum(Page& page) {
 
 void ColumnLinear::pair(Page& page) {
     page.text(
-        "How few messages does an MLP need, two layers with GELU between "
-        "them? Say that the first layer is by rows. Then each device has "
-        "terms of sums, and GELU of terms does not add up to GELU of a "
-        "sum:");
+        "How few messages does an MLP need, two layers with GELU between them? Say that "
+        "the first layer is by rows. Then each device has terms of sums, and GELU of "
+        "terms does not add up to GELU of a sum:");
     show_gelu_of_a_sum(page);
     page.text(
-        "So by rows the first layer needs an all-reduce before GELU. By "
-        "columns it needs none: a device has its own columns with all "
-        "their terms, and GELU works number by number. The second layer, "
-        "by rows, takes just these columns. One f before the first layer "
-        "and one g after the second are all:");
+        "So by rows the first layer needs an all-reduce before GELU. By columns it needs "
+        "none: a device has its own columns with all their terms, and GELU works number "
+        "by number. The second layer, by rows, takes just these columns. One f before "
+        "the first layer and one g after the second are all:");
     page.quote("parallel-mlp");
     page.predict("How many all-reduces is that, forward and backward?", 2, "all-reduces",
                  "g forward + f backward");
@@ -101,9 +99,8 @@ void ColumnLinear::pair(Page& page) {
                             static_cast<double>(collectives(mlp_together_, 0)), 2));
     check_bound(
         page,
-        fmt::format("MLP {0} -> {1} -> {0}, {2} rows: y, dx and "
-                    "gradients against one device, largest "
-                    "relative difference",
+        fmt::format("MLP {0} -> {1} -> {0}, {2} rows: y, dx and gradients against one "
+                    "device, largest relative difference",
                     sizes_.hidden, sizes_.inner, sizes_.rows),
         largest_difference(results(mlp_together_, together), results(mlp_alone_, alone)));
     std::int64_t unlike = 0;
@@ -189,20 +186,19 @@ void ColumnLinear::count_bytes(Page& page) {
         record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
 
     page.text(
-        "What do these two messages cost, and what would it cost to put "
-        "columns together instead? Let both layers be by columns, each "
-        "with an all-gather of its output. The result is as right:");
+        "What do these two messages cost, and what would it cost to put columns together "
+        "instead? Let both layers be by columns, each with an all-gather of its output. "
+        "The result is as right:");
     page.quote("gathered-mlp");
     const Task alone = mlp_task(sizes_, MlpSplit::none, options().dtype, options().seed);
-    check_bound(page,
-                "gathered, y, dx and gradients against one device, largest "
-                "relative difference",
-                largest_difference(results(gathered, task), results(mlp_alone_, alone)));
-    page.text(
-        fmt::format("With S the bytes of x, {}, and I those between the layers, {}, a "
-                    "device sends:",
-                    bytes_text(task.x.bytes()),
-                    bytes_text(sizes_.rows * sizes_.inner * bytes_of(options().dtype))));
+    check_bound(
+        page,
+        "gathered, y, dx and gradients against one device, largest relative difference",
+        largest_difference(results(gathered, task), results(mlp_alone_, alone)));
+    page.text(fmt::format(
+        "With S the bytes of x, {}, and I those between the layers, {}, a device sends:",
+        bytes_text(task.x.bytes()),
+        bytes_text(sizes_.rows * sizes_.inner * bytes_of(options().dtype))));
     page.verbatim(
         "                             forward           backward\n"
         "  columns, rows              2(t-1)/t S        2(t-1)/t S\n"
@@ -219,8 +215,8 @@ void ColumnLinear::show_bytes(Page& page, const RunReport& gathered) {
     const auto in_pair = static_cast<double>(sent(4, s));
     const auto gathering = static_cast<double>(sent(3, i + s));
     page.predict(
-        "Columns, then rows: how many bytes does a device send in a "
-        "forward and a backward?",
+        "Columns, then rows: how many bytes does a device send in a forward and a "
+        "backward?",
         in_pair, "bytes",
         fmt::format("4(t-1)/t * S = 4 * {}/{} * {}", ranks_ - 1, ranks_, s));
     page.predict("And with gathering?", gathering, "bytes",
@@ -236,8 +232,7 @@ void ColumnLinear::show_bytes(Page& page, const RunReport& gathered) {
         return calls_of(sizes_, split, options().dtype, ranks_);
     };
     page.check(Check::equal(
-        "bytes counted less bytes by formula, of all devices, halves and "
-        "ways",
+        "bytes counted less bytes by formula, of all devices, halves and ways",
         static_cast<double>(byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
                             byte_gap(gathered, calls(MlpSplit::gathered))),
         0));
@@ -253,9 +248,9 @@ void ColumnLinear::show_time(Page& page, const RunReport& gathered) {
     page.chart(timeline_chart(mlp_together_, "columns, rows"));
     page.chart(timeline_chart(gathered, "columns, gather, columns"));
     page.text(
-        "Time is from the begin of F to the end of B; what stands before "
-        "makes the model. Backward, an all-reduce starts as soon as dx is "
-        "there, and the weight's gradient is made meanwhile.");
+        "Time is from the begin of F to the end of B; what stands before makes the "
+        "model. Backward, an all-reduce starts as soon as dx is there, and the weight's "
+        "gradient is made meanwhile.");
     if (!options().has_virtual_time()) return;
     const ClusterSpec spec = load_cluster(options().cluster);
     std::vector<int> members(static_cast<std::size_t>(ranks_));
@@ -266,17 +261,15 @@ void ColumnLinear::show_time(Page& page, const RunReport& gathered) {
     for (const auto& half : {calls.forward, calls.backward})
         for (const CollectiveCall& call : half)
             time += collective_time(call, spec, members);
-    page.check(
-        Check::equal("columns, rows: picoseconds of messages against 2 * 2(t-1) (alpha "
-                     "+ S/(t beta))",
-                     static_cast<double>(mlp_together_.ranks.front().time.communication),
-                     static_cast<double>(time)));
+    page.check(Check::equal(
+        "columns, rows: picoseconds of messages against 2 * 2(t-1) (alpha + S/(t beta))",
+        static_cast<double>(mlp_together_.ranks.front().time.communication),
+        static_cast<double>(time)));
 }
 
 namespace {
 
-/// Time of a pass on virtual devices that compute shapes only, and have
-/// memory for it.
+/// Time of a pass on virtual devices that compute shapes only, and have memory for it.
 Picoseconds virtual_time(const LessonOptions& options, const MlpSizes& sizes,
                          MlpSplit split, int ranks) {
     sim::ClusterOptions cluster;
@@ -295,8 +288,8 @@ Picoseconds virtual_time(const LessonOptions& options, const MlpSizes& sizes,
 void ColumnLinear::show_larger_layers(Page& page) {
     page.text(
         fmt::format("Arithmetic grows with rows * hidden * inner, bytes with rows * "
-                    "hidden. So messages matter less, the wider the layer. The same "
-                    "pass of wider MLPs on virtual devices of {}, shapes only:",
+                    "hidden. So messages matter less, the wider the layer. The same pass "
+                    "of wider MLPs on virtual devices of {}, shapes only:",
                     options().cluster));
     Table table{{"hidden", "one device", "columns, rows", "gain",
                  "columns, gather, columns", "gain"},

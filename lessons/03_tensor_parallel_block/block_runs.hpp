@@ -12,8 +12,7 @@
 
 namespace lockstep::lessons {
 
-/// A module that maps (s, b, h) to the same shape, on one device and shared
-/// out.
+/// A module that maps (s, b, h) to the same shape, on one device and shared out.
 struct Twins {
     std::int64_t length = 0;
     std::int64_t batch = 0;
@@ -26,9 +25,8 @@ struct Twins {
 
 enum class Pass { forward, both };
 
-/// Both runs take a random input and a random gradient of the output, the
-/// same on every device. Every rank keeps "y" and, if both passes run, "dx"
-/// and "grad/NAME".
+/// Both runs take a random input and a random gradient of the output, the same on every
+/// device. Every rank keeps "y" and, if both passes run, "dx" and "grad/NAME".
 RunReport run_alone(Cluster& cluster, const Twins& twins);
 RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass);
 
@@ -37,9 +35,8 @@ RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass);
 double twin_difference(const Twins& twins, const RunReport& shared,
                        const RunReport& alone);
 
-/// Bytes that the forward of a tensor-parallel block leaves on a device for
-/// its backward, by the ledger; shapes only, 16 bits a number. Tensors that
-/// layers share count once.
+/// Bytes that the forward of a tensor-parallel block leaves on a device for its backward,
+/// by the ledger; shapes only, 16 bits a number. Tensors that layers share count once.
 struct Activations {
     std::int64_t held = 0;
     /// While backward runs, with what it needs for a moment.
@@ -65,9 +62,8 @@ struct Term {
 std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
                                    std::int64_t batch, int ranks, Regions regions);
 
-/// The terms of what a device holds when backward, without sequence
-/// parallelism, works out the gradient of attention's scores. That is the
-/// peak, unless sequences are short.
+/// The terms of what a device holds when backward, without sequence parallelism, works
+/// out the gradient of attention's scores. That is the peak, unless sequences are short.
 std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
                              std::int64_t batch, int ranks);
 

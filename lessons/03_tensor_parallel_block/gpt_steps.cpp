@@ -72,14 +72,13 @@ std::string padding_text(std::int64_t rows) {
 void TensorParallelLesson::vocabulary(Page& page) {
     const std::int64_t whole = task_->sizes.vocabulary;
     const std::int64_t columns = own_columns_of(whole, ranks_);
-    page.text(
-        fmt::format("The first table and the last layer are the largest of a small "
-                    "model. Share both out by the vocabulary: {} characters over {} "
-                    "devices, {} rows each{}. The embedding finds zeros for the "
-                    "characters of others, and g adds up. The logits stay shared out: "
-                    "softmax needs of the other devices only the largest logit of a "
-                    "row, the sum of exponentials, and the target's logit.",
-                    whole, ranks_, columns, padding_text(columns * ranks_ - whole)));
+    page.text(fmt::format(
+        "The first table and the last layer are the largest of a small model. Share both "
+        "out by the vocabulary: {} characters over {} devices, {} rows each{}. The "
+        "embedding finds zeros for the characters of others, and g adds up. The logits "
+        "stay shared out: softmax needs of the other devices only the largest logit of a "
+        "row, the sum of exponentials, and the target's logit.",
+        whole, ranks_, columns, padding_text(columns * ranks_ - whole)));
     page.quote("vocabulary-parallel");
     const RunReport shared =
         make_cluster(options(), ranks_)->run(shared_loss(*task_, options()));
@@ -88,9 +87,7 @@ void TensorParallelLesson::vocabulary(Page& page) {
         make_cluster(options(), 1)->run(whole_loss(*task_, options(), ranks_));
     const double one = alone.ranks.front().kept.at("loss").at(0);
     const double many = shared.ranks.front().kept.at("loss").at(0);
-    check_values(page,
-                 "loss of shared logits against whole ones, relative "
-                 "difference",
+    check_values(page, "loss of shared logits against whole ones, relative difference",
                  std::abs(many - one) / std::abs(one), bound());
 }
 
@@ -99,14 +96,14 @@ void TensorParallelLesson::show_loss_bytes(Page& page, const RunReport& shared,
     const std::int64_t rows = task_->tokens();
     const std::int64_t size = bytes_of(options().dtype);
     page.predict(
-        fmt::format("How many bytes does a device send for the loss of {} "
-                    "tokens, {} bytes a number?",
+        fmt::format("How many bytes does a device send for the loss of {} tokens, {} "
+                    "bytes a number?",
                     rows, size),
         std::round(6.0 * static_cast<double>(rows * size) * (ranks_ - 1) / ranks_),
         "bytes",
-        fmt::format("2(t-1)/t * (N + 2N) = 6 * {} * {}/{} * {}; the "
-                    "vocabulary is not in it",
-                    rows, ranks_ - 1, ranks_, size));
+        fmt::format(
+            "2(t-1)/t * (N + 2N) = 6 * {} * {}/{} * {}; the vocabulary is not in it",
+            rows, ranks_ - 1, ranks_, size));
     const auto sent = [&](std::int64_t elements, Verb verb) {
         return collective_traffic({verb, elements, size, ranks_}, 0).bytes_sent;
     };
@@ -115,12 +112,10 @@ void TensorParallelLesson::show_loss_bytes(Page& page, const RunReport& shared,
                             static_cast<double>(sent(rows, Verb::all_reduce) +
                                                 sent(2 * rows, Verb::all_reduce))));
     if (ranks_ > 1)
-        page.text(
-            fmt::format("Gathering the logits instead would take {} a device here. "
-                        "With a vocabulary of 50,000 it would take V/6, 8,333 times as "
-                        "much "
-                        "as the loss does now.",
-                        bytes_text(sent(rows * columns, Verb::all_gather))));
+        page.text(fmt::format(
+            "Gathering the logits instead would take {} a device here. With a vocabulary "
+            "of 50,000 it would take V/6, 8,333 times as much as the loss does now.",
+            bytes_text(sent(rows * columns, Verb::all_gather))));
 }
 
 namespace {
@@ -165,10 +160,9 @@ void TensorParallelLesson::train(Page& page) {
     const GptSizes& sizes = task_->sizes;
     page.text(
         fmt::format("Now all of it: a GPT of {} layers, hidden size {}, {} heads, over "
-                    "sequences of {} of the text's {} different characters, {} "
-                    "sequences a step, {} steps of SGD with learning rate {} and "
-                    "momentum "
-                    "0.9. One program trains it on one device and on many.",
+                    "sequences of {} of the text's {} different characters, {} sequences "
+                    "a step, {} steps of SGD with learning rate {} and momentum 0.9. One "
+                    "program trains it on one device and on many.",
                     sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
                     sizes.vocabulary, task_->batch, task_->steps, task_->learning_rate));
     page.quote("tensor-parallel-training");
@@ -177,15 +171,12 @@ void TensorParallelLesson::train(Page& page) {
     const Curves curves = train_on_all(page);
     if (has_numbers()) curves.show(page);
     const std::vector<double>& one = curves.losses.front();
-    check_values(page,
-                 "largest difference of a loss from one device's, at any "
-                 "step",
+    check_values(page, "largest difference of a loss from one device's, at any step",
                  curves.widest_gap(), options().dtype == DType::f64 ? 1e-11 : 1e-3);
     const double entropy = unigram_entropy(task_->text);
-    page.text(
-        fmt::format("Drawn by frequency alone, a character of this text "
-                    "carries {:.3f} nats.",
-                    entropy));
+    page.text(fmt::format(
+        "Drawn by frequency alone, a character of this text carries {:.3f} nats.",
+        entropy));
     constexpr int kEnough = 100;
     if (task_->steps >= kEnough)
         check_values(page, "last loss over that", one.back() / entropy, 0.95);
@@ -214,10 +205,9 @@ RankReport block_of(int ranks) {
 
 void show_block_sizes(Page& page) {
     page.text(
-        "One whole block has 12 h² weights and 13 h numbers beside (biases "
-        "and norms), and training holds its gradients and AdamW's two "
-        "moments as well; all in 16 bits here (mixed precision holds 16 "
-        "bytes a weight instead of 8).");
+        "One whole block has 12 h² weights and 13 h numbers beside (biases and norms), "
+        "and training holds its gradients and AdamW's two moments as well; all in 16 "
+        "bits here (mixed precision holds 16 bytes a weight instead of 8).");
     Table table{{"devices", "parameters", "gradients", "optimizer", "together, each"},
                 {}};
     std::vector<Check> checks;
@@ -232,12 +222,11 @@ void show_block_sizes(Page& page) {
         // (2 h) are on every device; 7 h are shared out.
         const std::int64_t expected =
             2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
-        checks.push_back(
-            Check::equal(fmt::format("bytes of parameters on {} device{}, 2 ((12 h² + 7 "
-                                     "h)/t + 6 h)",
-                                     ranks, ranks == 1 ? "" : "s"),
-                         static_cast<double>(of(rank, MemoryCategory::parameters)),
-                         static_cast<double>(expected)));
+        checks.push_back(Check::equal(
+            fmt::format("bytes of parameters on {} device{}, 2 ((12 h² + 7 h)/t + 6 h)",
+                        ranks, ranks == 1 ? "" : "s"),
+            static_cast<double>(of(rank, MemoryCategory::parameters)),
+            static_cast<double>(expected)));
     }
     page.table(table);
     for (const Check& check : checks)
@@ -248,9 +237,9 @@ void show_block_sizes(Page& page) {
 
 void TensorParallelLesson::size(Page& page) {
     page.text(
-        fmt::format("Why share weights out at all? Take a hidden size of {}, and an "
-                    "MLP four times as wide. Shapes are enough to know what it needs: "
-                    "the simulator allocates everything, and computes nothing.",
+        fmt::format("Why share weights out at all? Take a hidden size of {}, and an MLP "
+                    "four times as wide. Shapes are enough to know what it needs: the "
+                    "simulator allocates everything, and computes nothing.",
                     count_text(kHidden)));
     const RankReport up =
         make_shapes_only_cluster(1)
@@ -261,8 +250,8 @@ void TensorParallelLesson::size(Page& page) {
             .ranks.front();
     const std::int64_t weights = 4 * kHidden * kHidden;
     page.predict(
-        "How many bytes does the weight of its first layer, "
-        "20,480 to 81,920, take in 16 bits?",
+        "How many bytes does the weight of its first layer, 20,480 to 81,920, take in 16 "
+        "bits?",
         static_cast<double>(2 * weights), "bytes",
         "2 * 4 * 20,480^2: 1.68 billion weights, 3.36 GB");
     page.check(Check::equal("bytes of parameters by the ledger",
@@ -271,11 +260,10 @@ void TensorParallelLesson::size(Page& page) {
 
     show_block_sizes(page);
     page.text(
-        "One block fits a device of 80 GB; a model has dozens of them. "
-        "Shared out to 8 devices, a block's weights are an eighth, and "
-        "with "
-        "sequence parallelism its activations are too. What is left of the "
-        "model to share out is its depth: pipelines.");
+        "One block fits a device of 80 GB; a model has dozens of them. Shared out to 8 "
+        "devices, a block's weights are an eighth, and with sequence parallelism its "
+        "activations are too. What is left of the model to share out is its depth: "
+        "pipelines.");
 }
 
 }  // namespace lockstep::lessons

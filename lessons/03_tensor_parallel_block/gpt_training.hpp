@@ -8,8 +8,7 @@
 
 namespace lockstep::lessons {
 
-/// Outside of tensor-parallel regions, devices hold all tokens, or each its
-/// own.
+/// Outside of tensor-parallel regions, devices hold all tokens, or each its own.
 enum class Regions { replicated, sequence_parallel };
 
 std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,

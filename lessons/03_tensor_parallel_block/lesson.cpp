@@ -25,9 +25,8 @@ constexpr int kMostRanks = 64;
 TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
     require(ranks_ <= kMostRanks,
-            "--ranks {}: this lesson shares a layer out to at most {} "
-            "ranks",
-            ranks_, kMostRanks);
+            "--ranks {}: this lesson shares a layer out to at most {} ranks", ranks_,
+            kMostRanks);
     task_ = make_shared_gpt_task(options, ranks_);
     note("heads", task_->sizes.block.heads);
     note("hidden", task_->sizes.block.hidden);
@@ -51,8 +50,8 @@ LessonEntry tensor_parallel_block_lesson() {
     entry.slug = "tensor-parallel-block";
     entry.title = "A transformer block whose weights are shared out";
     entry.question =
-        "How do several devices compute one transformer together, what do "
-        "they tell each other, and what does each have to hold?";
+        "How do several devices compute one transformer together, what do they tell each "
+        "other, and what does each have to hold?";
     entry.default_ranks = 4;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
@@ -110,8 +109,7 @@ Twins badly_cut(Twins twins, const BlockSizes& sizes) {
     return twins;
 }
 
-/// Returns the bytes that device 0 of `ranks` sends in all-reduces of
-/// `elements` numbers.
+/// Returns the bytes that device 0 of `ranks` sends in all-reduces of `elements` numbers.
 std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int calls) {
     return calls *
            collective_traffic({Verb::all_reduce, elements, bytes_of(dtype), ranks}, 0)
@@ -122,30 +120,27 @@ std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int
 
 void TensorParallelLesson::attention(Page& page) {
     const BlockSizes& sizes = task_->sizes.block;
-    page.text(
-        fmt::format("Heads know nothing of each other: each takes its own queries, "
-                    "keys and values from x, and only c_proj brings their results "
-                    "together. So give each of {} devices {} of the {} heads: their "
-                    "columns of c_attn, their attention, their columns of c_proj's "
-                    "weight. That is a column-parallel layer and a row-parallel one, "
-                    "with attention itself between them instead of a GELU.",
-                    ranks_, sizes.heads / ranks_, sizes.heads));
+    page.text(fmt::format(
+        "Heads know nothing of each other: each takes its own queries, keys and values "
+        "from x, and only c_proj brings their results together. So give each of {} "
+        "devices {} of the {} heads: their columns of c_attn, their attention, their "
+        "columns of c_proj's weight. That is a column-parallel layer and a row-parallel "
+        "one, with attention itself between them instead of a GELU.",
+        ranks_, sizes.heads / ranks_, sizes.heads));
     page.quote("parallel-attention");
-    page.text(
-        fmt::format("c_attn's weight holds three layers one below the other, {} rows "
-                    "of queries, then of keys, then of values, as GPT-2 has it. Each "
-                    "of the three is shared out: a device needs the queries, keys and "
-                    "values of the same heads.",
-                    sizes.hidden));
+    page.text(fmt::format(
+        "c_attn's weight holds three layers one below the other, {} rows of queries, "
+        "then of keys, then of values, as GPT-2 has it. Each of the three is shared out: "
+        "a device needs the queries, keys and values of the same heads.",
+        sizes.hidden));
 
     const Twins twins = attention_twins(*task_, options());
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
         run_shared(*make_cluster(options(), ranks_), twins, Pass::both);
     check_values(page,
-                 fmt::format("attention on {} devices against one: output "
-                             "and every gradient, largest relative "
-                             "difference",
+                 fmt::format("attention on {} devices against one: output and every "
+                             "gradient, largest relative difference",
                              ranks_),
                  has_numbers() ? twin_difference(twins, shared, alone) : 0, bound());
     if (ranks_ > 1 && has_numbers())
@@ -163,22 +158,21 @@ void TensorParallelLesson::show_bad_cut(Page& page, const Twins& cut,
         worst = std::max(worst, std::abs(right.at(i) - wrong.at(i)));
         largest = std::max(largest, std::abs(right.at(i)));
     }
-    page.text(
-        fmt::format("Cut into {} plain shares instead, as any other weight would be, "
-                    "device 0 gets nothing but queries: a third of its columns count "
-                    "as queries, a third as keys, a third as values, and shapes fit. "
-                    "The result is {:.0f} % of the largest output away. Nothing hangs, "
-                    "and training would even learn something; only a comparison with "
-                    "one device tells.",
-                    ranks_, 100 * worst / largest));
+    page.text(fmt::format(
+        "Cut into {} plain shares instead, as any other weight would be, device 0 gets "
+        "nothing but queries: a third of its columns count as queries, a third as keys, "
+        "a third as values, and shapes fit. The result is {:.0f} % of the largest output "
+        "away. Nothing hangs, and training would even learn something; only a comparison "
+        "with one device tells.",
+        ranks_, 100 * worst / largest));
 }
 
 void TensorParallelLesson::block(Page& page) {
     const BlockSizes& sizes = task_->sizes.block;
     page.text(
-        "The MLP is the lesson column-linear's: columns, GELU, rows. Norms "
-        "and residual sums stand outside of the two regions, and every "
-        "device does all of them, on the same values.");
+        "The MLP is the lesson column-linear's: columns, GELU, rows. Norms and residual "
+        "sums stand outside of the two regions, and every device does all of them, on "
+        "the same values.");
     page.quote("parallel-block");
     Twins twins = twins_of(*task_, options());
     twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
@@ -192,16 +186,14 @@ void TensorParallelLesson::block(Page& page) {
     record().runs.emplace_back("block", shared);
     record().titles["block"] = title;
     check_values(page,
-                 fmt::format("a block on {} devices against one: output "
-                             "and every gradient, largest relative "
-                             "difference",
+                 fmt::format("a block on {} devices against one: output and every "
+                             "gradient, largest relative difference",
                              ranks_),
                  has_numbers() ? twin_difference(twins, shared, alone) : 0, bound());
     page.chart(timeline_chart(shared, title));
     page.text(
-        "Backward, the gradient of the weights of c_attn and of c_fc is "
-        "computed while the all-reduce of f is under way: it needs no "
-        "message.");
+        "Backward, the gradient of the weights of c_attn and of c_fc is computed while "
+        "the all-reduce of f is under way: it needs no message.");
     const RunReport forward =
         run_shared(*make_cluster(options(), ranks_), twins, Pass::forward);
     show_block_bytes(page, forward, shared);
@@ -214,16 +206,16 @@ void TensorParallelLesson::show_block_bytes(Page& page, const RunReport& forward
     const double predicted =
         std::round(8.0 * static_cast<double>(elements * bytes_of(options().dtype)) *
                    (ranks_ - 1) / ranks_);
-    page.predict(fmt::format("How many bytes does a device send for this block, "
-                             "forward and backward? b = {}, s = {}, h = {}, t = {}, "
-                             "{} bytes a number",
-                             task_->batch, task_->length(), hidden, ranks_,
-                             bytes_of(options().dtype)),
-                 predicted, "bytes",
-                 fmt::format("8 b s h (t-1)/t = 8 * {} * {} * {} * {}/{} * {}: four "
-                             "all-reduces of 2 b s h (t-1)/t",
-                             task_->batch, task_->length(), hidden, ranks_ - 1, ranks_,
-                             bytes_of(options().dtype)));
+    page.predict(
+        fmt::format("How many bytes does a device send for this block, forward and "
+                    "backward? b = {}, s = {}, h = {}, t = {}, {} bytes a number",
+                    task_->batch, task_->length(), hidden, ranks_,
+                    bytes_of(options().dtype)),
+        predicted, "bytes",
+        fmt::format("8 b s h (t-1)/t = 8 * {} * {} * {} * {}/{} * {}: four all-reduces "
+                    "of 2 b s h (t-1)/t",
+                    task_->batch, task_->length(), hidden, ranks_ - 1, ranks_,
+                    bytes_of(options().dtype)));
     const auto sent = [](const RunReport& report) {
         return static_cast<double>(report.ranks.front().bytes_sent());
     };
@@ -240,8 +232,7 @@ void TensorParallelLesson::show_block_bytes(Page& page, const RunReport& forward
 
 namespace {
 
-/// A block of a size that is trained in earnest: that of GPT-3's 2.7 B
-/// model.
+/// A block of a size that is trained in earnest: that of GPT-3's 2.7 B model.
 constexpr std::int64_t kLength = 2048;
 constexpr std::int64_t kBatch = 1;
 
@@ -283,9 +274,8 @@ void show_peak(Page& page, const BlockSizes& sizes, std::int64_t length,
     if (ranks > kScoresCount) return;
     const std::vector<Term> terms = peak_terms(sizes, length, kBatch, ranks);
     page.text(
-        "While backward runs, a device needs more for a moment. The peak "
-        "comes when it works out the gradient of the scores; the MLP's "
-        "activations are gone by then.");
+        "While backward runs, a device needs more for a moment. The peak comes when it "
+        "works out the gradient of the scores; the MLP's activations are gone by then.");
     Table table{{"held at the peak", "formula", "bytes"}, {}};
     for (const Term& term : terms)
         table.rows.push_back({term.what, term.formula, bytes_text(term.ours)});
@@ -311,13 +301,12 @@ void compare_with_replicas(Page& page, const BlockSizes& sizes, std::int64_t len
     page.table(table);
     const double bsh = 2.0 * static_cast<double>(length * kBatch * sizes.hidden);
     page.predict(
-        "An all-reduce is a reduce-scatter and an all-gather, so four of "
-        "the one are four of each of the others: the same bytes. But a "
-        "layer keeps only its part of what enters a region, and gathers it "
-        "again for the weight's gradient. How many bytes does that add?",
+        "An all-reduce is a reduce-scatter and an all-gather, so four of the one are "
+        "four of each of the others: the same bytes. But a layer keeps only its part of "
+        "what enters a region, and gathers it again for the weight's gradient. How many "
+        "bytes does that add?",
         std::round(2 * bsh * (ranks - 1) / ranks), "bytes",
-        fmt::format("2 regions * b s h (t-1)/t * 2 bytes = 2 * {} * {} * "
-                    "{} * {}/{} * 2",
+        fmt::format("2 regions * b s h (t-1)/t * 2 bytes = 2 * {} * {} * {} * {}/{} * 2",
                     kBatch, length, sizes.hidden, ranks - 1, ranks));
     page.check(Check::equal("bytes sent with sequence parallelism less those without",
                             static_cast<double>(split.sent - whole.sent),
@@ -329,14 +318,13 @@ void compare_with_replicas(Page& page, const BlockSizes& sizes, std::int64_t len
 void TensorParallelLesson::memory(Page& page) {
     const BlockSizes sizes = large_block(ranks_);
     const std::int64_t length = large_length(ranks_);
-    page.text(
-        fmt::format("What does a device keep of a block's forward for its backward? "
-                    "Take a block as large as it is in earnest, with s = {} tokens, b "
-                    "= {}, h = {}, a = {} heads, 16 bits a number; the simulator does "
-                    "it with shapes only, and the ledger counts. Korthikanti et al. "
-                    "(2022) count s b h (34 + 5 a s/h) bytes on one device, and with "
-                    "tensor parallelism over t",
-                    length, kBatch, sizes.hidden, sizes.heads));
+    page.text(fmt::format(
+        "What does a device keep of a block's forward for its backward? Take a block as "
+        "large as it is in earnest, with s = {} tokens, b = {}, h = {}, a = {} heads, 16 "
+        "bits a number; the simulator does it with shapes only, and the ledger counts. "
+        "Korthikanti et al. (2022) count s b h (34 + 5 a s/h) bytes on one device, and "
+        "with tensor parallelism over t",
+        length, kBatch, sizes.hidden, sizes.heads));
     page.verbatim("  s b h (10 + 24/t + 5 a s/(h t))");
     const std::vector<Term> terms =
         activation_terms(sizes, length, kBatch, ranks_, Regions::replicated);
@@ -344,15 +332,14 @@ void TensorParallelLesson::memory(Page& page) {
         measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
     show_terms(page, terms, measured.held);
     page.text(
-        "Term by term the ledger agrees, but for what this GPT does not "
-        "have, dropout, and for the norms' two numbers a token, which the "
-        "paper leaves out as small. (The GELU's input and result count 8 "
-        "bytes each, four times as many columns.) What is divided by t "
-        "lies inside the two regions. The 10 is not divided: outside, "
-        "every device keeps the same activations as all others.");
+        "Term by term the ledger agrees, but for what this GPT does not have, dropout, "
+        "and for the norms' two numbers a token, which the paper leaves out as small. "
+        "(The GELU's input and result count 8 bytes each, four times as many columns.) "
+        "What is divided by t lies inside the two regions. The 10 is not divided: "
+        "outside, every device keeps the same activations as all others.");
     const std::int64_t sbh = length * kBatch * sizes.hidden;
-    page.predict(fmt::format("Of the paper's bytes, how many does each of {} "
-                             "devices hold only because all the others do?",
+    page.predict(fmt::format("Of the paper's bytes, how many does each of {} devices "
+                             "hold only because all the others do?",
                              ranks_),
                  std::round(10.0 * static_cast<double>(sbh) * (ranks_ - 1) / ranks_),
                  "bytes",
@@ -365,18 +352,16 @@ void TensorParallelLesson::sequence(Page& page) {
     const BlockSizes sizes = large_block(ranks_);
     const std::int64_t length = large_length(ranks_);
     page.text(
-        "Norms, residual sums and dropout work token by token. So let "
-        "each device do them for s/t of the tokens only. Then what leaves "
-        "a region need not be summed for all on every device, only for "
-        "each device's own tokens: a reduce-scatter, the first half of an "
-        "all-reduce. And what enters the next region must be brought "
-        "together: an all-gather, its second half.");
+        "Norms, residual sums and dropout work token by token. So let each device do "
+        "them for s/t of the tokens only. Then what leaves a region need not be summed "
+        "for all on every device, only for each device's own tokens: a reduce-scatter, "
+        "the first half of an all-reduce. And what enters the next region must be "
+        "brought together: an all-gather, its second half.");
     page.quote("sequence-parallel");
     page.text(
-        "This is Megatron's sequence parallelism, one of three things of "
-        "that name: attention itself still sees all tokens of its heads. "
-        "(Ring self-attention and context parallelism split the sequence "
-        "within attention.)");
+        "This is Megatron's sequence parallelism, one of three things of that name: "
+        "attention itself still sees all tokens of its heads. (Ring self-attention and "
+        "context parallelism split the sequence within attention.)");
     const std::vector<Term> terms =
         activation_terms(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
     const Activations split =
@@ -386,11 +371,10 @@ void TensorParallelLesson::sequence(Page& page) {
 
     compare_with_replicas(page, sizes, length, split, ranks_);
     page.text(
-        "Parameters outside of regions (norms, biases after a row split, "
-        "the table of places) now see s/t of the tokens on each device, so "
-        "their gradients are parts of a sum. complete_gradients() adds "
-        "them up; without it, each device's norms go their own way, and "
-        "since they start alike, nobody sees it at first. lockstep's "
+        "Parameters outside of regions (norms, biases after a row split, the table of "
+        "places) now see s/t of the tokens on each device, so their gradients are parts "
+        "of a sum. complete_gradients() adds them up; without it, each device's norms go "
+        "their own way, and since they start alike, nobody sees it at first. lockstep's "
         "checker finds it with --check full (lessons/faults/F23.md).");
 }
 

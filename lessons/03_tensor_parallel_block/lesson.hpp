@@ -27,8 +27,7 @@ class TensorParallelLesson final : public Lesson {
     void train(Page& page);
     void size(Page& page);
 
-    /// Shows the output if c_attn is cut as if it were one layer; `right`
-    /// is y.
+    /// Shows the output if c_attn is cut as if it were one layer; `right` is y.
     void show_bad_cut(Page& page, const Twins& cut, const HostTensor& right);
     /// Shows the bytes of the loss over a vocabulary that is shared out,
     /// `columns` a device.

@@ -22,12 +22,12 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabula
     sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
     sizes.tied = options.values.integer("tied") == 1;
     require(sizes.block.hidden % sizes.block.heads == 0,
-            "--set hidden={}: {} heads share it out in equal parts, so "
-            "that it must be a multiple of them",
+            "--set hidden={}: {} heads share it out in equal parts, so that it must be a "
+            "multiple of them",
             sizes.block.hidden, sizes.block.heads);
     require(sizes.layer_count() >= ranks,
-            "--set layers={}: with embeddings, norm and head these are {} "
-            "layers, too few for {} stages",
+            "--set layers={}: with embeddings, norm and head these are {} layers, too "
+            "few for {} stages",
             sizes.layers, sizes.layer_count(), ranks);
     return sizes;
 }
@@ -53,8 +53,8 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
         options, options.values.integer("batch", micro_batches),
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
     require(task->batch % micro_batches == 0,
-            "--set batch={}: {} micro-batches share it out in equal "
-            "parts, so that it must be a multiple of them",
+            "--set batch={}: {} micro-batches share it out in equal parts, so that it "
+            "must be a multiple of them",
             task->batch, micro_batches);
     return task;
 }

@@ -21,11 +21,10 @@ struct GptTraining {
     int replicas = 1;
 };
 
-/// Trains on `cluster`, of the schedule's stages times replicas. Each rank
-/// keeps its parameters after the last step under their names, before the
-/// first under "initial/NAME", the first step's gradients under
-/// "grad/NAME"; the last stage its share of the losses in the series
-/// "loss".
+/// Trains on `cluster`, of the schedule's stages times replicas. Each rank keeps its
+/// parameters after the last step under their names, before the first under
+/// "initial/NAME", the first step's gradients under "grad/NAME"; the last stage its share
+/// of the losses in the series "loss".
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTraining& training, Progress* progress = nullptr);
 

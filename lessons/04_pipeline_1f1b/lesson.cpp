@@ -32,8 +32,8 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     micro_batches_ =
         static_cast<int>(options.values.integer("micro_batches", 2 * ranks_));
     require(micro_batches_ % ranks_ == 0,
-            "--set micro_batches={}: interleaved schedules take them in "
-            "rounds of the stages, so that it must be a multiple of {}",
+            "--set micro_batches={}: interleaved schedules take them in rounds of the "
+            "stages, so that it must be a multiple of {}",
             micro_batches_, ranks_);
     task_ = make_pipeline_gpt_task(options, ranks_, micro_batches_);
     note("micro_batches", micro_batches_);
@@ -97,9 +97,8 @@ LessonEntry pipeline_1f1b_lesson() {
     entry.slug = "pipeline-1f1b";
     entry.title = "A pipeline of devices, and the bubble in it";
     entry.question =
-        "When a model's layers lie on several devices, in which order "
-        "should these work, what does each have to hold, and why do some "
-        "orders hang?";
+        "When a model's layers lie on several devices, in which order should these work, "
+        "what does each have to hold, and why do some orders hang?";
     entry.default_ranks = 4;
     entry.settings = {
         {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
@@ -128,19 +127,17 @@ constexpr double kBackward = 2;  ///< both halves
 }  // namespace
 
 void PipelineLesson::staircase(Page& page) {
-    page.text(
-        fmt::format("A model that is too large for one device can be cut between its "
-                    "layers: the first device computes the first layers and sends "
-                    "what comes out to the second, and so on to the last of p = {}, "
-                    "which knows the loss. Then gradients travel back the same way. "
-                    "Each device is a stage. To see the time by itself, let every "
-                    "stage have as many equal layers as the others, let forward take "
-                    "1 s, backward 2 s (half of it for the gradient of its input, "
-                    "half for that of its weights), and let messages be free: the "
-                    "cluster called unit.",
-                    ranks_));
-    page.predict(fmt::format("One batch goes through {} stages, forward and back. "
-                             "What part of the time does each device work?",
+    page.text(fmt::format(
+        "A model that is too large for one device can be cut between its layers: the "
+        "first device computes the first layers and sends what comes out to the second, "
+        "and so on to the last of p = {}, which knows the loss. Then gradients travel "
+        "back the same way. Each device is a stage. To see the time by itself, let every "
+        "stage have as many equal layers as the others, let forward take 1 s, backward 2 "
+        "s (half of it for the gradient of its input, half for that of its weights), and "
+        "let messages be free: the cluster called unit.",
+        ranks_));
+    page.predict(fmt::format("One batch goes through {} stages, forward and back. What "
+                             "part of the time does each device work?",
                              ranks_),
                  100.0 / ranks_, "%",
                  fmt::format("it works 3 s of p (1 s + 2 s) = {} s: 1/p = 1/{}",
@@ -153,31 +150,28 @@ void PipelineLesson::staircase(Page& page) {
         Check::equal("part of the time that devices work, by the timer, against 1/p",
                      time_schedule(naive, {{}}).utilisation(), 1.0 / ranks_));
     page.text(
-        "A staircase up and a staircase down, and nobody works beside "
-        "anybody else: p devices, and the speed of one. What they gained "
-        "is memory. This is how a model runs that somebody has merely put "
-        "on several devices, layer by layer. As a schedule, which says in "
-        "which order each stage works:");
+        "A staircase up and a staircase down, and nobody works beside anybody else: p "
+        "devices, and the speed of one. What they gained is memory. This is how a model "
+        "runs that somebody has merely put on several devices, layer by layer. As a "
+        "schedule, which says in which order each stage works:");
     page.quote("naive-schedule");
 }
 
 void PipelineLesson::gpipe(Page& page) {
     const int p = ranks_;
     const int m = micro_batches_;
-    page.text(
-        fmt::format("Cut the batch into m micro-batches, as gradient accumulation "
-                    "does. Now stage 0 can begin the second while stage 1 has the "
-                    "first. GPipe (Huang et al. 2019) runs all forwards, then all "
-                    "backwards, and steps once at the end: the gradients are those of "
-                    "the whole batch. (A second is now the time of one "
-                    "micro-batch.)"));
+    page.text(fmt::format(
+        "Cut the batch into m micro-batches, as gradient accumulation does. Now stage 0 "
+        "can begin the second while stage 1 has the first. GPipe (Huang et al. 2019) "
+        "runs all forwards, then all backwards, and steps once at the end: the gradients "
+        "are those of the whole batch. (A second is now the time of one micro-batch.)"));
     page.quote("gpipe-schedule");
     page.predict(
-        fmt::format("{} micro-batches through {} stages. Each stage has m (1 s + "
-                    "2 s) of work, but the last one's first forward begins after "
-                    "p - 1 others, and at the end it waits as long for backwards. "
-                    "What part of the time is idle?",
-                    m, p),
+        fmt::format(
+            "{} micro-batches through {} stages. Each stage has m (1 s + 2 s) of work, "
+            "but the last one's first forward begins after p - 1 others, and at the end "
+            "it waits as long for backwards. What part of the time is idle?",
+            m, p),
         100.0 * (p - 1) / (m + p - 1), "%",
         fmt::format("(p - 1)/(m + p - 1) = {}/{}", p - 1, m + p - 1));
     const Schedule all_forwards = schedule("gpipe");
@@ -190,11 +184,10 @@ void PipelineLesson::gpipe(Page& page) {
                      time_schedule(all_forwards, {{}}).bubble_over_total(),
                      static_cast<double>(p - 1) / (m + p - 1)));
     page.text(
-        "The hatched corners are the bubble. The times are derived, not "
-        "declared: each instruction begins when its stage is free and its "
-        "data is there, and the same program that gave the numbers ran on "
-        "the virtual clock. This is what each device runs; in which "
-        "order, the plan says:");
+        "The hatched corners are the bubble. The times are derived, not declared: each "
+        "instruction begins when its stage is free and its data is there, and the same "
+        "program that gave the numbers ran on the virtual clock. This is what each "
+        "device runs; in which order, the plan says:");
     page.quote("pipeline-program");
 }
 
@@ -215,8 +208,8 @@ void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
     const RunReport& report = run(turns, "1f1b");
     if (!options().has_virtual_time()) {
         page.text(
-            "(On GPUs memory is freed when the device gets to it, so that "
-            "peaks vary; on virtual devices they are exact.)");
+            "(On GPUs memory is freed when the device gets to it, so that peaks vary; on "
+            "virtual devices they are exact.)");
         return;
     }
     const int m = micro_batches_;
@@ -241,15 +234,13 @@ void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
                               bytes_text(activations(report, stage))});
     }
     page.text(
-        "The ledger counts every byte. A stage's activations with one "
-        "micro-batch and with two differ by what each micro-batch costs; "
-        "what the first one costs beyond that is on its way, or needed "
-        "while backward runs. All else follows.");
+        "The ledger counts every byte. A stage's activations with one micro-batch and "
+        "with two differ by what each micro-batch costs; what the first one costs beyond "
+        "that is on its way, or needed while backward runs. All else follows.");
     page.table(table);
-    page.check(
-        Check::equal("bytes by which GPipe's peaks differ from the first micro-batch's "
-                     "and m - 1 more",
-                     static_cast<double>(gpipe_off), 0));
+    page.check(Check::equal(
+        "bytes by which GPipe's peaks differ from the first micro-batch's and m - 1 more",
+        static_cast<double>(gpipe_off), 0));
     page.check(
         Check::equal("bytes by which 1F1B's peaks differ from those of min(p - s, m) "
                      "micro-batches and, behind stage 0, the next one's input",
@@ -263,16 +254,15 @@ void PipelineLesson::memory(Page& page) {
         fmt::format("In GPipe every stage has run all {} forwards before its first "
                     "backward, and keeps what each of them saved. But the last stage "
                     "could turn back at once: it needs nobody. 1F1B (one forward, one "
-                    "backward) does so. A stage runs ahead by one forward for each "
-                    "stage behind it, then alternates, so that it never holds more "
-                    "than that.",
+                    "backward) does so. A stage runs ahead by one forward for each stage "
+                    "behind it, then alternates, so that it never holds more than that.",
                     m));
     page.quote("1f1b-schedule");
-    page.predict(fmt::format("How many micro-batches does stage 0 hold at most, with p = "
-                             "{} and m = {}?",
-                             p, m),
-                 std::min(p, m), "",
-                 fmt::format("min(p - s, m) = min({} - 0, {})", p, m));
+    page.predict(
+        fmt::format(
+            "How many micro-batches does stage 0 hold at most, with p = {} and m = {}?",
+            p, m),
+        std::min(p, m), "", fmt::format("min(p - s, m) = min({} - 0, {})", p, m));
     const Schedule turns = schedule("1f1b");
     const RunReport& report = run(turns, "1f1b");
     show(page, turns);
@@ -284,10 +274,9 @@ void PipelineLesson::memory(Page& page) {
                     "still computes, which is what hides the message.",
                     bytes_text(stack_boundary_bytes(options().dtype))));
     page.text(
-        "And the time? It is often said that 1F1B is faster. Look at the "
-        "first stage: it still waits for its first backward until p - 1 "
-        "forwards and p - 1 backwards are done elsewhere. The idle time "
-        "has moved to the middle, no more.");
+        "And the time? It is often said that 1F1B is faster. Look at the first stage: it "
+        "still waits for its first backward until p - 1 forwards and p - 1 backwards are "
+        "done elsewhere. The idle time has moved to the middle, no more.");
     check_clock(page, report, "GPipe's (m + p - 1)(t_f + t_b)", (m + p - 1) * 3.0);
 }
 
@@ -324,17 +313,15 @@ std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
 
 void PipelineLesson::steady_state(Page& page) {
     const int stage = ranks_ / 2 - 1;
-    page.text(
-        fmt::format("A schedule becomes a program when its messages are added: behind "
-                    "what makes data a send (SA of an activation, SG of a gradient), "
-                    "and a receive (RA, RG) on the stage that needs it. They run "
-                    "beside the work: a send holds nobody up, and a receive is posted "
-                    "early, so that the message can come while the stage still "
-                    "computes. This is stage {} of {}, from its first backward (B) "
-                    "on. A stage in the steady state runs a forward (F) and a "
-                    "backward in turn; each forward is of a micro-batch that came in "
-                    "later, by as many as are in flight.",
-                    stage, ranks_));
+    page.text(fmt::format(
+        "A schedule becomes a program when its messages are added: behind what makes "
+        "data a send (SA of an activation, SG of a gradient), and a receive (RA, RG) on "
+        "the stage that needs it. They run beside the work: a send holds nobody up, and "
+        "a receive is posted early, so that the message can come while the stage still "
+        "computes. This is stage {} of {}, from its first backward (B) on. A stage in "
+        "the steady state runs a forward (F) and a backward in turn; each forward is of "
+        "a micro-batch that came in later, by as many as are in flight.",
+        stage, ranks_));
     const Schedule sent = with_messages(schedule("1f1b"));
     const Timing timing = time_schedule(sent, {{}});
     const WorkIndex index(sent);
@@ -348,11 +335,10 @@ void PipelineLesson::steady_state(Page& page) {
     }
     page.table(table);
     page.text(
-        "In which order do messages go? All stages must agree, since a "
-        "send waits until its receive is there (step 7). Here they go in "
-        "the order in which their data is made, over all stages; each "
-        "stage's list is its part of that one order. The executor then "
-        "has little to decide. It is an interpreter:");
+        "In which order do messages go? All stages must agree, since a send waits until "
+        "its receive is there (step 7). Here they go in the order in which their data is "
+        "made, over all stages; each stage's list is its part of that one order. The "
+        "executor then has little to decide. It is an interpreter:");
     page.quote("pipeline-executor");
     std::int64_t messages = 0;
     for (const RankReport& rank : run(schedule("1f1b"), "1f1b").ranks)
@@ -398,32 +384,29 @@ void show_bubbles(Page& page) {
 
 void PipelineLesson::bubble(Page& page) {
     page.text(
-        "The bubble is (p - 1)(t_f + t_b), however many micro-batches "
-        "there are: so it weighs less, the more there are. Two numbers "
-        "are in use for it. GPipe, Chimera and Zero Bubble divide by the "
-        "whole time, and get (p - 1)/(m + p - 1): the part of the time "
-        "that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide "
-        "by the ideal time, and get (p - 1)/m: how much longer it takes "
-        "than without a bubble. Of p = 8 and m = 8 one paper says 47 %, "
-        "the other 88 %, and they mean the same pipeline. Always say "
-        "which.");
+        "The bubble is (p - 1)(t_f + t_b), however many micro-batches there are: so it "
+        "weighs less, the more there are. Two numbers are in use for it. GPipe, Chimera "
+        "and Zero Bubble divide by the whole time, and get (p - 1)/(m + p - 1): the part "
+        "of the time that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide by "
+        "the ideal time, and get (p - 1)/m: how much longer it takes than without a "
+        "bubble. Of p = 8 and m = 8 one paper says 47 %, the other 88 %, and they mean "
+        "the same pipeline. Always say which.");
     show_bubbles(page);
     constexpr int kStages = 8;
     constexpr int kEnough = 9 * (kStages - 1);
     page.predict(
-        fmt::format("How many micro-batches do {} stages need, so that at "
-                    "most a tenth of the whole time is lost?",
+        fmt::format("How many micro-batches do {} stages need, so that at most a tenth "
+                    "of the whole time is lost?",
                     kStages),
         kEnough, "",
         fmt::format("(p - 1)/(m + p - 1) <= 1/10: m >= 9 (p - 1) = 9 * {}", kStages - 1));
     page.check(Check::at_most(fmt::format("lost part with m = {}, by the timer", kEnough),
                               timing_of(kStages, kEnough).bubble_over_total(), 0.1));
     page.text(
-        "Micro-batches cannot be cut at will: each is a matrix product, "
-        "and a small one keeps a GPU no busier than a large bubble does; "
-        "and the batch itself is bounded by what training bears. So the "
-        "bubble is worth attacking as such. (lockstep schedule 1f1b "
-        "--stages 8 --micro-batches 24 tries others.)");
+        "Micro-batches cannot be cut at will: each is a matrix product, and a small one "
+        "keeps a GPU no busier than a large bubble does; and the batch itself is bounded "
+        "by what training bears. So the bubble is worth attacking as such. (lockstep "
+        "schedule 1f1b --stages 8 --micro-batches 24 tries others.)");
 }
 
 namespace {
@@ -441,22 +424,21 @@ void PipelineLesson::show_interleaved(Page& page) {
     const int p = ranks_;
     const int m = micro_batches_;
     constexpr int kChunks = 2;
-    page.text(
-        fmt::format("Give each device {} smaller chunks of the model in place of one "
-                    "large one. Cut into {} parts, device 0 has parts 0 and {}, "
-                    "device 1 parts 1 and {}, and so on: a micro-batch goes round the "
-                    "devices {} times. The corners of the picture are as many "
-                    "forwards and backwards as before, but of chunks, so that they "
-                    "take 1/v of the time (Narayanan et al. 2021).",
-                    kChunks, kChunks * p, p, p + 1, kChunks));
+    page.text(fmt::format(
+        "Give each device {} smaller chunks of the model in place of one large one. Cut "
+        "into {} parts, device 0 has parts 0 and {}, device 1 parts 1 and {}, and so on: "
+        "a micro-batch goes round the devices {} times. The corners of the picture are "
+        "as many forwards and backwards as before, but of chunks, so that they take 1/v "
+        "of the time (Narayanan et al. 2021).",
+        kChunks, kChunks * p, p, p + 1, kChunks));
     page.quote("interleaved-schedule");
     const Schedule rounds = schedule("interleaved", kChunks);
     const RunReport& report = run(rounds, "interleaved");
     const RunReport& plain = run(schedule("1f1b"), "1f1b");
     show(page, rounds);
     page.text(
-        "(A unit of time is a chunk's now, half of a stage's; letters in "
-        "lower case are of chunk 1.)");
+        "(A unit of time is a chunk's now, half of a stage's; letters in lower case are "
+        "of chunk 1.)");
     check_clock(page, report, "3 (v m + p - 1) chunk's seconds",
                 3.0 * (kChunks * m + p - 1));
     page.check(Check::equal("bubble over ideal time, by the timer, against (p - 1)/(v m)",
@@ -466,28 +448,26 @@ void PipelineLesson::show_interleaved(Page& page) {
                             static_cast<double>(messages_of(report)),
                             2.0 * m * (kChunks * p - 1)));
     const int held = peak_holdings(rounds).front().in_flight;
-    page.text(
-        fmt::format("The price: {} messages instead of {}, and memory. Stage 0 holds "
-                    "{} chunks, that is {:.4g} micro-batches' worth of a stage, where "
-                    "1F1B holds {}: 1 + (p - 1)/(p v) times as much where m is large. "
-                    "Interleaving saves time, not memory.",
-                    messages_of(report), messages_of(plain), held,
-                    static_cast<double>(held) / kChunks, std::min(p, m)));
+    page.text(fmt::format(
+        "The price: {} messages instead of {}, and memory. Stage 0 holds {} chunks, that "
+        "is {:.4g} micro-batches' worth of a stage, where 1F1B holds {}: 1 + (p - 1)/(p "
+        "v) times as much where m is large. Interleaving saves time, not memory.",
+        messages_of(report), messages_of(plain), held,
+        static_cast<double>(held) / kChunks, std::min(p, m)));
 }
 
 void PipelineLesson::show_split_backward(Page& page) {
     const int p = ranks_;
     const int m = micro_batches_;
     page.text(
-        "The other way: of backward's two halves, the stage before waits "
-        "for the gradient of the input only. The weights' gradient can be "
-        "computed at any time until the step, for instance when there is "
-        "nothing else to do. Zero Bubble (Qi et al. 2023) splits each "
-        "backward (B) into I and W, and lets the Ws fill the corners. Its "
-        "first schedule, ZB-H1, holds no more than 1F1B does on stage 0:");
+        "The other way: of backward's two halves, the stage before waits for the "
+        "gradient of the input only. The weights' gradient can be computed at any time "
+        "until the step, for instance when there is nothing else to do. Zero Bubble (Qi "
+        "et al. 2023) splits each backward (B) into I and W, and lets the Ws fill the "
+        "corners. Its first schedule, ZB-H1, holds no more than 1F1B does on stage 0:");
     page.quote("split-backward");
-    page.predict(fmt::format("With t_f = t_i = t_w = 1 s and p = {}: how long is a "
-                             "stage idle with ZB-H1, where 1F1B's is idle for {} s?",
+    page.predict(fmt::format("With t_f = t_i = t_w = 1 s and p = {}: how long is a stage "
+                             "idle with ZB-H1, where 1F1B's is idle for {} s?",
                              p, 3 * (p - 1)),
                  p - 1, "s",
                  fmt::format("(p - 1)(t_f + t_i - t_w) = {} * (1 + 1 - 1)", p - 1));
@@ -498,18 +478,16 @@ void PipelineLesson::show_split_backward(Page& page) {
     const int enough = std::max(m, 2 * p);
     const Timing far = time_schedule(schedule("zb-h2", 1, enough), {{}});
     page.text(
-        "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0. "
-        "Where all three take the same time, and there are 2 p - 1 "
-        "micro-batches or more, it closes the bubble altogether: each "
-        "stage works from its first forward to its last W without a "
-        "pause. (Its stages begin and end in a slant, so that the next "
-        "step's corner fits into this one's; the time counted is each "
-        "stage's own.)");
-    page.check(
-        Check::equal(fmt::format("idle seconds of the stage that takes longest with "
-                                 "ZB-H2, {} micro-batches",
-                                 enough),
-                     static_cast<double>(far.bubble()), 0));
+        "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0. Where all "
+        "three take the same time, and there are 2 p - 1 micro-batches or more, it "
+        "closes the bubble altogether: each stage works from its first forward to its "
+        "last W without a pause. (Its stages begin and end in a slant, so that the next "
+        "step's corner fits into this one's; the time counted is each stage's own.)");
+    page.check(Check::equal(
+        fmt::format(
+            "idle seconds of the stage that takes longest with ZB-H2, {} micro-batches",
+            enough),
+        static_cast<double>(far.bubble()), 0));
 }
 
 void PipelineLesson::show_published(Page& page) {
@@ -521,12 +499,11 @@ void PipelineLesson::show_published(Page& page) {
         double published;
     };
     page.text(
-        "Published figures can be had the same way. Qi et al. give the "
-        "times that they measured for a model of 1.5 B parameters on 8 "
-        "stages with 24 micro-batches (t_f 18.522, t_i 18.086, t_w 9.337, "
-        "a message 0.601 ms), and the idle part of the time that follows "
-        "for each schedule, as their planner reckons it. Our timer knows "
-        "the same times and nothing else:");
+        "Published figures can be had the same way. Qi et al. give the times that they "
+        "measured for a model of 1.5 B parameters on 8 stages with 24 micro-batches (t_f "
+        "18.522, t_i 18.086, t_w 9.337, a message 0.601 ms), and the idle part of the "
+        "time that follows for each schedule, as their planner reckons it. Our timer "
+        "knows the same times and nothing else:");
     Table table{{"schedule", "theirs", "ours"}, {}};
     double widest = 0;
     for (const Row& row :
@@ -551,8 +528,7 @@ void PipelineLesson::split(Page& page) {
 
 namespace {
 
-/// Returns the diagnosis of the virtual devices; it is empty if the plan
-/// runs.
+/// Returns the diagnosis of the virtual devices; it is empty if the plan runs.
 std::string diagnosis_of(const PipelinePlan& plan, const StackOptions& options) {
     try {
         make_shapes_only_cluster(plan.schedule().stages)
@@ -564,9 +540,8 @@ std::string diagnosis_of(const PipelinePlan& plan, const StackOptions& options) 
     return "";
 }
 
-/// Interleaved, with two slips that are easily made: each stage runs ahead
-/// as plain 1F1B over p v stages would, and backwards take the chunks in
-/// the same order as forwards.
+/// Interleaved, with two slips that are easily made: each stage runs ahead as plain 1F1B
+/// over p v stages would, and backwards take the chunks in the same order as forwards.
 Schedule interleaved_with_slips(const PipelineShape& shape) {
     Schedule schedule = empty_schedule("interleaved with slips", shape);
     const int round = shape.stages * shape.chunks;
@@ -590,11 +565,10 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
 
 void PipelineLesson::deadlock(Page& page) {
     page.text(
-        "Write 1F1B's messages down as one would at first: each send "
-        "right behind what makes its data, each receive right before what "
-        "needs it. Every stage's list looks right by itself. But a send "
-        "waits until its receive is there, and a stage's messages go one "
-        "after another.");
+        "Write 1F1B's messages down as one would at first: each send right behind what "
+        "makes its data, each receive right before what needs it. Every stage's list "
+        "looks right by itself. But a send waits until its receive is there, and a "
+        "stage's messages go one after another.");
     const Schedule broken = with_messages_in_place(schedule("1f1b"));
     const auto problem = find_problem(broken);
     page.text("The validator, which only follows the lists, says:");
@@ -602,34 +576,31 @@ void PipelineLesson::deadlock(Page& page) {
     page.check(Check::equal("stages that wait for one another in a circle",
                             problem ? static_cast<double>(problem->cycle.size()) : 0, 2));
     page.text(
-        "On real GPUs this job hangs until somebody kills it. (PyTorch's "
-        "pull request 126419 is about one of many: a 1F1B that ran on its "
-        "author's machine and hung elsewhere, until a send and a receive "
-        "went together.) On virtual devices it ends at once, with who "
-        "waits for whom:");
+        "On real GPUs this job hangs until somebody kills it. (PyTorch's pull request "
+        "126419 is about one of many: a 1F1B that ran on its author's machine and hung "
+        "elsewhere, until a send and a receive went together.) On virtual devices it "
+        "ends at once, with who waits for whom:");
     const std::string said =
         diagnosis_of(PipelinePlan::unchecked(broken), {options().dtype, options().seed});
     page.verbatim(said);
     page.check(
         Check::equal("the checker's class is F14", said.starts_with("F14") ? 1 : 0, 1));
     page.text(
-        "Three mends are in use. Put what neighbours send to each other "
-        "at the same time into one group, as Megatron-LM does; then the "
-        "two pass each other. Or give each direction a communicator of "
-        "its own, and hope that the GPU has room for both. Or let all "
-        "stages agree on one order of messages, as with_messages() does: "
-        "the first message of all that are still to come can then always "
-        "go. With it the same schedule runs:");
+        "Three mends are in use. Put what neighbours send to each other at the same time "
+        "into one group, as Megatron-LM does; then the two pass each other. Or give each "
+        "direction a communicator of its own, and hope that the GPU has room for both. "
+        "Or let all stages agree on one order of messages, as with_messages() does: the "
+        "first message of all that are still to come can then always go. With it the "
+        "same schedule runs:");
     const PipelinePlan mended(schedule("1f1b"));
     const std::string silence = diagnosis_of(mended, {options().dtype, options().seed});
     page.check(Check::equal("mistakes that the checker finds after mending",
                             silence.empty() ? 0 : 1, 0));
     page.text(
-        "Orders of work can be wrong without any message. Take an "
-        "interleaved schedule of 2 stages, 4 micro-batches and 2 chunks, "
-        "with two slips that are easily made and easily drawn: each stage "
-        "runs ahead as plain 1F1B over four stages would, and backwards "
-        "take the chunks in the same order as forwards. It is refused "
+        "Orders of work can be wrong without any message. Take an interleaved schedule "
+        "of 2 stages, 4 micro-batches and 2 chunks, with two slips that are easily made "
+        "and easily drawn: each stage runs ahead as plain 1F1B over four stages would, "
+        "and backwards take the chunks in the same order as forwards. It is refused "
         "before anything begins:");
     const auto refused = find_problem(interleaved_with_slips({2, 4, 2}));
     page.text(refused ? refused->sentence : "no problem");

@@ -30,8 +30,7 @@ class PipelineLesson final : public Lesson {
     void deadlock(Page& page);
     void train(Page& page);
 
-    /// A schedule of this lesson's stages; of its micro-batches, unless
-    /// told otherwise.
+    /// A schedule of this lesson's stages; of its micro-batches, unless told otherwise.
     Schedule schedule(const std::string& name, int chunks = 1,
                       int micro_batches = 0) const;
     /// Runs it over the stack where forward takes a second and each half of
@@ -46,8 +45,7 @@ class PipelineLesson final : public Lesson {
     void show_interleaved(Page& page);
     void show_split_backward(Page& page);
     void show_published(Page& page);
-    /// Compares a run of step 8 with one device, bit by bit if that is
-    /// possible.
+    /// Compares a run of step 8 with one device, bit by bit if that is possible.
     void check_bits(Page& page, const RunReport& report, int replicas,
                     const std::string& variant);
     /// Trains by one schedule, and leaves it in the record.

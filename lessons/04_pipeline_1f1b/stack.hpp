@@ -16,9 +16,8 @@ struct StackOptions {
     std::uint64_t seed = 1;
 };
 
-/// The program of one stage: forward and backward of all micro-batches,
-/// once, as the plan says. Keeps the loss, where it is known, in the series
-/// "loss".
+/// The program of one stage: forward and backward of all micro-batches, once, as the plan
+/// says. Keeps the loss, where it is known, in the series "loss".
 Program stack_program(const PipelinePlan& plan, const StackOptions& options);
 
 /// Returns the bytes that a stage keeps of one micro-batch, and that it

@@ -38,17 +38,17 @@ int differing_copies(const RunReport& report) {
 void PipelineLesson::check_bits(Page& page, const RunReport& report, int replicas,
                                 const std::string& variant) {
     if (replicas > 1 || task_->sizes.tied)
-        page.check(
-            Check::equal(fmt::format("tensors of {} of which two ranks have copies that "
-                                     "differ in any bit",
-                                     variant),
-                         differing_copies(report), 0));
+        page.check(Check::equal(
+            fmt::format(
+                "tensors of {} of which two ranks have copies that differ in any bit",
+                variant),
+            differing_copies(report), 0));
     // On a GPU the library chooses how it adds up, by shape and by card.
     if (replicas == 1 && !task_->sizes.tied && options().backend == "sim")
         page.check(Check::equal(
-            fmt::format("gradients and weights of {} that differ from one "
-                        "device's in any bit",
-                        variant),
+            fmt::format(
+                "gradients and weights of {} that differ from one device's in any bit",
+                variant),
             different(kept_under(alone_, "grad/"), kept_under(report, "grad/")) +
                 different(kept_under(alone_, ""), kept_under(report, "")),
             0));
@@ -88,21 +88,19 @@ void PipelineLesson::show_interleaved_pace(Page& page) {
     }
     if (!plain || !rounds || rounds->makespan() < plain->makespan()) return;
     page.text(
-        "Why does interleaving not win here, as it did in step 6? It has "
-        "twice as many parts, and this GPT has few layers: a part that is "
-        "no more than an embedding or a norm stands beside one that is a "
-        "whole block, and the largest sets the pace. With more blocks "
-        "(--set layers=…) parts are more alike, and it gains.");
+        "Why does interleaving not win here, as it did in step 6? It has twice as many "
+        "parts, and this GPT has few layers: a part that is no more than an embedding or "
+        "a norm stands beside one that is a whole block, and the largest sets the pace. "
+        "With more blocks (--set layers=…) parts are more alike, and it gains.");
 }
 
-/// Time and memory of the runs of this step, which are the last in the
-/// record.
+/// Time and memory of the runs of this step, which are the last in the record.
 void PipelineLesson::show_costs(Page& page, const std::vector<std::string>& names) {
     if (!options().has_virtual_time()) return;
     page.text(
-        fmt::format("What differs is time and memory, here on the devices of the "
-                    "cluster \"{}\", with parts that are not quite even. (1F1B and "
-                    "GPipe differ a little too, where messages take time.)",
+        fmt::format("What differs is time and memory, here on the devices of the cluster "
+                    "\"{}\", with parts that are not quite even. (1F1B and GPipe differ "
+                    "a little too, where messages take time.)",
                     options().cluster));
     Table table{
         {"schedule", "time of a step", "most memory of a device", "messages a step"}, {}};
@@ -116,24 +114,22 @@ void PipelineLesson::show_costs(Page& page, const std::vector<std::string>& name
     page.table(table);
     show_interleaved_pace(page);
     page.text(
-        "(One device holds all layers, and with two replicas each device "
-        "holds twice as many as with one: two pipelines of half as many "
-        "stages, with an all-reduce of the gradients between them.)");
+        "(One device holds all layers, and with two replicas each device holds twice as "
+        "many as with one: two pipelines of half as many stages, with an all-reduce of "
+        "the gradients between them.)");
 }
 
 void PipelineLesson::train(Page& page) {
     const GptSizes& sizes = task_->sizes;
-    page.text(
-        fmt::format("Now a model in earnest: a GPT of {} blocks, hidden size {}, {} "
-                    "heads, over sequences of {} of the text's {} different "
-                    "characters, {} sequences a step in {} micro-batches, {} steps of "
-                    "SGD with learning rate {} and momentum 0.9. Its {} layers "
-                    "(embeddings, blocks, norm, head) are cut into parts whose matrix "
-                    "products cost as even as can be. One program trains it by every "
-                    "schedule.",
-                    sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
-                    sizes.vocabulary, task_->batch, micro_batches_, task_->steps,
-                    task_->learning_rate, sizes.layer_count()));
+    page.text(fmt::format(
+        "Now a model in earnest: a GPT of {} blocks, hidden size {}, {} heads, over "
+        "sequences of {} of the text's {} different characters, {} sequences a step in "
+        "{} micro-batches, {} steps of SGD with learning rate {} and momentum 0.9. Its "
+        "{} layers (embeddings, blocks, norm, head) are cut into parts whose matrix "
+        "products cost as even as can be. One program trains it by every schedule.",
+        sizes.layers, sizes.block.hidden, sizes.block.heads, sizes.context,
+        sizes.vocabulary, task_->batch, micro_batches_, task_->steps,
+        task_->learning_rate, sizes.layer_count()));
     page.quote("pipeline-training");
     record_gpt_inputs(record(), *task_);
     Curves curves;
@@ -152,19 +148,16 @@ void PipelineLesson::train(Page& page) {
            2, "1f1b_replicas");
     if (has_numbers()) curves.show(page);
     show_costs(page, curves.names);
-    check_values(page,
-                 "largest difference of a loss from one device's, at any "
-                 "step",
+    check_values(page, "largest difference of a loss from one device's, at any step",
                  curves.widest_gap(), options().dtype == DType::f64 ? 1e-11 : 1e-3);
     if (!has_numbers()) return;
     page.text(
-        "One curve. Every stage adds up its micro-batches' gradients in "
-        "the same order, 0, 1, 2, …, whichever schedule it follows, and "
-        "each product has the same operands as on one device: so the "
-        "simulator's bits are the same, and only the time differs. (With "
-        "two replicas gradients are added up in another order, and with "
-        "--set tied=1, where first and last stage share a table, so are "
-        "those of the table: then the last digits differ.)");
+        "One curve. Every stage adds up its micro-batches' gradients in the same order, "
+        "0, 1, 2, …, whichever schedule it follows, and each product has the same "
+        "operands as on one device: so the simulator's bits are the same, and only the "
+        "time differs. (With two replicas gradients are added up in another order, and "
+        "with --set tied=1, where first and last stage share a table, so are those of "
+        "the table: then the last digits differ.)");
 }
 
 }  // namespace lockstep::lessons

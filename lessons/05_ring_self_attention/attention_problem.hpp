@@ -17,8 +17,7 @@ struct AttentionProblem {
     std::int64_t width = 0;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
-    /// There are no values, and none are uploaded: for sizes that no host
-    /// could hold.
+    /// There are no values, and none are uploaded: for sizes that no host could hold.
     bool shapes_alone = false;
 
     /// Returns the columns of x: queries, keys and values side by side.
@@ -54,8 +53,7 @@ HostTensor whole_kept(const RunReport& report, const std::string& name, TokenOrd
 /// of all smaller ones, and of 0.
 std::int64_t largest_that(const std::function<bool(std::int64_t)>& holds);
 
-/// The largest difference of any element, over the largest element; NaN if
-/// there is one.
+/// The largest difference of any element, over the largest element; NaN if there is one.
 double relative_difference(const HostTensor& a, const HostTensor& b);
 
 }  // namespace lockstep::lessons

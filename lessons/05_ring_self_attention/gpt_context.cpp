@@ -30,14 +30,13 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
                        fmt::format("two stretches of each of {} ranks", ranks));
     require_shared_out("hidden", block.hidden, block.heads, "the heads");
     require(block.heads % block.kv_heads == 0,
-            "--set kv_heads={}: each head of keys and values serves as "
-            "many of the {} heads, so that it must divide {}",
+            "--set kv_heads={}: each head of keys and values serves as many of the {} "
+            "heads, so that it must divide {}",
             block.kv_heads, block.heads, block.heads);
     return sizes;
 }
 
-/// This rank's tokens of its replica's sequences; zeros if there are shapes
-/// only.
+/// This rank's tokens of its replica's sequences; zeros if there are shapes only.
 MicroBatch own_tokens(Device& device, const GptTask& task, int step,
                       const TokenDeal& deal, std::int64_t first, std::int64_t count,
                       double weight) {
@@ -84,8 +83,7 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });
     require(!ContextRun::mesh_of(ranks) || task->batch % 2 == 0,
-            "--set batch={}: two replicas share it out, so that it must "
-            "be even",
+            "--set batch={}: two replicas share it out, so that it must be even",
             task->batch);
     return task;
 }

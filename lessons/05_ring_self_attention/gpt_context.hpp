@@ -37,10 +37,9 @@ struct ContextRun {
     int ranks() const { return replicas * parts; }
 };
 
-/// Trains on `cluster`, of run.ranks() devices. Each rank keeps its
-/// parameters after the last step under their names, before the first under
-/// "initial/NAME", the first step's gradients under "grad/NAME", and its
-/// share of each step's loss in the series "loss".
+/// Trains on `cluster`, of run.ranks() devices. Each rank keeps its parameters after the
+/// last step under their names, before the first under "initial/NAME", the first step's
+/// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
                             DType dtype, std::uint64_t seed,
                             Progress* progress = nullptr);

@@ -34,8 +34,8 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
     task_ = make_context_gpt_task(options, ranks_, method_);
     const BlockSizes& block = task_->sizes.block;
     require(method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
-            "--set method=ulysses: {} ranks share out the heads of "
-            "keys and values, {} here; a multiple of {} is expected",
+            "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
+            "here; a multiple of {} is expected",
             ranks_, block.kv_heads, ranks_);
     note("heads", block.heads);
     note("kv_heads", block.kv_heads);
@@ -99,8 +99,8 @@ void RingLesson::check_core(Page& page, const std::string& variant,
         if (!(here <= worst)) worst = here;
     }
     page.check(Check::at_most(
-        fmt::format("{} against one device: output, and gradients of "
-                    "queries, keys and values, largest relative difference",
+        fmt::format("{} against one device: output, and gradients of queries, keys and "
+                    "values, largest relative difference",
                     variant),
         worst, bound()));
 }
@@ -126,9 +126,8 @@ LessonEntry ring_self_attention_lesson() {
     entry.slug = "ring-self-attention";
     entry.title = "A sequence that lies on several devices";
     entry.question =
-        "When each device has a part of a sequence's tokens, how does "
-        "attention see them all, what does that send and hold, and who "
-        "works when?";
+        "When each device has a part of a sequence's tokens, how does attention see them "
+        "all, what does that send and hold, and who works when?";
     entry.default_ranks = 4;
     entry.settings = {
         {"method", "of step 9", methods},
@@ -167,8 +166,7 @@ std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
 
 using MakeLayer = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
 
-/// In how many tokens the layer's output changes where one token of its
-/// input does.
+/// In how many tokens the layer's output changes where one token of its input does.
 std::int64_t reach(const LessonOptions& options, std::int64_t columns,
                    const MakeLayer& make) {
     HostTensor x({kTokens, 1, columns}, options.dtype);
@@ -192,17 +190,16 @@ std::int64_t reach(const LessonOptions& options, std::int64_t columns,
 }  // namespace
 
 void RingLesson::whole_block(Page& page) {
-    page.text(
-        fmt::format("A long sequence fills a device with activations, whatever is "
-                    "done about weights. So share out the tokens: each of N devices "
-                    "gets s/N of the s tokens of a sequence, and all weights. What of "
-                    "a transformer block still works, if a device sees its own tokens "
-                    "alone? Change one token of {}, number {} counted from 0, and see "
-                    "which tokens of each layer's output change.",
-                    kTokens, kChanged));
+    page.text(fmt::format(
+        "A long sequence fills a device with activations, whatever is done about "
+        "weights. So share out the tokens: each of N devices gets s/N of the s tokens of "
+        "a sequence, and all weights. What of a transformer block still works, if a "
+        "device sees its own tokens alone? Change one token of {}, number {} counted "
+        "from 0, and see which tokens of each layer's output change.",
+        kTokens, kChanged));
     page.predict(
-        "Attention is causal: a token sees those up to itself. In how "
-        "many tokens of its output does the change show?",
+        "Attention is causal: a token sees those up to itself. In how many tokens of its "
+        "output does the change show?",
         kTokens - kChanged, "tokens",
         fmt::format("tokens {} to {}: {} - {}", kChanged, kTokens - 1, kTokens,
                     kChanged));
@@ -212,15 +209,13 @@ void RingLesson::whole_block(Page& page) {
     }
     show_reach(page);
     page.text(
-        "All else looks at one token at a time: to it, sharing out a "
-        "sequence is no more than sharing out a batch, which is data "
-        "parallelism. Attention alone needs keys and values of tokens "
-        "that lie elsewhere, and how it gets them is all that this lesson "
-        "is about. (\"Sequence parallelism\" is said of three things. In "
-        "the lesson before last, Megatron's: tokens are shared out "
-        "between tensor-parallel regions, and gathered for attention. "
-        "Here Ring Self-Attention, and what came after it, by now mostly "
-        "called context parallelism.)");
+        "All else looks at one token at a time: to it, sharing out a sequence is no more "
+        "than sharing out a batch, which is data parallelism. Attention alone needs keys "
+        "and values of tokens that lie elsewhere, and how it gets them is all that this "
+        "lesson is about. (\"Sequence parallelism\" is said of three things. In the "
+        "lesson before last, Megatron's: tokens are shared out between tensor-parallel "
+        "regions, and gathered for attention. Here Ring Self-Attention, and what came "
+        "after it, by now mostly called context parallelism.)");
 }
 
 void RingLesson::show_reach(Page& page) {
@@ -303,8 +298,7 @@ std::string hop_by_hop(const RunReport& report) {
     return text + "@ the block of scores made now   # made before   . not yet";
 }
 
-/// At which hop each rank makes each block, for more ranks than fit beside
-/// one another.
+/// At which hop each rank makes each block, for more ranks than fit beside one another.
 std::string by_block(const RunReport& report) {
     const std::size_t n = report.ranks.size();
     std::string text = "keys of";
@@ -349,16 +343,14 @@ HostTensor all_scores(const RunReport& report) {
 
 void RingLesson::scores(Page& page) {
     const AttentionProblem problem = small(/*causal=*/false);
-    page.text(
-        fmt::format("Deal the tokens out: of s = {} tokens each of N = {} devices "
-                    "gets s/N = {} in a row, and works out their queries, keys and "
-                    "values by itself. A device needs the scores of its own queries "
-                    "with all keys: s/N rows of the s x s scores. Ring Self-Attention "
-                    "(Li et al. 2021) keeps the queries where they are and sends the "
-                    "keys round: each device hands the keys it has to the next, and "
-                    "takes those of the previous, until all have seen all. N - 1 "
-                    "hops.",
-                    problem.tokens, ranks_, problem.tokens / ranks_));
+    page.text(fmt::format(
+        "Deal the tokens out: of s = {} tokens each of N = {} devices gets s/N = {} in a "
+        "row, and works out their queries, keys and values by itself. A device needs the "
+        "scores of its own queries with all keys: s/N rows of the s x s scores. Ring "
+        "Self-Attention (Li et al. 2021) keeps the queries where they are and sends the "
+        "keys round: each device hands the keys it has to the next, and takes those of "
+        "the previous, until all have seen all. N - 1 hops.",
+        problem.tokens, ranks_, problem.tokens / ranks_));
     page.quote("ring");
     page.quote("ring-products");
     if (!has_numbers()) {
@@ -367,9 +359,8 @@ void RingLesson::scores(Page& page) {
     }
     show_hops(page, problem);
     page.text(
-        "While a block is being multiplied the next is already on its "
-        "way: ring.travel starts the hop before it visits the block, and "
-        "waits after.");
+        "While a block is being multiplied the next is already on its way: ring.travel "
+        "starts the hop before it visits the block, and waits after.");
 }
 
 void RingLesson::show_hops(Page& page, const AttentionProblem& problem) {
@@ -381,25 +372,23 @@ void RingLesson::show_hops(Page& page, const AttentionProblem& problem) {
     record_small();
     record().outputs.insert_or_assign("scores", together);
     page.check(Check::at_most(
-        "the row blocks together against one device's scores, largest "
-        "relative difference",
+        "the row blocks together against one device's scores, largest relative "
+        "difference",
         relative_difference(together, alone.ranks.front().kept.at("scores")), bound()));
 }
 
 void RingLesson::output(Page& page) {
     page.text(
-        "A device now has whole rows of scores, so the softmax needs no "
-        "message. The output is the weights times the values, so values "
-        "go round once as well, and each device adds up what their blocks "
-        "contribute.");
+        "A device now has whole rows of scores, so the softmax needs no message. The "
+        "output is the weights times the values, so values go round once as well, and "
+        "each device adds up what their blocks contribute.");
     page.quote("ring-sums");
     page.quote("ring-self-attention");
     page.text(
-        "Backward is the same journey: values go round for the gradient "
-        "of the weights, keys for that of the queries. The gradients of "
-        "keys and values are sums over all queries, of which each device "
-        "has its own: it works out what these contribute to all keys, and "
-        "an all-reduce adds up.");
+        "Backward is the same journey: values go round for the gradient of the weights, "
+        "keys for that of the queries. The gradients of keys and values are sums over "
+        "all queries, of which each device has its own: it works out what these "
+        "contribute to all keys, and an all-reduce adds up.");
     page.quote("ring-self-attention-backward");
     check_method(page, ContextMethod::ring_self_attention);
 }
@@ -436,8 +425,7 @@ Sent sum(const Sent& a, const Sent& b) {
     return {a.elements + b.elements, a.messages + b.messages};
 }
 
-/// Elements that a rank sends for a whole block whose weights are shared
-/// out.
+/// Elements that a rank sends for a whole block whose weights are shared out.
 std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     const std::int64_t hidden = problem.sizes.heads * problem.width;
     const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
@@ -496,26 +484,24 @@ void RingLesson::bytes(Page& page) {
     const AttentionProblem problem = large();
     const ContextShape shape = problem.shared_out_to(ranks_);
     page.text(fmt::format(
-        "Take a size that is trained in earnest: s = {} tokens, batch B = "
-        "{}, Z = {} heads of A = {} columns, on N = {} devices. Shapes "
-        "are enough to count.",
+        "Take a size that is trained in earnest: s = {} tokens, batch B = {}, Z = {} "
+        "heads of A = {} columns, on N = {} devices. Shapes are enough to count.",
         count_text(problem.tokens), problem.batch, shape.heads, shape.width, ranks_));
     page.predict(
-        "Forward, keys make N - 1 hops and values as many. How many "
-        "numbers does each device send?",
+        "Forward, keys make N - 1 hops and values as many. How many numbers does each "
+        "device send?",
         static_cast<double>(2 * (ranks_ - 1) * block_of(shape)), "",
         fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}", ranks_ - 1,
                     problem.batch, shape.heads, count_text(problem.tokens / ranks_),
                     shape.width));
     page.text(
-        "Backward: values and keys once more round, 2 (N-1) B Z (s/N) A, "
-        "and two all-reduces over the gradients of all keys and all "
-        "values, each 2 (N-1)/N of N blocks: 6 (N-1) B Z (s/N) A; 8 (N-1) "
-        "B Z (s/N) A in all (Li et al. 2021, section 3.2.2). Counted, "
-        "beside Ring Attention of the next step, and two others that "
-        "people weigh it against: gathered keys and values (Llama 3), and "
-        "Ulysses (Jacobs et al. 2023), which shares out heads instead of "
-        "tokens for as long as it attends:");
+        "Backward: values and keys once more round, 2 (N-1) B Z (s/N) A, and two "
+        "all-reduces over the gradients of all keys and all values, each 2 (N-1)/N of N "
+        "blocks: 6 (N-1) B Z (s/N) A; 8 (N-1) B Z (s/N) A in all (Li et al. 2021, "
+        "section 3.2.2). Counted, beside Ring Attention of the next step, and two others "
+        "that people weigh it against: gathered keys and values (Llama 3), and Ulysses "
+        "(Jacobs et al. 2023), which shares out heads instead of tokens for as long as "
+        "it attends:");
     page.quote("gather-attention");
     page.quote("ulysses-attention");
     show_methods(page, problem, ranks_);
@@ -527,21 +513,19 @@ void RingLesson::show_shared_weights(Page& page) {
     const ContextShape shape = problem.shared_out_to(ranks_);
     const std::int64_t counted = count_tensor_parallel(problem, ranks_);
     page.check(
-        Check::equal("numbers that a block sends whose weights are shared out, against "
-                     "8 b s h (N-1)/N",
+        Check::equal("numbers that a block sends whose weights are shared out, against 8 "
+                     "b s h (N-1)/N",
                      static_cast<double>(counted),
                      static_cast<double>(tensor_parallel_elements(shape))));
-    page.text(
-        fmt::format("Those are {} of the same units: as many as Ring "
-                    "Self-Attention's, for attention and MLP. Where weights are "
-                    "shared out, every device works on all tokens. Where tokens are, "
-                    "every device has all weights, and once a step their gradients "
-                    "are added up, 2 (N-1)/N of them, as in data parallelism: that is "
-                    "not counted here. Ulysses sends 2/N of what a ring does forward, "
-                    "but N must divide the heads. With g heads of keys and values for "
-                    "a of queries, rings and all-gather send g/a of this, Ulysses (a "
-                    "+ g)/(2a).",
-                    blocks_text(counted, shape)));
+    page.text(fmt::format(
+        "Those are {} of the same units: as many as Ring Self-Attention's, for attention "
+        "and MLP. Where weights are shared out, every device works on all tokens. Where "
+        "tokens are, every device has all weights, and once a step their gradients are "
+        "added up, 2 (N-1)/N of them, as in data parallelism: that is not counted here. "
+        "Ulysses sends 2/N of what a ring does forward, but N must divide the heads. "
+        "With g heads of keys and values for a of queries, rings and all-gather send g/a "
+        "of this, Ulysses (a + g)/(2a).",
+        blocks_text(counted, shape)));
 }
 
 namespace {
@@ -585,8 +569,7 @@ double at_once() {
     return y / sum;
 }
 
-/// Does the same on a device, which keeps its state after each block, and
-/// "y".
+/// Does the same on a device, which keeps its state after each block, and "y".
 RunReport run_blocks(Cluster& cluster, DType dtype) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -612,12 +595,11 @@ RunReport run_blocks(Cluster& cluster, DType dtype) {
 
 void RingLesson::show_pencil(Page& page) {
     page.text(
-        "A query with six scores 1 3 2 | 5 4 0, whose keys come in two "
-        "blocks of three, and values 10 20 30 | 40 50 60. Hold the "
-        "largest score m so far, l, the sum of exp(score - m), and o, "
-        "that of exp(score - m) times value. When a block brings a larger "
-        "m', what was added up relative to m has to be relative to m': "
-        "multiply l and o by exp(m - m').");
+        "A query with six scores 1 3 2 | 5 4 0, whose keys come in two blocks of three, "
+        "and values 10 20 30 | 40 50 60. Hold the largest score m so far, l, the sum of "
+        "exp(score - m), and o, that of exp(score - m) times value. When a block brings "
+        "a larger m', what was added up relative to m has to be relative to m': multiply "
+        "l and o by exp(m - m').");
     Table table{{"after", "m", "rescaled by", "l", "o", "o/l"}, {}};
     State state;
     for (int first = 0; first < kCount; first += kBlock) {
@@ -646,35 +628,32 @@ void RingLesson::show_pencil(Page& page) {
 
 void RingLesson::online(Page& page) {
     page.text(
-        "Ring Self-Attention keeps all scores of its rows, since a "
-        "softmax divides by a sum over the whole row. But the sum can be "
-        "put together block by block (Milakov & Gimelshein 2018), and the "
-        "output with it.");
+        "Ring Self-Attention keeps all scores of its rows, since a softmax divides by a "
+        "sum over the whole row. But the sum can be put together block by block (Milakov "
+        "& Gimelshein 2018), and the output with it.");
     show_pencil(page);
     if (has_numbers()) {
         State state;
         state.take_in(0, true);
         const RunReport report = run_blocks(*make_cluster(options(), 1), options().dtype);
         const auto& kept = report.ranks.front().kept;
-        page.check(
-            Check::at_most("l after the first block on a device, as attend() leaves it, "
-                           "off by",
-                           std::abs(kept.at("sum_0").at(0) - state.sum), bound()));
+        page.check(Check::at_most(
+            "l after the first block on a device, as attend() leaves it, off by",
+            std::abs(kept.at("sum_0").at(0) - state.sum), bound()));
         page.check(Check::at_most("its y, relatively off by",
                                   std::abs(kept.at("y").at(0) - at_once()) / at_once(),
                                   bound()));
     }
     page.text(
-        "So keys and values can travel together, and a block is forgotten "
-        "when it has been attended to: Ring Attention (Liu et al. 2023). "
-        "attend() takes one block in; m, l and o stay on the device.");
+        "So keys and values can travel together, and a block is forgotten when it has "
+        "been attended to: Ring Attention (Liu et al. 2023). attend() takes one block "
+        "in; m, l and o stay on the device.");
     page.quote("ring-attention");
     page.text(
-        "Backward needs the weights again. What is kept of them is one "
-        "number a row, m + log l: a weight is exp(score - that). The "
-        "blocks travel once more, and what each device adds to the "
-        "gradients of a block travels behind it, one hop later, until it "
-        "is home.");
+        "Backward needs the weights again. What is kept of them is one number a row, m + "
+        "log l: a weight is exp(score - that). The blocks travel once more, and what "
+        "each device adds to the gradients of a block travels behind it, one hop later, "
+        "until it is home.");
     page.quote("ring-attention-backward");
     check_method(page, ContextMethod::ring_attention);
 }

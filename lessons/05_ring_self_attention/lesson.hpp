@@ -10,8 +10,7 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's steps. 1 to 5 are in lesson.cpp, 6 to 9 in
-/// long_context_steps.cpp.
+/// The lesson's steps. 1 to 5 are in lesson.cpp, 6 to 9 in long_context_steps.cpp.
 class RingLesson final : public Lesson {
   public:
     /// Throws UsageError if the options ask for what cannot be.

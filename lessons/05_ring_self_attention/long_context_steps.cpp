@@ -73,24 +73,22 @@ void RingLesson::memory(Page& page) {
     const std::int64_t a = problem.sizes.heads;
     const std::int64_t s = problem.tokens;
     const auto square = static_cast<double>(2 * a * s * s);
-    page.text(
-        fmt::format("What do the scores of step 4's problem weigh, s = {} tokens, {} "
-                    "heads, 2 bytes each? a s² on one device, a s²/N on each that "
-                    "runs Ring Self-Attention; Ring Attention never has more than a "
-                    "tile of a block, in the kernel's shared memory.",
-                    count_text(s), a));
-    page.predict(fmt::format("How many bytes of scores does each of {} devices hold "
-                             "in Ring Self-Attention?",
+    page.text(fmt::format(
+        "What do the scores of step 4's problem weigh, s = {} tokens, {} heads, 2 bytes "
+        "each? a s² on one device, a s²/N on each that runs Ring Self-Attention; Ring "
+        "Attention never has more than a tile of a block, in the kernel's shared memory.",
+        count_text(s), a));
+    page.predict(fmt::format("How many bytes of scores does each of {} devices hold in "
+                             "Ring Self-Attention?",
                              ranks_),
                  square / ranks_, "bytes",
                  fmt::format("2 a s²/N = 2 * {} * {}²/{}", a, count_text(s), ranks_));
     show_square(page);
     page.text(
-        "On one device backward holds three matrices of scores at its "
-        "peak: the weights, their gradient, the scores' gradient. Ring "
-        "Self-Attention has an N-th of each. (An all-gather holds keys "
-        "and values of the whole sequence, and their gradients, for a "
-        "moment: with s, not s².)");
+        "On one device backward holds three matrices of scores at its peak: the weights, "
+        "their gradient, the scores' gradient. Ring Self-Attention has an N-th of each. "
+        "(An all-gather holds keys and values of the whole sequence, and their "
+        "gradients, for a moment: with s, not s².)");
     show_longest(page);
 }
 
@@ -99,9 +97,8 @@ void RingLesson::show_square(Page& page) {
     const std::int64_t s = problem.tokens;
     const auto square = static_cast<double>(2 * problem.sizes.heads * s * s);
     page.text(
-        "What a device holds at most, forward and backward, by the "
-        "ledger. Twice the tokens take more than twice as much: half the "
-        "excess is the term with s²:");
+        "What a device holds at most, forward and backward, by the ledger. Twice the "
+        "tokens take more than twice as much: half the excess is the term with s²:");
     Table table{{"", "most held", "term with s²", "in a s² numbers"}, {}};
     std::vector<Check> checks;
     for (const Way& way : ways(ranks_)) {
@@ -124,11 +121,10 @@ void RingLesson::show_longest(Page& page) {
     constexpr std::int64_t kCapacity = std::int64_t{16} << 30;
     const AttentionProblem problem = large();
     const std::int64_t step = 8 * ranks_;
-    page.text(
-        fmt::format("So how long a sequence does a device of {} hold, in this one "
-                    "layer's attention? Shapes are enough; the ledger refuses one "
-                    "step of {} tokens more:",
-                    bytes_text(kCapacity), step));
+    page.text(fmt::format(
+        "So how long a sequence does a device of {} hold, in this one layer's attention? "
+        "Shapes are enough; the ledger refuses one step of {} tokens more:",
+        bytes_text(kCapacity), step));
     Table table{{"", "tokens", "against one device"}, {}};
     std::vector<Check> checks;
     double one = 0;
@@ -139,29 +135,26 @@ void RingLesson::show_longest(Page& page) {
                               fmt::format("{:.3g}", static_cast<double>(tokens) / one)});
         const bool fits = runs(way, problem, tokens, kCapacity) &&
                           !runs(way, problem, tokens + step, kCapacity);
-        checks.push_back(
-            Check::equal(fmt::format("{}: runs with that many tokens, and runs out of "
-                                     "memory with {} more",
-                                     way.name, step),
-                         fits ? 1 : 0, 1));
+        checks.push_back(Check::equal(
+            fmt::format(
+                "{}: runs with that many tokens, and runs out of memory with {} more",
+                way.name, step),
+            fits ? 1 : 0, 1));
     }
     page.table(table);
     for (const Check& check : checks)
         page.check(check);
     page.text(
-        "Ring Self-Attention's sequence grows as the square root of N, "
-        "since its scores are s²/N. Ring Attention's grows with N, "
-        "without end, and Ulysses' as long as there are heads to share "
-        "out. An all-gather's soon stops growing: each device holds the "
-        "keys and values of the whole sequence. What a ring has under "
-        "way, up to five blocks, is why two devices hold little more than "
-        "one.");
+        "Ring Self-Attention's sequence grows as the square root of N, since its scores "
+        "are s²/N. Ring Attention's grows with N, without end, and Ulysses' as long as "
+        "there are heads to share out. An all-gather's soon stops growing: each device "
+        "holds the keys and values of the whole sequence. What a ring has under way, up "
+        "to five blocks, is why two devices hold little more than one.");
 }
 
 namespace {
 
-/// Devices whose arithmetic alone takes time: launches, memory and links
-/// are free.
+/// Devices whose arithmetic alone takes time: launches, memory and links are free.
 ClusterSpec arithmetic_alone() {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -210,29 +203,26 @@ RunReport RingLesson::run_causal(TokenOrder order) const {
 void RingLesson::causal(Page& page) {
     const AttentionProblem problem = large();
     const std::int64_t c = problem.tokens / ranks_;
-    page.text(
-        fmt::format("A GPT's attention is causal: a token sees those up to itself. "
-                    "Deal tokens out in stretches, and the first device's queries see "
-                    "no block but its own, the last one's those of all N = {}: they "
-                    "work N to 1, counted in hops at which there is anything to do. "
-                    "By pairs of tokens, of which its own block has half:",
-                    ranks_));
+    page.text(fmt::format(
+        "A GPT's attention is causal: a token sees those up to itself. Deal tokens out "
+        "in stretches, and the first device's queries see no block but its own, the last "
+        "one's those of all N = {}: they work N to 1, counted in hops at which there is "
+        "anything to do. By pairs of tokens, of which its own block has half:",
+        ranks_));
     page.predict(
-        fmt::format("Of s = {} tokens each of {} devices has c = {}. How "
-                    "many pairs of a query and a key that it sees has the "
-                    "last device?",
+        fmt::format("Of s = {} tokens each of {} devices has c = {}. How many pairs of a "
+                    "query and a key that it sees has the last device?",
                     count_text(problem.tokens), ranks_, count_text(c)),
         pairs_of_last(problem, ranks_), "pairs",
         fmt::format("(N - 1) c² + c (c + 1)/2 = {} * {}² + {} * {}/2", ranks_ - 1,
                     count_text(c), count_text(c), count_text(c + 1)));
     show_pairs(page);
     page.text(
-        "Striped (Brandon et al. 2023) gives device r tokens r, r + N, r "
-        "+ 2N, …; zigzag (as Llama 3 has it) cuts the sequence into 2N "
-        "stretches and gives it number r and number 2N - 1 - r, an early "
-        "one and a late one. On the clock, where arithmetic alone takes "
-        "time, the first picture waits for its last device and the second "
-        "for none:");
+        "Striped (Brandon et al. 2023) gives device r tokens r, r + N, r + 2N, …; zigzag "
+        "(as Llama 3 has it) cuts the sequence into 2N stretches and gives it number r "
+        "and number 2N - 1 - r, an early one and a late one. On the clock, where "
+        "arithmetic alone takes time, the first picture waits for its last device and "
+        "the second for none:");
     const RunReport contiguous = run_causal(TokenOrder::contiguous);
     const RunReport zigzag = run_causal(TokenOrder::zigzag);
     page.chart(timeline_chart(contiguous, "contiguous"));
@@ -243,10 +233,9 @@ void RingLesson::causal(Page& page) {
                                        (2 - 1.0 / ranks_)),
                               0.01));
     page.text(
-        "Nothing of the program changes but which tokens a device is "
-        "dealt: the mask asks for each row's token. (A mask that asks for "
-        "the row's number instead is a mistake that trains without a "
-        "word.)");
+        "Nothing of the program changes but which tokens a device is dealt: the mask "
+        "asks for each row's token. (A mask that asks for the row's number instead is a "
+        "mistake that trains without a word.)");
     page.quote("token-rows");
 }
 
@@ -332,23 +321,21 @@ double least_tokens(const AttentionProblem& problem) {
 
 void RingLesson::overlap(Page& page) {
     AttentionProblem problem = large();
-    page.text(
-        fmt::format("A hop costs nothing as long as it hides behind the block that is "
-                    "attended to meanwhile. With c tokens a device and h = {} "
-                    "columns, a block takes 4 c² h operations, and a hop moves c keys "
-                    "and c values, 4 c h bytes in 16 bits. At F operations and B "
-                    "bytes a second the hop hides where 4 c h/B <= 4 c² h/F: c >= "
-                    "F/B, and neither h nor N matters.",
-                    count_text(problem.sizes.heads * problem.width)));
+    page.text(fmt::format(
+        "A hop costs nothing as long as it hides behind the block that is attended to "
+        "meanwhile. With c tokens a device and h = {} columns, a block takes 4 c² h "
+        "operations, and a hop moves c keys and c values, 4 c h bytes in 16 bits. At F "
+        "operations and B bytes a second the hop hides where 4 c h/B <= 4 c² h/F: c >= "
+        "F/B, and neither h nor N matters.",
+        count_text(problem.sizes.heads * problem.width)));
     page.predict(
-        "A device of 2 TFLOP/s and links of 10 GB/s: how many tokens does "
-        "a device need?",
+        "A device of 2 TFLOP/s and links of 10 GB/s: how many tokens does a device need?",
         least_tokens(problem), "tokens", "F/B = 2e12/10e9");
     show_blocks(page);
     page.text(
-        "(The softmax between the products counts too, so that it hides a "
-        "little earlier than F/B.) Change the link instead: the same 400 "
-        "tokens a device, at 10 GB/s and at a quarter of it.");
+        "(The softmax between the products counts too, so that it hides a little earlier "
+        "than F/B.) Change the link instead: the same 400 tokens a device, at 10 GB/s "
+        "and at a quarter of it.");
     problem.tokens = 400 * ranks_;
     for (const auto& [bandwidth, title] : {std::pair{kLink, "links of 10 GB/s"},
                                            std::pair{kLink / 4, "links of 2.5 GB/s"}}) {
@@ -359,11 +346,10 @@ void RingLesson::overlap(Page& page) {
         page.chart(timeline_chart(report, title));
     }
     page.text(
-        "Causal attention in zigzag order computes half of it, so that it "
-        "needs twice as many tokens; grouped queries send g/a of it, and "
-        "need fewer. Backward works two and a half times as much a pair "
-        "and sends twice as much a hop; and the gradients make one hop "
-        "more, home, which hides behind nothing.");
+        "Causal attention in zigzag order computes half of it, so that it needs twice as "
+        "many tokens; grouped queries send g/a of it, and need fewer. Backward works two "
+        "and a half times as much a pair and sends twice as much a hop; and the "
+        "gradients make one hop more, home, which hides behind nothing.");
 }
 
 void RingLesson::show_blocks(Page& page) {
@@ -384,8 +370,8 @@ void RingLesson::show_blocks(Page& page) {
                               fmt::format("{:.3g} %", 100.0 * static_cast<double>(work) /
                                                           static_cast<double>(took))});
         checks.push_back(Check::equal(
-            fmt::format("picoseconds with {} tokens a device, against "
-                        "block + (N-1) max(block, hop) + finish",
+            fmt::format("picoseconds with {} tokens a device, against block + (N-1) "
+                        "max(block, hop) + finish",
                         c),
             static_cast<double>(took), static_cast<double>(times.formula(ranks_))));
     }
@@ -396,8 +382,7 @@ void RingLesson::show_blocks(Page& page) {
 
 namespace {
 
-/// The largest relative difference of a first gradient; NaN if there is
-/// one.
+/// The largest relative difference of a first gradient; NaN if there is one.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
     double worst = 0;
     for (const auto& [name, tensor] : outputs) {
@@ -425,12 +410,13 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
         return kept_under(report, prefix);
     });
     if (!alone)
-        check_values(page,
-                     fmt::format("{}: first gradients against one device's, "
-                                 "largest relative difference",
-                                 variant),
-                     gradient_difference(record().outputs, variant),
-                     options().dtype == DType::f64 ? 1e-11 : 2e-4);
+        check_values(
+            page,
+            fmt::format(
+                "{}: first gradients against one device's, largest relative difference",
+                variant),
+            gradient_difference(record().outputs, variant),
+            options().dtype == DType::f64 ? 1e-11 : 2e-4);
     return curve;
 }
 
@@ -453,15 +439,14 @@ void RingLesson::show_contexts(Page& page, std::int64_t capacity) {
         return static_cast<double>(task_->sizes.context) /
                static_cast<double>(std::max<std::int64_t>(alone, 1));
     };
-    page.text(
-        fmt::format("The context of {} is {:.3g} times what one such device holds "
-                    "that keeps all weights of attention, and {:.3g} times what it "
-                    "holds with online softmax.",
-                    task_->sizes.context, times(core), times(flash)));
+    page.text(fmt::format(
+        "The context of {} is {:.3g} times what one such device holds that keeps all "
+        "weights of attention, and {:.3g} times what it holds with online softmax.",
+        task_->sizes.context, times(core), times(flash)));
     if (times(flash) < 1)
         page.text(
-            "The scores that Ring Self-Attention keeps weigh more than "
-            "sharing out the rest saves.");
+            "The scores that Ring Self-Attention keeps weigh more than sharing out the "
+            "rest saves.");
 }
 
 ContextRun RingLesson::shared_run() const {
@@ -474,10 +459,9 @@ void RingLesson::train(Page& page) {
         training_peak(*task_, shared_run(), sizes.context, options().dtype);
     page.text(
         fmt::format("Now a GPT on a text (layers: {}, hidden size: {}, heads: {}, "
-                    "sequences a step: {}) with a context of {}. Let a device have "
-                    "{}: just what each of {} needs to train it together, by the "
-                    "ledger, and not a byte more. How long a context do such devices "
-                    "hold?",
+                    "sequences a step: {}) with a context of {}. Let a device have {}: "
+                    "just what each of {} needs to train it together, by the ledger, and "
+                    "not a byte more. How long a context do such devices hold?",
                     sizes.layers, sizes.block.hidden, sizes.block.heads, task_->batch,
                     sizes.context, bytes_text(capacity), ranks_));
     show_contexts(page, capacity);
@@ -486,10 +470,9 @@ void RingLesson::train(Page& page) {
     record_gpt_inputs(record(), *task_);
     train_all(page, capacity);
     page.text(
-        "To all but attention and the places, tokens of one sequence and "
-        "tokens of another are alike: the gradients are added up over all "
-        "devices, whether they share out sequences (dp) or the tokens of "
-        "each (cp). On a mesh they do both.");
+        "To all but attention and the places, tokens of one sequence and tokens of "
+        "another are alike: the gradients are added up over all devices, whether they "
+        "share out sequences (dp) or the tokens of each (cp). On a mesh they do both.");
 }
 
 void RingLesson::train_all(Page& page, std::int64_t capacity) {
@@ -498,12 +481,12 @@ void RingLesson::train_all(Page& page, std::int64_t capacity) {
                train_on(page, ContextRun::alone(AttentionKind::core), "gpt_1"));
     const std::string all = fmt::format("gpt_{}", ranks_);
     curves.add(fmt::format("{} devices", ranks_), train_on(page, shared_run(), all));
-    page.check(
-        Check::at_most(fmt::format("bytes that each of {} devices held at most, against "
-                                   "what such a device has",
-                                   ranks_),
-                       static_cast<double>(record().runs.back().second.most_held()),
-                       static_cast<double>(capacity)));
+    page.check(Check::at_most(
+        fmt::format(
+            "bytes that each of {} devices held at most, against what such a device has",
+            ranks_),
+        static_cast<double>(record().runs.back().second.most_held()),
+        static_cast<double>(capacity)));
     if (auto mesh = ContextRun::mesh_of(ranks_)) {
         mesh->method = method_;
         mesh->order = order_;
@@ -511,9 +494,7 @@ void RingLesson::train_all(Page& page, std::int64_t capacity) {
                    train_on(page, *mesh, all + "_mesh"));
     }
     if (has_numbers()) curves.show(page);
-    check_values(page,
-                 "largest difference of a loss from one device's, at any "
-                 "step",
+    check_values(page, "largest difference of a loss from one device's, at any step",
                  has_numbers() ? curves.widest_gap() : 0,
                  options().dtype == DType::f64 ? 1e-11 : 1e-3);
 }

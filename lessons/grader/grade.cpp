@@ -147,12 +147,12 @@ std::vector<std::string> remarks_on_confinement() {
     std::vector<std::string> remarks;
     if (!SystemCallFilter::works())
         remarks.emplace_back(
-            "this machine filters no system calls: the student's program "
-            "was confined by limits alone");
+            "this machine filters no system calls: the student's program was confined by "
+            "limits alone");
     if (!Fence::works())
         remarks.emplace_back(
-            "this machine has no Landlock: the student's program was kept "
-            "from files by permissions alone");
+            "this machine has no Landlock: the student's program was kept from files by "
+            "permissions alone");
     return remarks;
 }
 

@@ -28,10 +28,9 @@ Targets Targets::read(const std::string& text, const std::string& name) {
             targets.values[key] = value.get<std::int64_t>();
         return targets;
     } catch (const JsonError& error) {
-        throw UsageError(
-            fmt::format("{}: expected the document that 'lockstep assignment targets' "
-                        "writes ({})",
-                        name, error.what()));
+        throw UsageError(fmt::format(
+            "{}: expected the document that 'lockstep assignment targets' writes ({})",
+            name, error.what()));
     }
 }
 
@@ -121,8 +120,7 @@ void Judge::as_reference(const std::string& name, const std::string& unit,
     }
     const auto target = targets_.values.find(name);
     require(target != targets_.values.end(),
-            "the targets of {} have no '{}'; run lockstep assignment "
-            "targets {}",
+            "the targets of {} have no '{}'; run lockstep assignment targets {}",
             targets_.slug, name, targets_.slug);
     const std::int64_t value = target->second;
     const std::int64_t low = value - (value * allowed.percent_less + 99) / 100;

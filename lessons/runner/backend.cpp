@@ -45,19 +45,19 @@ int nccl_ranks(const LessonOptions& options, int default_ranks, int gpus,
     if (placement) {
         require(options.ranks.value_or(placement->size) == placement->size, [&] {
             return fmt::format(
-                "--ranks {}: {} started {} processes, and with --backend "
-                "nccl each is a rank",
+                "--ranks {}: {} started {} processes, and with --backend nccl each is a "
+                "rank",
                 *options.ranks, placement->launcher, placement->size);
         });
         return placement->size;
     }
     const int ranks = options.ranks.value_or(std::min(default_ranks, gpus));
     if (ranks > gpus && !options.run.shares_gpu)
-        refuse_backend(options,
-                       fmt::format("{} ranks need {} GPUs, but this machine has {}; use "
-                                   "--backend cuda, or --set nccl=shared to try NCCL's "
-                                   "calls on one GPU",
-                                   ranks, ranks, gpus));
+        refuse_backend(
+            options,
+            fmt::format("{} ranks need {} GPUs, but this machine has {}; use --backend "
+                        "cuda, or --set nccl=shared to try NCCL's calls on one GPU",
+                        ranks, ranks, gpus));
     return ranks;
 }
 
@@ -134,8 +134,8 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
             "--check full: most of what it looks for only virtual devices can see; take "
             "--backend cuda or sim instead of nccl");
     require(options.has_numbers(),
-            "--set numerics=off: --backend nccl computes numbers; shapes "
-            "only are for --backend sim");
+            "--set numerics=off: --backend nccl computes numbers; shapes only are for "
+            "--backend sim");
     options.ranks =
         nccl_ranks(options, default_ranks, static_cast<int>(here.gpus.size()), placement);
     if (*options.ranks > 1)

@@ -33,10 +33,9 @@ void declare_assignment(CommandLine& line) {
     hand_out.positional("DIR", "a folder that is not there yet",
                         text_into(handed_out.folder));
 
-    Command& measure = line.add(
-        "assignment targets",
-        "For instructors: measures a reference solution, and prints what others are "
-        "graded against.");
+    Command& measure = line.add("assignment targets",
+                                "For instructors: measures a reference solution, and "
+                                "prints what others are graded against.");
     auto& targets = measure.asks_for<TargetsRequest>();
     measure.positional("SLUG", "which assignment", text_into(targets.slug));
     measure.positional("DIR", "the reference solution", text_into(targets.folder));
@@ -54,10 +53,9 @@ void declare_assignment(CommandLine& line) {
 }
 
 void declare_grade(CommandLine& line) {
-    Command& command = line.add(
-        "grade",
-        "Builds what is in a folder, runs it, and grades how it was done. Exit status 1 "
-        "if points are missing.");
+    Command& command = line.add("grade",
+                                "Builds what is in a folder, runs it, and grades how it "
+                                "was done. Exit status 1 if points are missing.");
     auto& request = command.asks_for<GradeRequest>();
     command.positional("SLUG", "which assignment", text_into(request.slug));
     command.positional("DIR", "the student's folder", text_into(request.folder));
@@ -78,8 +76,7 @@ namespace {
 void require_nothing_there(const fs::path& folder) {
     require(!fs::exists(fs::symlink_status(folder)) ||
                 (fs::is_directory(folder) && fs::is_empty(folder)),
-            "{}: something is there already; a new folder is "
-            "expected",
+            "{}: something is there already; a new folder is expected",
             printable(folder.string()));
 }
 

@@ -11,10 +11,10 @@
 namespace lockstep::lessons {
 
 void declare_fault(CommandLine& line) {
-    Command& command = line.add(
-        "fault",
-        "Shows the page on a kind of mistake: the least program that makes it, what is "
-        "printed, why a cluster hangs or lies, and the cure.");
+    Command& command =
+        line.add("fault",
+                 "Shows the page on a kind of mistake: the least program that makes it, "
+                 "what is printed, why a cluster hangs or lies, and the cure.");
     auto& request = command.asks_for<FaultRequest>();
     command.positional("FAULT",
                        "as a diagnosis names it: F01 to F31; README for all of them",

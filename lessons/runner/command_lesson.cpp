@@ -86,10 +86,9 @@ void declare_lesson_options(Command& command, LessonOptions& options) {
 }
 
 void declare_lesson(CommandLine& line) {
-    Command& command =
-        line.add("lesson",
-                 "Runs a lesson. On a terminal it waits after each step; in a pipe it "
-                 "runs through.");
+    Command& command = line.add("lesson",
+                                "Runs a lesson. On a terminal it waits after each step; "
+                                "in a pipe it runs through.");
     auto& request = command.asks_for<LessonRequest>();
     LessonOptions& options = request.options;
     request.words = line.words();

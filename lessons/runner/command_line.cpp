@@ -237,12 +237,11 @@ CommandLine::CommandLine(std::vector<std::string> words)
       program_(std::make_unique<CLI::App>(
           "Lockstep: a laboratory for understanding distributed training.", "lockstep")) {
     program_->formatter(std::make_shared<HelpFormat>());
-    program_->footer(
-        entry_text("COMMAND --help", "what a command takes") +
-        entry_text("--version", "the version") + "\n" +
-        paragraph("Exit status: 0; 1 a check or a comparison failed, or a program was "
-                  "found at fault; 2 wrong usage; 3 the machine lacks something; 4 a "
-                  "mistake of Lockstep itself."));
+    program_->footer(entry_text("COMMAND --help", "what a command takes") +
+                     entry_text("--version", "the version") + "\n" +
+                     paragraph("Exit status: 0; 1 a check or a comparison failed, or a "
+                               "program was found at fault; 2 wrong usage; 3 the machine "
+                               "lacks something; 4 a mistake of Lockstep itself."));
 }
 
 CommandLine::~CommandLine() = default;

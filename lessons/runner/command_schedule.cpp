@@ -135,11 +135,10 @@ void declare_schedule(CommandLine& line) {
                  "give the schedule its messages, which then go one at a time on each "
                  "stage; without them data takes its time and never waits for other data",
                  request.messages);
-    command.option(
-        "--memory-activation", "A",
-        "what a stage keeps of a micro-batch until its backward-input, all its "
-        "chunks together; default 1",
-        memory_into(request.kept.activations));
+    command.option("--memory-activation", "A",
+                   "what a stage keeps of a micro-batch until its backward-input, all "
+                   "its chunks together; default 1",
+                   memory_into(request.kept.activations));
     command.option("--memory-weight", "K",
                    "and then until its backward-weight; default 1",
                    memory_into(request.kept.for_weights));
@@ -176,8 +175,7 @@ Schedule loaded(const ScheduleRequest& request) {
           Size{"--chunks", request.chunks, schedule.chunks}})
         require(!size.asked || *size.asked == size.has, [&] {
             return fmt::format(
-                "{} {}: the schedule in {} has {}; a file's sizes are its "
-                "own",
+                "{} {}: the schedule in {} has {}; a file's sizes are its own",
                 size.option, *size.asked, request.name, size.has);
         });
     require(!request.messages || !schedule.has_messages(),
@@ -206,8 +204,7 @@ Ticks ticks_of(const ScheduleRequest& request, const Schedule& schedule) {
     for (const auto& [option, times] : options) {
         const auto stages = static_cast<std::size_t>(schedule.stages);
         require(times->size() == 1 || times->size() == stages,
-                "{} has {} numbers; one for all stages, or {}, one a "
-                "stage, are expected",
+                "{} has {} numbers; one for all stages, or {}, one a stage, are expected",
                 option, times->size(), stages);
         entries = std::max(entries, times->size());
         for (const std::int64_t time : *times)
@@ -250,9 +247,9 @@ Timing timed(const Schedule& schedule, const Ticks& ticks) {
     try {
         return time_schedule(schedule, ticks.durations);
     } catch (const UsageError& error) {
-        throw UsageError(std::string("--forward, --backward-input, --backward-weight and "
-                                     "--comm: ") +
-                         error.what());
+        throw UsageError(
+            std::string("--forward, --backward-input, --backward-weight and --comm: ") +
+            error.what());
     }
 }
 
@@ -377,8 +374,7 @@ std::string critical_path_text(const Schedule& schedule, const Timing& timing) {
                   places_text(schedule, path, path.size() - kShown, path.size());
     return fmt::format(
         "A critical path, on which each begins as the one before it ends, or its data "
-        "arrives; what takes no time is left out: "
-        "{}, with {} between stages: {}.",
+        "arrives; what takes no time is left out: {}, with {} between stages: {}.",
         path_counts(schedule, path), counted(hops, "hop", "hops"), places);
 }
 

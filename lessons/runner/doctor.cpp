@@ -91,12 +91,12 @@ Finding nccl_finding(const gpu::Survey& survey) {
         return {"NCCL", false, survey.nccl_problem, "--backend nccl" + kPackages,
                 "sudo apt-get install libnccl2 libnccl-dev"};
     return {"NCCL", true,
-            survey.nccl + (has_all_to_all(survey.nccl_built)
-                               ? ""
-                               : fmt::format("; built against {}, older than 2.28, so "
-                                             "all-to-all, gather and scatter go as sends "
-                                             "and receives",
-                                             survey.nccl_built)),
+            survey.nccl +
+                (has_all_to_all(survey.nccl_built)
+                     ? ""
+                     : fmt::format("; built against {}, older than 2.28, so all-to-all, "
+                                   "gather and scatter go as sends and receives",
+                                   survey.nccl_built)),
             "", ""};
 }
 

@@ -93,8 +93,7 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
                stands +
                    " The calls of all ranks match so far, so what keeps them is "
                    "elsewhere: a program that computes or loops, a GPU that fails, a "
-                   "link that is down, or a timeout that is too short. The last "
-                   "calls:",
+                   "link that is down, or a timeout that is too short. The last calls:",
                width) +
            places_text(read, width);
 }
@@ -106,8 +105,7 @@ void check_calls(const std::vector<std::string>& logs) {
     std::optional<Diagnosis> diagnosis = sim::replay(complete);
     if (!diagnosis) return;
     diagnosis->sentence =
-        "this run came to its end on the GPUs, and is wrong all the "
-        "same: " +
+        "this run came to its end on the GPUs, and is wrong all the same: " +
         diagnosis->sentence;
     throw FaultError(*diagnosis);
 }

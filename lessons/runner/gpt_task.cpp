@@ -23,10 +23,10 @@ void require_trainable(const GptTask& task) {
                                     (2 * sizes.vocabulary + sizes.context + 2) * hidden;
     require(sizes.vocabulary > 1,
             "the text has one character over and over; there is nothing to predict");
-    require(parameters <= kMostParameters,
-            "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at "
-            "most {}",
-            sizes.layers, hidden, parameters, kMostParameters);
+    require(
+        parameters <= kMostParameters,
+        "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at most {}",
+        sizes.layers, hidden, parameters, kMostParameters);
     require(task.tokens() <= kMostTokens,
             "batch={} sequences of context={} are {} tokens a step; this lesson takes at "
             "most {}",

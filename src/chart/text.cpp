@@ -20,9 +20,8 @@ constexpr int kBusyColumns = 5;
 constexpr char kIdle = '/';
 constexpr char kNothing = '.';
 
-std::string clipped(const std::string& text, int columns) {
-    return columns_of(text) <= columns ? text
-                                       : text.substr(0, bytes_in_columns(text, columns));
+std::string cut(const std::string& text, int columns) {
+    return text.substr(0, bytes_in_columns(text, columns));
 }
 
 /// Entries in lines of at most `width` columns, two spaces apart.
@@ -181,7 +180,7 @@ class TextPicture {
         return fmt::format("{}{} {}", chart_.member, group.members.size() > 1 ? "s" : "",
                            members(group));
     }
-    std::string row_label(const Row& row) const { return clipped(row.label, width_ / 5); }
+    std::string row_label(const Row& row) const { return cut(row.label, width_ / 5); }
     std::string strip_label(const Panel& panel, const RowGroup& group,
                             const Strip& strip) const {
         return fmt::format("{} peak {}", members(group), panel.amount_text(strip.peak));
@@ -216,7 +215,7 @@ class TextPicture {
             return wrapped(panel.title + AmountDigits(panel).words(), width_);
         std::string text = panel.title;
         if (!panel.note.empty()) text += (text.empty() ? "" : ": ") + panel.note;
-        return text.empty() ? "" : clipped(text, width_) + "\n";
+        return text.empty() ? "" : cut(text, width_) + "\n";
     }
 
     std::string line(const std::string& label, const std::string& cells) const {

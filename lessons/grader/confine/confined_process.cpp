@@ -34,15 +34,15 @@ struct Signal {
 
 constexpr std::array kSignals{
     Signal{SIGSEGV,
-           "segmentation fault: it used memory that is not its own, or its calls "
-           "nested deeper than its stack"},
+           "segmentation fault: it used memory that is not its own, or its calls nested "
+           "deeper than its stack"},
     Signal{SIGABRT,
-           "abort: an exception that nobody caught, a failed assertion, or memory "
-           "that was freed twice or written past its end"},
+           "abort: an exception that nobody caught, a failed assertion, or memory that "
+           "was freed twice or written past its end"},
     Signal{SIGFPE, "an impossible whole-number operation, such as a division by zero"},
-    Signal{SIGILL,
-           "an instruction that does not exist: often a function that ends without "
-           "return"},
+    Signal{
+        SIGILL,
+        "an instruction that does not exist: often a function that ends without return"},
     Signal{SIGTRAP, "a trap: often a function that ends without return"},
     Signal{SIGBUS, "bus error: it used memory that does not exist"},
     Signal{SIGSYS, "a system call that it may not make"},

@@ -194,8 +194,8 @@ void RankSession::require_short(const AttentionHeads& heads, SourceLine at) {
         static_cast<double>(queries.batches()) * static_cast<double>(queries.heads);
     require(pairs * (kBesideWidth + static_cast<double>(queries.width)) <= kMostAttention,
             at,
-            "attention of {} queries to {} keys in {} batches of {} heads of "
-            "width {} takes more time than a graded program has",
+            "attention of {} queries to {} keys in {} batches of {} heads of width {} "
+            "takes more time than a graded program has",
             queries.rows(), keys.rows(), queries.batches(), queries.heads, queries.width);
 }
 

@@ -245,13 +245,12 @@ void judge_found(Judge& judge, const Mistake& mistake) {
 }  // namespace
 
 Assignment debug_the_cluster_assignment() {
-    Assignment assignment{
-        kSlug,
-        "Debug the cluster",
-        "Six broken distributed programs: name the ranks, the line and the cause of each "
-        "mistake, then mend it.",
-        {"programs.hpp", "stage.hpp", "adapters.cpp", kAnswers},
-        {}};
+    Assignment assignment{kSlug,
+                          "Debug the cluster",
+                          "Six broken distributed programs: name the ranks, the line and "
+                          "the cause of each mistake, then mend it.",
+                          {"programs.hpp", "stage.hpp", "adapters.cpp", kAnswers},
+                          {}};
     const std::map<std::string, void (*)(Judge&)> mended{
         {"filter", judge_filter},     {"pipeline", judge_pipeline},
         {"prefetch", judge_prefetch}, {"evaluate", judge_evaluate},

@@ -309,13 +309,14 @@ void ask_work(Judge& judge, const Exercise& exercise, const Case& size,
         const std::vector<Instruction>& list = schedule.of(stage);
         const std::size_t work =
             (exercise.halves ? 3 : 2) * static_cast<std::size_t>(size.micro_batches);
-        judge.ask(list.size() == work + 2 && list[work].kind == reduce_gradients &&
-                      list[work + 1].kind == optimizer_step,
-                  fmt::format("{}: stage {}: {} of each micro-batch, then R and U, "
-                              "and nothing else",
-                              size.name(), stage, work_of(exercise)),
-                  fmt::format("{} instructions{}", list.size(),
-                              list.empty() ? "" : ", the last " + text_of(list.back())));
+        judge.ask(
+            list.size() == work + 2 && list[work].kind == reduce_gradients &&
+                list[work + 1].kind == optimizer_step,
+            fmt::format(
+                "{}: stage {}: {} of each micro-batch, then R and U, and nothing else",
+                size.name(), stage, work_of(exercise)),
+            fmt::format("{} instructions{}", list.size(),
+                        list.empty() ? "" : ", the last " + text_of(list.back())));
     }
 }
 
@@ -357,8 +358,8 @@ void ask_overlap(Judge& judge, const Exercise& exercise, const Case& size,
     const Picoseconds taken = exercise.halves ? timing.longest : timing.makespan;
     judge.ask(taken <= most,
               fmt::format(
-                  "{}: {} units of time at most{} with t_f = t_i = t_w = 1, as "
-                  "one micro-batch after another holds little, too",
+                  "{}: {} units of time at most{} with t_f = t_i = t_w = 1, as one "
+                  "micro-batch after another holds little, too",
                   size.name(), most,
                   exercise.halves ? " from a stage's first instruction to its last" : ""),
               fmt::format("{} units of time", taken));
@@ -450,9 +451,8 @@ Assignment pipeline_1f1b_assignment() {
          criterion(kSplit, "memory", "split_backward keeps to the limit", 10, 6,
                    judge_memory),
          criterion(kSplit, "bubble",
-                   "split_backward fills the bubble as far as memory "
-                   "allows",
-                   15, 6, judge_time)}};
+                   "split_backward fills the bubble as far as memory allows", 15, 6,
+                   judge_time)}};
 }
 
 }  // namespace lockstep::lessons

@@ -213,11 +213,12 @@ const HostTensor& value_of(Judge& judge, const TaskResult& result,
 /// `held` is how many numbers a state has after it has absorbed all blocks.
 void judge_size(Judge& judge, const HostTensor& held) {
     constexpr std::int64_t kNumbers = kRows * (2 + kWidth);
-    judge.ask(held.elements() == 1 && held.at(0) == kNumbers,
-              fmt::format("a state of {} numbers, as large as it was made, whatever it "
-                          "has absorbed",
-                          kNumbers),
-              held.elements() == 1 ? fmt::format("{:g} numbers", held.at(0)) : "none");
+    judge.ask(
+        held.elements() == 1 && held.at(0) == kNumbers,
+        fmt::format(
+            "a state of {} numbers, as large as it was made, whatever it has absorbed",
+            kNumbers),
+        held.elements() == 1 ? fmt::format("{:g} numbers", held.at(0)) : "none");
 }
 
 /// a5.1: blocks of keys on the host, absorbed one after another, and in two states that
