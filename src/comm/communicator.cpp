@@ -48,19 +48,17 @@ void Communicator::refuse_foreign(const CommOperation& operation,
         operation.at);
 }
 
-void Communicator::require_peer(const CommOperation& operation) const {
-    require(operation.peer >= 0 && operation.peer < size_, operation.at,
-            "{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
-            name_of(operation.verb), is_point_to_point(operation.verb) ? "peer" : "root",
-            operation.peer, name_, size_ - 1);
+void Communicator::refuse_peer(const CommOperation& operation) const {
+    throw UsageError(fmt::format("{}: {} {} is not a rank of {}, whose ranks are 0 to {}",
+                                 name_of(operation.verb),
+                                 is_point_to_point(operation.verb) ? "peer" : "root",
+                                 operation.peer, name_, size_ - 1),
+                     operation.at);
 }
 
-void Communicator::complete(CommOperation& operation) const {
+void Communicator::complete_collective(CommOperation& operation) const {
     const VerbFacts& facts = facts_of(operation.verb);
     const SourceLine at = operation.at;
-    operation.all_to_all_v = false;
-    if (!facts.reduces) operation.reduction = Reduction::sum;
-    if (facts.is_message) return complete_message(operation);
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
     if (!facts.moves()) {
         operation = {{.verb = operation.verb, .at = at}};
@@ -80,7 +78,10 @@ void Communicator::complete(CommOperation& operation) const {
         set_one_buffer(operation);
     else
         fit_two_buffers(operation);
-    if (!facts.reduces) return;
+    if (!facts.reduces) {
+        operation.reduction = Reduction::sum;
+        return;
+    }
     require(operation.reduction != Reduction::mean || is_floating(operation.dtype), at,
             "{}: a mean of {} values is not an integer; use sum", facts.name,
             name_of(operation.dtype));
@@ -101,6 +102,7 @@ void Communicator::complete_message(CommOperation& operation) const {
     require_peer(operation);
     operation.dtype = buffer.dtype();
     operation.count = buffer.elements();
+    operation.reduction = Reduction::sum;
 }
 
 void Communicator::set_one_buffer(CommOperation& operation) const {

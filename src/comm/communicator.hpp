@@ -193,9 +193,16 @@ class Communicator {
                              const std::string& name, SourceLine at);
 
     /// Checks what the caller asks, and fills in the rest.
-    void complete(CommOperation& operation) const;
-    /// A simulator of many devices makes millions of messages.
+    void complete(CommOperation& operation) const {
+        operation.all_to_all_v = false;
+        // A simulator of many devices makes millions of messages.
+        if (is_point_to_point(operation.verb)) [[likely]]
+            complete_message(operation);
+        else
+            complete_collective(operation);
+    }
     void complete_message(CommOperation& operation) const;
+    void complete_collective(CommOperation& operation) const;
     /// A broadcast and a reduction have one buffer: input, output or both.
     void set_one_buffer(CommOperation& operation) const;
     void fit_two_buffers(CommOperation& operation) const;
@@ -205,7 +212,11 @@ class Communicator {
     }
     [[noreturn]] void refuse_foreign(const CommOperation& operation,
                                      const Tensor& tensor) const;
-    void require_peer(const CommOperation& operation) const;
+    void require_peer(const CommOperation& operation) const {
+        if (operation.peer < 0 || operation.peer >= size_) [[unlikely]]
+            refuse_peer(operation);
+    }
+    [[noreturn]] void refuse_peer(const CommOperation& operation) const;
     void require_no_open_group(const char* call, SourceLine at) const {
         if (group_open_) [[unlikely]]
             refuse_inside_group(call, at);
