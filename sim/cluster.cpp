@@ -3,8 +3,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include "sim/engine.hpp"
 #include "src/core/require.hpp"
 

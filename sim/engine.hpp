@@ -3,7 +3,6 @@
 #include <array>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 

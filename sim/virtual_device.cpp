@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "src/core/require.hpp"
 
 namespace lockstep::sim {
@@ -55,7 +53,6 @@ void VirtualDevice::execute(const DeviceOperation& operation,
                       micro_batch(), operation.bytes, operation.at});
     check_.tell_of(rank_, &Watcher::executing, rank_, operation);
     if (numbers_) compute(operation, numbers);
-    check_.tell_of(rank_, &Watcher::executed, rank_, operation);
 }
 
 void VirtualDevice::compute(const DeviceOperation& operation,

@@ -40,9 +40,8 @@ class Watcher {
     /// Work::wait is about to return: the launch is done, its buffers are the rank's
     /// again.
     virtual void waited(Launch& /*launch*/, SourceLine /*at*/) {}
-    /// Before the numbers of a device operation are computed, and after.
+    /// Before the numbers of a device operation are computed.
     virtual void executing(int /*rank*/, const DeviceOperation& /*operation*/) {}
-    virtual void executed(int /*rank*/, const DeviceOperation& /*operation*/) {}
     /// Before a copy between host and device, and after. A tensor that is kept for the
     /// record counts as copied to the host.
     virtual void copying(int /*rank*/, CopyDirection /*direction*/,

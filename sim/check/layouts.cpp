@@ -381,9 +381,9 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     result.origin = origin;
     result.identity = identity_of(*origin);
     if (verb.reduces) {
-        result = reduction_of(team, meeting, origin);
+        result = reduction_of(team, meeting, result);
     } else if (verb.is_alike() && verb.gathers()) {
-        result = gathering_of(meeting, origin);
+        result = gathering_of(team, meeting, result);
     } else if (verb.is_alike()) {
         const Posted& root = *meeting.arrived[first.peer];
         const Layout sent = of(root.launch->rank, root.operation.input);
@@ -404,10 +404,8 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
 
 /// Summing what all of them have had from one sum, or that and more.
 Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
-                             const Origin& origin) const {
-    Layout result;
-    result.origin = origin;
-    result.identity = identity_of(*origin);
+                             Layout result) const {
+    const Origin origin = result.origin;
     result.reduced = origin->is_sum();
     result.kind = facts_of(origin->verb).scatters() ? Kind::sharded : Kind::replicated;
     if (origin->reduction != Reduction::sum || team.size() < 2 || origin->count == 0)
@@ -441,48 +439,53 @@ Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
     return result;
 }
 
+/// Returns the layout of a member's input, if all inputs are shards of one sum over the
+/// team's ranks and fit; else null.
+template <typename Fits>
+const Layout* Layouts::shards_of_one_sum(const Team& team, const Meeting& meeting,
+                                         Fits fits) const {
+    const Layout* first = nullptr;
+    for (const Posted* side : meeting.arrived) {
+        const auto* const range = known(side->launch->rank).whole(side->operation.input);
+        if (range == nullptr || range->fact.kind != Kind::sharded ||
+            !range->fact.reduced || !same_ranks(*range->fact.team(), team) ||
+            (first != nullptr && first->identity != range->fact.identity) ||
+            !fits(*range, *side))
+            return nullptr;
+        first = &range->fact;
+    }
+    return first;
+}
+
 /// Each rank holds another part of the sum: adding the parts up makes no sense. A single
 /// number a rank may be a count.
 void Layouts::check_shards(const Team& team, const Meeting& meeting,
                            const Origin& origin) const {
     if (!is_floating(origin->dtype)) return;
-    const Layout* first = nullptr;
-    for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->launch->rank).whole(side->operation.input);
-        const bool shard =
-            range != nullptr && range->fact.kind == Kind::sharded &&
-            range->fact.reduced && range->fact.origin->count > 1 &&
-            same_ranks(*range->fact.team(), team) &&
-            range->fact.team()->ranks[range->fact.index] == side->launch->rank &&
-            (first == nullptr || first->identity == range->fact.identity);
-        if (!shard) return;
-        first = &range->fact;
-    }
-    if (may_be_zeros(meeting)) return;
-    throw FaultError(explain_summed_shards(*first->origin, *origin));
+    const Layout* const shard =
+        shards_of_one_sum(team, meeting, [](const auto& range, const Posted& side) {
+            const Layout& layout = range.fact;
+            return layout.origin->count > 1 &&
+                   layout.team()->ranks[layout.index] == side.launch->rank;
+        });
+    if (shard == nullptr || may_be_zeros(meeting)) return;
+    throw FaultError(explain_summed_shards(*shard->origin, *origin));
 }
 
 /// Shards of one sum, gathered in order, are the whole sum.
-Layout Layouts::gathering_of(const Meeting& meeting, const Origin& origin) const {
-    Layout result;
+Layout Layouts::gathering_of(const Team& team, const Meeting& meeting,
+                             Layout result) const {
     result.kind = Kind::replicated;
-    result.origin = origin;
-    result.identity = identity_of(*origin);
-    const Layout* first = nullptr;
-    for (const Posted* side : meeting.arrived) {
-        const auto* const range = known(side->launch->rank).whole(side->operation.input);
-        const bool part = range != nullptr && range->fact.kind == Kind::sharded &&
-                          range->fact.reduced && is_one(range->fact.multiplier) &&
-                          range->fact.index == side->launch->member &&
-                          range->start == side->operation.input.offset_bytes() &&
-                          range->fact.origin->count == origin->count &&
-                          same_ranks(*range->fact.team(), *origin->team) &&
-                          (first == nullptr || first->identity == range->fact.identity);
-        if (!part) return result;
-        first = &range->fact;
-    }
+    const Layout* const shard =
+        shards_of_one_sum(team, meeting, [&](const auto& range, const Posted& side) {
+            return is_one(range.fact.multiplier) &&
+                   range.fact.index == side.launch->member &&
+                   range.start == side.operation.input.offset_bytes() &&
+                   range.fact.origin->count == result.origin->count;
+        });
+    if (shard == nullptr) return result;
     result.reduced = true;
-    result.origin = first->origin;
+    result.origin = shard->origin;
     return result;
 }
 

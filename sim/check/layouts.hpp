@@ -93,11 +93,13 @@ class Layouts final : public Tracker<Layout> {
     void update(int rank, const DeviceOperation& operation);
     Layout result_of(int rank, const DeviceOperation& operation) const;
 
+    template <typename Fits>
+    const Layout* shards_of_one_sum(const Team& team, const Meeting& meeting,
+                                    Fits fits) const;
     void check_shards(const Team& team, const Meeting& meeting,
                       const Origin& origin) const;
-    Layout reduction_of(const Team& team, const Meeting& meeting,
-                        const Origin& origin) const;
-    Layout gathering_of(const Meeting& meeting, const Origin& origin) const;
+    Layout reduction_of(const Team& team, const Meeting& meeting, Layout result) const;
+    Layout gathering_of(const Team& team, const Meeting& meeting, Layout result) const;
     void forget_drifts(const Meeting& meeting);
 
     const Engine& engine_;

@@ -77,7 +77,7 @@ class OwnGradientWatcher final : public Watcher {
 
       private:
         using Part = std::pair<const Team*, ByteRange>;
-        std::unordered_map<const Storage*, std::vector<Part>> live_;
+        std::unordered_map<const Storage*, std::set<Part>> live_;
         std::set<const Team*> gone_;
     };
     struct RankSteps {
@@ -119,9 +119,7 @@ bool is_one_number(const HostTensor& values) {
 }
 
 void OwnGradientWatcher::Exchanges::add(const Team* team, const Tensor& buffer) {
-    std::vector<Part>& parts = live_[buffer.storage()];
-    const Part part{team, ByteRange::of(buffer)};
-    if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
+    live_[buffer.storage()].insert({team, ByteRange::of(buffer)});
 }
 
 void OwnGradientWatcher::Exchanges::erase(const Tensor& gradient) {
@@ -142,11 +140,8 @@ void OwnGradientWatcher::Exchanges::freed(const Storage& storage) noexcept {
 }
 
 void OwnGradientWatcher::Exchanges::merge(Exchanges& more) {
-    for (auto& [storage, parts] : more.live_) {
-        std::vector<Part>& all = live_[storage];
-        for (const Part& part : parts)
-            if (std::find(all.begin(), all.end(), part) == all.end()) all.push_back(part);
-    }
+    for (auto& [storage, parts] : more.live_)
+        live_[storage].merge(parts);
     gone_.merge(more.gone_);
     more.clear();
 }

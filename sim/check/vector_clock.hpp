@@ -1,9 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 namespace lockstep::sim {
@@ -16,13 +16,10 @@ struct Lane {
     int team = 0;
     int lane = 0;
 
-    friend bool operator==(const Lane&, const Lane&) = default;
-    friend bool operator<(const Lane& a, const Lane& b) {
-        return std::tie(a.rank, a.team, a.lane) < std::tie(b.rank, b.team, b.lane);
-    }
+    auto operator<=>(const Lane&) const = default;
 };
 
-/// What something knows to have happened: for each queue of each rank, the number of its
+/// The knowledge of what has happened: for each queue of each rank, the number of its
 /// last launch (Lamport, "Time, clocks, and the ordering of events in a distributed
 /// system", 1978; Mattern, "Virtual time and global states of distributed systems",
 /// 1989). A queue that is not named is one of which nothing needs to be known.
@@ -77,8 +74,7 @@ class KnowledgeSum {
             std::none_of(only_->entries.begin(), only_->entries.end(), is_old))
             return;
         spread();
-        entries_.erase(std::remove_if(entries_.begin(), entries_.end(), is_old),
-                       entries_.end());
+        std::erase_if(entries_, is_old);
     }
 
     Knowledge take() {
