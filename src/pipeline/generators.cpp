@@ -43,9 +43,8 @@ Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     require(found != std::end(kGenerators), "unknown schedule '{}'; there are {}", name,
             fmt::join(schedule_names(), ", "));
     require(shape.chunks <= 1 || found->takes_chunks,
-            "{} has one chunk a stage; {} were asked for, which "
-            "interleaved has",
-            name, shape.chunks);
+            "{} has one chunk a stage; {} were asked for, which interleaved has", name,
+            shape.chunks);
     return found->make(shape);
 }
 

@@ -53,9 +53,7 @@ Holdings peak_of(const Schedule& schedule, const WeightVersions& versions, int s
     Holdings now;
     Holdings peak;
     std::vector<VersionsInUse> in_use(static_cast<std::size_t>(schedule.chunks));
-    const int count = static_cast<int>(schedule.of(stage).size());
-    for (int position = 0; position < count; ++position) {
-        const Place place{stage, position};
+    for (const Place place : schedule.places(stage)) {
         const Instruction& work = schedule.at(place);
         now.add(work, kept);
         VersionsInUse& chunk = in_use[work.chunk];

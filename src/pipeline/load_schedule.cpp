@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,45 +24,20 @@ namespace lockstep {
 
 namespace {
 
-/// The file is read through this text, which knows how far it has been
-/// read, and so on which line.
+/// The text of a file, which knows how far it has been read, and so on which line.
 class CountedText {
   public:
-    explicit CountedText(std::string_view text) : text_(text) {}
+    explicit CountedText(std::string_view text)
+        : text_(text), stream_(std::string(text)) {}
 
-    class Iterator {
-      public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = char;
-        using difference_type = std::ptrdiff_t;
-        using pointer = const char*;
-        using reference = const char&;
+    /// The file is read through this.
+    std::istream& stream() { return stream_; }
 
-        Iterator(CountedText& counted, std::size_t at) : counted_(&counted), at_(at) {}
-        reference operator*() const { return counted_->text_[at_]; }
-        Iterator& operator++() {
-            counted_->read_ = ++at_;
-            return *this;
-        }
-        Iterator operator++(int) {
-            const Iterator before = *this;
-            ++*this;
-            return before;
-        }
-        bool operator==(const Iterator& other) const { return at_ == other.at_; }
-        bool operator!=(const Iterator& other) const { return at_ != other.at_; }
-
-      private:
-        CountedText* counted_;
-        std::size_t at_;
-    };
-    Iterator begin() { return {*this, 0}; }
-    Iterator end() { return {*this, text_.size()}; }
-
-    /// Returns the line of the byte that is `back` before the last one
-    /// read.
+    /// Returns the line of the byte that is `back` before the last one read.
     int line(std::size_t back = 0) {
-        const std::size_t until = std::max(read_, back) - back;
+        const auto read = static_cast<std::size_t>(
+            stream_.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
+        const std::size_t until = std::max(read, back) - back;
         for (; counted_ < until; ++counted_)
             if (text_[counted_] == '\n') ++line_;
         return line_;
@@ -80,7 +54,7 @@ class CountedText {
 
   private:
     std::string_view text_;
-    std::size_t read_ = 0;
+    std::istringstream stream_;
     std::size_t counted_ = 0;
     int line_ = 1;
 };
@@ -114,7 +88,13 @@ class GatheredSchedule {
     /// All of it; sizes that were not given follow from the instructions.
     Schedule finish();
 
-    [[noreturn]] void fail(int line, const std::string& what) const;
+    /// "FILE:LINE: " and the sentence.
+    template <typename... Args>
+    [[noreturn]] void fail(int line, fmt::format_string<Args...> sentence,
+                           Args&&... args) const {
+        throw UsageError(fmt::format("{}:{}: ", file_, line) +
+                         fmt::format(sentence, std::forward<Args>(args)...));
+    }
 
   private:
     /// Sizes, of which each is as the file says, or as its instructions do.
@@ -146,38 +126,31 @@ std::string shown_text(std::string_view text) {
 GatheredSchedule::GatheredSchedule(std::string file)
     : name(std::filesystem::path(file).stem().string()), file_(std::move(file)) {}
 
-void GatheredSchedule::fail(int line, const std::string& what) const {
-    throw UsageError(fmt::format("{}:{}: {}", file_, line, what));
-}
-
 void GatheredSchedule::fail_file(const std::string& what) const {
     throw UsageError(fmt::format("{}: {}", file_, what));
 }
 
 void GatheredSchedule::add_stage(int line) {
     if (stages_so_far() == kMostStages)
-        fail(line, fmt::format("this is stage {}, counted from 0; at most {} stages are "
-                               "possible",
-                               kMostStages, kMostStages));
+        fail(line, "this is stage {}, counted from 0; at most {} stages are possible",
+             kMostStages, kMostStages);
     work_.emplace_back();
 }
 
 void GatheredSchedule::add_instruction(std::string_view text, int line) {
     const std::optional<Instruction> read = read_instruction(text);
     if (!read)
-        fail(line, fmt::format("{} is no instruction; those are F, B, I, W, SA, RA, SG "
-                               "and RG with a micro-batch, as in F3, F3.1 (of chunk 1) "
-                               "or F3@2 (with weights of version 2), and R and U, as in "
-                               "R or R.1",
-                               shown_text(text)));
+        fail(line,
+             "{} is no instruction; those are F, B, I, W, SA, RA, SG and RG with a "
+             "micro-batch, as in F3, F3.1 (of chunk 1) or F3@2 (with weights of version "
+             "2), and R and U, as in R or R.1",
+             shown_text(text));
     if (read->micro_batch >= kMostMicroBatches)
-        fail(line, fmt::format("{} is of micro-batch {}; at most {} are possible, "
-                               "counted from 0",
-                               shown_text(text), read->micro_batch, kMostMicroBatches));
+        fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
+             shown_text(text), read->micro_batch, kMostMicroBatches);
     if (read->chunk >= kMostChunks)
-        fail(line, fmt::format("{} is of chunk {}; at most {} are possible, counted "
-                               "from 0",
-                               shown_text(text), read->chunk, kMostChunks));
+        fail(line, "{} is of chunk {}; at most {} are possible, counted from 0",
+             shown_text(text), read->chunk, kMostChunks);
     most_micro_batch_ = std::max(most_micro_batch_, read->micro_batch);
     most_chunk_ = std::max(most_chunk_, read->chunk);
     work_.back().push_back(*read);
@@ -188,8 +161,8 @@ PipelineShape GatheredSchedule::shape() const {
     const int found = stages_so_far();
     if (found == 0) fail_file("there is no stage");
     if (stages && stages->value != found)
-        fail(stages->line, fmt::format("\"stages\" is {}, but there are lists for {}",
-                                       stages->value, found));
+        fail(stages->line, "\"stages\" is {}, but there are lists for {}", stages->value,
+             found);
     if (!micro_batches && most_micro_batch_ < 0)
         fail_file("no instruction names a micro-batch");
     const std::size_t held = parts.empty() ? 1 : parts.front().size();
@@ -206,16 +179,14 @@ void GatheredSchedule::take_parts(Schedule& schedule) const {
     const auto lists = static_cast<std::size_t>(schedule.stages);
     const auto numbers = static_cast<std::size_t>(schedule.chunks);
     if (parts.size() != lists)
-        fail(parts_line,
-             fmt::format("\"parts\" has {} for {}; one for each is expected",
-                         counted(parts.size(), "list"), counted(lists, "stage")));
+        fail(parts_line, "\"parts\" has {} for {}; one for each is expected",
+             counted(parts.size(), "list"), counted(lists, "stage"));
     for (std::size_t stage = 0; stage < lists; ++stage)
         if (parts[stage].size() != numbers)
             fail(parts_line,
-                 fmt::format("\"parts\" has {} for stage {}; one for each of {} "
-                             "is expected",
-                             counted(parts[stage].size(), "number"), stage,
-                             counted(numbers, "chunk")));
+                 "\"parts\" has {} for stage {}; one for each of {} is expected",
+                 counted(parts[stage].size(), "number"), stage,
+                 counted(numbers, "chunk"));
     schedule.parts = parts;
 }
 
@@ -233,7 +204,14 @@ Schedule GatheredSchedule::finish() {
     return schedule;
 }
 
-/// The text with its comments gone, line for line.
+/// Returns the text behind its byte order mark, if it begins with one.
+std::string_view without_mark(std::string_view text) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    return text;
+}
+
+/// Returns the text without its comments, line for line.
 std::string without_comments(std::string_view text) {
     std::string rest;
     rest.reserve(text.size());
@@ -254,9 +232,7 @@ std::string without_comments(std::string_view text) {
 }  // namespace
 
 Schedule read_schedule_csv(const std::string& text, const std::string& name) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    std::string_view bytes = text;
-    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    const std::string_view bytes = without_mark(text);
     const std::size_t binary = bytes.find('\0');
     // Without such a byte there is no line to count to.
     require(binary == bytes.npos, [&] {
@@ -302,7 +278,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
         : text_(text), file_(file), gathered_(file) {}
 
     Schedule read() {
-        Json::sax_parse(text_.begin(), text_.end(), this);
+        Json::sax_parse(text_.stream(), this);
         if (!keys_.contains("schedule"))
             throw UsageError(file_ +
                              ": \"schedule\" is missing: a list for each stage, of "
@@ -395,13 +371,11 @@ bool ScheduleReader::key(std::string& name) {
     const bool known = std::ranges::find(kKeys, name) != kKeys.end();
     if (!known && !is_known_output(name))
         gathered_.fail(text_.line(),
-                       fmt::format("the key {} is not known; a schedule has \"name\", "
-                                   "\"stages\", \"micro_batches\", \"chunks\", "
-                                   "\"schedule\" and \"parts\"",
-                                   shown_text(name)));
+                       "the key {} is not known; a schedule has \"name\", \"stages\", "
+                       "\"micro_batches\", \"chunks\", \"schedule\" and \"parts\"",
+                       shown_text(name));
     if (!keys_.insert(name).second)
-        gathered_.fail(text_.line(),
-                       fmt::format("the key {} is there twice", shown_text(name)));
+        gathered_.fail(text_.line(), "the key {} is there twice", shown_text(name));
     key_ = name;
     return true;
 }
@@ -468,9 +442,10 @@ void ScheduleReader::list_of(Kind kind, std::string_view text) {
     else if (stage < kMostStages)
         gathered_.parts.emplace_back();
     else
-        gathered_.fail(line_, fmt::format("\"parts\" has more than {} lists, which is "
-                                          "how many stages are possible",
-                                          kMostStages));
+        gathered_.fail(line_,
+                       "\"parts\" has more than {} lists, which is "
+                       "how many stages are possible",
+                       kMostStages);
 }
 
 void ScheduleReader::element(Kind kind, std::string_view text) {
@@ -501,25 +476,22 @@ int ScheduleReader::whole(Kind kind, std::string_view text, int least, int most,
 void ScheduleReader::fail(const std::string& what, Kind kind, std::string_view text,
                           const std::string& expected) {
     const std::string found = kind == Kind::text ? shown_text(text) : std::string(text);
-    gathered_.fail(line_, fmt::format("{} is {}; {} is expected", what, found, expected));
+    gathered_.fail(line_, "{} is {}; {} is expected", what, found, expected);
 }
 
 bool ScheduleReader::parse_error(std::size_t byte, const std::string& token,
                                  const Json::exception& error) {
     const auto [line, column] = text_.line_and_column(byte);
     if (dynamic_cast<const Json::out_of_range*>(&error) != nullptr)
-        gathered_.fail(
-            line, fmt::format("the number {} is too large to be one", shown_text(token)));
-    gathered_.fail(line, fmt::format("this is not JSON, at column {}: {}", column,
-                                     reason_of(error.what())));
+        gathered_.fail(line, "the number {} is too large to be one", shown_text(token));
+    gathered_.fail(line, "this is not JSON, at column {}: {}", column,
+                   reason_of(error.what()));
 }
 
 }  // namespace
 
 Schedule read_schedule_json(const std::string& text, const std::string& name) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    std::string_view bytes = text;
-    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    const std::string_view bytes = without_mark(text);
     require(bytes.find_first_not_of(" \t\r\n") != bytes.npos,
             [&] { return name + " is empty"; });
     return ScheduleReader(bytes, name).read();

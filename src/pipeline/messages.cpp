@@ -22,13 +22,9 @@ struct Passage {
 
 std::vector<Passage> passages_of(const Schedule& schedule, const WorkIndex& index) {
     std::vector<Passage> passages;
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-        const int count = static_cast<int>(schedule.of(stage).size());
-        for (int position = 0; position < count; ++position) {
-            const Place user{stage, position};
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (const Place user : schedule.places(stage))
             if (index.crosses(user)) passages.push_back({0, index.need(user), user});
-        }
-    }
     return passages;
 }
 

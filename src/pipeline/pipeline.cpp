@@ -65,10 +65,8 @@ Tensor Pipeline::run(const Loss& loss, std::span<const MicroBatch> micro_batches
     flights_ = std::vector<Flight>(micro_batches.size() * chunks_.size());
     std::ranges::fill(used_up_, char{1});
 
-    const int stage = line_.rank();
-    const int length = static_cast<int>(schedule.of(stage).size());
-    for (int position = 0; position < length; ++position)
-        execute({stage, position});
+    for (const Place place : schedule.places(line_.rank()))
+        execute(place);
     mail_.finish();
     return std::exchange(total_loss_, {});
 }
@@ -178,9 +176,8 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
     const Shape expected = boundary_.shape(micro_batch(place));
     require(y.shape() == expected && y.dtype() == boundary_.dtype, at_, [&] {
         return fmt::format(
-            "part {} of the model, on stage {}, made {} {} of "
-            "micro-batch {}, but what goes from part to part is "
-            "said to be {} {}",
+            "part {} of the model, on stage {}, made {} {} of micro-batch {}, but what "
+            "goes from part to part is said to be {} {}",
             part(place), place.stage, y.shape(), y.dtype(), at(place).micro_batch,
             expected.text(), name_of(boundary_.dtype));
     });
@@ -251,9 +248,8 @@ class ReductionCheck {
 
     /// `updates`: optimizer steps use gradients up.
     void run(bool updates) {
-        const int count = static_cast<int>(schedule_.of(stage_).size());
-        for (int position = 0; position < count; ++position)
-            follow({stage_, position}, updates);
+        for (const Place place : schedule_.places(stage_))
+            follow(place, updates);
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk)
             require(states_[chunk] != State::partial,
                     [&] { return missing(chunk, "the end"); });
@@ -272,8 +268,7 @@ class ReductionCheck {
             case InstructionKind::backward:
             case InstructionKind::backward_weight:
                 refuse(state == State::reduced,
-                       "it adds to gradients that have been reduced (R) "
-                       "already");
+                       "it adds to gradients that have been reduced (R) already");
                 state = State::partial;
                 return;
             case InstructionKind::reduce_gradients:
@@ -322,8 +317,7 @@ void Pipeline::reduce_over(Communicator& replicas) {
 
 void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
     require(chunk_of(parameter) >= 0,
-            "{} was tied on stage {}, which has no parameter of that name "
-            "in its chunks",
+            "{} was tied on stage {}, which has no parameter of that name in its chunks",
             parameter.name(), line_.rank());
     ties_.emplace_back(&parameter, &sharers);
     declare_replicas(sharers, parameter.value, parameter.name());
@@ -356,9 +350,8 @@ void Pipeline::require_tied(int chunk) const {
         const bool tied = std::ranges::any_of(
             ties_, [&](const auto& tie) { return tie.first == parameter; });
         require(tied,
-                "schedule '{}' has part {} on several stages, so {} on "
-                "stage {} must be tied to the other copy; see "
-                "Pipeline::tie",
+                "schedule '{}' has part {} on several stages, so {} on stage {} must be "
+                "tied to the other copy; see Pipeline::tie",
                 schedule.name, schedule.part(line_.rank(), chunk), parameter->name(),
                 line_.rank());
     }
@@ -378,9 +371,8 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
                        each.chunk == chunk;
             });
         require(steps, at,
-                "schedule '{}' never updates chunk {} of stage {}: add an "
-                "optimizer step (U), or step after run() instead of "
-                "update_by()",
+                "schedule '{}' never updates chunk {} of stage {}: add an optimizer step "
+                "(U), or step after run() instead of update_by()",
                 schedule.name, chunk, line_.rank());
     }
     optimizers_ = std::move(optimizers);
@@ -469,11 +461,10 @@ void StageMail::finish() {
 
 WeightStash::WeightStash(Device& device, const PipelinePlan& plan, int stage)
     : device_(device), plan_(plan) {
-    const auto& list = plan.schedule().of(stage);
-    for (int position = 0; position < static_cast<int>(list.size()); ++position) {
-        const Place place{stage, position};
+    for (const Place place : plan.schedule().places(stage)) {
         const InstructionKind kind = plan.schedule().at(place).kind;
-        if (has_micro_batch(kind) && !is_message(kind)) last_read_[key(place)] = position;
+        if (has_micro_batch(kind) && !is_message(kind))
+            last_read_[key(place)] = place.position;
     }
 }
 

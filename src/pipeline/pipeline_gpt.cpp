@@ -44,9 +44,8 @@ Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
 
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int parts) {
     require(parts >= 1 && static_cast<std::size_t>(parts) <= costs.size(),
-            "{} layers cannot be cut into {} parts; each part "
-            "needs one",
-            costs.size(), parts);
+            "{} layers cannot be cut into {} parts; each part needs one", costs.size(),
+            parts);
     std::vector<double> sums{0};
     for (const std::int64_t cost : costs) {
         require(cost >= 0, "a layer costs {}; none may cost less than 0", cost);
@@ -132,9 +131,8 @@ void require_end_updates(const GptSizes& sizes, const Schedule& schedule, int st
     for (const Instruction& work : schedule.of(stage)) {
         updated = updated || work.kind == InstructionKind::optimizer_step;
         require(!sizes.tied || !updated || !has_micro_batch(work.kind),
-                "schedule '{}' updates stage {}'s weights before "
-                "its last micro-batch is done; a GPT whose head "
-                "is tied to its table needs updates at the end "
+                "schedule '{}' updates stage {}'s weights before its last micro-batch is "
+                "done; a GPT whose head is tied to its table needs updates at the end "
                 "only",
                 schedule.name, stage);
     }

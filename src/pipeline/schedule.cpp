@@ -114,6 +114,13 @@ int Schedule::holders(int part) const {
         }));
 }
 
+std::vector<Place> Schedule::places(int stage) const {
+    std::vector<Place> places(of(stage).size());
+    for (std::size_t i = 0; i < places.size(); ++i)
+        places[i] = {stage, static_cast<int>(i)};
+    return places;
+}
+
 int Schedule::instructions() const {
     std::size_t count = 0;
     for (const std::vector<Instruction>& list : work)
@@ -139,11 +146,14 @@ bool Schedule::has_messages() const {
 
 std::string Schedule::where(Place place) const {
     const Instruction& instruction = at(place);
-    const std::string from = file.empty() || instruction.line == 0
-                                 ? ""
-                                 : fmt::format("{}:{}: ", file, instruction.line);
-    return fmt::format("{}stage {}, instruction {} of {}, {}", from, place.stage,
+    return fmt::format("{}stage {}, instruction {} of {}, {}",
+                       instruction.line == 0 ? "" : from(instruction.line), place.stage,
                        place.position + 1, of(place.stage).size(), words_of(instruction));
+}
+
+std::string Schedule::from(int line) const {
+    if (file.empty()) return "";
+    return line == 0 ? file + ": " : fmt::format("{}:{}: ", file, line);
 }
 
 std::optional<std::string> size_problem(const PipelineShape& shape) {

@@ -109,6 +109,8 @@ struct Schedule {
 
     const Instruction& at(Place place) const { return work[place.stage][place.position]; }
     const std::vector<Instruction>& of(int stage) const { return work[stage]; }
+    /// Returns the places of a stage's instructions, in order.
+    std::vector<Place> places(int stage) const;
     int instructions() const;
     /// Those that compute: what is neither a message nor at a step's end.
     int computations() const;
@@ -117,6 +119,8 @@ struct Schedule {
     /// "stage 2, instruction 5 of 16, forward of micro-batch 3 (F3)",
     /// behind "FILE:LINE: " where it was read from a file.
     std::string where(Place place) const;
+    /// "FILE:LINE: ", or "FILE: " if no line is given; empty if it was read from none.
+    std::string from(int line = 0) const;
     /// The file that it was read from; empty if none.
     std::string file;
 };

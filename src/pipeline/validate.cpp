@@ -19,25 +19,29 @@ using Problem = std::optional<ScheduleProblem>;
 
 using enum InstructionKind;
 
-/// "FILE:LINE: stage 2, instruction 5 of 16, …: WHAT".
+/// "FILE:LINE: stage 2, instruction 5 of 16, …: SENTENCE".
+template <typename... Args>
 ScheduleProblem problem_at(const Schedule& schedule, Place place,
-                           const std::string& what) {
-    return {fmt::format("{}: {}", schedule.where(place), what), place, {}};
+                           fmt::format_string<Args...> sentence, Args&&... args) {
+    return {
+        schedule.where(place) + ": " + fmt::format(sentence, std::forward<Args>(args)...),
+        place,
+        {}};
 }
 
-/// A problem of the whole schedule, without a place: "FILE: WHAT".
-ScheduleProblem problem_of(const Schedule& schedule, const std::string& what) {
-    const std::string from = schedule.file.empty() ? "" : schedule.file + ": ";
-    return {from + what, {}, {}};
+/// A problem of the whole schedule, without a place: "FILE: SENTENCE".
+template <typename... Args>
+ScheduleProblem problem_of(const Schedule& schedule, fmt::format_string<Args...> sentence,
+                           Args&&... args) {
+    return {schedule.from() + fmt::format(sentence, std::forward<Args>(args)...), {}, {}};
 }
 
 /// Calls `check(place)` for each instruction until one has a problem.
 template <typename Check>
 Problem first_problem(const Schedule& schedule, Check&& check) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        const int count = static_cast<int>(schedule.of(stage).size());
-        for (int position = 0; position < count; ++position)
-            if (Problem found = check(Place{stage, position})) return found;
+        for (const Place place : schedule.places(stage))
+            if (Problem found = check(place)) return found;
     }
     return std::nullopt;
 }
@@ -45,15 +49,14 @@ Problem first_problem(const Schedule& schedule, Check&& check) {
 Problem check_sizes(const Schedule& schedule) {
     if (const auto problem =
             size_problem({schedule.stages, schedule.micro_batches, schedule.chunks}))
-        return problem_of(schedule, *problem);
+        return problem_of(schedule, "{}", *problem);
     const auto stages = static_cast<std::size_t>(schedule.stages);
     if (schedule.work.size() == stages && schedule.parts.size() == stages)
         return std::nullopt;
-    return problem_of(
-        schedule,
-        fmt::format("a schedule of {} stages with lists of instructions for {}, "
-                    "and lists of parts for {}; each stage needs both",
-                    schedule.stages, schedule.work.size(), schedule.parts.size()));
+    return problem_of(schedule,
+                      "a schedule of {} stages with lists of instructions for {}, "
+                      "and lists of parts for {}; each stage needs both",
+                      schedule.stages, schedule.work.size(), schedule.parts.size());
 }
 
 Problem check_parts(const Schedule& schedule) {
@@ -63,28 +66,24 @@ Problem check_parts(const Schedule& schedule) {
     for (const std::vector<int>& parts : schedule.parts) {
         if (parts.size() != static_cast<std::size_t>(schedule.chunks))
             return problem_of(schedule,
-                              fmt::format("a stage holds {} parts of the model; "
-                                          "one for each of {} chunks is expected",
-                                          parts.size(), schedule.chunks));
+                              "a stage holds {} parts of the model; "
+                              "one for each of {} chunks is expected",
+                              parts.size(), schedule.chunks);
         for (const int part : parts) {
             if (part < 0 || static_cast<std::size_t>(part) >= most)
-                return problem_of(
-                    schedule,
-                    fmt::format("a stage holds part {} of the model; {} stages of "
-                                "{} chunks hold at most {} parts, counted from 0",
-                                part, schedule.stages, schedule.chunks, most));
-            if (std::ranges::count(parts, part) > 1)
                 return problem_of(schedule,
-                                  fmt::format("stage {} holds part {} of the model twice",
-                                              &parts - schedule.parts.data(), part));
+                                  "a stage holds part {} of the model; {} stages of "
+                                  "{} chunks hold at most {} parts, counted from 0",
+                                  part, schedule.stages, schedule.chunks, most);
+            if (std::ranges::count(parts, part) > 1)
+                return problem_of(schedule, "stage {} holds part {} of the model twice",
+                                  &parts - schedule.parts.data(), part);
             held[part] = 1;
         }
     }
     for (int part = 0; part < schedule.part_count(); ++part)
         if (!held[part])
-            return problem_of(schedule, fmt::format("no stage holds part {} "
-                                                    "of the model",
-                                                    part));
+            return problem_of(schedule, "no stage holds part {} of the model", part);
     return std::nullopt;
 }
 
@@ -93,37 +92,33 @@ Problem check_range(const Schedule& schedule, Place place) {
     const auto kind = static_cast<int>(work.kind);
     if (kind >= kInstructionKinds)
         return problem_at(schedule, place,
-                          fmt::format("there is no kind {} of instructions; there are "
-                                      "{}, counted from 0",
-                                      kind, kInstructionKinds));
+                          "there is no kind {} of instructions; there are "
+                          "{}, counted from 0",
+                          kind, kInstructionKinds);
     if (work.chunk < 0 || work.chunk >= schedule.chunks)
-        return problem_at(
-            schedule, place,
-            fmt::format("there is no chunk {}; a stage has {}, counted from 0",
-                        work.chunk, schedule.chunks));
+        return problem_at(schedule, place,
+                          "there is no chunk {}; a stage has {}, counted from 0",
+                          work.chunk, schedule.chunks);
     const bool has = has_micro_batch(work.kind);
     if (has && (work.micro_batch < 0 || work.micro_batch >= schedule.micro_batches))
         return problem_at(schedule, place,
-                          fmt::format("there is no micro-batch {}; there are "
-                                      "{}, counted from 0",
-                                      work.micro_batch, schedule.micro_batches));
+                          "there is no micro-batch {}; there are {}, counted from 0",
+                          work.micro_batch, schedule.micro_batches);
     const bool reads = has && !is_message(work.kind);
     if (work.weight_version < -1 || (!reads && work.weight_version >= 0))
         return problem_at(schedule, place,
-                          fmt::format("version {} of the weights: only a "
-                                      "forward or a backward reads weights, of a "
-                                      "version from 0 on",
-                                      work.weight_version));
+                          "version {} of the weights: only a forward or a backward reads "
+                          "weights, of a version from 0 on",
+                          work.weight_version);
     return std::nullopt;
 }
 
 Problem check_twice(const Schedule& schedule, const WorkIndex& index) {
     if (!index.twice()) return std::nullopt;
     const auto& [first, second] = *index.twice();
-    return problem_at(
-        schedule, second,
-        fmt::format("this was done before, by stage {}'s instruction {}, {}", first.stage,
-                    first.position + 1, text_of(schedule.at(first))));
+    return problem_at(schedule, second,
+                      "this was done before, by stage {}'s instruction {}, {}",
+                      first.stage, first.position + 1, text_of(schedule.at(first)));
 }
 
 /// The first stage and chunk that hold the part.
@@ -172,10 +167,7 @@ ScheduleProblem missing_pass(const Schedule& schedule, int part, int micro_batch
                             mention_text(schedule, last));
     const auto& list = schedule.of(stage);
     const int line = list.empty() ? 0 : list.front().line;
-    const std::string from = schedule.file.empty() ? ""
-                             : line == 0           ? schedule.file + ": "
-                                         : fmt::format("{}:{}: ", schedule.file, line);
-    return {from + text, {}, {}};
+    return {schedule.from(line) + text, {}, {}};
 }
 
 /// Checks that `later` finds what `earlier` saved.
@@ -183,15 +175,14 @@ Problem check_follows(const Schedule& schedule, Place later, Place earlier) {
     const Instruction& before = schedule.at(earlier);
     const char* name = name_of(before.kind);
     if (later.stage != earlier.stage || schedule.at(later).chunk != before.chunk)
-        return problem_at(
-            schedule, later,
-            fmt::format("its {}, and what that saved, is in chunk {} of stage {}", name,
-                        before.chunk, earlier.stage));
+        return problem_at(schedule, later,
+                          "its {}, and what that saved, is in chunk {} of stage {}", name,
+                          before.chunk, earlier.stage);
     if (later.position > earlier.position) return std::nullopt;
     return problem_at(schedule, later,
-                      fmt::format("it needs the {} of this micro-batch, which "
-                                  "this stage runs after it, as instruction {}",
-                                  name, earlier.position + 1));
+                      "it needs the {} of this micro-batch, which "
+                      "this stage runs after it, as instruction {}",
+                      name, earlier.position + 1);
 }
 
 /// Both passes of a micro-batch through a part.
@@ -209,9 +200,8 @@ Problem check_part(const Schedule& schedule, const WorkIndex& index, int part,
     const bool whole = schedule.at(back).kind == backward;
     if (whole && weight)
         return problem_at(schedule, weight,
-                          fmt::format("instruction {} has done both halves of "
-                                      "this backward",
-                                      back.position + 1));
+                          "instruction {} has done both halves of this backward",
+                          back.position + 1);
     if (!whole && !weight) return missing("the backward-weight");
     if (Problem found = check_follows(schedule, back, there)) return found;
     return weight ? check_follows(schedule, weight, back) : std::nullopt;
@@ -237,23 +227,20 @@ Problem check_message(const Schedule& schedule, const WorkIndex& index, Place pl
         index.find(activation ? forward : backward, part, work.micro_batch);
     const int peer = index.peer(place);
     if (peer < 0 || peer == place.stage || here.stage != place.stage)
-        return problem_at(schedule, place,
+        return problem_at(schedule, place, "{}",
                           peer == place.stage
-                              ? "both parts are on this stage; nothing needs "
-                                "to be sent"
+                              ? "both parts are on this stage; nothing needs to be sent"
                               : "no other stage has, or wants, that");
     const bool sends = is_send(work.kind);
     if (sends ? here.position > place.position : here.position < place.position)
         return problem_at(
-            schedule, place,
-            fmt::format("{} it stands {} the {} that {} it, instruction {}",
-                        sends ? "this send cannot go:" : "too late:",
-                        sends ? "before" : "behind", name_of(schedule.at(here).kind),
-                        sends ? "makes" : "needs", here.position + 1));
+            schedule, place, "{} it stands {} the {} that {} it, instruction {}",
+            sends ? "this send cannot go:" : "too late:", sends ? "before" : "behind",
+            name_of(schedule.at(here).kind), sends ? "makes" : "needs",
+            here.position + 1);
     if (index.partner(place)) return std::nullopt;
-    return problem_at(
-        schedule, place,
-        fmt::format("stage {} never {} it", peer, sends ? "receives" : "sends"));
+    return problem_at(schedule, place, "stage {} never {} it", peer,
+                      sends ? "receives" : "sends");
 }
 
 Problem check_messages(const Schedule& schedule, const WorkIndex& index) {
@@ -263,9 +250,8 @@ Problem check_messages(const Schedule& schedule, const WorkIndex& index) {
         if (is_message(work.kind)) return check_message(schedule, index, place);
         if (!index.crosses(place) || index.need(place)) return std::nullopt;
         return problem_at(schedule, place,
-                          fmt::format("this stage never receives the {} that "
-                                      "it needs",
-                                      work.kind == forward ? "activation" : "gradient"));
+                          "this stage never receives the {} that it needs",
+                          work.kind == forward ? "activation" : "gradient");
     });
 }
 
@@ -278,17 +264,17 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
         const int newest = versions.newest(place);
         if (read > newest)
             return problem_at(schedule, place,
-                              fmt::format("it asks for weights of version {}, but {} "
-                                          "optimizer steps of its chunk stand before it",
-                                          read, newest));
+                              "it asks for weights of version {}, but {} "
+                              "optimizer steps of its chunk stand before it",
+                              read, newest);
         const Place there = index.find(forward, schedule.part(place), work.micro_batch);
         if (read == versions.read(there)) return std::nullopt;
         return problem_at(schedule, place,
-                          fmt::format("it reads weights of version {}, but its forward, "
-                                      "instruction {}, has read version {}; \"@{}\" "
-                                      "behind it would ask for those",
-                                      read, there.position + 1, versions.read(there),
-                                      versions.read(there)));
+                          "it reads weights of version {}, but its forward, "
+                          "instruction {}, has read version {}; \"@{}\" "
+                          "behind it would ask for those",
+                          read, there.position + 1, versions.read(there),
+                          versions.read(there));
     });
 }
 
@@ -368,9 +354,9 @@ std::optional<ScheduleProblem> find_deadlock(const Schedule& schedule,
     if (walk.run()) return std::nullopt;
     const std::vector<Link> cycle = follow(schedule, index, walk);
     ScheduleProblem problem;
-    const std::string from = schedule.file.empty() ? "" : schedule.file + ": ";
-    problem.sentence = fmt::format("{}deadlock after {} of {} computations: ", from,
-                                   walk.computations(), schedule.computations());
+    problem.sentence =
+        fmt::format("{}deadlock after {} of {} computations: ", schedule.from(),
+                    walk.computations(), schedule.computations());
     constexpr std::size_t kMostLinks = 8;
     for (std::size_t i = 0; i < cycle.size(); ++i) {
         problem.cycle.push_back(cycle[i].stuck);

@@ -31,9 +31,7 @@ WorkIndex::WorkIndex(const Schedule& schedule)
     places_.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(parts_) *
                    static_cast<std::size_t>(schedule.micro_batches));
     for (int stage = 0; stage < schedule.stages; ++stage) {
-        const int count = static_cast<int>(schedule.of(stage).size());
-        for (int position = 0; position < count; ++position) {
-            const Place place{stage, position};
+        for (const Place place : schedule.places(stage)) {
             const Instruction& work = schedule.at(place);
             if (!has_micro_batch(work.kind)) continue;
             Place& known =
