@@ -39,9 +39,8 @@ void TensorParallel::replicate(const std::vector<Parameter*>& parameters, Source
 std::int64_t TensorParallel::share(const std::string& layer, const char* of,
                                    std::int64_t count) const {
     require(count > 0 && count % size() == 0,
-            "{}: {} {} cannot be shared out to {} ranks; each must get as "
-            "many",
-            layer, count, of, size());
+            "{}: {} {} cannot be shared out to {} ranks; each must get as many", layer,
+            count, of, size());
     return count / size();
 }
 
