@@ -15,11 +15,12 @@ namespace lockstep {
 /// with as many tokens. Heads are up to Device::kMostHeadWidth wide, but
 /// for Ring Self-Attention. Device and group must stay.
 class ContextAttention : public Module {
-  protected:
+  public:
     /// Throws UsageError for heads that do not fit each other.
     ContextAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
-                     TokenOrder order);
+                     TokenOrder order = TokenOrder::contiguous);
 
+  protected:
     Device& device() const { return device_; }
     Communicator& group() const { return group_; }
     const Ring& ring() const { return ring_; }

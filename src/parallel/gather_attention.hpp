@@ -16,9 +16,7 @@ namespace lockstep {
 /// backward. Nothing hides the messages. Saves x, y and log_sum_exp.
 class GatherAttention : public ContextAttention {
   public:
-    GatherAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
-                    TokenOrder order = TokenOrder::contiguous)
-        : ContextAttention(device, group, sizes, order) {}
+    using ContextAttention::ContextAttention;
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

@@ -26,9 +26,7 @@ namespace lockstep {
 /// contiguous, rank r those of r + 1/2 blocks; in zigzag order all as many.
 class RingAttention : public ContextAttention {
   public:
-    RingAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
-                  TokenOrder order = TokenOrder::contiguous)
-        : ContextAttention(device, group, sizes, order) {}
+    using ContextAttention::ContextAttention;
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

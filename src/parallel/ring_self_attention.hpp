@@ -26,9 +26,7 @@ namespace lockstep {
 /// masks, and computes after each hop; here a hop is under way meanwhile.
 class RingSelfAttention : public ContextAttention {
   public:
-    RingSelfAttention(Device& device, Communicator& group, const AttentionSizes& sizes,
-                      TokenOrder order = TokenOrder::contiguous)
-        : ContextAttention(device, group, sizes, order) {}
+    using ContextAttention::ContextAttention;
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
