@@ -72,7 +72,7 @@ class AttentionTiles {
         }
     }
 
-    // Where attention is causal.
+    // If attention is causal.
     std::vector<std::int64_t> query_tokens_, key_tokens_;
     std::vector<QueryTile> tiles_;
 };

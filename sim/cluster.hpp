@@ -19,8 +19,8 @@ enum class ExecutorKind : std::uint8_t { fibers, threads };
 /// to F29).
 enum class CheckLevel : std::uint8_t { cheap, full };
 
-/// Full where the environment says LOCKSTEP_CHECK=full, so that a program need not be
-/// built again; else cheap.
+/// Returns `full` if the environment says LOCKSTEP_CHECK=full, so that a program need not
+/// be built again; else `cheap`.
 CheckLevel check_level_asked();
 
 /// Makes the device of a rank; for numbers from elsewhere than Eigen.
@@ -41,9 +41,9 @@ struct ClusterOptions {
     bool trace = false;
     CheckLevel check = check_level_asked();
     DeviceFactory device_factory;  ///< none is Eigen
-    /// What one device does with the same data; none is nothing. Under CheckLevel::full
-    /// it is run first, on one virtual device, and what ranks keep is compared with what
-    /// it kept under the same names.
+    /// The program of one device with the same data, if there is one. Under
+    /// CheckLevel::full it is run first, on one virtual device, and what ranks keep is
+    /// compared with what it kept under the same names.
     Program reference;
     /// Ranks of which a diagnosis says, once their program returns, not that they have
     /// ended but that they stand still; for repeating runs that hang. Empty is none.
@@ -56,7 +56,7 @@ struct ClusterOptions {
 /// be.
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
 
-/// The same with one call: N devices of a preset.
+/// Makes N devices of a preset, with one call.
 std::unique_ptr<Cluster> make_cluster(int ranks,
                                       const std::string& cluster = "classroom");
 

@@ -24,7 +24,7 @@ Tensor block(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
     return tensor.slice(begin, count);
 }
 
-/// What `input(member)` gives, reduced from member first + 1 on round the ring to
+/// Returns what `input(member)` gives, reduced from member first + 1 on round the ring to
 /// `first`.
 template <typename Input>
 Tensor reduce_round(const Members& members, int first, Input input) {

@@ -130,7 +130,7 @@ void Engine::note_mistake(int index, std::exception_ptr what) {
     mistakes_.push_back({index, nullptr});
 }
 
-// What ranks do.
+// Calls of ranks.
 
 Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations,
                      SourceLine at) {

@@ -13,7 +13,7 @@ namespace {
 // a stack is two mappings, of which Linux gives a process 65,530.
 constexpr std::size_t kStackBytes = 1024 * 1024;
 
-/// What the C++ runtime keeps for each thread about exceptions being handled. Fibers
+/// The C++ runtime keeps this for each thread about exceptions being handled. Fibers
 /// share a thread, so each must carry its own across a switch (Itanium C++ ABI,
 /// section 2.2.2).
 struct ExceptionState {

@@ -10,7 +10,7 @@
 
 namespace lockstep::sim {
 
-/// What is virtual about a device: its clock, its ledger, its counters. Arithmetic is
+/// The virtual side of a device: its clock, its ledger, its counters. Arithmetic is
 /// elsewhere.
 ///
 /// The compute queue runs operations in program order. Its clock, now(), is when all that

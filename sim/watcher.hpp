@@ -9,7 +9,7 @@
 #include "src/device/monitor.hpp"
 #include "src/run/diagnosis.hpp"
 
-// What the engine knows of those who look for mistakes: they are told what happens, and
+// The engine sees those who look for mistakes like this: they are told what happens, and
 // asked when a run cannot go on. sim/check implements it; the engine never includes that.
 
 namespace lockstep::sim {
@@ -110,7 +110,7 @@ class Watchers {
     std::vector<std::unique_ptr<Watcher>> watchers_;
 };
 
-/// What the engine asks when ranks meet, or when nothing can go on: the checks that are
+/// The engine asks this when ranks meet, or when nothing can go on: the checks that are
 /// always on. In all of these but the first two the run is quiet.
 class Checker {
   public:

@@ -20,8 +20,7 @@ inline std::uint64_t identity_at(const Shadow<Layout>::Range& range) {
     return mixed(range.fact.identity, static_cast<std::uint64_t>(range.shift()));
 }
 
-/// Every range is `wanted`, and of collectives of the same ranks: the first; else
-/// null.
+/// Every range is `wanted`, and of collectives of the same ranks: the first; else null.
 template <typename Wanted>
 const Layout* all_of_one(const LayoutRanges& ranges, const Tensor& tensor,
                          Wanted wanted) {

@@ -55,8 +55,7 @@ inline bool is_one(double factor) {
 
 using LayoutRanges = Shadow<Layout>::Ranges;
 
-/// Updates of a parameter that all ranks of a team had alike, each with its own
-/// gradient.
+/// Updates of a parameter that all ranks of a team had alike, each with its own gradient.
 struct Drift {
     std::vector<int> ranks;
     Origin parameter;

@@ -65,7 +65,7 @@ class Declarations {
 /// step; so do ranks that have declared it a replica (declare_replicas). F23 by
 /// declaration: these step with the same gradient, too, bit by bit.
 ///
-/// What is compared: parameters that members of a team update with the same part of what
+/// It compares parameters that members of a team update with the same part of what
 /// was reduced over the team, by their bits. Shards that are updated with different parts
 /// are told apart by that; who steps with gradients of its own (local SGD) is not looked
 /// at, unless by declaration.

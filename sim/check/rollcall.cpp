@@ -34,7 +34,7 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
     ++numbers_[team.id][claim.member];
     const auto member = static_cast<std::size_t>(claim.member);
     Key key{team.id, number};
-    // What a member claims twice is two things that nobody can tell apart.
+    // A claim that a member makes twice is of two things that nobody can tell apart.
     for (auto open = open_.find(key); open != open_.end() && open->second.heard[member];
          open = open_.find(key))
         ++key.second;

@@ -181,7 +181,7 @@ class Tracker : public Watcher {
     void copy_facts(int rank, const DeviceOperation& copy) {
         known(rank).put(*copy.writes[0], known(rank).read(*copy.reads[0]));
     }
-    /// What arrives is what was sent.
+    /// A message arrives as it was sent.
     void copy_facts(const Posted& send, const Posted& recv) {
         known(recv.launch->rank)
             .put(recv.operation.output,

@@ -148,7 +148,7 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
     Known& drawn = known(rank);
     switch (operation.derivation.kind) {
         case Derivation::Kind::random:
-            // What is drawn elsewhere is a parameter's first value, or data.
+            // Numbers drawn elsewhere are a parameter's first values, or data.
             if (is_in_forward(rank)) {
                 const Derivation& derivation = operation.derivation;
                 const Tensor& result = *operation.writes[0];

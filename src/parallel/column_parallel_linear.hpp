@@ -13,12 +13,10 @@ struct ColumnParallelOptions {
     /// the region ends there; else each keeps its own. Not with stacked
     /// layers, padding or sequence parallelism.
     bool gather_output = false;
-    /// How many layers the weight holds one below the other, each of which
-    /// is shared out: 3 for queries, keys and values, 2 for a gate and what
-    /// it gates.
+    /// How many layers the weight holds one below the other, each of which is shared out:
+    /// 3 for queries, keys and values, 2 for a gate and what it gates.
     int stacked = 1;
-    /// Rows that the ranks do not divide are filled up with zeros; else
-    /// they are refused.
+    /// Rows that the ranks do not divide are filled up with zeros; else they are refused.
     bool pad = false;
 };
 

@@ -10,10 +10,9 @@ namespace lockstep {
 /// sequence. Attention alone has to see tokens of other ranks: all else in
 /// a transformer looks at one token at a time.
 ///
-/// x (s/N, b, (a + 2 g) width) holds queries, keys and values of this
-/// rank's tokens; y is (s/N, b, a width). All ranks of the group call it
-/// with as many tokens. Heads are up to Device::kMostHeadWidth wide, but
-/// for Ring Self-Attention. Device and group must stay.
+/// x (s/N, b, (a + 2 g) width) holds queries, keys and values of this rank's tokens; y is
+/// (s/N, b, a width). All ranks of the group call it with as many tokens. Heads are up to
+/// Device::kMostHeadWidth wide, but for Ring Self-Attention. Device and group must stay.
 class ContextAttention : public Module {
   public:
     /// Throws UsageError for heads that do not fit each other.

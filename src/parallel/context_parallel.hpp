@@ -9,8 +9,7 @@
 
 namespace lockstep {
 
-/// How ranks that share out the tokens of a sequence attend to each
-/// other's.
+/// How ranks that share out the tokens of a sequence attend to each other's.
 enum class ContextMethod {
     ring_self_attention,  ///< Li et al.: keys round, then values; all
                           ///< scores
@@ -33,11 +32,10 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
                                                const AttentionSizes& sizes,
                                                TokenOrder order = TokenOrder::contiguous);
 
-/// Context parallelism: a model whose ranks share out the tokens of each
-/// sequence. To all but attention and places a token is a token, so to the
-/// rest it is data parallelism: every rank has all weights, and their
-/// gradients are added up over the group, which once a step sends 2(N-1)/N
-/// of the parameters beside attention's messages.
+/// Context parallelism: a model whose ranks share out the tokens of each sequence. To all
+/// but attention and places a token is a token, so to the rest it is data parallelism:
+/// every rank has all weights, and their gradients are added up over the group, which
+/// once a step sends 2(N-1)/N of the parameters beside attention's messages.
 ///
 ///     Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 4}});
 ///     const SequencePart part =
@@ -49,9 +47,8 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
 ///
 /// `mine` has the weight 1/ranks, its share of the batch's tokens.
 ///
-/// The group must stay. "Sequence parallelism" is also a name of what
-/// SequenceParallel does between tensor-parallel regions, which needs no
-/// attention across ranks.
+/// The group must stay. "Sequence parallelism" is also a name of what SequenceParallel
+/// does between tensor-parallel regions, which needs no attention across ranks.
 SequencePart context_part(Communicator& group, ContextMethod method,
                           TokenOrder order = TokenOrder::contiguous);
 

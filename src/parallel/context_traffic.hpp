@@ -31,10 +31,9 @@ struct Sent {
 Sent sent_forward(ContextMethod method, const ContextShape& shape);
 Sent sent_backward(ContextMethod method, const ContextShape& shape);
 
-/// Returns what a rank would send if the weights were shared out instead,
-/// as Megatron's layer does (Narayanan et al. 2021, 2104.04473, section
-/// 3.2), forward and backward, attention and MLP: 8 b s h (N-1)/N elements,
-/// h = a width.
+/// Returns what a rank would send if the weights were shared out instead, as Megatron's
+/// layer does (Narayanan et al. 2021, 2104.04473, section 3.2), forward and backward,
+/// attention and MLP: 8 b s h (N-1)/N elements, h = a width.
 std::int64_t tensor_parallel_elements(const ContextShape& shape);
 
 }  // namespace lockstep

@@ -7,10 +7,9 @@
 
 namespace lockstep {
 
-/// Data parallelism: every rank holds the whole model and a share of the
-/// batch; the gradients of the shares are added up over the ranks, so that
-/// all take the same step. What accumulation adds up in time, this adds up
-/// in space.
+/// Data parallelism: every rank holds the whole model and a share of the batch; the
+/// gradients of the shares are added up over the ranks, so that all take the same step.
+/// Accumulation adds up in time what this adds up in space.
 ///
 /// `mine` are this rank's micro-batches, whose weights, over all ranks,
 /// make the mean that is wanted: B_i / B each for the mean over all

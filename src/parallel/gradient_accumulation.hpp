@@ -19,10 +19,9 @@ struct MicroBatch {
 /// one after another, in the activation memory of one. The gradient of a
 /// sum is the sum of the gradients, and backward adds to what is there.
 ///
-/// Leaves the sum of weight times gradient in the model's gradients, and
-/// gives the sum of weight times loss, (1). Peak activations are one
-/// micro-batch's. Huang et al. 2019, GPipe (1811.06965), section 2.2 splits
-/// a mini-batch so.
+/// Leaves the sum of weight times gradient in the model's gradients, and gives the sum of
+/// weight times loss, (1). Peak activations are one micro-batch's. Huang et al. 2019,
+/// GPipe (1811.06965), section 2.2 splits a mini-batch so.
 Tensor accumulate_gradients(Device& device, Module& model, const Loss& loss,
                             std::span<const MicroBatch> micro_batches);
 

@@ -20,9 +20,8 @@ class Ring {
     /// one rank alone, what arrives is `block`.
     Arriving hand_on(const Tensor& block, SourceLine at = SourceLine::here()) const;
 
-    /// Calls visit(block, rank) with every rank's block, the own one first.
-    /// All but the last are on their way to the next rank meanwhile: n - 1
-    /// hops, each beside a visit.
+    /// Calls visit(block, rank) with every rank's block, the own one first. All but the
+    /// last are on their way to the next rank meanwhile: n - 1 hops, each beside a visit.
     void travel(Tensor block, FunctionRef<void(const Tensor& block, int rank)> visit,
                 SourceLine at = SourceLine::here()) const;
 

@@ -6,12 +6,11 @@
 
 namespace lockstep {
 
-// Collectives written by hand, in send and recv, as a course would have
-// them. The ring is that of Patarasuk & Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009. n is the ring's size, S
-// the buffer's bytes. Buffers of any size and rings of any length work: the
-// buffer is dealt out by chunk(), so that chunks differ by one element at
-// most.
+// Collectives written by hand, in send and recv, as a course would have them. The ring is
+// that of Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", 2009. n is the ring's size, S the buffer's bytes. Buffers of any size
+// and rings of any length work: the buffer is dealt out by chunk(), so that chunks differ
+// by one element at most.
 
 /// Every rank's buffer goes in; chunk r of rank r's buffer comes out summed
 /// over all ranks, and the other chunks hold partial sums. n - 1 steps;

@@ -9,12 +9,11 @@ namespace lockstep {
 /// round the ring of N ranks, and it has a whole row block of scores; after
 /// the softmax values travel once round, and it has the output.
 ///
-/// Holds and saves weights (b, a, s/N, s): s^2/N of them, N times fewer
-/// than one device, but still with the square of the sequence. Forward
-/// holds the scores beside them for a moment, backward the gradients of
-/// both, and the gradient of all keys, or values, (s, b, g width). Scores
-/// are made, and charged, in full, causal or not, so no order of tokens
-/// balances it: they may be dealt in any.
+/// Holds and saves weights (b, a, s/N, s): s^2/N of them, N times fewer than one device,
+/// but still with the square of the sequence. Forward holds the scores beside them for a
+/// moment, backward the gradients of both, and the gradient of all keys, or values,
+/// (s, b, g width). Scores are made, and charged, in full, causal or not, so no order of
+/// tokens balances it: they may be dealt in any.
 ///
 /// With e = (s/N) b g width, each rank sends 2(N-1) e elements forward in
 /// 2(N-1) messages. Backward takes 6(N-1) e: values and keys once round

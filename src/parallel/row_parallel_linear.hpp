@@ -13,11 +13,10 @@ namespace lockstep {
 ///
 ///     y = the sum of x_r W_r^T over r, + b;  dx_r = dy W_r
 ///
-/// The bias is added once, to the sum; every rank holds it. g's all-reduce
-/// forward, no message backward; with sequence parallelism a reduce-scatter
-/// and an all-gather. x (…, in/t) gives y (…, out). Saves x, and between
-/// the halves of backward also dy, whole and as it came. Values start as
-/// Linear's of the same name.
+/// The bias is added once, to the sum; every rank holds it. g's all-reduce forward, no
+/// message backward; with sequence parallelism a reduce-scatter and an all-gather. x
+/// (…, in/t) gives y (…, out). Saves x, and between the halves of backward also dy, whole
+/// and as it came. Values start as Linear's of the same name.
 class RowParallelLinear : public Module {
   public:
     /// Throws UsageError unless the ranks share out the columns of x.

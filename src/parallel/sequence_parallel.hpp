@@ -4,12 +4,11 @@
 
 namespace lockstep {
 
-/// Megatron's sequence parallelism: outside its regions tensor parallelism
-/// keeps the same activations on every rank; here each rank keeps s/t of
-/// the sequence instead, since norms, sums and dropout work token by token.
-/// An all-reduce is a reduce-scatter and an all-gather; leaving a region
-/// now does the one, and entering the next the other (Korthikanti et al.
-/// 2022, 2205.05198, section 4.2.2):
+/// Megatron's sequence parallelism: outside its regions tensor parallelism keeps the same
+/// activations on every rank; here each rank keeps s/t of the sequence instead, since
+/// norms, sums and dropout work token by token. An all-reduce is a reduce-scatter and an
+/// all-gather; leaving a region now does the one, and entering the next the other
+/// (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
 ///
 ///     enter   forward: all-gather       backward: reduce-scatter
 ///     leave   forward: reduce-scatter   backward: all-gather

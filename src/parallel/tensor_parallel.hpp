@@ -8,12 +8,11 @@
 
 namespace lockstep {
 
-/// Tensor parallelism: ranks share out the weights of each layer, and all
-/// work on the same micro-batch. A region is where each has columns or
-/// heads of its own, between a column-parallel and a row-parallel layer;
-/// outside, every rank holds all activations. What leads in is f, what
-/// leads out is g, a conjugate pair (Shoeybi et al. 2019, Megatron-LM,
-/// 1909.08053, section 3):
+/// Tensor parallelism: ranks share out the weights of each layer, and all work on the
+/// same micro-batch. A region is where each has columns or heads of its own, between a
+/// column-parallel and a row-parallel layer; outside, every rank holds all activations.
+/// What leads in is f, what leads out is g, a conjugate pair (Shoeybi et al. 2019,
+/// Megatron-LM, 1909.08053, section 3):
 ///
 ///     f   forward: nothing      backward: all-reduce
 ///     g   forward: all-reduce   backward: nothing
@@ -58,9 +57,8 @@ class TensorParallel {
     void replicate(Parameter& parameter, SourceLine at = SourceLine::here());
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
-    /// After the last backward of a step, once: makes the gradients of the
-    /// model's replicated parameters whole. Here they are: every rank has
-    /// seen all tokens.
+    /// After the last backward of a step, once: makes the gradients of the model's
+    /// replicated parameters whole. Here they are: every rank has seen all tokens.
     virtual void complete_gradients(Module& /*model*/) {}
 
     /// This rank's share of `count` rows, columns or heads; throws

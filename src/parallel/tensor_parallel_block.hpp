@@ -5,16 +5,14 @@
 
 namespace lockstep {
 
-// Transformers of tensor-parallel layers: names, shapes and initial values
-// are those of src/nn's modules of the same parts. A block moves 8 b s h
-// (t-1)/t numbers a rank and micro-batch (Narayanan et al. 2021,
-// 2104.04473, section 3.2): f and g of attention, f and g of the MLP. What
-// enters and leaves is whole on every rank, or with SequenceParallel this
-// rank's s/t of the sequence.
+// Transformers of tensor-parallel layers: names, shapes and initial values are those of
+// src/nn's modules of the same parts. A block moves 8 b s h (t-1)/t numbers a rank and
+// micro-batch (Narayanan et al. 2021, 2104.04473, section 3.2): f and g of attention, f
+// and g of the MLP. What enters and leaves is whole on every rank, or with
+// SequenceParallel this rank's s/t of the sequence.
 
-/// make_attention by heads: each rank has heads/t of them, from their
-/// queries to their columns of c_proj. Throws UsageError unless the ranks
-/// divide the heads.
+/// make_attention by heads: each rank has heads/t of them, from their queries to their
+/// columns of c_proj. Throws UsageError unless the ranks divide the heads.
 std::unique_ptr<Sequential> make_parallel_attention(const ParameterInit& init,
                                                     TensorParallel& tp,
                                                     std::int64_t hidden,

@@ -33,13 +33,12 @@ class VocabularyParallelEmbedding : public Module {
     VocabularyShard shard_;
 };
 
-/// cross_entropy_loss of logits whose columns are shared out: logits
-/// (…, V/t), this rank's, padded where t does not divide V; targets (…),
-/// i32, of all ranks the same. No rank ever holds a whole row: what they
-/// tell each other of N rows is the largest logit, then the sum of
-/// exponentials and the target's logit, 6 N (t-1)/t numbers in two
-/// all-reduces (section 3 of the paper asks for as much). Throws UsageError
-/// unless the ranks' columns are those of the vocabulary.
+/// cross_entropy_loss of logits whose columns are shared out: logits (…, V/t), this
+/// rank's, padded where t does not divide V; targets (…), i32, of all ranks the same. No
+/// rank ever holds a whole row: what they tell each other of N rows is the largest logit,
+/// then the sum of exponentials and the target's logit, 6 N (t-1)/t numbers in two
+/// all-reduces (section 3 of the paper asks for as much). Throws UsageError unless the
+/// ranks' columns are those of the vocabulary.
 LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& logits,
                                              const Tensor& targets,
                                              std::int64_t vocabulary, double weight = 1,

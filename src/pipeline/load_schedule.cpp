@@ -42,8 +42,7 @@ class CountedText {
             if (text_[counted_] == '\n') ++line_;
         return line_;
     }
-    /// Returns line and column of the byte with this number; all count from
-    /// 1.
+    /// Returns line and column of the byte with this number; all count from 1.
     std::pair<int, std::size_t> line_and_column(std::size_t byte) const {
         const std::string_view before =
             text_.substr(0, std::clamp<std::size_t>(byte, 1, text_.size()) - 1);
@@ -261,8 +260,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Returns the parser's complaint about bad syntax, without its name and
-/// numbers.
+/// Returns the parser's complaint about bad syntax, without its name and numbers.
 std::string reason_of(std::string_view text) {
     for (const std::string_view opening : {"] ", "error at ", " - "}) {
         const std::size_t at = text.find(opening);

@@ -7,10 +7,9 @@
 
 namespace lockstep {
 
-/// Reads a schedule from a file of at most 64 MiB, in one of two forms.
-/// Both give for each stage its instructions in order, as
-/// src/pipeline/schedule.hpp writes them. Sizes that the file leaves out
-/// follow from the instructions.
+/// Reads a schedule from a file of at most 64 MiB, in one of two forms. Both give for
+/// each stage its instructions in order, as src/pipeline/schedule.hpp writes them. Sizes
+/// that the file leaves out follow from the instructions.
 ///
 /// JSON, if the name does not end in ".csv"; the keys of one object:
 ///
@@ -19,25 +18,21 @@ namespace lockstep {
 ///                   ["F0", "B0", "F1", "B1"]],
 ///      "parts": [[0], [1]]}
 ///
-/// "stages", too, may be there, and must be the number of lists. "parts"
-/// says which part of the model each chunk of each stage is; without it,
-/// chunk c of stage s is part c * stages + s. Without "name" it is called
-/// as its file is. What timing_json() writes beside these is passed over;
-/// any other key is an error.
+/// "stages", too, may be there, and must be the number of lists. "parts" says which part
+/// of the model each chunk of each stage is; without it, chunk c of stage s is part c *
+/// stages + s. Without "name" it is called as its file is. What timing_json() writes
+/// beside these is passed over; any other key is an error.
 ///
-/// CSV (src/report/csv_cells.hpp): a line a stage, a cell an instruction;
-/// empty cells are idle time and mean nothing; lines that are empty or
-/// begin with # are passed over.
+/// CSV (src/report/csv_cells.hpp): a line a stage, a cell an instruction; empty cells are
+/// idle time and mean nothing; lines that are empty or begin with # are passed over.
 ///
-/// Both may begin with a byte order mark, and end lines in LF or CRLF.
-/// Instructions keep the line of the file that they are on, so that
-/// messages can name it. Throws UsageError with file and line for text that
-/// cannot be read, std::system_error for a file that cannot. Whether it can
-/// run is another matter: src/pipeline/validate.hpp.
+/// Both may begin with a byte order mark, and end lines in LF or CRLF. Instructions keep
+/// the line of the file that they are on, so that messages can name it. Throws UsageError
+/// with file and line for text that cannot be read, std::system_error for a file that
+/// cannot. Whether it can run is another matter: src/pipeline/validate.hpp.
 Schedule load_schedule(const std::filesystem::path& file);
 
-/// Read a schedule from text, in JSON or CSV; `name` stands for the file in
-/// messages.
+/// Read a schedule from text, in JSON or CSV; `name` stands for the file in messages.
 Schedule read_schedule_json(const std::string& text, const std::string& name);
 Schedule read_schedule_csv(const std::string& text, const std::string& name);
 

@@ -4,15 +4,13 @@
 
 namespace lockstep {
 
-/// The schedule with a send and a receive for all data that crosses stages,
-/// in one order that all stages agree on: that in which the data is made
-/// where instructions take `durations`. Each send stands right behind what
-/// makes its data, each receive where its stage's program is by then: where
-/// messages take no time and durations are as planned, they meet without
-/// waiting. Else a message may wait for another, but no two stages ever
-/// wait for each other's messages, even with one queue a device for
-/// everything. Throws UsageError if the schedule has a problem, or messages
-/// already.
+/// The schedule with a send and a receive for all data that crosses stages, in one order
+/// that all stages agree on: that in which the data is made where instructions take
+/// `durations`. Each send stands right behind what makes its data, each receive where its
+/// stage's program is by then: where messages take no time and durations are as planned,
+/// they meet without waiting. Else a message may wait for another, but no two stages ever
+/// wait for each other's messages, even with one queue a device for everything. Throws
+/// UsageError if the schedule has a problem, or messages already.
 Schedule with_messages(const Schedule& schedule,
                        const std::vector<StageDurations>& durations = {{}});
 

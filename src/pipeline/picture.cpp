@@ -49,8 +49,7 @@ std::string amount_text(double amount) {
     return fmt::format("{:.6g}", amount);
 }
 
-/// Memory is taken when a forward begins and given back when a half of
-/// backward ends.
+/// Memory is taken when a forward begins and given back when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
                   const KeptMemory& kept) {
     Strip held{"", {Level{}}, 0, 0};

@@ -14,11 +14,10 @@ struct SchedulePicture {
     double ticks = 1;   ///< of the timing's whole numbers, in one unit shown
 };
 
-/// The classic picture of a schedule as a chart (src/chart/chart.hpp): a
-/// row a stage, a box for each computation with the number of its
-/// micro-batch, idle time hatched; below it a lane of the messages that
-/// take time, if there are any. A second panel has a strip for each stage
-/// of what it holds (src/pipeline/holdings.hpp). `timing` is the
+/// The classic picture of a schedule as a chart (src/chart/chart.hpp): a row a stage, a
+/// box for each computation with the number of its micro-batch, idle time hatched; below
+/// it a lane of the messages that take time, if there are any. A second panel has a strip
+/// for each stage of what it holds (src/pipeline/holdings.hpp). `timing` is the
 /// schedule's; both must outlive the chart.
 Chart schedule_chart(const Schedule& schedule, const Timing& timing,
                      const SchedulePicture& picture);

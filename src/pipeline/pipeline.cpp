@@ -187,8 +187,7 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
         flight(place).y = y;
 }
 
-/// Returns what the part before or after gives, from this device or from
-/// another.
+/// Returns what the part before or after gives, from this device or from another.
 Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival) {
     return arrival.work ? mail_.wait(arrival) : std::exchange(local, {});
 }
@@ -211,8 +210,7 @@ void Pipeline::receive(Place place, StageMail::Arrival& arrival, SourceLine at) 
                             plan_.index().peer(place), line_of(place, at));
 }
 
-/// Returns the instruction's line in the schedule's file, if it was read
-/// from one.
+/// Returns the instruction's line in the schedule's file, if it was read from one.
 SourceLine Pipeline::line_of(Place place, SourceLine otherwise) const {
     const int line = at(place).line;
     if (line == 0) return otherwise;

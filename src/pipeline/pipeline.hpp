@@ -21,13 +21,11 @@ namespace lockstep {
 /// once, and shared by all stages that run in this process.
 class PipelinePlan {
   public:
-    /// Adds messages if there are none, planned for forwards and halves of
-    /// backward that all take the same time. Throws UsageError if the
-    /// schedule has a problem.
+    /// Adds messages if there are none, planned for forwards and halves of backward that
+    /// all take the same time. Throws UsageError if the schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
-    /// As it is, though it may deadlock, or worse: to see what becomes of
-    /// it. Throws UsageError only where a number is out of range, or there
-    /// are no messages.
+    /// As it is, though it may deadlock, or worse: to see what becomes of it. Throws
+    /// UsageError only where a number is out of range, or there are no messages.
     static PipelinePlan unchecked(Schedule schedule);
 
     PipelinePlan(const PipelinePlan&) = delete;
@@ -46,10 +44,9 @@ class PipelinePlan {
     WeightVersions versions_;
 };
 
-/// A stage's messages under way, over one communicator, whose operations
-/// end in the order in which they were started: so what was sent before
-/// something that has been received is gone, and its tensor need not be
-/// kept.
+/// A stage's messages under way, over one communicator, whose operations end in the order
+/// in which they were started: so what was sent before something that has been received
+/// is gone, and its tensor need not be kept.
 class StageMail {
   public:
     explicit StageMail(Communicator& line) : line_(line) {}
@@ -104,8 +101,7 @@ class WeightStash {
   private:
     using Values = std::vector<Tensor>;
 
-    /// The chunk's weights and those that the instruction reads change
-    /// places.
+    /// The chunk's weights and those that the instruction reads change places.
     void exchange(Place place, Module& chunk);
     /// Forgets what nobody reads after the instruction.
     void drop(Place place);
@@ -130,13 +126,12 @@ struct PartBoundary {
 /// One device's place in a pipeline: the stage `line.rank()` of a schedule,
 /// with its chunks of the model. Executes any valid schedule.
 ///
-/// Messages go over `line` in the schedule's order and run beside what the
-/// device computes; it waits for what it needs, when it needs it. Each
-/// boundary between stages carries two tensors a micro-batch, an activation
-/// forward and its gradient back. For each micro-batch and chunk a stage
-/// keeps what forward saved until backward has used it; what it sent, until
-/// the next message that it waits for has come; and the weights of older
-/// versions that are still to be read (WeightStash).
+/// Messages go over `line` in the schedule's order and run beside what the device
+/// computes; it waits for what it needs, when it needs it. Each boundary between stages
+/// carries two tensors a micro-batch, an activation forward and its gradient back. For
+/// each micro-batch and chunk a stage keeps what forward saved until backward has used
+/// it; what it sent, until the next message that it waits for has come; and the weights
+/// of older versions that are still to be read (WeightStash).
 class Pipeline {
   public:
     /// `chunks[c]` computes part plan.schedule().part(stage, c); that of
@@ -147,33 +142,28 @@ class Pipeline {
              std::vector<Module*> chunks, PartBoundary boundary,
              SourceLine at = SourceLine::here());
 
-    /// Gradients will be summed over `replicas`, which hold the same chunks
-    /// and have micro-batches of their own: data parallelism. Every rank of
-    /// them calls it.
+    /// Gradients will be summed over `replicas`, which hold the same chunks and have
+    /// micro-batches of their own: data parallelism. Every rank of them calls it.
     void reduce_over(Communicator& replicas);
-    /// The parameter is another stage's too, whose rank calls the same: its
-    /// gradients will be summed over `sharers`, so that all step alike. For
-    /// a table at both ends, and for parts that two stages hold. The
-    /// sharers' schedules must reduce the chunk as often, and in one order
-    /// with their messages and with other chunks that they tie. Throws
-    /// UsageError if no chunk has the parameter.
+    /// The parameter is another stage's too, whose rank calls the same: its gradients
+    /// will be summed over `sharers`, so that all step alike. For a table at both ends,
+    /// and for parts that two stages hold. The sharers' schedules must reduce the chunk
+    /// as often, and in one order with their messages and with other chunks that they
+    /// tie. Throws UsageError if no chunk has the parameter.
     void tie(Parameter& parameter, Communicator& sharers);
-    /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without
-    /// it they do nothing, and gradients stay as they are. Throws
-    /// UsageError if there is not one for each chunk, or the schedule has
-    /// no step (U) of one.
+    /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without it they do
+    /// nothing, and gradients stay as they are. Throws UsageError if there is not one for
+    /// each chunk, or the schedule has no step (U) of one.
     void update_by(std::vector<Optimizer*> optimizers,
                    SourceLine at = SourceLine::here());
 
-    /// Follows the schedule once. The stage that holds the model's first
-    /// part reads the micro-batches' inputs, that of the last part their
-    /// targets and weights (B_i / B for the mean over all samples of all
-    /// replicas). Leaves the sums of gradients since the last optimizer
-    /// step in the chunks' parameters. Gives the sum of weight times loss,
-    /// (1), where the last part is; elsewhere none. Throws UsageError for
-    /// another number of micro-batches, where shared gradients are not
-    /// reduced once and in time, and where a
-    /// part that other stages hold too has a parameter that is not tied.
+    /// Follows the schedule once. The stage that holds the model's first part reads the
+    /// micro-batches' inputs, that of the last part their targets and weights (B_i / B
+    /// for the mean over all samples of all replicas). Leaves the sums of gradients since
+    /// the last optimizer step in the chunks' parameters. Gives the sum of weight times
+    /// loss, (1), where the last part is; elsewhere none. Throws UsageError for another
+    /// number of micro-batches, where shared gradients are not reduced once and in time,
+    /// and where a part that other stages hold too has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 

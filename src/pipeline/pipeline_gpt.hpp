@@ -16,17 +16,15 @@ struct LayerRange {
     bool operator==(const LayerRange&) const = default;
 };
 
-/// Cuts n layers, which cost that much each, into so many parts of
-/// neighbours that the dearest part is as cheap as can be, and then the
-/// others as even (by their squares, as far as a double holds them). Each
-/// part has a layer at least. By dynamic programming, in n * n * parts
-/// steps; the dearest part's cost is exact up to 2^53. Throws UsageError if
-/// there are more parts than layers, or a cost is negative.
+/// Cuts n layers, which cost that much each, into so many parts of neighbours that the
+/// dearest part is as cheap as can be, and then the others as even (by their squares, as
+/// far as a double holds them). Each part has a layer at least. By dynamic programming,
+/// in n * n * parts steps; the dearest part's cost is exact up to 2^53. Throws UsageError
+/// if there are more parts than layers, or a cost is negative.
 std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int parts);
 
-/// Returns the cost of each layer's forward in a GPT, for `length` tokens
-/// and `batch` sequences: the flops of its matrix products, which are
-/// nearly all.
+/// Returns the cost of each layer's forward in a GPT, for `length` tokens and `batch`
+/// sequences: the flops of its matrix products, which are nearly all.
 std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t length,
                                           std::int64_t batch);
 
@@ -55,10 +53,9 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
 /// (s, b, h) between its parts.
 PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
 
-/// Ties the stage's table to its other copy: every rank of `line` calls it.
-/// Gives the communicator of the two, to be kept as long as the pipeline;
-/// null on ranks that hold neither end. A step then has one all-reduce of
-/// the table more.
+/// Ties the stage's table to its other copy: every rank of `line` calls it. Gives the
+/// communicator of the two, to be kept as long as the pipeline; null on ranks that hold
+/// neither end. A step then has one all-reduce of the table more.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
                                       const Schedule& schedule, Communicator& line);
 

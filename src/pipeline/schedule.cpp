@@ -37,8 +37,7 @@ const KindText& text_of(InstructionKind kind) {
     return at < kTexts.size() ? kTexts[at] : kUnknown;
 }
 
-/// Takes digits off the front of the text; false if there are none, or too
-/// many.
+/// Takes digits off the front of the text; false if there are none, or too many.
 bool take_number(std::string_view& text, int& number) {
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), number);

@@ -17,10 +17,9 @@ struct TimingJsonOptions {
     KeptMemory kept;   ///< what peak memory counts
 };
 
-/// All that is known of a schedule's times as one JSON document, which
-/// load_schedule() reads as well; README.md lists its keys. Durations of
-/// computations are of a stage's whole share of the model: its chunks
-/// together.
+/// All that is known of a schedule's times as one JSON document, which load_schedule()
+/// reads as well; README.md lists its keys. Durations of computations are of a stage's
+/// whole share of the model: its chunks together.
 std::string timing_json(const Schedule& schedule, const Timing& timing,
                         const TimingJsonOptions& options);
 

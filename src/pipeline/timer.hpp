@@ -24,8 +24,7 @@ struct TimeSpan {
 };
 
 struct StageTiming {
-    /// From its first computation to the end of its last, or of its last
-    /// message.
+    /// From its first computation to the end of its last, or of its last message.
     TimeSpan span;
     Picoseconds busy = 0;  ///< computing
 
@@ -40,26 +39,22 @@ struct Timing {
 
     const TimeSpan& span(Place place) const { return spans[place.stage][place.position]; }
 
-    // The bubble, of the stage that takes longest, as papers have it: each
-    // stage's time is measured from its own first instruction to its own
-    // end, since with several steps one after another the next step's first
-    // forwards fill what lies before and behind.
+    // The bubble, of the stage that takes longest, as papers have it: each stage's time
+    // is measured from its own first instruction to its own end, since with several steps
+    // one after another the next step's first forwards fill what lies before and behind.
 
     Picoseconds longest = 0;  ///< of the stages' spans
     Picoseconds ideal = 0;    ///< what the busiest stage computes
     Picoseconds bubble() const { return longest - ideal; }
-    /// As GPipe, Chimera and Zero Bubble divide it; 0 if nothing takes
-    /// time.
+    /// As GPipe, Chimera and Zero Bubble divide it; 0 if nothing takes time.
     double bubble_over_total() const;
     /// As Narayanan et al. 2021 (SC21) divide it.
     double bubble_over_ideal() const;
-    /// Returns the fraction of all stages' time until the makespan in which
-    /// they compute.
+    /// Returns the fraction of all stages' time until the makespan in which they compute.
     double utilisation() const;
 
-    /// Instructions one after another, each of which begins when the one
-    /// before it ends (or its message arrives); the last ends last. What
-    /// takes no time is left out.
+    /// Instructions one after another, each of which begins when the one before it ends
+    /// (or its message arrives); the last ends last. What takes no time is left out.
     std::vector<Place> critical_path;
 };
 

@@ -217,8 +217,7 @@ Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     return std::nullopt;
 }
 
-/// Checks that a computation of its stage makes, or uses, what a message
-/// carries.
+/// Checks that a computation of its stage makes, or uses, what a message carries.
 Problem check_message(const Schedule& schedule, const WorkIndex& index, Place place) {
     const Instruction& work = schedule.at(place);
     const int part = schedule.part(place);

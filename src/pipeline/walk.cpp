@@ -8,8 +8,7 @@ namespace {
 
 using enum InstructionKind;
 
-/// A row of the table for each kind; a whole backward shares its first
-/// half's.
+/// A row of the table for each kind; a whole backward shares its first half's.
 constexpr int kRows = 7;
 constexpr int kRowsWithoutMessages = 3;
 

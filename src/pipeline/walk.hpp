@@ -30,8 +30,7 @@ class WorkIndex {
     Place need(Place place) const;
     /// The other end of a message; none if there is none.
     Place partner(Place place) const;
-    /// The stage at a message's other end, by who computes there; -1 if
-    /// nobody does.
+    /// The stage at a message's other end, by who computes there; -1 if nobody does.
     int peer(Place place) const;
     /// Returns whether what `place` needs comes from another stage.
     bool crosses(Place place) const;
@@ -48,9 +47,8 @@ class WorkIndex {
     std::optional<std::pair<Place, Place>> twice_;
 };
 
-/// Which version of its chunk's weights each computation reads: versions
-/// are counted in optimizer steps of the chunk, from 0 at the schedule's
-/// start.
+/// Which version of its chunk's weights each computation reads: versions are counted in
+/// optimizer steps of the chunk, from 0 at the schedule's start.
 class WeightVersions {
   public:
     /// The schedule must stay; its chunks must be in range.
@@ -58,8 +56,7 @@ class WeightVersions {
 
     /// Optimizer steps of the instruction's chunk before it.
     int newest(Place place) const { return newest_[place.stage][place.position]; }
-    /// Returns the version that the instruction names, or the newest if it
-    /// names none.
+    /// Returns the version that the instruction names, or the newest if it names none.
     int read(Place place) const {
         const int said = schedule_.at(place).weight_version;
         return said >= 0 ? said : newest(place);
@@ -83,10 +80,9 @@ class WalkVisitor {
     virtual void delivered(Place send, Place recv) = 0;
 };
 
-/// Goes through a schedule as its stages would: each works its list from
-/// front to back. Messages are posted and go on beside the work; each stage
-/// has one queue of them, served in order, and nothing is buffered: a send
-/// and its receive meet.
+/// Goes through a schedule as its stages would: each works its list from front to back.
+/// Messages are posted and go on beside the work; each stage has one queue of them,
+/// served in order, and nothing is buffered: a send and its receive meet.
 class Walk {
   public:
     /// Schedule, index and visitor must stay.
