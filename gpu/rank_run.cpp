@@ -1,6 +1,5 @@
 #include "gpu/rank_run.hpp"
 
-
 namespace lockstep::gpu {
 
 RankRun::RankRun(int index, bool trace, bool tf32, NcclFamily& family,
