@@ -115,11 +115,8 @@ namespace {
 
 static_assert(Device::kMostHeadWidth <= kMostAttentionWidth);
 
-/// T is const where the heads are only read.
-template <typename T>
-HeadRows<T> rows_of(const Heads& heads) {
-    return {heads.tensor.data<T>() + heads.first, heads.rows(), heads.pitch(),
-            heads.columns()};
+HeadRows rows_of(const Heads& heads) {
+    return {heads.tensor, heads.first, heads.rows(), heads.pitch(), heads.columns()};
 }
 
 AttentionShape shape_of(const Heads& heads, std::int64_t group = 1) {
@@ -131,58 +128,43 @@ Heads whole(const Tensor& tensor, const Heads& queries) {
     return {tensor, queries.heads, queries.width, 0};
 }
 
-template <typename T>
-AttentionOperands<T> operands(const AttentionHeads& heads,
-                              const AttentionOptions& options) {
-    return {shape_of(heads.queries, heads.group()), rows_of<const T>(heads.queries),
-            rows_of<const T>(heads.keys), rows_of<const T>(heads.values), options};
+AttentionOperands operands(const AttentionHeads& heads, const AttentionOptions& options) {
+    return {shape_of(heads.queries, heads.group()), rows_of(heads.queries),
+            rows_of(heads.keys), rows_of(heads.values), options};
 }
 
-template <typename T>
-OnlineRows<T> rows_of(const OnlineAttention& state, const Heads& queries) {
-    return {rows_of<T>(whole(state.y, queries)), state.maximum.data<T>(),
-            state.sum.data<T>()};
+OnlineRows rows_of(const OnlineAttention& state, const Heads& queries) {
+    return {rows_of(whole(state.y, queries)), state.maximum, state.sum};
 }
 
 }  // namespace
 
 template <>
 void Device::compute(const ops::HeadRowProducts& op) {
-    with_real(op.products.dtype(), [&]<typename T>(T) {
-        launch_head_row_products(stream_.get(), op.products.data<T>(),
-                                 rows_of<const T>(op.x), rows_of<const T>(op.y),
-                                 shape_of(op.x));
-    });
+    launch_head_row_products(stream_.get(), op.products, rows_of(op.x), rows_of(op.y),
+                             shape_of(op.x));
 }
 
 template <>
 void Device::compute(const ops::Attend& op) {
-    with_real(op.state.y.dtype(), [&]<typename T>(T) {
-        launch_attend(stream_.get(), rows_of<T>(op.state, op.heads.queries),
-                      operands<T>(op.heads, op.options));
-    });
+    launch_attend(stream_.get(), rows_of(op.state, op.heads.queries),
+                  operands(op.heads, op.options));
 }
 
 template <>
 void Device::compute(const ops::FinishAttention& op) {
     const std::int64_t heads = op.state.maximum.shape()[1];
     const Heads y{op.state.y, heads, op.state.y.shape()[2] / heads, 0};
-    with_real(op.state.y.dtype(), [&]<typename T>(T) {
-        launch_finish_attention(stream_.get(), rows_of<T>(op.state, y), shape_of(y));
-    });
+    launch_finish_attention(stream_.get(), rows_of(op.state, y), shape_of(y));
 }
 
 template <>
 void Device::compute(const ops::AttendBackward& op) {
-    with_real(op.backward.dy.dtype(), [&]<typename T>(T) {
-        launch_attend_backward(
-            stream_.get(),
-            {rows_of<T>(op.gradients.queries), rows_of<T>(op.gradients.keys),
-             rows_of<T>(op.gradients.values)},
-            operands<T>(op.heads, op.options),
-            {rows_of<const T>(whole(op.backward.dy, op.heads.queries)),
-             op.backward.log_sum_exp.data<const T>(), op.backward.dy_y.data<const T>()});
-    });
+    const auto& [dq, dk, dv] = op.gradients;
+    const auto& [dy, log_sum_exp, dy_y] = op.backward;
+    launch_attend_backward(stream_.get(), {rows_of(dq), rows_of(dk), rows_of(dv)},
+                           operands(op.heads, op.options),
+                           {rows_of(whole(dy, op.heads.queries)), log_sum_exp, dy_y});
 }
 
 }  // namespace lockstep::gpu

@@ -1,10 +1,8 @@
-#include <fmt/format.h>
-
 #include "gpu/device.hpp"
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/random.hpp"
 #include "gpu/kernels/scatter.hpp"
-#include "src/device/dispatch.hpp"
+#include "src/core/require.hpp"
 
 namespace lockstep::gpu {
 
@@ -37,37 +35,31 @@ void Device::compute(const ops::EmbeddingBackward& op) {
     require(elements <= kMost, "embedding_backward: {} ids; at most {} are expected",
             elements, kMost);
     const auto* id = op.ids.data<const std::int32_t>();
-    with_real(op.d_table.dtype(), [&]<typename T>(T) {
-        const ScatteredRows<T> scattered{
-            op.d_table.data<T>(),      op.shard.first,
-            op.d_table.shape().rows(), op.d_table.shape().columns(),
-            op.dy.data<const T>(),     elements};
-        if (elements <= kFewIds && elements * op.d_table.elements() <= kFewLooks)
-            return launch_scatter_few(stream_.get(), scattered, id);
-        const Tensor workspace = scratch({scatter_workspace(elements)}, DType::i32);
-        launch_scatter_many(stream_.get(), workspace.data<std::int32_t>(), scattered, id);
-    });
+    const ScatteredRows scattered{op.d_table,
+                                  op.shard.first,
+                                  op.d_table.shape().rows(),
+                                  op.d_table.shape().columns(),
+                                  op.dy,
+                                  elements};
+    if (elements <= kFewIds && elements * op.d_table.elements() <= kFewLooks)
+        return launch_scatter_few(stream_.get(), scattered, id);
+    const Tensor workspace = scratch({scatter_workspace(elements)}, DType::i32);
+    launch_scatter_many(stream_.get(), workspace.data<std::int32_t>(), scattered, id);
 }
 
 template <>
 void Device::compute(const ops::RandomUniform& op) {
-    with_real(op.destination.dtype(), [&]<typename T>(T) {
-        ops::each_run(
-            op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
-                launch_random_uniform(stream_.get(), run.data<T>(), run.elements(),
-                                      op.stream, op.low, op.high - op.low, first);
-            });
+    ops::each_run(op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
+        launch_random_uniform(stream_.get(), run, run.elements(), op.stream, op.low,
+                              op.high - op.low, first);
     });
 }
 
 template <>
 void Device::compute(const ops::RandomNormal& op) {
-    with_real(op.destination.dtype(), [&]<typename T>(T) {
-        ops::each_run(
-            op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
-                launch_random_normal(stream_.get(), run.data<T>(), run.elements(),
-                                     op.stream, op.mean, op.deviation, first);
-            });
+    ops::each_run(op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
+        launch_random_normal(stream_.get(), run, run.elements(), op.stream, op.mean,
+                             op.deviation, first);
     });
 }
 

@@ -42,23 +42,17 @@ void Device::compute(const ops::Matmul& op) {
 
 template <>
 void Device::compute(const ops::AddBias& op) {
-    with_real(op.y.dtype(), [&]<typename T>(T) {
-        launch_add_bias(stream_.get(), op.y.data<T>(), op.bias.data<const T>(),
-                        op.y.shape().rows(), op.y.shape().columns());
-    });
+    launch_add_bias(stream_.get(), op.y, op.bias, op.y.shape().rows(),
+                    op.y.shape().columns());
 }
 
 template <>
 void Device::compute(const ops::AccumulateRows& op) {
     const std::int64_t rows = op.x.shape().rows();
     const std::int64_t columns = op.x.shape().columns();
-    with_real(op.x.dtype(), [&]<typename T>(T) {
-        const Tensor workspace =
-            scratch({accumulate_partials<T>(rows, columns)}, op.x.dtype());
-        launch_accumulate_rows(stream_.get(), workspace.data<T>(),
-                               op.destination.data<T>(), op.x.data<const T>(), rows,
-                               columns);
-    });
+    const Tensor workspace =
+        scratch({accumulate_partials(op.x, rows, columns)}, op.x.dtype());
+    launch_accumulate_rows(stream_.get(), workspace, op.destination, op.x, rows, columns);
 }
 
 }  // namespace lockstep::gpu

@@ -122,11 +122,8 @@ void Device::compute(const ops::Sum& op) {
 template <>
 void Device::compute(const ops::SumOfSquares& op) {
     const Tensor workspace = workspace_for_reduction();
-    with_real(op.x.dtype(), [&]<typename T>(T) {
-        launch_sum_of_squares(stream_.get(), workspace.bytes_begin(),
-                              op.destination.data<T>(), op.x.data<const T>(),
-                              op.x.elements());
-    });
+    launch_sum_of_squares(stream_.get(), workspace.bytes_begin(), op.destination, op.x,
+                          op.x.elements());
 }
 
 }  // namespace lockstep::gpu

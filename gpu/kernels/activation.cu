@@ -104,71 +104,48 @@ __global__ void __launch_bounds__(kTileThreads)
     }
 }
 
-template <bool kBackward, typename T>
-void launch_swiglu_rows(cudaStream_t stream, const GatedRows<T>& of, std::int64_t rows) {
-    const bool full = of.width % kFullWidth<T> == 0 && aligned(of.to, of.x, of.dy);
-    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
-        const Tiles tiles(rows, of.width / kWidth);
-        launch(stream, swiglu_rows<T, kWidth, kBackward>, tiles.blocks(), kTileThreads,
-               of, tiles);
+template <bool kBackward>
+void launch_swiglu_rows(cudaStream_t stream, Numbers to, Numbers x, Numbers dy,
+                        std::int64_t rows, std::int64_t width) {
+    with_type(to, [&]<typename T>(T) {
+        const GatedRows<T> of{to.as<T>(), x.as<T>(), dy.as<T>(), width};
+        const bool full = width % kFullWidth<T> == 0 && aligned(to, x, dy);
+        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(rows, width / kWidth);
+            launch(stream, swiglu_rows<T, kWidth, kBackward>, tiles.blocks(),
+                   kTileThreads, of, tiles);
+        });
     });
 }
 
 }  // namespace
 
-template <typename T>
-void launch_tanh(cudaStream_t stream, T* y, const T* x, std::int64_t elements) {
+void launch_tanh(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements) {
     each(stream, elements, Tanh{}, y, x);
 }
 
-template <typename T>
-void launch_tanh_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
+void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                           std::int64_t elements) {
     each(stream, elements, TanhBackward{}, dx, y, dy);
 }
 
-template <typename T>
-void launch_gelu(cudaStream_t stream, T* y, const T* x, std::int64_t elements) {
+void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements) {
     each(stream, elements, Gelu{}, y, x);
 }
 
-template <typename T>
-void launch_gelu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
+void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
                           std::int64_t elements) {
     each(stream, elements, GeluBackward{}, dx, x, dy);
 }
 
-template <typename T>
-void launch_swiglu(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+void launch_swiglu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                    std::int64_t width) {
-    launch_swiglu_rows<false>(stream, GatedRows<T>{y, x, nullptr, width}, rows);
+    launch_swiglu_rows<false>(stream, y, x, {}, rows, width);
 }
 
-template <typename T>
-void launch_swiglu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
+void launch_swiglu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
                             std::int64_t rows, std::int64_t width) {
-    launch_swiglu_rows<true>(stream, GatedRows<T>{dx, x, dy, width}, rows);
+    launch_swiglu_rows<true>(stream, dx, x, dy, rows, width);
 }
-
-template void launch_tanh(cudaStream_t, float*, const float*, std::int64_t);
-template void launch_tanh(cudaStream_t, double*, const double*, std::int64_t);
-template void launch_tanh_backward(cudaStream_t, float*, const float*, const float*,
-                                   std::int64_t);
-template void launch_tanh_backward(cudaStream_t, double*, const double*, const double*,
-                                   std::int64_t);
-template void launch_gelu(cudaStream_t, float*, const float*, std::int64_t);
-template void launch_gelu(cudaStream_t, double*, const double*, std::int64_t);
-template void launch_gelu_backward(cudaStream_t, float*, const float*, const float*,
-                                   std::int64_t);
-template void launch_gelu_backward(cudaStream_t, double*, const double*, const double*,
-                                   std::int64_t);
-template void launch_swiglu(cudaStream_t, float*, const float*, std::int64_t,
-                            std::int64_t);
-template void launch_swiglu(cudaStream_t, double*, const double*, std::int64_t,
-                            std::int64_t);
-template void launch_swiglu_backward(cudaStream_t, float*, const float*, const float*,
-                                     std::int64_t, std::int64_t);
-template void launch_swiglu_backward(cudaStream_t, double*, const double*, const double*,
-                                     std::int64_t, std::int64_t);
 
 }  // namespace lockstep::gpu

@@ -4,26 +4,22 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
+
 namespace lockstep::gpu {
 
-template <typename T>
-void launch_tanh(cudaStream_t stream, T* y, const T* x, std::int64_t elements);
-template <typename T>
-void launch_tanh_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
+void launch_tanh(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
+void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                           std::int64_t elements);
-template <typename T>
-void launch_gelu(cudaStream_t stream, T* y, const T* x, std::int64_t elements);
-template <typename T>
-void launch_gelu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
+void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
+void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
                           std::int64_t elements);
 
 /// y (rows, width) = silu(gate) * rest of x (rows, 2 width), a gate beside the rest.
-template <typename T>
-void launch_swiglu(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+void launch_swiglu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                    std::int64_t width);
 /// dx (rows, 2 width) for dy (rows, width).
-template <typename T>
-void launch_swiglu_backward(cudaStream_t stream, T* dx, const T* x, const T* dy,
+void launch_swiglu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
                             std::int64_t rows, std::int64_t width);
 
 }  // namespace lockstep::gpu

@@ -133,20 +133,17 @@ void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
 
 }  // namespace
 
-template <typename T>
-void launch_attend(cudaStream_t stream, const OnlineRows<T>& state,
-                   const AttentionOperands<T>& of) {
+void launch_attend(cudaStream_t stream, const OnlineRows& state,
+                   const AttentionOperands& of) {
     const AttentionShape& shape = of.shape;
-    const Forward<T> forward{AttentionInput<T>(of),
-                             HeadsOfOperand<T>(state.y, shape.width), state.maximum,
-                             state.sum};
-    const std::int64_t tiles = divided_up(of.queries.rows, kTile<T>);
-    launch_tiles(stream, static_cast<int>(tiles * shape.heads * shape.batches), forward);
+    with_type(state.maximum, [&]<typename T>(T) {
+        const Forward<T> forward{AttentionInput<T>(of),
+                                 HeadsOfOperand<T>(state.y, shape.width),
+                                 state.maximum.as<T>(), state.sum.as<T>()};
+        const std::int64_t tiles = divided_up(of.queries.rows, kTile<T>);
+        launch_tiles(stream, static_cast<int>(tiles * shape.heads * shape.batches),
+                     forward);
+    });
 }
-
-template void launch_attend(cudaStream_t, const OnlineRows<float>&,
-                            const AttentionOperands<float>&);
-template void launch_attend(cudaStream_t, const OnlineRows<double>&,
-                            const AttentionOperands<double>&);
 
 }  // namespace lockstep::gpu

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
 #include "src/device/options.hpp"
 
 namespace lockstep::gpu {
@@ -19,9 +20,9 @@ namespace lockstep::gpu {
 // shapes, widths and tokens alone, not from where operands lie.
 
 /// Heads of one operand. A head's rows are `pitch` elements apart, heads `width`.
-template <typename T>
 struct HeadRows {
-    T* data;  ///< head 0 of batch 0
+    Numbers tensor;
+    std::int64_t first;  ///< element where head 0 of batch 0 begins
     std::int64_t rows;
     std::int64_t pitch;
     std::int64_t batch;  ///< from a batch to the next
@@ -37,58 +38,49 @@ struct AttentionShape {
     int width;           ///< up to kMostAttentionWidth
 };
 
-template <typename T>
 struct AttentionOperands {
     AttentionShape shape;
-    HeadRows<const T> queries, keys, values;
+    HeadRows queries, keys, values;
     AttentionOptions options;
 };
 
 /// A tensor's numbers of rows are (batches, heads, rows).
-template <typename T>
 struct OnlineRows {
-    HeadRows<T> y;
-    T* maximum;
-    T* sum;
+    HeadRows y;
+    Numbers maximum;
+    Numbers sum;
 };
 
-template <typename T>
 struct AttentionGradients {
-    HeadRows<T> queries, keys, values;
+    HeadRows queries, keys, values;
 };
 
-template <typename T>
 struct BackwardRows {
-    HeadRows<const T> dy;
-    const T* log_sum_exp;
-    const T* dy_y;
+    HeadRows dy;
+    Numbers log_sum_exp;
+    Numbers dy_y;
 };
 
 /// Takes the keys into the state, which is read once and written once. 4 width flops a
 /// pair; in the half of them that sums values, a width counts as the next of 16, 32, 64,
 /// 128 and 256.
-template <typename T>
-void launch_attend(cudaStream_t stream, const OnlineRows<T>& state,
-                   const AttentionOperands<T>& of);
+void launch_attend(cudaStream_t stream, const OnlineRows& state,
+                   const AttentionOperands& of);
 
 /// Adds to the gradients, each read once and written once. Two kernels: one owns keys and
 /// adds to their gradients and their values', the other owns queries.
 /// Differs: 14 width flops a pair, not 10, as either kernel computes the scores and dy v.
 /// A single one would add to the queries' gradients from every block of keys, by atomics,
 /// whose order no rerun repeats.
-template <typename T>
-void launch_attend_backward(cudaStream_t stream, const AttentionGradients<T>& gradients,
-                            const AttentionOperands<T>& of, const BackwardRows<T>& rows);
+void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
+                            const AttentionOperands& of, const BackwardRows& rows);
 
 /// products (batches, heads, rows): the sum over the width of x y; any width.
-template <typename T>
-void launch_head_row_products(cudaStream_t stream, T* products,
-                              const HeadRows<const T>& x, const HeadRows<const T>& y,
-                              const AttentionShape& shape);
+void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,
+                              const HeadRows& y, const AttentionShape& shape);
 
 /// y / sum, 0 where the sum is 0; maximum becomes maximum + log(sum). Any width.
-template <typename T>
-void launch_finish_attention(cudaStream_t stream, const OnlineRows<T>& state,
+void launch_finish_attention(cudaStream_t stream, const OnlineRows& state,
                              const AttentionShape& shape);
 
 }  // namespace lockstep::gpu

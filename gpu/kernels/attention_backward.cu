@@ -163,25 +163,19 @@ void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& 
 
 }  // namespace
 
-template <typename T>
-void launch_attend_backward(cudaStream_t stream, const AttentionGradients<T>& gradients,
-                            const AttentionOperands<T>& of, const BackwardRows<T>& rows) {
+void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
+                            const AttentionOperands& of, const BackwardRows& rows) {
     const int width = of.shape.width;
-    const Backward<T> backward{AttentionInput<T>(of),
-                               HeadsOfOperand<const T>(rows.dy, width),
-                               HeadsOfOperand<T>(gradients.queries, width),
-                               HeadsOfOperand<T>(gradients.keys, width),
-                               HeadsOfOperand<T>(gradients.values, width),
-                               rows.log_sum_exp,
-                               rows.dy_y};
-    launch_tiles(stream, of.shape.batches, backward);
+    with_type(rows.dy_y, [&]<typename T>(T) {
+        const Backward<T> backward{AttentionInput<T>(of),
+                                   HeadsOfOperand<const T>(rows.dy, width),
+                                   HeadsOfOperand<T>(gradients.queries, width),
+                                   HeadsOfOperand<T>(gradients.keys, width),
+                                   HeadsOfOperand<T>(gradients.values, width),
+                                   rows.log_sum_exp.as<T>(),
+                                   rows.dy_y.as<T>()};
+        launch_tiles(stream, of.shape.batches, backward);
+    });
 }
-
-template void launch_attend_backward(cudaStream_t, const AttentionGradients<float>&,
-                                     const AttentionOperands<float>&,
-                                     const BackwardRows<float>&);
-template void launch_attend_backward(cudaStream_t, const AttentionGradients<double>&,
-                                     const AttentionOperands<double>&,
-                                     const BackwardRows<double>&);
 
 }  // namespace lockstep::gpu

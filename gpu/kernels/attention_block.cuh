@@ -15,7 +15,7 @@ struct AttentionInput {
     SightOf sight;
     T factor;
 
-    explicit AttentionInput(const AttentionOperands<T>& of)
+    explicit AttentionInput(const AttentionOperands& of)
         : queries(of.queries, of.shape.width),
           keys(of.keys, of.shape.width),
           values(of.values, of.shape.width),

@@ -94,33 +94,22 @@ int blocks_of(const AttentionShape& shape, std::int64_t rows) {
 
 }  // namespace
 
-template <typename T>
-void launch_head_row_products(cudaStream_t stream, T* products,
-                              const HeadRows<const T>& x, const HeadRows<const T>& y,
-                              const AttentionShape& shape) {
-    launch(stream, head_row_products<T>, blocks_of(shape, x.rows), kTeamThreads, products,
-           HeadsOfOperand<const T>(x, shape.width),
-           HeadsOfOperand<const T>(y, shape.width), shape.batches, shape.heads);
+void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,
+                              const HeadRows& y, const AttentionShape& shape) {
+    with_type(products, [&]<typename T>(T) {
+        launch(stream, head_row_products<T>, blocks_of(shape, x.rows), kTeamThreads,
+               products.as<T>(), HeadsOfOperand<const T>(x, shape.width),
+               HeadsOfOperand<const T>(y, shape.width), shape.batches, shape.heads);
+    });
 }
 
-template <typename T>
-void launch_finish_attention(cudaStream_t stream, const OnlineRows<T>& state,
+void launch_finish_attention(cudaStream_t stream, const OnlineRows& state,
                              const AttentionShape& shape) {
-    launch(stream, finish_rows<T>, blocks_of(shape, state.y.rows), kTeamThreads,
-           HeadsOfOperand<T>(state.y, shape.width), state.maximum, state.sum,
-           shape.batches, shape.heads);
+    with_type(state.maximum, [&]<typename T>(T) {
+        launch(stream, finish_rows<T>, blocks_of(shape, state.y.rows), kTeamThreads,
+               HeadsOfOperand<T>(state.y, shape.width), state.maximum.as<T>(),
+               state.sum.as<T>(), shape.batches, shape.heads);
+    });
 }
-
-template void launch_head_row_products(cudaStream_t, float*, const HeadRows<const float>&,
-                                       const HeadRows<const float>&,
-                                       const AttentionShape&);
-template void launch_head_row_products(cudaStream_t, double*,
-                                       const HeadRows<const double>&,
-                                       const HeadRows<const double>&,
-                                       const AttentionShape&);
-template void launch_finish_attention(cudaStream_t, const OnlineRows<float>&,
-                                      const AttentionShape&);
-template void launch_finish_attention(cudaStream_t, const OnlineRows<double>&,
-                                      const AttentionShape&);
 
 }  // namespace lockstep::gpu

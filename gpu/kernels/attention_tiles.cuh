@@ -72,18 +72,21 @@ struct HeadMatrix {
 
 template <typename T>
 struct HeadsOfOperand {
-    HeadRows<T> of;
+    T* data;
+    std::int64_t rows, pitch, batch;  ///< as HeadRows has them
     int width;
     bool vectors;
 
-    HeadsOfOperand(const HeadRows<T>& rows, int head_width)
-        : of(rows),
+    HeadsOfOperand(const HeadRows& of, int head_width)
+        : data(of.tensor.as<T>() + of.first),
+          rows(of.rows),
+          pitch(of.pitch),
+          batch(of.batch),
           width(head_width),
-          vectors(aligned(rows.data) && rows.pitch % kFullWidth<T> == 0 &&
-                  rows.batch % kFullWidth<T> == 0 && width % kFullWidth<T> == 0) {}
-    __device__ HeadMatrix<T> head(std::int64_t batch, std::int64_t index) const {
-        return {of.data + batch * of.batch + index * width, of.rows, of.pitch, width,
-                vectors};
+          vectors(aligned(data) && pitch % kFullWidth<T> == 0 &&
+                  batch % kFullWidth<T> == 0 && width % kFullWidth<T> == 0) {}
+    __device__ HeadMatrix<T> head(std::int64_t of_batch, std::int64_t index) const {
+        return {data + of_batch * batch + index * width, rows, pitch, width, vectors};
     }
 };
 

@@ -95,4 +95,13 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, T* first,
     });
 }
 
+/// The same for numbers of any type, for a function of any.
+template <typename F, std::same_as<Numbers>... N>
+void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
+          const N&... more) {
+    with_type(first, [&]<typename T>(T) {
+        each(stream, elements, f, first.as<T>(), more.template as<T>()...);
+    });
+}
+
 }  // namespace lockstep::gpu

@@ -32,45 +32,39 @@ __global__ void __launch_bounds__(kTileThreads)
 
 }  // namespace
 
-template <typename T>
-void launch_add_bias(cudaStream_t stream, T* y, const T* bias, std::int64_t rows,
+void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t rows,
                      std::int64_t columns) {
-    const bool full = columns % kFullWidth<T> == 0 && aligned(y, bias);
-    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
-        const Tiles tiles(rows, columns / kWidth);
-        launch(stream, add_bias<T, kWidth>, tiles.blocks(), kTileThreads, y, bias,
-               columns, tiles);
+    with_type(y, [&]<typename T>(T) {
+        const bool full = columns % kFullWidth<T> == 0 && aligned(y, bias);
+        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(rows, columns / kWidth);
+            launch(stream, add_bias<T, kWidth>, tiles.blocks(), kTileThreads, y.as<T>(),
+                   bias.as<T>(), columns, tiles);
+        });
     });
 }
 
-template <typename T>
-std::int64_t accumulate_partials(std::int64_t rows, std::int64_t columns) {
-    return column_slabs<T>(rows, columns) * columns;
+std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns) {
+    return with_type(
+        x, [&]<typename T>(T) { return column_slabs<T>(rows, columns) * columns; });
 }
 
-template <typename T>
-void launch_accumulate_rows(cudaStream_t stream, T* workspace, T* destination, const T* x,
-                            std::int64_t rows, std::int64_t columns) {
-    const MatrixShape shape{rows, columns, aligned(x)};
-    const std::int64_t slabs = column_slabs<T>(rows, columns);
-    with_column_width<T>(columns, [&]<int kWidth>(Constant<kWidth>) {
-        if (slabs == 1) return add_column_sums<kWidth>(stream, destination, x, shape);
-        launch_column_sums<kWidth, false>(stream, workspace,
-                                          RowTerms<T, kWidth>{x, columns, shape.vectors},
-                                          shape, slabs);
-        add_column_sums<kWidth>(stream, destination, workspace, {slabs, columns, true});
+void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,
+                            Numbers x, std::int64_t rows, std::int64_t columns) {
+    with_type(workspace, [&]<typename T>(T) {
+        const MatrixShape shape{rows, columns, aligned(x)};
+        const std::int64_t slabs = column_slabs<T>(rows, columns);
+        with_column_width<T>(columns, [&]<int kWidth>(Constant<kWidth>) {
+            if (slabs == 1)
+                return add_column_sums<kWidth>(stream, destination.as<T>(), x.as<T>(),
+                                               shape);
+            launch_column_sums<kWidth, false>(
+                stream, workspace.as<T>(),
+                RowTerms<T, kWidth>{x.as<T>(), columns, shape.vectors}, shape, slabs);
+            add_column_sums<kWidth>(stream, destination.as<T>(), workspace.as<T>(),
+                                    {slabs, columns, true});
+        });
     });
 }
-
-template void launch_add_bias(cudaStream_t, float*, const float*, std::int64_t,
-                              std::int64_t);
-template void launch_add_bias(cudaStream_t, double*, const double*, std::int64_t,
-                              std::int64_t);
-template std::int64_t accumulate_partials<float>(std::int64_t, std::int64_t);
-template std::int64_t accumulate_partials<double>(std::int64_t, std::int64_t);
-template void launch_accumulate_rows(cudaStream_t, float*, float*, const float*,
-                                     std::int64_t, std::int64_t);
-template void launch_accumulate_rows(cudaStream_t, double*, double*, const double*,
-                                     std::int64_t, std::int64_t);
 
 }  // namespace lockstep::gpu

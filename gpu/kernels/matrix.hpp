@@ -4,19 +4,18 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
+
 namespace lockstep::gpu {
 
 /// y (rows, columns) += bias (columns).
-template <typename T>
-void launch_add_bias(cudaStream_t stream, T* y, const T* bias, std::int64_t rows,
+void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t rows,
                      std::int64_t columns);
 
-/// Elements of workspace that the next needs.
-template <typename T>
-std::int64_t accumulate_partials(std::int64_t rows, std::int64_t columns);
+/// Elements of workspace that the next needs, of the type of x.
+std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns);
 /// destination (columns) += the sum of the rows of x (rows, columns).
-template <typename T>
-void launch_accumulate_rows(cudaStream_t stream, T* workspace, T* destination, const T* x,
-                            std::int64_t rows, std::int64_t columns);
+void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,
+                            Numbers x, std::int64_t rows, std::int64_t columns);
 
 }  // namespace lockstep::gpu

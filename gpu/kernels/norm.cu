@@ -85,12 +85,12 @@ __device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const T* x,
 
 template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    norm_rows(T* y, T* mean, T* rstd, NormOperands<T> of, const T* weight, const T* bias,
+    norm_rows(T* y, T* mean, T* rstd, NormOperands of, const T* weight, const T* bias,
               T epsilon, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
-    const Spread<T> of_row = spread<kMean>(row, of.x, held);
+    const Spread<T> of_row = spread<kMean>(row, of.x.as<T>(), held);
     const T scale = 1 / std::sqrt(of_row.variance + epsilon);
     if (row.first_thread()) {
         if (kMean) mean[row.index()] = of_row.mean;
@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!kOnce)
-            row.each(base,
-                     [&](int k, std::int64_t pack) { held[k] = row.read(of.x, pack); });
+            row.each(base, [&](int k, std::int64_t pack) {
+                held[k] = row.read(of.x.as<T>(), pack);
+            });
         row.each(base, [&](int k, std::int64_t pack) {
             const auto gain = row.read_of_columns(weight, pack);
             for (int lane = 0; lane < kWidth; ++lane)
@@ -117,16 +118,16 @@ __global__ void __launch_bounds__(kRowThreads)
 
 template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    norm_backward_rows(T* dx, const T* dy, NormOperands<T> of, const T* weight,
+    norm_backward_rows(T* dx, const T* dy, NormOperands of, const T* weight,
                        MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
-    const T mean = kMean ? of.mean[row.index()] : T{0};
-    const T rstd = of.rstd[row.index()];
+    const T mean = kMean ? of.mean.as<T>()[row.index()] : T{0};
+    const T rstd = of.rstd.as<T>()[row.index()];
     Pack<T, kWidth> g[kHeld], normalized[kHeld];
     const auto read = [&](int k, std::int64_t pack) {
         g[k] = row.read(dy, pack);
-        normalized[k] = row.read(of.x, pack);
+        normalized[k] = row.read(of.x.as<T>(), pack);
     };
     const auto prepare = [&](int k, std::int64_t pack) {
         const auto gain = row.read_of_columns(weight, pack);
@@ -167,16 +168,16 @@ template <typename T, int kWidth, bool kMean>
 struct GradientTerms {
     static constexpr int kSums = kMean ? 2 : 1;
     const T* dy;
-    NormOperands<T> of;
+    NormOperands of;
     bool vectors;
 
     __device__ void add(Pack<T, kWidth> (&sums)[kSums], std::int64_t row,
                         std::int64_t column) const {
         const std::int64_t at = row * of.columns + column;
-        const Pack<T, kWidth> x = load<kWidth>(of.x + at, vectors);
+        const Pack<T, kWidth> x = load<kWidth>(of.x.as<T>() + at, vectors);
         const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
-        const T mean = kMean ? of.mean[row] : T{0};
-        const T rstd = of.rstd[row];
+        const T mean = kMean ? of.mean.as<T>()[row] : T{0};
+        const T rstd = of.rstd.as<T>()[row];
 #pragma unroll
         for (int lane = 0; lane < kWidth; ++lane) {
             sums[0].value[lane] += gradient.value[lane] * ((x.value[lane] - mean) * rstd);
@@ -186,9 +187,9 @@ struct GradientTerms {
 };
 
 /// with(kMean), a constant: whether the norm takes a mean off.
-template <typename T, typename With>
-void with_kind(const NormOperands<T>& of, const With& with) {
-    if (of.mean != nullptr)
+template <typename With>
+void with_kind(const NormOperands& of, const With& with) {
+    if (of.mean.data != nullptr)
         with(std::bool_constant<true>());
     else
         with(std::bool_constant<false>());
@@ -196,69 +197,65 @@ void with_kind(const NormOperands<T>& of, const With& with) {
 
 }  // namespace
 
-template <typename T>
-void launch_norm(cudaStream_t stream, T* y, T* mean, T* rstd, const NormOperands<T>& of,
-                 const T* weight, const T* bias, T epsilon) {
-    const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
-    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                   blocks, kRowThreads, y, mean, rstd, of, weight, bias, epsilon, shape);
+void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
+                 const NormOperands& of, Numbers weight, Numbers bias, double epsilon) {
+    with_type(y, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
+        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+            with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+                launch(stream,
+                       norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                       blocks, kRowThreads, y.as<T>(), mean.as<T>(), rstd.as<T>(), of,
+                       weight.as<T>(), bias.as<T>(), static_cast<T>(epsilon), shape);
+            });
         });
     });
 }
 
-template <typename T>
-void launch_norm_backward_input(cudaStream_t stream, T* dx, const T* dy,
-                                const NormOperands<T>& of, const T* weight) {
-    const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
-    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream,
-                   norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                   blocks, kRowThreads, dx, dy, of, weight, shape);
+void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
+                                const NormOperands& of, Numbers weight) {
+    with_type(dx, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
+        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+            with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+                launch(
+                    stream,
+                    norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                    blocks, kRowThreads, dx.as<T>(), dy.as<T>(), of, weight.as<T>(),
+                    shape);
+            });
         });
     });
 }
 
-template <typename T>
-std::int64_t norm_partials(const NormOperands<T>& of) {
-    return (of.mean != nullptr ? 2 : 1) * column_slabs<T>(of.rows, of.columns) *
-           of.columns;
+std::int64_t norm_partials(const NormOperands& of) {
+    return with_type(of.x, [&]<typename T>(T) {
+        return (of.mean.data != nullptr ? 2 : 1) * column_slabs<T>(of.rows, of.columns) *
+               of.columns;
+    });
 }
 
-template <typename T>
-void launch_norm_backward_weight(cudaStream_t stream, T* workspace, T* d_weight,
-                                 T* d_bias, const T* dy, const NormOperands<T>& of) {
-    const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
-    const std::int64_t slabs = column_slabs<T>(of.rows, of.columns);
-    const MatrixShape partials{slabs, of.columns, true};
-    with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-        with_column_width<T>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
-            const GradientTerms<T, kWidth, kMean> terms{dy, of, shape.vectors};
-            launch_column_sums<kWidth, false>(stream, workspace, terms, shape, slabs);
-            add_column_sums<kWidth>(stream, d_weight, workspace, partials);
-            if (kMean)
-                add_column_sums<kWidth>(stream, d_bias, workspace + slabs * of.columns,
+void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers d_weight,
+                                 Numbers d_bias, Numbers dy, const NormOperands& of) {
+    with_type(workspace, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
+        const std::int64_t slabs = column_slabs<T>(of.rows, of.columns);
+        const MatrixShape partials{slabs, of.columns, true};
+        with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
+            with_column_width<T>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+                const GradientTerms<T, kWidth, kMean> terms{dy.as<T>(), of,
+                                                            shape.vectors};
+                launch_column_sums<kWidth, false>(stream, workspace.as<T>(), terms, shape,
+                                                  slabs);
+                add_column_sums<kWidth>(stream, d_weight.as<T>(), workspace.as<T>(),
                                         partials);
+                if (kMean)
+                    add_column_sums<kWidth>(stream, d_bias.as<T>(),
+                                            workspace.as<T>() + slabs * of.columns,
+                                            partials);
+            });
         });
     });
 }
-
-template void launch_norm(cudaStream_t, float*, float*, float*,
-                          const NormOperands<float>&, const float*, const float*, float);
-template void launch_norm(cudaStream_t, double*, double*, double*,
-                          const NormOperands<double>&, const double*, const double*,
-                          double);
-template void launch_norm_backward_input(cudaStream_t, float*, const float*,
-                                         const NormOperands<float>&, const float*);
-template void launch_norm_backward_input(cudaStream_t, double*, const double*,
-                                         const NormOperands<double>&, const double*);
-template std::int64_t norm_partials(const NormOperands<float>&);
-template std::int64_t norm_partials(const NormOperands<double>&);
-template void launch_norm_backward_weight(cudaStream_t, float*, float*, float*,
-                                          const float*, const NormOperands<float>&);
-template void launch_norm_backward_weight(cudaStream_t, double*, double*, double*,
-                                          const double*, const NormOperands<double>&);
 
 }  // namespace lockstep::gpu

@@ -42,43 +42,34 @@ struct AdamW {
 
 }  // namespace
 
-template <typename T>
-void launch_sgd(cudaStream_t stream, T* parameter, const T* gradient,
+void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options) {
-    const Sgd<T> step{static_cast<T>(options.learning_rate),
-                      static_cast<T>(options.weight_decay)};
-    each(stream, elements, step, parameter, gradient);
+    with_type(parameter, [&]<typename T>(T) {
+        const Sgd<T> step{static_cast<T>(options.learning_rate),
+                          static_cast<T>(options.weight_decay)};
+        each(stream, elements, step, parameter.as<T>(), gradient.as<T>());
+    });
 }
 
-template <typename T>
-void launch_sgd_with_momentum(cudaStream_t stream, T* parameter, T* velocity,
-                              const T* gradient, std::int64_t elements,
+void launch_sgd_with_momentum(cudaStream_t stream, Numbers parameter, Numbers velocity,
+                              Numbers gradient, std::int64_t elements,
                               const SgdOptions& options) {
-    const SgdWithMomentum<T> step{static_cast<T>(options.learning_rate),
-                                  static_cast<T>(options.momentum),
-                                  static_cast<T>(options.weight_decay)};
-    each(stream, elements, step, parameter, velocity, gradient);
+    with_type(parameter, [&]<typename T>(T) {
+        const SgdWithMomentum<T> step{static_cast<T>(options.learning_rate),
+                                      static_cast<T>(options.momentum),
+                                      static_cast<T>(options.weight_decay)};
+        each(stream, elements, step, parameter.as<T>(), velocity.as<T>(),
+             gradient.as<T>());
+    });
 }
 
-template <typename T>
-void launch_adamw(cudaStream_t stream, T* parameter, T* first_moment, T* second_moment,
-                  const T* gradient, std::int64_t elements,
-                  const formulas::AdamWStep<T>& by) {
-    each(stream, elements, AdamW<T>{by}, parameter, first_moment, second_moment,
-         gradient);
+void launch_adamw(cudaStream_t stream, Numbers parameter, Numbers first_moment,
+                  Numbers second_moment, Numbers gradient, std::int64_t elements,
+                  const AdamWOptions& options, std::int64_t step) {
+    with_type(parameter, [&]<typename T>(T) {
+        each(stream, elements, AdamW<T>{{options, step}}, parameter.as<T>(),
+             first_moment.as<T>(), second_moment.as<T>(), gradient.as<T>());
+    });
 }
-
-template void launch_sgd(cudaStream_t, float*, const float*, std::int64_t,
-                         const SgdOptions&);
-template void launch_sgd(cudaStream_t, double*, const double*, std::int64_t,
-                         const SgdOptions&);
-template void launch_sgd_with_momentum(cudaStream_t, float*, float*, const float*,
-                                       std::int64_t, const SgdOptions&);
-template void launch_sgd_with_momentum(cudaStream_t, double*, double*, const double*,
-                                       std::int64_t, const SgdOptions&);
-template void launch_adamw(cudaStream_t, float*, float*, float*, const float*,
-                           std::int64_t, const formulas::AdamWStep<float>&);
-template void launch_adamw(cudaStream_t, double*, double*, double*, const double*,
-                           std::int64_t, const formulas::AdamWStep<double>&);
 
 }  // namespace lockstep::gpu

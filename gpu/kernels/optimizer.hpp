@@ -4,20 +4,18 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
 #include "src/device/formulas.hpp"
 
 namespace lockstep::gpu {
 
-template <typename T>
-void launch_sgd(cudaStream_t stream, T* parameter, const T* gradient,
+void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options);
-template <typename T>
-void launch_sgd_with_momentum(cudaStream_t stream, T* parameter, T* velocity,
-                              const T* gradient, std::int64_t elements,
+void launch_sgd_with_momentum(cudaStream_t stream, Numbers parameter, Numbers velocity,
+                              Numbers gradient, std::int64_t elements,
                               const SgdOptions& options);
-template <typename T>
-void launch_adamw(cudaStream_t stream, T* parameter, T* first_moment, T* second_moment,
-                  const T* gradient, std::int64_t elements,
-                  const formulas::AdamWStep<T>& by);
+void launch_adamw(cudaStream_t stream, Numbers parameter, Numbers first_moment,
+                  Numbers second_moment, Numbers gradient, std::int64_t elements,
+                  const AdamWOptions& options, std::int64_t step);
 
 }  // namespace lockstep::gpu

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
+
+#include "gpu/kernels/numbers.hpp"
 
 namespace lockstep::gpu {
 
@@ -23,6 +26,10 @@ inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(T));
 template <typename... T>
 bool aligned(const T*... data) {
     return ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
+}
+template <std::same_as<Numbers>... N>
+bool aligned(const N&... of) {
+    return aligned(of.data...);
 }
 
 /// with(kWidth), a constant: the elements of a full pack if `full`, or else 1.

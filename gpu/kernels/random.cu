@@ -32,37 +32,28 @@ __global__ void __launch_bounds__(kRandomThreads)
         destination[i] = static_cast<T>(draw(static_cast<std::uint64_t>(offset + i)));
 }
 
-template <typename T, typename Draw>
-void fill_with(cudaStream_t stream, T* destination, std::int64_t elements,
+template <typename Draw>
+void fill_with(cudaStream_t stream, Numbers destination, std::int64_t elements,
                const Draw& draw, std::int64_t offset) {
-    const std::int64_t blocks = divided_up(elements, kRandomThreads);
-    launch(stream, random_kernel<T, Draw>, static_cast<int>(blocks), kRandomThreads,
-           destination, elements, draw, offset);
+    const auto blocks = static_cast<int>(divided_up(elements, kRandomThreads));
+    with_type(destination, [&]<typename T>(T) {
+        launch(stream, random_kernel<T, Draw>, blocks, kRandomThreads,
+               destination.as<T>(), elements, draw, offset);
+    });
 }
 
 }  // namespace
 
-template <typename T>
-void launch_random_uniform(cudaStream_t stream, T* destination, std::int64_t elements,
-                           const RandomStream& numbers, double low, double span,
-                           std::int64_t offset) {
+void launch_random_uniform(cudaStream_t stream, Numbers destination,
+                           std::int64_t elements, const RandomStream& numbers, double low,
+                           double span, std::int64_t offset) {
     fill_with(stream, destination, elements, Uniform{numbers, low, span}, offset);
 }
 
-template <typename T>
-void launch_random_normal(cudaStream_t stream, T* destination, std::int64_t elements,
+void launch_random_normal(cudaStream_t stream, Numbers destination, std::int64_t elements,
                           const RandomStream& numbers, double mean, double deviation,
                           std::int64_t offset) {
     fill_with(stream, destination, elements, Normal{numbers, mean, deviation}, offset);
 }
-
-template void launch_random_uniform(cudaStream_t, float*, std::int64_t,
-                                    const RandomStream&, double, double, std::int64_t);
-template void launch_random_uniform(cudaStream_t, double*, std::int64_t,
-                                    const RandomStream&, double, double, std::int64_t);
-template void launch_random_normal(cudaStream_t, float*, std::int64_t,
-                                   const RandomStream&, double, double, std::int64_t);
-template void launch_random_normal(cudaStream_t, double*, std::int64_t,
-                                   const RandomStream&, double, double, std::int64_t);
 
 }  // namespace lockstep::gpu

@@ -4,19 +4,18 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
 #include "src/core/philox.hpp"
 
 namespace lockstep::gpu {
 
 /// destination[i] = low + span * uniform number `offset + i` of the stream.
-template <typename T>
-void launch_random_uniform(cudaStream_t stream, T* destination, std::int64_t elements,
-                           const RandomStream& numbers, double low, double span,
-                           std::int64_t offset);
+void launch_random_uniform(cudaStream_t stream, Numbers destination,
+                           std::int64_t elements, const RandomStream& numbers, double low,
+                           double span, std::int64_t offset);
 
 /// destination[i] = mean + deviation * normal number `offset + i` of the stream.
-template <typename T>
-void launch_random_normal(cudaStream_t stream, T* destination, std::int64_t elements,
+void launch_random_normal(cudaStream_t stream, Numbers destination, std::int64_t elements,
                           const RandomStream& numbers, double mean, double deviation,
                           std::int64_t offset);
 

@@ -142,26 +142,30 @@ void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values
            Keep<T>{result, accumulate});
 }
 
-template <typename T>
-void launch_sum_of_squares(cudaStream_t stream, void* workspace, T* result,
-                           const T* values, std::int64_t elements) {
-    reduce(stream, workspace, Squares<T>{{values, elements}}, Plus{},
-           Keep<T>{result, true});
+void launch_sum_of_squares(cudaStream_t stream, void* workspace, Numbers result,
+                           Numbers values, std::int64_t elements) {
+    with_type(result, [&]<typename T>(T) {
+        reduce(stream, workspace, Squares<T>{{values.as<T>(), elements}}, Plus{},
+               Keep<T>{result.as<T>(), true});
+    });
 }
 
-template <typename T>
-void launch_squared_error(cudaStream_t stream, void* workspace, T* result,
-                          const T* prediction, const T* target, std::int64_t elements) {
-    const SquaredDifferences<T> terms{
-        {prediction, elements}, {target, elements}, elements};
-    reduce(stream, workspace, terms, Plus{}, Keep<T>{result, false});
+void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
+                          Numbers prediction, Numbers target, std::int64_t elements) {
+    with_type(result, [&]<typename T>(T) {
+        const SquaredDifferences<T> terms{
+            {prediction.as<T>(), elements}, {target.as<T>(), elements}, elements};
+        reduce(stream, workspace, terms, Plus{}, Keep<T>{result.as<T>(), false});
+    });
 }
 
-template <typename T>
-void launch_squared_error_backward(cudaStream_t stream, T* d_prediction,
-                                   const T* prediction, const T* target,
-                                   std::int64_t elements, T by) {
-    each(stream, elements, ErrorGradient<T>{by}, d_prediction, prediction, target);
+void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
+                                   Numbers prediction, Numbers target,
+                                   std::int64_t elements, double by) {
+    with_type(d_prediction, [&]<typename T>(T) {
+        each(stream, elements, ErrorGradient<T>{static_cast<T>(by)}, d_prediction.as<T>(),
+             prediction.as<T>(), target.as<T>());
+    });
 }
 
 void launch_first_outside(cudaStream_t stream, void* workspace, FirstOutside* first,
@@ -175,17 +179,5 @@ template void launch_sum(cudaStream_t, void*, float*, const float*, std::int64_t
 template void launch_sum(cudaStream_t, void*, double*, const double*, std::int64_t, bool);
 template void launch_sum(cudaStream_t, void*, std::uint32_t*, const std::uint32_t*,
                          std::int64_t, bool);
-template void launch_sum_of_squares(cudaStream_t, void*, float*, const float*,
-                                    std::int64_t);
-template void launch_sum_of_squares(cudaStream_t, void*, double*, const double*,
-                                    std::int64_t);
-template void launch_squared_error(cudaStream_t, void*, float*, const float*,
-                                   const float*, std::int64_t);
-template void launch_squared_error(cudaStream_t, void*, double*, const double*,
-                                   const double*, std::int64_t);
-template void launch_squared_error_backward(cudaStream_t, float*, const float*,
-                                            const float*, std::int64_t, float);
-template void launch_squared_error_backward(cudaStream_t, double*, const double*,
-                                            const double*, std::int64_t, double);
 
 }  // namespace lockstep::gpu

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
+
 namespace lockstep::gpu {
 
 /// Blocks of a reduction's first pass: a number, not a question to the device, since it
@@ -18,20 +20,17 @@ void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values
                 std::int64_t elements, bool accumulate);
 
 /// result[0] += the sum of the values' squares, in f64.
-template <typename T>
-void launch_sum_of_squares(cudaStream_t stream, void* workspace, T* result,
-                           const T* values, std::int64_t elements);
+void launch_sum_of_squares(cudaStream_t stream, void* workspace, Numbers result,
+                           Numbers values, std::int64_t elements);
 
 /// result[0] = sum of (prediction - target)^2, in f64.
-template <typename T>
-void launch_squared_error(cudaStream_t stream, void* workspace, T* result,
-                          const T* prediction, const T* target, std::int64_t elements);
+void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
+                          Numbers prediction, Numbers target, std::int64_t elements);
 
 /// d_prediction = by * (prediction - target).
-template <typename T>
-void launch_squared_error_backward(cudaStream_t stream, T* d_prediction,
-                                   const T* prediction, const T* target,
-                                   std::int64_t elements, T by);
+void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
+                                   Numbers prediction, Numbers target,
+                                   std::int64_t elements, double by);
 
 /// The first index outside [0, bound); position -1 where all lie inside.
 struct FirstOutside {

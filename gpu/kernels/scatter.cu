@@ -89,7 +89,7 @@ __device__ void add_to(Pack<T, kWidth>& sum, const Pack<T, kWidth>& values) {
 /// table; a row that gets none is not touched.
 template <typename T, int kWidth>
 struct ByLooking {
-    ScatteredRows<T> scattered;
+    ScatteredRows scattered;
     const std::int32_t* ids;
 
     __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
@@ -98,7 +98,8 @@ struct ByLooking {
         for (std::int64_t i = 0; i < scattered.elements; ++i) {
             if (ids[i] != id) continue;
             if (!any) sum = load<kWidth>(pack, true);
-            add_to(sum, load<kWidth>(scattered.dy + i * scattered.width + column, true));
+            add_to(sum, load<kWidth>(scattered.dy.as<T>() + i * scattered.width + column,
+                                     true));
             any = true;
         }
         if (any) store(pack, sum, true);
@@ -108,7 +109,7 @@ struct ByLooking {
 template <typename T, int kWidth>
 struct BySearching {
     static constexpr int kUnderWay = 8;
-    ScatteredRows<T> scattered;
+    ScatteredRows scattered;
     SortedIds sorted;
 
     __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
@@ -124,8 +125,8 @@ struct BySearching {
             for (int u = 0; u < kUnderWay; ++u) {
                 if (base + u >= end) break;
                 const std::int64_t i = sorted.positions[base + u];
-                values[u] =
-                    load<kWidth>(scattered.dy + i * scattered.width + column, true);
+                values[u] = load<kWidth>(
+                    scattered.dy.as<T>() + i * scattered.width + column, true);
             }
 #pragma unroll
             for (int u = 0; u < kUnderWay; ++u) {
@@ -139,53 +140,44 @@ struct BySearching {
 
 template <typename T, int kWidth, typename Gradients>
 __global__ void __launch_bounds__(kTileThreads)
-    scatter_rows(ScatteredRows<T> scattered, Gradients gradients, Tiles tiles) {
+    scatter_rows(ScatteredRows scattered, Gradients gradients, Tiles tiles) {
     const Place at(tiles);
     if (at.column >= tiles.packs) return;
     for (int u = 0; u < kTileRows; ++u) {
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
         const std::int64_t column = at.column * kWidth;
-        gradients.add(scattered.table + row * scattered.width + column,
+        gradients.add(scattered.table.as<T>() + row * scattered.width + column,
                       scattered.first + row, column);
     }
 }
 
 /// `Gradients` adds the rows that belong to one of the table's, given what it looks for
 /// them in, ids.
-template <template <typename, int> typename Gradients, typename T, typename Ids>
-void launch_rows(cudaStream_t stream, const ScatteredRows<T>& scattered, const Ids& ids) {
-    const bool full =
-        scattered.width % kFullWidth<T> == 0 && aligned(scattered.table, scattered.dy);
-    with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
-        const Tiles tiles(scattered.rows, scattered.width / kWidth);
-        launch(stream, scatter_rows<T, kWidth, Gradients<T, kWidth>>, tiles.blocks(),
-               kTileThreads, scattered, Gradients<T, kWidth>{scattered, ids}, tiles);
+template <template <typename, int> typename Gradients, typename Ids>
+void launch_rows(cudaStream_t stream, const ScatteredRows& scattered, const Ids& ids) {
+    with_type(scattered.table, [&]<typename T>(T) {
+        const bool full = scattered.width % kFullWidth<T> == 0 &&
+                          aligned(scattered.table, scattered.dy);
+        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(scattered.rows, scattered.width / kWidth);
+            launch(stream, scatter_rows<T, kWidth, Gradients<T, kWidth>>, tiles.blocks(),
+                   kTileThreads, scattered, Gradients<T, kWidth>{scattered, ids}, tiles);
+        });
     });
 }
 
 }  // namespace
 
-template <typename T>
-void launch_scatter_few(cudaStream_t stream, const ScatteredRows<T>& scattered,
+void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids) {
     launch_rows<ByLooking>(stream, scattered, ids);
 }
 
-template <typename T>
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
-                         const ScatteredRows<T>& scattered, const std::int32_t* ids) {
+                         const ScatteredRows& scattered, const std::int32_t* ids) {
     launch_rows<BySearching>(stream, scattered,
                              sort(stream, workspace, ids, scattered.elements));
 }
-
-template void launch_scatter_few(cudaStream_t, const ScatteredRows<float>&,
-                                 const std::int32_t*);
-template void launch_scatter_few(cudaStream_t, const ScatteredRows<double>&,
-                                 const std::int32_t*);
-template void launch_scatter_many(cudaStream_t, std::int32_t*,
-                                  const ScatteredRows<float>&, const std::int32_t*);
-template void launch_scatter_many(cudaStream_t, std::int32_t*,
-                                  const ScatteredRows<double>&, const std::int32_t*);
 
 }  // namespace lockstep::gpu

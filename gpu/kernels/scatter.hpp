@@ -4,23 +4,23 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
+
 namespace lockstep::gpu {
 
 /// A table (rows, width) whose row ids[i] - first, where it has that, gets row i of dy
 /// (elements, width) added, in order of i.
-template <typename T>
 struct ScatteredRows {
-    T* table;
+    Numbers table;
     std::int64_t first;
     std::int64_t rows;
     std::int64_t width;
-    const T* dy;
+    Numbers dy;
     std::int64_t elements;
 };
 
 /// Every row of the table looks at every id: for few of them.
-template <typename T>
-void launch_scatter_few(cudaStream_t stream, const ScatteredRows<T>& scattered,
+void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids);
 
 /// Elements of workspace that the next needs.
@@ -28,8 +28,7 @@ constexpr std::int64_t scatter_workspace(std::int64_t elements) {
     return 4 * elements;
 }
 /// The same bits: sorts the ids, fewer than 2^31, and a row looks at its own.
-template <typename T>
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
-                         const ScatteredRows<T>& scattered, const std::int32_t* ids);
+                         const ScatteredRows& scattered, const std::int32_t* ids);
 
 }  // namespace lockstep::gpu

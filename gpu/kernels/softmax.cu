@@ -108,12 +108,13 @@ struct Itself {
     }
 };
 
-template <typename T>
 struct LossGradient {
     const std::int32_t* targets;
-    T by;
+    double by;
+    template <typename T>
     __device__ T operator()(T probability, std::int64_t row, std::int64_t column) const {
-        return by * (column == targets[row] ? probability - 1 : probability);
+        return static_cast<T>(by) *
+               (column == targets[row] ? probability - 1 : probability);
     }
 };
 
@@ -185,27 +186,27 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-template <typename T, typename Masks, typename Finish>
-void launch_softmax_rows(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+template <typename Masks, typename Finish>
+void launch_softmax_rows(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                          std::int64_t columns, const Masks& masks, const Finish& finish) {
     const MatrixShape shape{rows, columns, aligned(y, x)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream,
-               softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
-               blocks, kRowThreads, y, x, shape, masks, finish);
+    with_type(y, [&]<typename T>(T) {
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream,
+                   softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
+                   blocks, kRowThreads, y.as<T>(), x.as<T>(), shape, masks, finish);
+        });
     });
 }
 
 }  // namespace
 
-template <typename T>
-void launch_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+void launch_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                     std::int64_t columns) {
     launch_softmax_rows(stream, y, x, rows, columns, Unmasked{}, Itself{});
 }
 
-template <typename T>
-void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t rows,
+void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                            std::int64_t columns, const CausalRows& causal) {
     const auto with = [&](const auto& masks) {
         launch_softmax_rows(stream, y, x, rows, columns, masks, Itself{});
@@ -219,56 +220,35 @@ void launch_causal_softmax(cudaStream_t stream, T* y, const T* x, std::int64_t r
         with(CausalByTokens{causal.rows, causal.queries, causal.keys});
 }
 
-template <typename T>
-void launch_softmax_backward(cudaStream_t stream, T* dx, const T* y, const T* dy,
+void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                              std::int64_t rows, std::int64_t columns) {
-    const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, softmax_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
-               blocks, kRowThreads, dx, y, dy, shape);
+    with_type(dx, [&]<typename T>(T) {
+        const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream,
+                   softmax_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
+                   blocks, kRowThreads, dx.as<T>(), y.as<T>(), dy.as<T>(), shape);
+        });
     });
 }
 
-template <typename T>
-void launch_cross_entropy(cudaStream_t stream, T* losses, const T* logits,
+void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns) {
-    const MatrixShape shape{rows, columns, aligned(logits)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, cross_entropy_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
-               kRowThreads, losses, logits, targets, shape);
+    with_type(losses, [&]<typename T>(T) {
+        const MatrixShape shape{rows, columns, aligned(logits)};
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, cross_entropy_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
+                   kRowThreads, losses.as<T>(), logits.as<T>(), targets, shape);
+        });
     });
 }
 
-template <typename T>
-void launch_cross_entropy_backward(cudaStream_t stream, T* d_logits, const T* logits,
+void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,
                                    const std::int32_t* targets, std::int64_t rows,
-                                   std::int64_t columns, T by) {
+                                   std::int64_t columns, double by) {
     launch_softmax_rows(stream, d_logits, logits, rows, columns, Unmasked{},
-                        LossGradient<T>{targets, by});
+                        LossGradient{targets, by});
 }
-
-template void launch_softmax(cudaStream_t, float*, const float*, std::int64_t,
-                             std::int64_t);
-template void launch_softmax(cudaStream_t, double*, const double*, std::int64_t,
-                             std::int64_t);
-template void launch_causal_softmax(cudaStream_t, float*, const float*, std::int64_t,
-                                    std::int64_t, const CausalRows&);
-template void launch_causal_softmax(cudaStream_t, double*, const double*, std::int64_t,
-                                    std::int64_t, const CausalRows&);
-template void launch_softmax_backward(cudaStream_t, float*, const float*, const float*,
-                                      std::int64_t, std::int64_t);
-template void launch_softmax_backward(cudaStream_t, double*, const double*, const double*,
-                                      std::int64_t, std::int64_t);
-template void launch_cross_entropy(cudaStream_t, float*, const float*,
-                                   const std::int32_t*, std::int64_t, std::int64_t);
-template void launch_cross_entropy(cudaStream_t, double*, const double*,
-                                   const std::int32_t*, std::int64_t, std::int64_t);
-template void launch_cross_entropy_backward(cudaStream_t, float*, const float*,
-                                            const std::int32_t*, std::int64_t,
-                                            std::int64_t, float);
-template void launch_cross_entropy_backward(cudaStream_t, double*, const double*,
-                                            const std::int32_t*, std::int64_t,
-                                            std::int64_t, double);
 
 }  // namespace lockstep::gpu

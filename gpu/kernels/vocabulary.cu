@@ -11,12 +11,13 @@ namespace {
 
 /// f(logit) for what a thread reads of the row, without padding.
 template <typename T, int kWidth, int kTeam, typename F>
-__device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits<T>& of,
+__device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits& of,
                            const F& f) {
     Pack<T, kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base,
-                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            held[k] = row.read(of.logits.as<T>(), pack);
+        });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
                 if (of.first + pack * kWidth + lane < of.whole) f(held[k].value[lane]);
@@ -26,7 +27,7 @@ __device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits<T
 
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    row_maxima(T* maximum, ShardLogits<T> of, MatrixShape shape) {
+    row_maxima(T* maximum, ShardLogits of, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     T largest = -std::numeric_limits<T>::infinity();
@@ -37,8 +38,8 @@ __global__ void __launch_bounds__(kRowThreads)
 
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    parts_of_rows(T* parts, ShardLogits<T> of, const std::int32_t* targets,
-                  const T* maximum, MatrixShape shape) {
+    parts_of_rows(T* parts, ShardLogits of, const std::int32_t* targets, const T* maximum,
+                  MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T most = maximum[row.index()];
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const bool here = own >= 0 && own < of.columns;
     parts[row.index()] = sum;
     parts[of.rows + row.index()] =
-        here ? of.logits[row.index() * of.columns + own] : T{0};
+        here ? of.logits.as<T>()[row.index() * of.columns + own] : T{0};
 }
 
 struct LossOfParts {
@@ -74,7 +75,7 @@ struct LossParts {
 
 template <typename T, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    gradient_rows(T* d_logits, ShardLogits<T> of, LossParts<T> parts, MatrixShape shape) {
+    gradient_rows(T* d_logits, ShardLogits of, LossParts<T> parts, MatrixShape shape) {
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const std::int64_t target = parts.targets[row.index()];
@@ -87,8 +88,9 @@ __global__ void __launch_bounds__(kRowThreads)
     };
     Pack<T, kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base,
-                 [&](int k, std::int64_t pack) { held[k] = row.read(of.logits, pack); });
+        row.each(base, [&](int k, std::int64_t pack) {
+            held[k] = row.read(of.logits.as<T>(), pack);
+        });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
                 held[k].value[lane] =
@@ -100,61 +102,49 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-template <typename T>
-void launch_row_maximum(cudaStream_t stream, T* maximum, const ShardLogits<T>& of) {
-    const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, row_maxima<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-               maximum, of, shape);
+void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& of) {
+    with_type(maximum, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, row_maxima<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+                   maximum.as<T>(), of, shape);
+        });
     });
 }
 
-template <typename T>
-void launch_cross_entropy_parts(cudaStream_t stream, T* parts, const ShardLogits<T>& of,
-                                const std::int32_t* targets, const T* maximum) {
-    const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, parts_of_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-               parts, of, targets, maximum, shape);
+void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts, const ShardLogits& of,
+                                const std::int32_t* targets, Numbers maximum) {
+    with_type(parts, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, parts_of_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
+                   kRowThreads, parts.as<T>(), of, targets, maximum.as<T>(), shape);
+        });
     });
 }
 
-template <typename T>
-void launch_cross_entropy_of_parts(cudaStream_t stream, T* losses, const T* maximum,
-                                   const T* parts, std::int64_t rows) {
-    each(stream, rows, LossOfParts{}, losses, maximum, parts, parts + rows);
-}
-
-template <typename T>
-void launch_cross_entropy_backward_of_parts(cudaStream_t stream, T* d_logits,
-                                            const ShardLogits<T>& of,
-                                            const std::int32_t* targets, const T* maximum,
-                                            const T* parts, T by) {
-    const MatrixShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
-    with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-        launch(stream, gradient_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-               d_logits, of, LossParts<T>{targets, maximum, parts, by}, shape);
+void launch_cross_entropy_of_parts(cudaStream_t stream, Numbers losses, Numbers maximum,
+                                   Numbers parts, std::int64_t rows) {
+    with_type(losses, [&]<typename T>(T) {
+        each(stream, rows, LossOfParts{}, losses.as<T>(), maximum.as<T>(), parts.as<T>(),
+             parts.as<T>() + rows);
     });
 }
 
-template void launch_row_maximum(cudaStream_t, float*, const ShardLogits<float>&);
-template void launch_row_maximum(cudaStream_t, double*, const ShardLogits<double>&);
-template void launch_cross_entropy_parts(cudaStream_t, float*, const ShardLogits<float>&,
-                                         const std::int32_t*, const float*);
-template void launch_cross_entropy_parts(cudaStream_t, double*,
-                                         const ShardLogits<double>&, const std::int32_t*,
-                                         const double*);
-template void launch_cross_entropy_of_parts(cudaStream_t, float*, const float*,
-                                            const float*, std::int64_t);
-template void launch_cross_entropy_of_parts(cudaStream_t, double*, const double*,
-                                            const double*, std::int64_t);
-template void launch_cross_entropy_backward_of_parts(cudaStream_t, float*,
-                                                     const ShardLogits<float>&,
-                                                     const std::int32_t*, const float*,
-                                                     const float*, float);
-template void launch_cross_entropy_backward_of_parts(cudaStream_t, double*,
-                                                     const ShardLogits<double>&,
-                                                     const std::int32_t*, const double*,
-                                                     const double*, double);
+void launch_cross_entropy_backward_of_parts(cudaStream_t stream, Numbers d_logits,
+                                            const ShardLogits& of,
+                                            const std::int32_t* targets, Numbers maximum,
+                                            Numbers parts, double by) {
+    with_type(d_logits, [&]<typename T>(T) {
+        const MatrixShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
+        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(
+                stream, gradient_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+                d_logits.as<T>(), of,
+                LossParts<T>{targets, maximum.as<T>(), parts.as<T>(), static_cast<T>(by)},
+                shape);
+        });
+    });
+}
 
 }  // namespace lockstep::gpu
