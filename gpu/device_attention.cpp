@@ -153,8 +153,7 @@ void Device::compute(const ops::Attend& op) {
 
 template <>
 void Device::compute(const ops::FinishAttention& op) {
-    const std::int64_t heads = op.state.maximum.shape()[1];
-    const Heads y{op.state.y, heads, op.state.y.shape()[2] / heads, 0};
+    const Heads y = op.y();
     launch_finish_attention(stream_.get(), rows_of(op.state, y), shape_of(y));
 }
 

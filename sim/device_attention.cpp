@@ -159,8 +159,7 @@ void Device::compute(const ops::Attend& op) {
 
 template <>
 void Device::compute(const ops::FinishAttention& op) {
-    const std::int64_t heads = op.state.maximum.shape()[1];
-    const Heads y{op.state.y, heads, op.state.y.shape()[2] / heads, 0};
+    const Heads y = op.y();
     with_real(op.state.y.dtype(), [&]<typename T>(T) {
         each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
             const T* sums = op.state.sum.data<T>() + index * y.rows();

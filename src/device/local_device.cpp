@@ -160,9 +160,11 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
     for (const Operand& written : operands)
         for (const Operand& other : operands) {
             if (!may_clash(written, other, kSumsMayOverlap)) continue;
-            // An update names the later first: its state, its gradient, its parameter.
+            // A copy names its source first. An update names the later first: its state,
+            // its gradient, its parameter.
             const bool backwards =
-                kInPlace || (kind == Derivation::Kind::update && &written < &other);
+                kInPlace || kind == Derivation::Kind::part ||
+                (kind == Derivation::Kind::update && &written < &other);
             const Operand& first = backwards ? other : written;
             const Operand& second = backwards ? written : other;
             if constexpr (kInPlace)
@@ -196,14 +198,15 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     Derivation derivation = operation.derivation();
     derivation.adds = operands.adds();
     check_memory<Op>(check, operands, derivation.kind);
-    if constexpr (requires { operation.is_idle(); })
-        if (operation.is_idle()) return;
+    const std::int64_t flops = operation.flops();
+    if constexpr (requires { Op::kIdleWithoutFlops; })
+        if (flops == 0) return;
 
     const Told told(operands);
     const DeviceOperation charged{
         .kind = kKindOf<Op>,
         .name = Op::kName,
-        .flops = operation.flops(),
+        .flops = flops,
         .bytes = operands.bytes(),
         .dtype = told.writes[0]->dtype(),
         .reads = {told.reads.data(), told.read},

@@ -21,7 +21,8 @@ namespace lockstep {
 //
 //     static constexpr const char* kName          its name in traces and messages
 //     members                                     tensors, Heads, options; plain data
-//     void check(const OperandCheck&)             refuses operands that do not fit
+//     void check(const OperandCheck&)             refuses operands that do not fit, and
+//                                                 may fill in what is left open
 //     OperandList operands() const                tensors, and how each is used
 //     std::int64_t flops() const                  floating point operations
 //     Derivation derivation() const               what the results are made of
@@ -31,14 +32,17 @@ namespace lockstep {
 //     void make(f)                 calls f(tensor, shape, dtype) for each result that the
 //                                  operation makes; all other results are given to it
 //     void when_empty(fill) const  an operand is empty: calls fill(tensor, value) for
-//     what
-//                                  is to be written all the same
-//     bool is_idle() const         nothing is run, and nothing charged
+//                                  what is to be written all the same
+//     static constexpr bool kIdleWithoutFlops = true
+//                                  if flops() is 0, nothing is run, and nothing charged
 //     const Tensor& indices() const, std::int64_t bound() const
 //                                  indices, each of which must lie in [0, bound)
 //     static constexpr bool kInPlace = true
 //                                  element by element: a destination may be the same
 //                                  memory as a source
+//     static constexpr bool kSumsMayOverlap = true
+//                                  tensors that are added to may share memory with each
+//                                  other
 //
 // From that follow, written once: the checks and charges of Device's functions, what a
 // monitor is told (DeviceOperation), the call of a backend, the message to a device in
@@ -52,6 +56,10 @@ namespace lockstep {
 /// counts 0: copies, fills, embeddings and random numbers. Only products weigh in a run's
 /// time; the rest is bound by memory, whose bytes are counted exactly.
 inline constexpr std::int64_t kTranscendental = 8;
+
+/// No result has more elements. A check refuses extents whose product would have: if an
+/// operand has no elements, its other extents may be vast.
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 /// One tensor of an operation, and how it is used.
 struct Operand {

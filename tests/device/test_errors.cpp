@@ -146,6 +146,8 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
     });
     refuses("copy: source and destination" + same,
             [&] { bench->copy(x.rows(0, 4), x.rows(2, 4)); });
+    refuses("copy_columns: source and destination" + apart,
+            [&] { bench->copy_columns(x.rows(0, 4), 0, x.rows(3, 4), 2, 1); });
     refuses("cast: destination and source" + apart,
             [&] { bench->cast(x.rows(0, 4), x.rows(0, 4)); });
     refuses("cast: source has shape (8, 4); (4, 4) is expected", [&] {

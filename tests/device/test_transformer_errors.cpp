@@ -140,6 +140,12 @@ TEST_CASE("Weights that do not fit their heads are refused", "[sim][device][erro
         [&] {
             bench->add_head_sums({sums, 3, 2}, weights, {x, 2, 3});
         });
+    constexpr std::int64_t kVast = std::int64_t{1} << 32;
+    refuses("head_sums: 4294967296 heads of width 4294967296 have more columns than",
+            [&] {
+                bench->head_sums(bench->zeros({0, kVast, 0, 0}, f32),
+                                 {bench->zeros({0, 0, kVast}, f32), 1, kVast});
+            });
     const std::string apart = " share memory; they must be apart";
     refuses("add_head_sums: destination and y" + apart, [&] {
         bench->add_head_sums({x, 1, 3}, bench->zeros({1, 1, 4, 4}, f32), {x, 1, 3, 3});

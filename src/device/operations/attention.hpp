@@ -65,6 +65,9 @@ struct HeadSums {
                    "weights have shape {}; (batches, heads, queries, keys) is expected",
                    shape);
         check.group("y", y.heads, "weights", shape[1]);
+        check.that(shape[1] <= kMostElements / y.width,
+                   "{} heads of width {} have more columns than there can be", shape[1],
+                   y.width);
         check_weights(check, weights, y, shape[1], shape[2], y.rows());
     }
     void make(const auto& make) {
@@ -162,6 +165,7 @@ struct Attend {
     /// What the softmax costs for a pair of a query and a key, beside the products:
     /// scale; maximum, subtract, exp, sum.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 4;
+    static constexpr bool kIdleWithoutFlops = true;
     OnlineAttention state;
     AttentionHeads heads;
     AttentionOptions options;
@@ -183,7 +187,6 @@ struct Attend {
                 reads("values", heads.values),     updates("y", state.y),
                 updates("maximum", state.maximum), updates("sum", state.sum)};
     }
-    bool is_idle() const { return pairs_of(heads, options) == 0; }
     std::int64_t flops() const {
         return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
     }
@@ -197,6 +200,12 @@ struct FinishAttention {
     /// Log, and add the maximum.
     static constexpr std::int64_t kFlopsOfRow = kTranscendental + 1;
     OnlineAttention state;
+
+    /// The state's y, as the heads that it consists of.
+    Heads y() const {
+        const std::int64_t heads = state.maximum.shape()[1];
+        return {state.y, heads, state.y.shape()[2] / heads, 0};
+    }
 
     void check(const OperandCheck& check) const {
         check.real("y", state.y);
@@ -245,6 +254,7 @@ struct AttendBackward {
     static constexpr const char* kName = "attend_backward";
     /// Scale, subtract, exp; subtract, multiply, scale.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 5;
+    static constexpr bool kIdleWithoutFlops = true;
     /// The three may be columns of one tensor, since each is added to.
     static constexpr bool kSumsMayOverlap = true;
     AttentionHeads gradients;
@@ -274,7 +284,6 @@ struct AttendBackward {
                 adds_to("dk", gradients.keys),
                 adds_to("dv", gradients.values)};
     }
-    bool is_idle() const { return pairs_of(heads, options) == 0; }
     std::int64_t flops() const {
         return pairs_of(heads, options) * (10 * heads.queries.width + kFlopsOfPair);
     }

@@ -37,8 +37,6 @@ struct Matmul {
         check.that(k() == b_rows, "a {}{} times b {}{}: the inner extents are {} and {}",
                    a.shape(), options.transpose_a ? " transposed" : "", b.shape(),
                    options.transpose_b ? " transposed" : "", k(), b_rows);
-        // Nothing may lie between extents that are vast.
-        constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
         check.that(n() == 0 || m() <= kMostElements / n(),
                    "a {} times b {} has {} x {} elements, more than there can be",
                    a.shape(), b.shape(), m(), n());
