@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "src/comm/operation.hpp"
 #include "src/report/timeline_rows.hpp"
 
 namespace lockstep {
@@ -33,20 +34,21 @@ const std::array<NamedLook, 5> kPhases{{
     {"update", {Meaning::update, 'U', '^', "update"}},
 }};
 
-const std::array<NamedLook, 12> kVerbs{{
-    {"all_reduce", {Meaning::communication, 'r', '~', "all-reduce"}},
-    {"all_gather", {Meaning::communication, 'g', '~', "all-gather"}},
-    {"reduce_scatter", {Meaning::communication, 's', '~', "reduce-scatter"}},
-    {"broadcast", {Meaning::communication, 'b', '~', "broadcast"}},
-    {"reduce", {Meaning::communication, 'd', '~', "reduce"}},
-    {"gather", {Meaning::communication, 'h', '~', "gather"}},
-    {"scatter", {Meaning::communication, 't', '~', "scatter"}},
-    {"all_to_all", {Meaning::communication, 'x', '~', "all-to-all"}},
-    {"barrier", {Meaning::communication, '|', '~', "barrier"}},
-    {"split", {Meaning::communication, 'p', '~', "split"}},
-    {"send", {Meaning::communication, '>', '>', "send"}},
-    {"recv", {Meaning::communication, '<', '<', "receive"}},
-}};
+const auto kVerbLooks = std::to_array<NamedLook>({
+    {name_of(Verb::all_reduce), {Meaning::communication, 'r', '~', "all-reduce"}},
+    {name_of(Verb::all_gather), {Meaning::communication, 'g', '~', "all-gather"}},
+    {name_of(Verb::reduce_scatter), {Meaning::communication, 's', '~', "reduce-scatter"}},
+    {name_of(Verb::broadcast), {Meaning::communication, 'b', '~', "broadcast"}},
+    {name_of(Verb::reduce), {Meaning::communication, 'd', '~', "reduce"}},
+    {name_of(Verb::gather), {Meaning::communication, 'h', '~', "gather"}},
+    {name_of(Verb::scatter), {Meaning::communication, 't', '~', "scatter"}},
+    {name_of(Verb::all_to_all), {Meaning::communication, 'x', '~', "all-to-all"}},
+    {name_of(Verb::barrier), {Meaning::communication, '|', '~', "barrier"}},
+    {name_of(Verb::split), {Meaning::communication, 'p', '~', "split"}},
+    {name_of(Verb::send), {Meaning::communication, '>', '>', "send"}},
+    {name_of(Verb::recv), {Meaning::communication, '<', '<', "receive"}},
+});
+static_assert(std::tuple_size_v<decltype(kVerbLooks)> == kVerbs, "each verb has a look");
 
 const Look kExchange{Meaning::communication, '*', '*', "send and receive"};
 const Look kOtherPhase{Meaning::other_phase, 'P', '-', "another phase"};
@@ -78,7 +80,7 @@ const Look& look_of(const TraceEvent& event) {
         if (event.name == "send + recv" || event.name == "recv + send") return kExchange;
         const bool several = event.name.find(" + ") != std::string::npos;
         return several ? kCommunication
-                       : find(kVerbs, leading_word(event.name), kCommunication);
+                       : find(kVerbLooks, leading_word(event.name), kCommunication);
     }
     return event.kind == "copy" ? kCopy : kOperation;
 }
