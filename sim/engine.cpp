@@ -431,7 +431,8 @@ bool Engine::pass_messages() {
 /// Adds the message to both sides' counts.
 void Engine::count(const Message& message) const {
     const Launch& sender = *message.send->launch;
-    sender.team->sent[sender.member].note(message.send->operation.peer);
+    if (!message.send->operation.all_to_all_v)
+        sender.team->sent[sender.member].note(message.send->operation.peer);
     const bool same_node = options_.spec.same_node(message.source, message.destination);
     for (const Posted* side : {message.send, message.recv}) {
         const Launch& launch = *side->launch;

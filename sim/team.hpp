@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -140,8 +141,9 @@ struct Member {
     void forget_waited();
 };
 
-/// How many messages a member has sent to each other one, if those are as few as the
-/// neighbours of a pipeline's stage are. A circle of waits needs it: see deadlock.cpp.
+/// Counts the messages that a member has sent to each other one, without parts of an
+/// all_to_all_v. It gives up if there are more others than a stage has neighbours. A
+/// circle of waits is judged by it: see deadlock.cpp.
 class alignas(64) SentMessages {  // one cache line: every message touches it
   public:
     void note(int peer) {

@@ -105,7 +105,6 @@ void VirtualDevice::note_memory() {
 
 void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     phases_.push_back({phase, micro_batch, now_, at});
-    latest_ = phase;
     check_.tell_of(rank_, &Watcher::phase_began, rank_, phase, micro_batch);
     if (!spec_.phases) return;
     const ClusterSpec::PhaseTimes& times = *spec_.phases;
@@ -122,6 +121,7 @@ void VirtualDevice::phase_ended() noexcept {
     check_.tell(&Watcher::phase_ended, rank_);
     const OpenPhase ended = phases_.back();
     phases_.pop_back();
+    latest_ = ended.phase;
     if (ended.phase == Phase::update) ++steps_;
     if (trace_.on())
         trace_.event({rank_, "compute", name_of(ended.phase), "phase", ended.start, now_,

@@ -42,7 +42,7 @@ class VirtualDevice final : public DeviceMonitor {
 
     Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
     /// Returns the phase that the device is in or, between phases, was in last.
-    Phase latest_phase() const { return latest_; }
+    Phase latest_phase() const { return phases_.empty() ? latest_ : phase(); }
     int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
 
     const MemoryReport& memory() const { return ledger_.report(); }
@@ -74,7 +74,7 @@ class VirtualDevice final : public DeviceMonitor {
     int steps_ = 0;  ///< update phases that have ended
     Picoseconds now_ = 0;
     std::vector<OpenPhase> phases_;
-    Phase latest_ = Phase::none;
+    Phase latest_ = Phase::none;  ///< the one that ended last
 };
 
 }  // namespace lockstep::sim

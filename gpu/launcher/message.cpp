@@ -7,7 +7,8 @@ namespace {
 constexpr uint64_t kMagic = 0x4c6f636b;
 constexpr uint64_t kVersion = 2;
 
-/// Least significant byte first, whatever the machine.
+/// Puts a number of a header, least significant byte first, whatever the machine. Bodies
+/// have the machine's order.
 void put(std::string& bytes, uint64_t number, int width = 8) {
     for (int byte = 0; byte < width; ++byte)
         bytes += static_cast<char>(number >> (8 * byte));

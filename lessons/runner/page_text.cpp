@@ -88,7 +88,7 @@ void TextPage::quote(const std::string& anchor) {
     for (const std::string& line :
          fold(fmt::format("{}:{}", quote.file, quote.line), style_.width))
         lines += dressed(line, Look::faint) + "\n";
-    for (const std::string& line : folded(quote.code, style_.width - kIndent))
+    for (const std::string& line : fold_code(quote.code, style_.width - kIndent))
         lines += (line.empty() ? line : pad_right("", kIndent) + line) + "\n";
     show(lines + "\n");
 }

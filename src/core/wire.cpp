@@ -72,8 +72,8 @@ Shape WireReader::take_shape() {
     const auto dimensions = static_cast<int>(number(0, Shape::kMaxDimensions));
     std::int64_t elements = 1;
     for (int d = 0; d < dimensions; ++d) {
-        extents[d] = number(0, kMostElements);
-        if (extents[d] > 0 && elements > kMostElements / extents[d])
+        extents[d] = number(0, kMostElementsSent);
+        if (extents[d] > 0 && elements > kMostElementsSent / extents[d])
             throw WireError("a message has too large a shape");
         elements *= extents[d];
     }

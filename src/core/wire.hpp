@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "src/core/host_tensor.hpp"
@@ -90,7 +91,8 @@ class WireWriter {
     void put_text(std::string_view text);
     void put_host(const HostTensor& values);
 
-    template <typename T>
+    /// One line a kind of type.
+    template <typename T>  // NOLINTNEXTLINE(readability-function-cognitive-complexity)
     void put(const T& value) {
         if constexpr (std::is_same_v<T, double>) {
             put_bytes(&value, sizeof value);
@@ -139,8 +141,8 @@ class WireWriter {
 /// WireError for what cannot be.
 class WireReader {
   public:
-    /// Reads what a process of the same program wrote: values without tensors on a
-    /// device, of any size.
+    /// Reads values without tensors on a device. Their sizes are bounded by the bytes
+    /// that are there, and tensors by kMostElementsSent.
     explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
     /// Trusts no byte: sizes that no program of a student's needs are refused.
     WireReader(TensorNames& names, std::string_view bytes)
@@ -166,7 +168,7 @@ class WireReader {
     static constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;  ///< squares fit
     static constexpr std::int64_t kMostText = 1 << 20;
     static constexpr std::int64_t kMostItems = 1 << 16;
-    static constexpr std::int64_t kMostElements = std::int64_t{1} << 32;
+    static constexpr std::int64_t kMostElementsSent = std::int64_t{1} << 32;
 
     void take_bytes(void* data, std::size_t bytes);
     std::string take_text();
@@ -176,13 +178,14 @@ class WireReader {
     /// `most` holds if no byte is trusted.
     std::int64_t take_size(std::int64_t most);
 
-    template <typename T>
+    template <typename T>  // NOLINTNEXTLINE(readability-function-cognitive-complexity)
     void take(T& value) {
         if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::uint64_t>) {
             take_bytes(&value, sizeof value);
         } else if constexpr (std::is_same_v<T, bool>) {
             value = number(0, 1) == 1;
         } else if constexpr (std::is_enum_v<T>) {
+            static_assert(kLast<T> >= 0, "say which value is the last");
             value = static_cast<T>(number(0, kLast<T>));
         } else if constexpr (std::is_integral_v<T>) {
             using Range = std::numeric_limits<T>;

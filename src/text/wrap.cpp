@@ -177,6 +177,32 @@ std::vector<std::string> fold(std::string_view line, int width) {
     return lines;
 }
 
+std::vector<std::string> fold_code(std::string_view code, int width) {
+    constexpr std::size_t kStep = 4;
+    std::vector<std::string> lines = split_lines(code);
+    const auto indent_of = [&](std::size_t line) {
+        return std::min(lines[line].find_first_not_of(' '), lines[line].size());
+    };
+    std::vector<std::string> folded;
+    for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
+        // Lines that are aligned to something in the first belong to its statement.
+        const std::size_t indent = indent_of(begin);
+        for (end = begin + 1; end < lines.size() && indent_of(end) > indent + kStep;)
+            ++end;
+        const bool fits = std::all_of(
+            lines.begin() + static_cast<std::ptrdiff_t>(begin),
+            lines.begin() + static_cast<std::ptrdiff_t>(end),
+            [&](const std::string& line) { return columns_of(line) <= width; });
+        for (std::size_t i = begin; i < end; ++i) {
+            if (i > begin && !fits)
+                lines[i].replace(0, indent_of(i), indent + kStep, ' ');
+            for (std::string& part : fold(lines[i], width))
+                folded.push_back(std::move(part));
+        }
+    }
+    return folded;
+}
+
 std::string pad_right(std::string_view text, int width) {
     const int missing = std::max(0, width - columns_of(text));
     return std::string(text) + std::string(static_cast<std::size_t>(missing), ' ');

@@ -30,6 +30,11 @@ std::string wrapped(std::string_view text, int width, std::string_view first = "
 /// at a space if there is one, with what follows indented by four more columns.
 std::vector<std::string> fold(std::string_view line, int width);
 
+/// Returns code in lines of at most `width` columns. If a statement has a line that is
+/// too long, all its lines but the first are indented by four columns more than that one,
+/// instead of being aligned; what is still too long is folded.
+std::vector<std::string> fold_code(std::string_view code, int width);
+
 /// Returns the text with spaces up to `width` columns, behind the text or before it.
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);

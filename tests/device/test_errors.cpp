@@ -190,12 +190,14 @@ TEST_CASE("Options that cannot be are refused", "[sim][device][errors]") {
             [&] { bench->random_normal(x, {}, 0, -1); });
     refuses("random_normal: offset is -5",
             [&] { bench->random_normal(x, {}, 0, 1, {-5}); });
-    refuses("random_normal: numbers from 281474976710657 on, 1 rows of them 0 apart",
+    refuses("random_normal: offset is 281474976710657, and 1 rows of numbers lie 0 apart",
             [&] { bench->random_normal(x, {}, 0, 1, {(std::int64_t{1} << 48) + 1}); });
-    refuses("random_uniform: numbers from 0 on, 1 rows of them 9223372036854775807 apart",
-            [&] {
-                bench->random_uniform(x, {}, 0, 1, {0, INT64_MAX});
-            });
+    refuses(
+        "random_uniform: offset is 0, and 1 rows of numbers lie 9223372036854775807 "
+        "apart",
+        [&] {
+            bench->random_uniform(x, {}, 0, 1, {0, INT64_MAX});
+        });
     refuses("random_uniform: rows that are 3 numbers apart; destination has 4 columns",
             [&] {
                 bench->random_uniform(x, {}, 0, 1, {0, 3});

@@ -14,7 +14,7 @@ ALLOWED = {
     "gpu/device.cpp": '#include "gpu/device.hpp"\n#include <cuda_runtime.h>\n#include <nccl.h>\n'
                       "#include <fmt/core.h>\n",
     "gpu/kernels.cu": '#include "src/core/philox.hpp"\n#include <cuda_fp16.h>\n',
-    "gpu/kernels/gelu.cu": '#include "gpu/kernels/gelu.hpp"\n#include "gpu/kernels/launch_error.hpp"\n',
+    "gpu/kernels/gelu.cu": '#include "gpu/kernels/gelu.hpp"\n#include "gpu/kernels/launch.hpp"\n',
     "src/os/child.cpp": '#include "src/os/child.hpp"\n#include "src/core/require.hpp"\n',
     "src/text/wrap.cpp": '#include "src/text/wrap.hpp"\n#include "src/core/require.hpp"\n',
     "lessons/runner/main.cpp": '#include "sim/cluster.hpp"\n#include "gpu/cluster.hpp"\n',

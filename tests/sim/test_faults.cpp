@@ -375,6 +375,36 @@ TEST_CASE("F14: two stages that have exchanged alike are told apart by their pha
     CHECK(both_receive(Phase::forward).fault == "F14");
     CHECK(both_receive(Phase::backward).fault == "F11");
     CHECK(both_receive(Phase::update).fault == "F11");
+    // A forward within a backward, as recomputation is, leaves the device in the
+    // backward.
+    const Diagnosis nested = fault_of(2, [](Rank& rank) {
+        const Tensor x = floats(rank, 4);
+        const PhaseScope backward(rank.device(), Phase::backward);
+        if (rank.index() == 1) {
+            const PhaseScope forward(rank.device(), Phase::forward);
+        }
+        rank.world().recv(x, 1 - rank.index()).wait();
+        rank.world().send(x, 1 - rank.index()).wait();
+    });
+    CHECK(nested.fault == "F11");
+}
+
+TEST_CASE("F11: experts' uneven all-to-alls do not make stages of their ranks",
+          "[sim][errors]") {
+    const Diagnosis found = fault_of(2, [](Rank& rank) {
+        const Tensor x = floats(rank, 4);
+        const Tensor y = floats(rank, 4);
+        const bool first = rank.index() == 0;
+        using Counts = std::vector<std::int64_t>;
+        // Only rank 0 has rows for the other.
+        rank.world()
+            .all_to_all_v(y.rows(0, first ? 1 : 3), first ? Counts{1, 0} : Counts{2, 1},
+                          x.rows(0, first ? 3 : 1), first ? Counts{1, 2} : Counts{0, 1})
+            .wait();
+        rank.world().recv(x, 1 - rank.index()).wait();
+        rank.world().send(x, 1 - rank.index()).wait();
+    });
+    CHECK(found.fault == "F11");
 }
 
 TEST_CASE("F11: a server and one of its workers both receive first", "[sim][errors]") {

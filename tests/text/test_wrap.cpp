@@ -34,13 +34,31 @@ TEST_CASE("a fixed line that is too long goes on below, indented", "[text]") {
     CHECK(fold("abcdefghijklmnop", 8) == Lines{"abcdefgh", "    ijkl", "    mnop"});
 }
 
+TEST_CASE("code that is too wide loses its alignment before it is folded", "[text]") {
+    const std::string code =
+        "if (ready) {\n"
+        "    send(first,\n"
+        "         second);\n"
+        "    const auto sum = add(first,\n"
+        "                         second_of_them);\n"
+        "}\n";
+    CHECK(fold_code(code, 80) == split_lines(code));
+    CHECK(fold_code(code, 32) ==
+          Lines{"if (ready) {", "    send(first,", "         second);",
+                "    const auto sum = add(first,", "        second_of_them);", "}"});
+    CHECK(fold_code("x = f(a,\n      beta, gamma);", 11) ==
+          Lines{"x = f(a,", "    beta,", "        gamma);"});
+    CHECK(fold_code("", 10).empty());
+}
+
 TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
           "[text]") {
     const std::string text =
         "    Réduire, 分布式训练 and averylongwordwithoutanyspaceinside  — 2(n−1)/n of "
         "it.";
     for (int width = 4; width < 100; ++width) {
-        for (const auto& lines : {wrap(text, width), fold(text, width)})
+        for (const auto& lines :
+             {wrap(text, width), fold(text, width), fold_code(text, width)})
             for (const std::string& line : lines) {
                 CAPTURE(width, line);
                 CHECK(columns_of(line) <= width);

@@ -85,10 +85,11 @@ inline void check_part(const OperandCheck& check, const RandomPart& part,
                        const Tensor& destination) {
     const std::int64_t rows = std::max<std::int64_t>(destination.shape().rows(), 1);
     check.that(part.offset >= 0, "offset is {}; it must not be negative", part.offset);
-    check.that(part.offset <= kMostElements && part.pitch <= kMostElements / rows,
-               "numbers from {} on, {} rows of them {} apart; the last one's number is "
-               "expected to be at most {}",
-               part.offset, rows, part.pitch, kMostElements);
+    check.that(
+        part.offset <= kMostElements && part.pitch <= kMostElements / rows,
+        "offset is {}, and {} rows of numbers lie {} apart; offset, and rows times "
+        "pitch, are expected to be at most {}",
+        part.offset, rows, part.pitch, kMostElements);
     check.that(part.pitch == 0 || part.pitch >= destination.shape().columns(),
                "rows that are {} numbers apart; destination has {} columns", part.pitch,
                destination.shape().columns());

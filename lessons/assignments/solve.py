@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Puts the reference solution of an assignment into a folder that `lockstep assignment new`
+made.
+
+usage: solve.py NAME DIR     NAME is a folder here, such as ring_all_reduce
+
+Files of reference/ are copied. Where a solution is a few lines, reference/changes.json has
+them: lines of the handout's files, and those that take their place.
+"""
+
+import json
+import os
+import shutil
+import sys
+
+CHANGES = "changes.json"
+
+
+def change(folder, changes):
+    """Replaces lines of files in a folder; each must be there once."""
+    for one in changes:
+        path = os.path.join(folder, one["file"])
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        before, after = ("\n".join(one[key]) + "\n" for key in ("from", "to"))
+        if text.count(before) != 1:
+            raise ValueError(f"{path} has {text.count(before)} times, expected once:\n{before}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(before, after))
+
+
+def solve(sources, folder):
+    """`sources` is the assignment's folder."""
+    reference = os.path.join(sources, "reference")
+    for name in os.listdir(reference):
+        if name == CHANGES:
+            with open(os.path.join(reference, name), encoding="utf-8") as file:
+                change(folder, json.load(file))
+        else:
+            shutil.copy(os.path.join(reference, name), folder)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: solve.py NAME DIR")
+    sources = os.path.join(os.path.dirname(os.path.abspath(__file__)), sys.argv[1])
+    if not os.path.isdir(os.path.join(sources, "reference")):
+        sys.exit(f"{sources}: there is no folder of a reference here")
+    try:
+        solve(sources, sys.argv[2])
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
