@@ -28,7 +28,7 @@ void LaunchedWork::wait(SourceLine at) {
         run.spans.open(Spans::Kind::waiting, std::move(label), stream);
     stream.wait(end);
     run.spans.close(span, stream);
-    // What frees or overwrites the buffers from now on comes after the event.
+    // Whoever frees or overwrites the buffers from now on comes after the event.
     buffers_.clear();
 }
 

@@ -28,7 +28,7 @@ class GpuCluster final : public Cluster {
     RunReport run(const Program& program) override;
 
   private:
-    RunReport run_here(const Program& program, NcclHandle& world, OperationLog& log);
+    RunReport run_here(const Program& program, NcclHandle& handle, OperationLog& log);
     void run_program(const Program& program, NcclHandle& handle, RankRun& run,
                      RankReport& report);
 

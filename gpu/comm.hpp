@@ -53,7 +53,7 @@ class Comm final : public Communicator {
     ncclComm_t nccl() const { return channel_.handle->get(); }
     cudaStream_t stream() const { return channel_.stream.get(); }
 
-    /// What a rank passes to a split.
+    /// A rank passes this to a split.
     struct Place {
         std::int32_t color;
         std::int32_t key;

@@ -13,7 +13,7 @@ namespace {
 // heads, g of a, head h of the many meets head h / (a/g) of the few: then each of the
 // a/g members of such a group is a call, of g products.
 
-/// Where the products of one call find an operand's heads.
+/// The products of one call find an operand's heads there.
 template <typename T>
 struct Stepped {
     T* data;

@@ -29,8 +29,8 @@ std::string folder_of_program() {
     return program.substr(0, program.rfind('/') + 1);
 }
 
-/// Where the module is: what LOCKSTEP_GPU_MODULE says, or beside the program, in the
-/// build folder or installed. Empty where there is none.
+/// Returns where the module is: as LOCKSTEP_GPU_MODULE says, or beside the program, in
+/// the build folder or installed. It is empty if there is none.
 std::string module_path() {
     if (const char* const given = std::getenv("LOCKSTEP_GPU_MODULE")) return given;
     constexpr std::array kPlaces{"../gpu/liblockstep_gpu.so",

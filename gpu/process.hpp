@@ -29,7 +29,7 @@ class Watching {
     Control* control_;
 };
 
-/// What Process::open makes.
+/// Process::open makes this.
 class GpuProcess final : public Process {
   public:
     explicit GpuProcess(const ProcessOptions& options);
@@ -54,7 +54,7 @@ class GpuProcess final : public Process {
     void examine(const std::vector<std::string>& logs) {
         if (options_.examine) options_.examine(logs);
     }
-    /// What this process tells of itself while a program runs; none is null.
+    /// This process tells the log of itself while a program runs; none is null.
     void set_log(const OperationLog* log);
 
   private:

@@ -70,7 +70,7 @@ void Spans::read_finished() {
     }
 }
 
-/// Whether nothing of the span is to be waited for: it has happened, or is open.
+/// Returns whether nothing of the span is to be waited for: it has happened, or is open.
 bool Spans::is_over(const Pending& span) {
     if (span.start != nullptr && !span.start->done()) return false;
     return span.is_memory || span.end == nullptr || span.end->done();
@@ -138,7 +138,7 @@ void Spans::count(Kind kind, Picoseconds duration) {
 
 namespace {
 
-/// Whether `event`, which begins no earlier, comes after `before` rather than within it.
+/// Returns whether `event`, which begins no earlier, comes after `before`, not within it.
 /// Operations have nothing within; of a phase's end, an event may miss the rounding of
 /// two times.
 bool comes_after(const TraceEvent& event, const TraceEvent& before) {

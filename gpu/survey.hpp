@@ -14,8 +14,8 @@ struct GpuInfo {
     std::string problem;  ///< why it cannot be used, in one sentence; empty where it can
 };
 
-/// What this build and this machine have for the GPU twin. Versions are empty where there
-/// is none.
+/// Says what this build and this machine have for the GPU twin. Versions are empty if
+/// there are none.
 struct Survey {
     bool built = false;      ///< with the GPU twin
     std::string cuda;        ///< that this was built against, "13.0"
@@ -26,7 +26,7 @@ struct Survey {
     /// Why no GPU can be used, or not the first, in one sentence that says what would
     /// help; empty where it can.
     std::string problem;
-    /// The same of NCCL, which `--backend nccl` needs besides.
+    /// The problem of NCCL, which `--backend nccl` needs besides.
     std::string nccl_problem;
 };
 

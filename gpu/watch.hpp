@@ -4,8 +4,8 @@
 
 namespace lockstep::gpu {
 
-/// What a process does while it works or waits: shows the others that it goes on, and
-/// asks whether they do. Nothing where it is alone.
+/// While a process works or waits, it shows the others that it goes on, and asks whether
+/// they do. It does nothing if it is alone.
 class Watch {
   public:
     explicit Watch(Control* control) : control_(control) {}

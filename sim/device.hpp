@@ -23,8 +23,8 @@ class Device final : public LocalDevice {
 
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute(OperationRef operation) override;
-    /// How each operation is computed: device_*.cpp specialize it, a file a family. One
-    /// that is forgotten does not link.
+    /// Computes an operation: device_*.cpp specialize it, a file a family. One that is
+    /// forgotten does not link.
     template <typename Op>
     void compute(const Op& operation);
 };

@@ -223,7 +223,7 @@ class HeadBackward {
     }
 
   private:
-    /// Of a row: p = exp(scores - log_sum_exp), ds = p (dp - dy_y).
+    /// Computes for a row: p = exp(scores - log_sum_exp), ds = p (dp - dy_y).
     static void weigh(T* p, T* ds, std::int64_t count, T log_sum_exp, T dy_y) {
         const T off = log_sum_exp == kNone<T> ? T{0} : log_sum_exp;
         for (std::int64_t i = 0; i < count; i += kLane) {

@@ -50,7 +50,7 @@ void softmax_of_seen(T* out, const T* row, const std::vector<std::int64_t>& toke
         out[key] = tokens[key] <= last ? *next++ : T{0};
 }
 
-/// Of rows (…, queries, keys).
+/// Computes rows (…, queries, keys).
 template <typename T>
 void causal_softmax(T* out, const T* row, const Shape& shape,
                     const SoftmaxOptions& options) {

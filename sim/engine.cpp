@@ -401,7 +401,7 @@ void Engine::prefetch(const Message& message) const {
     __builtin_prefetch(ranks_[message.source].get());
 }
 
-/// What count() will touch, once the launches are in the cache.
+/// Fetches what count() will touch, once the launches are in the cache.
 void Engine::prefetch_counts(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         const Launch& launch = *side->launch;

@@ -29,7 +29,7 @@ __device__ T across(T value, const Op& op) {
 template <typename T, int kColumns>
 struct OnlineSoftmax {
     T maximum[kPatch<T>];
-    /// Of the thread's own columns; the first thread's has the state's, too.
+    /// The sums of the thread's own columns; the first thread's has the state's, too.
     T sum[kPatch<T>];
     Results<T, kColumns> y;
 

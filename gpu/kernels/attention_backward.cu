@@ -15,7 +15,7 @@ struct Backward : AttentionInput<T> {
     const T* dy_y;
 };
 
-/// What a query has of its own.
+/// A query has this of its own.
 template <typename T>
 struct QueryNumbers {
     T log_sum_exp;
@@ -57,7 +57,7 @@ __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
     }
 }
 
-/// Of the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
+/// For the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
 /// are keys, its columns the queries of every head that the keys serve.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2))
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
     write<true, T, kColumns>(of.d_values.head(own.batch, own.head), dv, own.first);
 }
 
-/// Of the queries of a tile: dq += ds k.
+/// For the queries of a tile: dq += ds k.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1))
     backward_of_queries(Backward<T> of) {

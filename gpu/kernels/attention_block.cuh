@@ -7,7 +7,7 @@ namespace lockstep::gpu {
 
 // A block's way through its tiles.
 
-/// What both directions read.
+/// Both directions read this.
 template <typename T>
 struct AttentionInput {
     HeadsOfOperand<const T> queries, keys, values;
@@ -26,7 +26,7 @@ struct AttentionInput {
           factor(static_cast<T>(of.options.factor)) {}
 };
 
-/// What a block owns: a tile of rows of one head of one batch.
+/// A block owns this: a tile of rows of one head of one batch.
 struct Owned {
     std::int64_t batch, head, first;
 
@@ -39,7 +39,7 @@ struct Owned {
         head = index - batch * heads;
         first = (blockIdx.x - index * tiles) * tile;
     }
-    /// The same from behind: what is later sees more, and begins earlier.
+    /// Returns it from behind: what is later sees more, and begins earlier.
     __device__ Owned last_first(std::int64_t rows, std::int64_t tile) const {
         Owned owned = *this;
         owned.first = (divided_up(rows, tile) - 1) * tile - first;

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 // Who sees whom: a query the keys of tokens up to its own. Rows beyond a tensor's, which
 // fill up a tile, have tokens too: such a query sees nothing, such a key is seen by none.
 
-/// Of a tile, by whether its queries see its keys.
+/// Says of a tile whether its queries see its keys.
 enum class Sight : std::uint8_t { none, some, all };
 
 /// Rows [begin, end).
@@ -61,9 +61,9 @@ struct SightOf {
         if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
         return causal ? keys[row] : 0;
     }
-    /// What the `tile` queries from `query` on see of the `tile` keys from `key` on. If
-    /// the tile that a block goes through is not `whole`, rows beyond the tensor's are in
-    /// it, and not all is seen.
+    /// Returns what the `tile` queries from `query` on see of the `tile` keys from `key`
+    /// on. If the tile that a block goes through is not `whole`, rows beyond the tensor's
+    /// are in it, and not all is seen.
     __device__ Sight of_tile(std::int64_t query, std::int64_t key, std::int64_t tile,
                              bool whole) const {
         const Sight at_most = whole ? Sight::all : Sight::some;

@@ -6,7 +6,7 @@
 
 namespace lockstep::gpu {
 
-// What attention's kernels are made of. A tile has `rows`, those of the side that the
+// Attention's kernels are made of this. A tile has `rows`, those of the side that the
 // block owns, and `columns`, those of the side that it goes through; both are heads'
 // rows, `width` elements each. The block is 16 x 16 threads. A thread has a patch of the
 // tile's scores: kPatch rows side by side, and every 16th column.
@@ -45,7 +45,7 @@ constexpr int blocks_at_once(int arrays) {
     return arrays * kColumns <= 8 ? 2 : 1;
 }
 
-/// Where in the tile a thread's patch lies.
+/// Says where in the tile a thread's patch lies.
 struct Spot {
     int across = static_cast<int>(threadIdx.x) % kTileSide;
     int down = static_cast<int>(threadIdx.x) / kTileSide;

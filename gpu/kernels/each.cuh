@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kEachThreads)
             store(operands.data[k] + pack * kWidth, values[u][k], true);
     }
 
-    // What is left over from the packs, an element a thread.
+    // The rest that fills no pack, an element a thread.
     if constexpr (kWidth > 1) {
         const std::int64_t at = packs * kWidth + threadIdx.x;
         if (blockIdx.x != 0 || at >= elements) return;
@@ -95,7 +95,7 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, T* first,
     });
 }
 
-/// The same for numbers of any type, for a function of any.
+/// Does so for numbers of any type, and a function of any.
 template <typename F, std::same_as<Numbers>... N>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
           const N&... more) {

@@ -40,8 +40,8 @@ struct RowsOf {
     std::int64_t pitch;
 };
 
-/// Which rows of the source are copied: all, in order, or where there are ids, row
-/// ids[i] - first for each i; zeros where the source, of `rows` rows, does not have it.
+/// The rows of the source that are copied: all, in order, or if there are ids, row
+/// ids[i] - first for each i; zeros if the source, of `rows` rows, does not have it.
 struct CopiedIds {
     const std::int32_t* ids = nullptr;
     std::int64_t first = 0;

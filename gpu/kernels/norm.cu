@@ -27,7 +27,7 @@ struct Moments {
     }
 };
 
-/// Of what this thread reads of the row. Leaves the last sweep in `held`.
+/// Sums what this thread reads of the row. Leaves the last sweep in `held`.
 template <typename T, int kWidth, int kTeam>
 __device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const T* x,
                                         Pack<T, kWidth> (&held)[kHeld]) {
@@ -53,7 +53,7 @@ __device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const 
     return moments;
 }
 
-/// What is taken off a row, and the mean of the squares of what is left.
+/// This is taken off a row; and the mean of the squares of what is left.
 template <typename T>
 struct Spread {
     T mean;

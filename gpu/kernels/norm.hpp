@@ -8,7 +8,7 @@
 
 namespace lockstep::gpu {
 
-/// What a norm works on: x (rows, columns), mean and rstd (rows). Layer norm takes the
+/// A norm works on this: x (rows, columns), mean and rstd (rows). Layer norm takes the
 /// mean off; if there is no `mean`, it is root mean square norm, which does not.
 struct NormOperands {
     std::int64_t rows;

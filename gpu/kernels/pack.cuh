@@ -22,7 +22,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
 template <typename T>
 inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(T));
 
-/// Whether each address can be that of a full pack; views may begin anywhere.
+/// Returns whether each address can be that of a full pack; views may begin anywhere.
 template <typename... T>
 bool aligned(const T*... data) {
     return ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
@@ -66,7 +66,7 @@ __device__ Pack<T, kWidth> load(const T* from, bool aligned) {
     return *reinterpret_cast<const Pack<T, kWidth>*>(from);
 }
 
-/// What is left at the end of `elements`, less than a pack; filled up with zeros.
+/// Returns what is left at the end of `elements`, less than a pack, and then zeros.
 template <int kWidth, typename T>
 __device__ Pack<T, kWidth> load_rest(const T* from, std::int64_t begin,
                                      std::int64_t elements) {

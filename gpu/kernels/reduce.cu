@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// What T is summed in.
+/// T is summed in this type.
 template <typename T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, T, double>;
 

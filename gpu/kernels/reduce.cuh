@@ -8,7 +8,7 @@
 namespace lockstep::gpu {
 
 // All terms to one result, in two passes, in an order that depends on their number alone.
-// What is reduced is an object with
+// An object is reduced that has
 //
 //     static constexpr int kWidth = 4;  // elements in a pack
 //     std::int64_t elements;

@@ -27,7 +27,7 @@ void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
 constexpr std::int64_t scatter_workspace(std::int64_t elements) {
     return 4 * elements;
 }
-/// The same bits: sorts the ids, fewer than 2^31, and a row looks at its own.
+/// Leaves the same bits: it sorts the ids, fewer than 2^31, and a row looks at its own.
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
                          const ScatteredRows& scattered, const std::int32_t* ids);
 

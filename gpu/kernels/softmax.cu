@@ -41,7 +41,7 @@ struct Seen {
     Tokens of_columns;
     std::int64_t last;
     __device__ bool sees(std::int64_t column) const { return of_columns[column] <= last; }
-    /// Of a pack from `column` on, -infinity stands for what the row does not see.
+    /// In a pack from `column` on, -infinity stands for what the row does not see.
     template <typename T, int kWidth>
     __device__ void hide(Pack<T, kWidth>& values, std::int64_t column) const {
 #pragma unroll

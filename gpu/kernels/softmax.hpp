@@ -13,7 +13,7 @@ namespace lockstep::gpu {
 
 void launch_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                     std::int64_t columns);
-/// Which tokens the rows and the columns of each of some matrices are.
+/// Says which tokens the rows and the columns of each of some matrices are.
 struct CausalRows {
     std::int64_t rows;  ///< of a matrix
     TokenRows queries;  ///< its rows

@@ -64,7 +64,7 @@ struct LossOfParts {
     }
 };
 
-/// What the gradient of a row is made of.
+/// The gradient of a row is made of this.
 template <typename T>
 struct LossParts {
     const std::int32_t* targets;

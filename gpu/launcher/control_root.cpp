@@ -108,8 +108,8 @@ void Entrance::accept_all(Clock::time_point now) {
     while (listener_.open() && strangers_.size() < kMostStrangers) {
         Descriptor socket = accept_from(listener_);
         if (!socket.open()) return;
-        strangers_.push_back(
-            {std::make_unique<Connection>(std::move(socket)), now + kSilence});
+        auto line = std::make_unique<Connection>(std::move(socket));
+        strangers_.push_back({std::move(line), now + kSilence});
     }
 }
 

@@ -50,7 +50,7 @@ MicroBatch own_tokens(Device& device, const GptTask& task, int step,
             device.upload(dealt_rows(tokens.next, deal)), weight};
 }
 
-/// Which tokens a rank has, and how it attends.
+/// Says which tokens a rank has, and how it attends.
 SequencePart part_of(const ContextRun& run, Communicator& cp) {
     switch (run.attention) {
         case AttentionKind::core:

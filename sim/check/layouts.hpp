@@ -11,7 +11,7 @@
 
 namespace lockstep::sim {
 
-/// How the values of a tensor lie over the ranks of a team.
+/// Says how the values of a tensor lie over the ranks of a team.
 struct Layout {
     enum class Kind : std::uint8_t {
         unknown,     ///< nothing is said

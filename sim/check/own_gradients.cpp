@@ -218,7 +218,7 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     noted_ = true;
 }
 
-/// What was exchanged up to the last update belongs to the step before.
+/// Exchanges up to the last update belong to the step before.
 void OwnGradientWatcher::begin_step(int rank) {
     RankSteps& mine = of(rank);
     mine.before.add_teams_to(steps_[mine.begun].exchanged[rank]);

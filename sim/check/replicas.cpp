@@ -19,7 +19,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Which tensors the ranks have declared to be replicas (declare_replicas), and how often
+/// The tensors that ranks have declared to be replicas (declare_replicas), and how often
 /// each was updated. A declaration is of a place in memory, until that is freed.
 class Declarations {
   public:

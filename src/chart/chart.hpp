@@ -54,7 +54,7 @@ struct BoxWords {
     std::string tooltip;
 };
 
-/// How high a row is.
+/// The height of a row.
 enum class RowSize { large, medium, small };
 
 /// Boxes beside one another. Two boxes of one depth do not overlap; each inner box lies

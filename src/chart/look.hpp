@@ -28,7 +28,7 @@ enum class Meaning : std::uint8_t {
     resting,  ///< ranks that wait for none
 };
 
-/// How one kind of box looks, and what a legend calls it.
+/// The look of one kind of box, and what a legend calls it.
 struct Look {
     Meaning meaning = Meaning::operation;
     char letter = 0;  ///< stands for it if there is little room; 0 for layers of memory

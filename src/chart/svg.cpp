@@ -54,7 +54,7 @@ constexpr double kLeastBox = 0.5;
 constexpr double kMostMerged = 5;
 constexpr double kLeastEdged = 4;  ///< wider boxes have a white edge
 
-/// How a box inside another is filled.
+/// A box inside another is filled so.
 constexpr const char* kInnerDress = "class=\"i\"";
 
 double height_of(RowSize size) {
@@ -238,7 +238,7 @@ class SvgPicture {
         left_ = std::ceil(kMargin + kLetter * (groups + rows) + (rows > 0 ? 20 : 10));
     }
 
-    /// How wide the picture is, and whether it has too many boxes for one element each.
+    /// Measures the picture, and whether it has too many boxes for one element each.
     void measure_boxes() {
         double wanted = kLeastWidth;
         int digits = 1;

@@ -138,8 +138,8 @@ constexpr bool has_reduction(Verb verb) {
     return facts_of(verb).reduces;
 }
 
-/// What one rank asks of a communicator, without its buffers: what is kept when those
-/// have gone.
+/// One rank asks this of a communicator. It has no buffers, so that it can be kept when
+/// those have gone.
 struct CommRequest {
     Verb verb = Verb::barrier;
     Reduction reduction = Reduction::sum;

@@ -14,7 +14,7 @@ namespace lockstep {
 /// bytes a nanosecond.
 std::uint64_t hash_of_bits(const std::byte* data, std::int64_t bytes);
 
-/// How two tensors of one shape and dtype differ.
+/// Says how two tensors of one shape and dtype differ.
 struct BitDifference {
     std::int64_t first = -1;    ///< the first element (row-major) that does; -1: none
     std::int64_t elements = 0;  ///< how many do

@@ -14,7 +14,7 @@ struct AnyMember {
     operator T() const;  // NOLINT: an implicit conversion is what it is for
 };
 
-/// How many members a struct has, at most kMostMembers.
+/// Returns how many members a struct has, at most kMostMembers.
 template <typename T, typename... Given>
 constexpr std::size_t count_members(Given... given) {
     constexpr std::size_t kMostMembers = 12;

@@ -21,9 +21,9 @@
 
 namespace lockstep {
 
-// How values go to another process: numbers as 8 bytes, the rest made of those. A struct
-// that is plain data goes member by member; fields(line, value) names what goes of any
-// other.
+// Values go to another process as follows: numbers as 8 bytes, the rest made of those. A
+// struct that is plain data goes member by member; fields(line, value) names what goes of
+// any other.
 
 /// The bytes that were read are not what the other side may send.
 class WireError : public std::runtime_error {
@@ -164,7 +164,7 @@ class WireReader {
     void end() const;
 
   private:
-    // What a student's program may mean. Larger sizes are mistakes, or meant to do harm.
+    // A student's program may mean this. Larger sizes are mistakes, or meant to do harm.
     static constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;  ///< squares fit
     static constexpr std::int64_t kMostText = 1 << 20;
     static constexpr std::int64_t kMostItems = 1 << 16;

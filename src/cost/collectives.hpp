@@ -51,8 +51,8 @@ void for_each_transfer(const CollectiveCall& call, int rank,
 /// Returns what `rank` exchanges with all others together.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
-/// How long it takes by the alpha-beta model, over the group's slowest link from a member
-/// to the next: a ring runs in step with it. `members` are the global ranks.
+/// Returns how long it takes by the alpha-beta model, over the group's slowest link from
+/// a member to the next: a ring runs in step with it. `members` are the global ranks.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 

@@ -26,7 +26,7 @@ struct Derivation {
     std::uint8_t linear = 0;
     /// The results are added to what was there (which is among the operands, too).
     bool adds = false;
-    /// Of fill, scale and loss_gradient; where `adds`, what the sum is multiplied by.
+    /// The factor of fill, scale and loss_gradient; if `adds`, that of the sum.
     double factor = 1;
     RandomStream stream{};
     std::int64_t offset = 0;
@@ -39,7 +39,7 @@ struct Derivation {
         if (other >= 0) derivation.linear |= bit(other);
         return derivation;
     }
-    /// The same, added to what was there.
+    /// Returns that of values which are added to what was there.
     static constexpr Derivation adding(Derivation what, double factor = 1) {
         what.adds = true;
         what.factor = factor;

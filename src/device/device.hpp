@@ -271,7 +271,7 @@ class Device {
 
     // Softmax and losses.
 
-    /// Of each row.
+    /// Returns the softmax of each row.
     Tensor softmax(const Tensor& x, SoftmaxOptions options = {},
                    SourceLine at = SourceLine::here()) {
         return run(ops::Softmax{{}, x, options}, at).y;

@@ -22,7 +22,7 @@ void with_real(DType dtype, F&& f) {
     }
 }
 
-/// The same, for i32 too.
+/// Does so for i32, too.
 template <typename F>
 void with_number(DType dtype, F&& f) {
     if (dtype == DType::i32) return f(std::int32_t{});

@@ -8,7 +8,7 @@
 
 namespace lockstep::formulas {
 
-// What one element of an operation computes, for every backend: `Real` is float, double
+// One element of an operation computes this, on every backend: `Real` is float, double
 // or, in the simulator, a fixed-size Eigen array of either, whose functions are found by
 // its namespace. constexpr makes nvcc (--expt-relaxed-constexpr) compile them for the
 // device unchanged.
@@ -115,7 +115,7 @@ constexpr Real sgd(const Real& parameter, const Real& gradient, N learning_rate,
     return parameter - learning_rate * (gradient + weight_decay * parameter);
 }
 
-/// What one step of AdamW multiplies by; worked out once, in double.
+/// The factors of one step of AdamW; worked out once, in double.
 template <typename N>
 struct AdamWStep {
     N beta1, rest1;  ///< rest = 1 - beta

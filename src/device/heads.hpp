@@ -17,7 +17,7 @@ struct Heads {
     std::int64_t rows() const { return tensor.shape()[0]; }
     std::int64_t batches() const { return tensor.shape()[1]; }
     std::int64_t columns() const { return tensor.shape()[2]; }
-    /// Where element (0, 0) of head `head` of batch `batch` lies, in elements.
+    /// Returns where element (0, 0) of head `head` of batch `batch` lies, in elements.
     std::int64_t offset(std::int64_t batch, std::int64_t head) const {
         return batch * columns() + first + head * width;
     }
@@ -36,7 +36,7 @@ struct AttentionHeads {
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
 
-/// What a norm gives.
+/// A norm gives this.
 struct Normalized {
     Tensor y;     ///< (rows, columns)
     Tensor mean;  ///< (rows)
@@ -51,7 +51,7 @@ struct OnlineAttention {
     Tensor sum;      ///< (b, a, m): of exp(score - maximum)
 };
 
-/// What attention's backward starts from, beside the heads themselves.
+/// Attention's backward starts from this and the heads themselves.
 struct AttentionBackward {
     Tensor dy;           ///< (m, b, a width)
     Tensor log_sum_exp;  ///< (b, a, m), from finish_attention

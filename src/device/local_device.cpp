@@ -136,8 +136,8 @@ struct Told {
     }
 };
 
-/// Whether what is written and another operand have to be looked at, the two of them
-/// once. What the operation makes itself shares no memory.
+/// Returns whether an operand that is written and another have to be looked at, the two
+/// of them once. What the operation makes itself shares no memory.
 bool may_clash(const Operand& written, const Operand& other, bool sums_may_overlap) {
     using Use = Operand::Use;
     if (!written.is_written() || written.use == Use::result || &written == &other)
@@ -146,7 +146,7 @@ bool may_clash(const Operand& written, const Operand& other, bool sums_may_overl
     return !(sums_may_overlap && written.use == other.use);
 }
 
-/// What is written shares no memory with any other operand, except if the operation
+/// An operand that is written shares no memory with any other, except if the operation
 /// allows it.
 template <typename Op>
 void check_memory(const OperandCheck& check, const OperandList& operands,

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What part of a training step a device is in; see PhaseScope.
+/// A device is in this part of a training step; see PhaseScope.
 enum class Phase : std::uint8_t {
     none,
     forward,
@@ -46,11 +46,11 @@ struct DeviceOperation {
     }
 };
 
-/// Where a host copy goes to.
+/// A host copy goes there.
 enum class CopyDirection : std::uint8_t { to_device, to_host };
 
-/// What a device reports to, and what decides when its arithmetic runs. The simulator
-/// keeps a virtual clock, a ledger and a checker behind it; the GPU twin, events.
+/// A device reports to it, and it decides when arithmetic runs. The simulator keeps a
+/// virtual clock, a ledger and a checker behind it; the GPU twin, events.
 class DeviceMonitor {
   public:
     virtual ~DeviceMonitor() = default;
@@ -73,7 +73,7 @@ class DeviceMonitor {
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
 
-    /// Where in training the device is.
+    /// Returns where in training the device is.
     virtual Moment moment() const { return {}; }
 
     /// A phase of the training step begins or ends.

@@ -52,7 +52,7 @@ class OperandCheck {
     /// A number of heads that divides `whole`.
     void group(const char* name, std::int64_t heads, const char* whole_name,
                std::int64_t whole) const;
-    /// The same, and as many batches and columns a head, of one type.
+    /// Checks that, and that both have as many batches and columns a head, of one type.
     void grouped(const char* name, const Heads& heads, const char* whole_name,
                  const Heads& whole) const;
     /// As many rows, batches, heads and columns a head, of one type.

@@ -27,7 +27,7 @@ using Operations = decltype(std::tuple_cat(
 
 inline constexpr std::size_t kOperations = std::tuple_size_v<Operations>;
 
-/// Which operation: its place among all.
+/// An operation, by its place among all.
 enum class OperationKind : std::uint8_t {};
 
 template <typename Op, std::size_t I = 0>
@@ -41,7 +41,7 @@ constexpr OperationKind find_kind() {
 template <typename Op>
 inline constexpr OperationKind kKindOf = find_kind<Op>();
 
-/// Whether the operation makes tensors; all that it writes are given to it otherwise.
+/// True if the operation makes tensors; otherwise all that it writes are given to it.
 template <typename Op>
 inline constexpr bool kMakesResults = requires(Op operation) {
     operation.make([](Tensor&, const Shape&, DType) {});

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// How values are combined across tensors or ranks.
+/// A way in which values are combined across tensors or ranks.
 enum class Reduction : std::uint8_t { sum, product, minimum, maximum, mean };
 
 constexpr const char* name_of(Reduction reduction) {
@@ -41,7 +41,7 @@ struct HeadSumOptions {
     double factor = 1;
 };
 
-/// Which part of a vocabulary a table's rows, or logits' columns, are: entries [first,
+/// The part of a vocabulary that a table's rows, or logits' columns, are: entries [first,
 /// first + extent). Those from `whole` on are padding, which no index names.
 struct VocabularyShard {
     std::int64_t first = 0;

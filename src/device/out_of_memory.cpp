@@ -1,5 +1,5 @@
-// What is said where a device is full: what fills it, which lines hold most, and how that
-// has grown.
+// Explains a device that is full: what fills it, which lines hold most, and how that has
+// grown.
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-/// What is alive of one line, category and name.
+/// The tensors of one line, category and name that are alive.
 struct Holding {
     std::string what;  ///< "activations made at src/nn/linear.cpp:31"
     SourceLine at;
@@ -103,7 +103,7 @@ std::string when_text(const std::vector<const Storage*>& tensors) {
     return text;
 }
 
-/// Of one line that holds most; null where there is nothing special about it.
+/// Returns the likely cause if one line holds most; null if nothing is special about it.
 const char* cause_of(const std::vector<const Storage*>& tensors) {
     std::set<int> steps;
     std::set<int> micro_batches;
@@ -173,7 +173,7 @@ std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
     return growth;
 }
 
-/// How what is held now has grown; what has been given up since is not in it.
+/// Tells how what is held now has grown; what has been given up since is not in it.
 void add_growth(std::vector<std::string>& details,
                 const std::vector<const Storage*>& live) {
     constexpr std::size_t kEnds = 4;

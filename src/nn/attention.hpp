@@ -68,8 +68,8 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const AttentionSizes& sizes,
                                            const MakeAttention& core = {});
 
-/// Which tokens of its sequences a device has, and the attention that sees
-/// the others'. By itself: all of them, and CoreAttention.
+/// The tokens of its sequences that a device has, and the attention that sees the
+/// others'. By itself it has all of them, and CoreAttention.
 struct SequencePart {
     TokenDeal tokens{};
     MakeAttention attention{};

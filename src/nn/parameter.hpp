@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// How a module's parameters are made: where, of which type, from which seed, under which
-/// name.
+/// Says how a module's parameters are made: where, of which type, from which seed, under
+/// which name.
 struct ParameterInit {
     Device& device;
     DType dtype = DType::f32;
@@ -23,7 +23,7 @@ struct ParameterInit {
     ParameterInit child(const std::string& part) const;
 };
 
-/// Which part of a whole parameter one holds, where devices share it out: blocks of rows,
+/// The part of a whole parameter that one holds, if devices share it out: blocks of rows,
 /// one below the other, from one column on. Rows that no block names are padding. See
 /// src/nn/part.hpp.
 struct Part {

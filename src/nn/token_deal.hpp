@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// How sequences are dealt to ranks, and which of these this is. By itself: one rank, and
-/// all tokens.
+/// Says how sequences are dealt to ranks, and which of these this is. By itself it is one
+/// rank with all tokens.
 struct TokenDeal {
     TokenOrder order = TokenOrder::contiguous;
     int ranks = 1;
@@ -20,9 +20,9 @@ struct TokenDeal {
     /// `what`, unless they can be dealt equally: in zigzag order by two stretches a rank.
     std::int64_t share_of(std::int64_t tokens, const std::string& what) const;
 
-    /// Which tokens the rows of this rank are, `share` of them; and those of all ranks,
-    /// one rank's behind the other's. Throws UsageError if the order is zigzag and the
-    /// share odd, or the deal has no such rank.
+    /// Returns which tokens the rows of this rank are, `share` of them; or those of all
+    /// ranks, one rank's behind the other's. Throws UsageError if the order is zigzag and
+    /// the share odd, or the deal has no such rank.
     TokenRows own(std::int64_t share) const;
     TokenRows all(std::int64_t share) const;
 };

@@ -9,7 +9,7 @@
 
 namespace lockstep::os {
 
-/// How a program ended that ran beside this one.
+/// Says how a program ended that ran beside this one.
 struct Child {
     int status = 0;  ///< its exit status; 128 + n if signal n ended it
     std::string output;
@@ -25,7 +25,7 @@ struct Child {
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds = std::nullopt);
 
-/// How a copy of this program is to start.
+/// Says how a copy of this program is to start.
 struct CopyPlan {
     std::vector<std::string> arguments;  ///< argv, with the program's name first
     std::vector<std::pair<std::string, std::string>> variables;  ///< to set

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// How ranks that share out the tokens of a sequence attend to each other's.
+/// A way in which ranks that share out the tokens of a sequence attend to each other's.
 enum class ContextMethod {
     ring_self_attention,  ///< Li et al.: keys round, then values; all
                           ///< scores

@@ -16,7 +16,7 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp,
     return stacked_part(whole, /*layers=*/1, tp.size(), tp.rank());
 }
 
-/// Which part of the vocabulary this rank's columns are.
+/// Returns which part of the vocabulary this rank's columns are.
 VocabularyShard shard_of_columns(const TensorParallel& tp, const Tensor& logits,
                                  std::int64_t vocabulary, SourceLine at) {
     const std::int64_t columns = logits.shape().columns();

@@ -36,8 +36,8 @@ struct Instruction {
     InstructionKind kind = InstructionKind::forward;
     int micro_batch = -1;  ///< from 0; -1 if the kind has none
     int chunk = 0;         ///< which of the stage's parts of the model
-    /// Which weights it reads, counted in optimizer steps of this chunk; -1
-    /// is the newest. A backward must read what its forward read, so that
+    /// The version of the weights that it reads, in optimizer steps of this chunk; -1 is
+    /// the newest. A backward must read what its forward read, so that
     /// where a step lies between the two, it says which: "B1@0".
     int weight_version = -1;
     int line = 0;  ///< of the file that it was read from; 0 if none
@@ -95,7 +95,7 @@ struct Schedule {
     int stages = 0;         ///< p
     int micro_batches = 0;  ///< m
     int chunks = 1;         ///< v, of each stage
-    /// Which part of the model chunk c of stage s is: parts[s][c].
+    /// Chunk c of stage s is part parts[s][c] of the model.
     std::vector<std::vector<int>> parts;
     std::vector<std::vector<Instruction>> work;  ///< of each stage
 

@@ -10,7 +10,7 @@ namespace lockstep {
 /// The schedule as load_schedule() reads it, each stage's list on a line.
 std::string schedule_json(const Schedule& schedule);
 
-/// How timing_json() writes times and memory.
+/// Says how timing_json() writes times and memory.
 struct TimingJsonOptions {
     std::vector<StageDurations> durations;  ///< those that were timed
     double ticks = 1;  ///< of the timing's whole numbers, in one unit shown

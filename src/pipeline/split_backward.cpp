@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// How far a stage of a zero-bubble schedule runs ahead.
+/// Says how far a stage of a zero-bubble schedule runs ahead.
 struct SplitBackwardLead {
     int forwards = 0;  ///< before its first forward-backward pair
     /// Backward-inputs before the weight half of the first.

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// How long each instruction of a stage takes, with one of its chunks:
+/// The time that each instruction of a stage takes, with one of its chunks:
 /// whole numbers of any unit, not negative. A whole backward takes both
 /// halves' times; reducing gradients and updating weights take none.
 struct StageDurations {

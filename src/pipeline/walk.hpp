@@ -47,8 +47,8 @@ class WorkIndex {
     std::optional<std::pair<Place, Place>> twice_;
 };
 
-/// Which version of its chunk's weights each computation reads: versions are counted in
-/// optimizer steps of the chunk, from 0 at the schedule's start.
+/// The version of its chunk's weights that each computation reads: versions are counted
+/// in optimizer steps of the chunk, from 0 at the schedule's start.
 class WeightVersions {
   public:
     /// The schedule must stay; its chunks must be in range.

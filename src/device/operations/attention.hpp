@@ -162,7 +162,7 @@ inline std::int64_t pairs_of(const AttentionHeads& heads,
 /// Takes keys and their values into the state: online softmax.
 struct Attend {
     static constexpr const char* kName = "attend";
-    /// What the softmax costs for a pair of a query and a key, beside the products:
+    /// The cost of the softmax for a pair of a query and a key, beside the products:
     /// scale; maximum, subtract, exp, sum.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 4;
     static constexpr bool kIdleWithoutFlops = true;

@@ -220,7 +220,7 @@ bool is_right(const FoundMistake& found, const Mistake& mistake) {
            found.cause == mistake.cause;
 }
 
-/// Which of the three is wrong is not said: one would be tried after another.
+/// It does not say which of the three is wrong: one would be tried after another.
 void judge_found(Judge& judge, const Mistake& mistake) {
     const std::string asked =
         fmt::format("the ranks, the line and the cause of {}.cpp's mistake, all three",
