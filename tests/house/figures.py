@@ -24,6 +24,7 @@ MEMBER = re.compile(r"^(?:[A-Za-z_\[][\w:<>,&*\s\[\]]*?[\s&*])?(\w+)(?:<[^>]*>)?
 REASONS = {
     "lockstep::sim::Device": "how operations are computed, a file a family of operations",
     "lockstep::gpu::Device": "how operations are computed, a file a family of operations",
+    "lockstep::gpu::Process": "open() is a file for each build: none, a module to load, and it",
 }
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
 
