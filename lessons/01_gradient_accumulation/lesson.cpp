@@ -24,7 +24,7 @@ GradientAccumulation::GradientAccumulation(const LessonOptions& options, Record&
     require(parts_ <= kMostParts,
             "--ranks {}: this lesson deals a batch out to at most {} ranks", parts_,
             kMostParts);
-    data_ = regression_of(options, 25 * parts_);
+    data_ = regression_of(options, std::int64_t{25} * parts_);
     language_ = make_language_task(options, parts_);
     // A weight is a sum of a term for each row of each step.
     record.options.sum_length = std::max(linear_.epochs * data_.rows(),
@@ -172,7 +172,7 @@ void GradientAccumulation::average(Page& page) {
         parameter_difference(accumulation_, mean), bound());
 
     const Regression data =
-        options().data ? data_ : regression_of(options(), 250 * parts_);
+        options().data ? data_ : regression_of(options(), std::int64_t{250} * parts_);
     page.text(
         fmt::format("Next {} rows on {} devices, dealt out evenly, averaged, against one "
                     "device that takes the whole batch at once.",

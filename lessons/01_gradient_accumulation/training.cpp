@@ -4,6 +4,9 @@
 #include <cmath>
 #include <optional>
 
+#include <fmt/format.h>
+
+#include "lessons/runner/gpt_task.hpp"
 #include "src/parallel/data_parallel.hpp"
 #include "src/report/compare.hpp"
 
@@ -32,8 +35,7 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
         const auto model =
             training.make_model({device, training.dtype, training.seed, ""});
         const auto optimizer = training.make_optimizer(model->parameters());
-        for (const Parameter* parameter : model->parameters())
-            rank.keep("initial/" + parameter->name(), parameter->value);
+        keep_parameters(rank, model->parameters(), "initial/", &Parameter::value);
         std::vector<MicroBatch> mine;
         for (int step = 0; step < training.steps; ++step) {
             if (step == 0 || !training.same_batches)
@@ -44,15 +46,13 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
                                               mine)
                     : accumulate_gradients(device, *model, training.loss, mine);
             rank.keep_value("loss", device.peek(loss).at(0));
-            for (const Parameter* parameter : model->parameters())
-                if (step == 0)
-                    rank.keep("grad/" + parameter->name(), parameter->gradient);
+            if (step == 0)
+                keep_parameters(rank, model->parameters(), "grad/", &Parameter::gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
         }
-        for (const Parameter* parameter : model->parameters())
-            rank.keep(parameter->name(), parameter->value);
+        keep_parameters(rank, model->parameters(), "", &Parameter::value);
     });
 }
 // lesson: end
@@ -71,7 +71,7 @@ std::vector<double> losses(const RunReport& report) {
 void record_variant(Record& record, const std::string& variant, const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (!name.starts_with("initial/"))
-            record.outputs.insert_or_assign(variant + "/" + name, tensor);
+            record.outputs.insert_or_assign(fmt::format("{}/{}", variant, name), tensor);
     const std::vector<double> curve = losses(report);
     record.outputs.insert_or_assign(
         variant + "/loss",
@@ -82,7 +82,7 @@ void record_variant(Record& record, const std::string& variant, const RunReport&
 void record_initial(Record& record, const std::string& task, const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (name.starts_with("initial/"))
-            record.inputs.insert_or_assign(task + "/" + name, tensor);
+            record.inputs.insert_or_assign(fmt::format("{}/{}", task, name), tensor);
 }
 
 double parameter_difference(const RunReport& a, const RunReport& b) {

@@ -14,7 +14,7 @@ namespace {
 void run(Rank& rank, const Twins& twins, Module& module, Pass pass) {
     Device& device = rank.device();
     const auto random = [&](const char* name) {
-        const Tensor tensor =
+        Tensor tensor =
             device.empty({twins.length, twins.batch, twins.hidden}, twins.dtype);
         device.random_normal(tensor, {twins.seed, name}, 0, 1);
         return tensor;

@@ -128,7 +128,7 @@ std::vector<double> losses(const RunReport& report) {
 
 RunReport TensorParallelLesson::train_on(Page& page, int ranks, Regions regions,
                                          const std::string& variant) {
-    const RunReport report =
+    RunReport report =
         train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
                   options().seed, regions, page.progress(variant, task_->steps).get());
     record().runs.emplace_back(variant, report);

@@ -49,7 +49,7 @@ std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int 
 
 std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
                                                       int ranks, int micro_batches) {
-    const auto task = make_gpt_task(
+    auto task = make_gpt_task(
         options, options.values.integer("batch", micro_batches),
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
     require(task->batch % micro_batches == 0,

@@ -29,8 +29,8 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
             "--ranks {}: this lesson's pipelines have {} to {} stages{}", ranks_,
             kLeastRanks, kMostRanks, options.gpus_hint());
-    micro_batches_ =
-        static_cast<int>(options.values.integer("micro_batches", 2 * ranks_));
+    micro_batches_ = static_cast<int>(
+        options.values.integer("micro_batches", std::int64_t{2} * ranks_));
     require(micro_batches_ % ranks_ == 0,
             "--set micro_batches={}: interleaved schedules take them in rounds of the "
             "stages, so that it must be a multiple of {}",

@@ -66,7 +66,7 @@ std::vector<double> PipelineLesson::train_by(Page& page, const Schedule& schedul
                                    : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
                                                         training, progress.get());
     record().runs.emplace_back(variant, report);
-    const std::vector<double> curve = losses_of(report);
+    std::vector<double> curve = losses_of(report);
     if (!has_numbers()) return curve;
     record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
         return kept_under(report, prefix);

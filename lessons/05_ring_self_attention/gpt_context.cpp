@@ -19,14 +19,15 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
                   std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
-    sizes.context = options.values.integer("context", least_multiple(2 * ranks, 256));
+    sizes.context =
+        options.values.integer("context", least_multiple(std::int64_t{2} * ranks, 256));
     sizes.layers = options.values.integer("layers");
     BlockSizes& block = sizes.block;
     block.heads =
         options.values.integer("heads", least_multiple(shares_heads ? ranks : 1, 4));
     block.kv_heads = options.values.integer("kv_heads", block.heads);
     block.hidden = options.values.integer("hidden", 16 * block.heads);
-    require_shared_out("context", sizes.context, 2 * ranks,
+    require_shared_out("context", sizes.context, std::int64_t{2} * ranks,
                        fmt::format("two stretches of each of {} ranks", ranks));
     require_shared_out("hidden", block.hidden, block.heads, "the heads");
     require(block.heads % block.kv_heads == 0,
@@ -78,7 +79,7 @@ std::optional<ContextRun> ContextRun::mesh_of(int ranks) {
 std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& options,
                                                      int ranks, ContextMethod method) {
     const bool shares_heads = method == ContextMethod::ulysses;
-    const auto task = make_gpt_task(
+    auto task = make_gpt_task(
         options, options.values.integer("batch"), [&](std::int64_t vocabulary) {
             return sizes_of(options, ranks, shares_heads, vocabulary);
         });

@@ -490,7 +490,7 @@ void RingLesson::bytes(Page& page) {
     page.predict(
         "Forward, keys make N - 1 hops and values as many. How many numbers does each "
         "device send?",
-        static_cast<double>(2 * (ranks_ - 1) * block_of(shape)), "",
+        static_cast<double>(std::int64_t{2} * (ranks_ - 1) * block_of(shape)), "",
         fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}", ranks_ - 1,
                     problem.batch, shape.heads, count_text(problem.tokens / ranks_),
                     shape.width));

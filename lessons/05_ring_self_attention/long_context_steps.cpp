@@ -120,7 +120,7 @@ void RingLesson::show_square(Page& page) {
 void RingLesson::show_longest(Page& page) {
     constexpr std::int64_t kCapacity = std::int64_t{16} << 30;
     const AttentionProblem problem = large();
-    const std::int64_t step = 8 * ranks_;
+    const std::int64_t step = std::int64_t{8} * ranks_;
     page.text(fmt::format(
         "So how long a sequence does a device of {} hold, in this one layer's attention? "
         "Shapes are enough; the ledger refuses one step of {} tokens more:",
@@ -181,7 +181,7 @@ std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProbl
 /// The pairs of the last rank if tokens are contiguous: all blocks before
 /// its own, and half of its own.
 double pairs_of_last(const AttentionProblem& of, int ranks) {
-    const auto c = static_cast<double>(of.tokens / ranks);
+    const auto c = static_cast<double>(of.tokens) / ranks;
     return (ranks - 1) * c * c + c * (c + 1) / 2;
 }
 
@@ -258,7 +258,7 @@ void RingLesson::show_pairs(Page& page) {
     }
     page.text("Pairs that each device computes, by order of tokens:");
     page.table(table);
-    const auto c = static_cast<double>(problem.tokens / ranks_);
+    const auto c = static_cast<double>(problem.tokens) / ranks_;
     page.check(Check::equal("pairs of the last device, contiguous",
                             static_cast<double>(pairs[0].back()),
                             pairs_of_last(problem, ranks_)));
@@ -336,7 +336,7 @@ void RingLesson::overlap(Page& page) {
         "(The softmax between the products counts too, so that it hides a little earlier "
         "than F/B.) Change the link instead: the same 400 tokens a device, at 10 GB/s "
         "and at a quarter of it.");
-    problem.tokens = 400 * ranks_;
+    problem.tokens = std::int64_t{400} * ranks_;
     for (const auto& [bandwidth, title] : {std::pair{kLink, "links of 10 GB/s"},
                                            std::pair{kLink / 4, "links of 2.5 GB/s"}}) {
         const std::string name = bandwidth == kLink ? "link" : "slow_link";
@@ -433,7 +433,7 @@ void RingLesson::show_contexts(Page& page, std::int64_t capacity) {
     table.rows.push_back({"one such device, all weights held", count_text(core)});
     table.rows.push_back({"one such device, online softmax", count_text(flash)});
     table.rows.push_back({fmt::format("{} of them, {}", ranks_, name_of(method_)),
-                          count_text(longest(shared_run(), 2 * ranks_))});
+                          count_text(longest(shared_run(), std::int64_t{2} * ranks_))});
     page.table(table);
     const auto times = [&](std::int64_t alone) {
         return static_cast<double>(task_->sizes.context) /

@@ -20,6 +20,7 @@ const Assignment& find_assignment(const std::string& slug) {
     const auto found = std::ranges::find(all, slug, &Assignment::slug);
     require(found != all.end(), [&] {
         std::vector<std::string> slugs;
+        slugs.reserve(all.size());
         for (const Assignment& entry : all)
             slugs.push_back(entry.slug);
         return no_such("assignment", slug, slugs);

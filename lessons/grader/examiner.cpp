@@ -128,6 +128,7 @@ TaskResult Examiner::make(const TaskRun& run) const {
     const auto cluster = sim::make_cluster(options);
 
     std::vector<std::unique_ptr<StudentProcess>> processes;
+    processes.reserve(static_cast<std::size_t>(options.ranks));
     for (int rank = 0; rank < options.ranks; ++rank)
         processes.push_back(
             std::make_unique<StudentProcess>(folder_, program_, confinement_));

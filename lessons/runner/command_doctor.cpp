@@ -46,7 +46,8 @@ std::string entry(const std::string& name, const std::vector<std::string>& parag
     std::string text;
     for (const std::string& paragraph : paragraphs)
         for (const std::string& line : wrap(paragraph, width - kNames))
-            text += pad_right(text.empty() ? "  " + name : "", kNames) + line + "\n";
+            text.append(pad_right(text.empty() ? "  " + name : "", kNames))
+                .append(line + "\n");
     return text;
 }
 

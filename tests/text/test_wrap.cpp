@@ -46,7 +46,7 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
     CHECK(fold_code(code, 32) ==
           Lines{"if (ready) {", "    send(first,", "         second);",
                 "    const auto sum = add(first,", "        second_of_them);", "}"});
-    CHECK(fold_code("x = f(a,\n      beta, gamma);", 11) ==
+    CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
     CHECK(fold_code("", 10).empty());
 }

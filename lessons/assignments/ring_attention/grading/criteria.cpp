@@ -240,9 +240,9 @@ void judge_online_softmax(Judge& judge) {
         const std::string name =
             fmt::format("{} blocks merged with {}", split, count - split);
         const TaskResult& merged = judge.run({name, {task}});
-        judge.close(name + ": " + finish, value_of(judge, merged, "merged"),
-                    expected_mean(blocks, count));
-        judge.close(name + ", and all absorbed once more: " + finish,
+        judge.close(fmt::format("{}: {}", name, finish),
+                    value_of(judge, merged, "merged"), expected_mean(blocks, count));
+        judge.close(fmt::format("{}, and all absorbed once more: {}", name, finish),
                     value_of(judge, merged, "twice"), expected_mean(blocks, count));
     }
 }
@@ -309,7 +309,7 @@ ClusterSpec timing_cluster() {
     ClusterSpec spec = examination_cluster();
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
     spec.inside = spec.between = {0, kLink};
-    const double tokens = static_cast<double>(kLong.tokens / kLong.ranks);
+    const double tokens = static_cast<double>(kLong.tokens) / kLong.ranks;
     const double flops = tokens * (4 * kLong.width + ops::Attend::kFlopsOfPair);
     const double bytes = 2.0 * sizeof(double) * kLong.width;
     spec.flops_f64 = kPart * flops * kLink / bytes;
