@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/gpt_task.hpp"
 #include "src/parallel/data_parallel.hpp"
 #include "src/report/compare.hpp"
 
@@ -35,7 +34,8 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
         const auto model =
             training.make_model({device, training.dtype, training.seed, ""});
         const auto optimizer = training.make_optimizer(model->parameters());
-        keep_parameters(rank, model->parameters(), "initial/", &Parameter::value);
+        for (const Parameter* parameter : model->parameters())
+            rank.keep("initial/" + parameter->name(), parameter->value);
         std::vector<MicroBatch> mine;
         for (int step = 0; step < training.steps; ++step) {
             if (step == 0 || !training.same_batches)
@@ -46,13 +46,15 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
                                               mine)
                     : accumulate_gradients(device, *model, training.loss, mine);
             rank.keep_value("loss", device.peek(loss).at(0));
-            if (step == 0)
-                keep_parameters(rank, model->parameters(), "grad/", &Parameter::gradient);
+            for (const Parameter* parameter : model->parameters())
+                if (step == 0)
+                    rank.keep("grad/" + parameter->name(), parameter->gradient);
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
             if (progress && rank.index() == 0) progress->advance(step + 1);
         }
-        keep_parameters(rank, model->parameters(), "", &Parameter::value);
+        for (const Parameter* parameter : model->parameters())
+            rank.keep(parameter->name(), parameter->value);
     });
 }
 // lesson: end

@@ -244,7 +244,7 @@ class TextPicture {
                 ++next;
             if (shown[c] >= 0)
                 text += box_text(*boxes[shown[c]], static_cast<int>(next - c));
-            for (; shown[c] < 0 && c < next; ++c) {
+            for (; c < next && shown[c] < 0; ++c) {
                 const bool lost = row.shows_idle && static_cast<int>(c) < over;
                 (lost ? has_idle_ : has_nothing_) = true;
                 text += lost ? kIdle : kNothing;

@@ -309,8 +309,9 @@ ClusterSpec timing_cluster() {
     ClusterSpec spec = examination_cluster();
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
     spec.inside = spec.between = {0, kLink};
-    const double tokens = static_cast<double>(kLong.tokens) / kLong.ranks;
-    const double flops = tokens * (4 * kLong.width + ops::Attend::kFlopsOfPair);
+    const std::int64_t tokens = kLong.tokens / kLong.ranks;  // the fewest of a rank
+    const auto flops =
+        static_cast<double>(tokens) * (4 * kLong.width + ops::Attend::kFlopsOfPair);
     const double bytes = 2.0 * sizeof(double) * kLong.width;
     spec.flops_f64 = kPart * flops * kLink / bytes;
     return spec;
