@@ -133,7 +133,8 @@ void record_training(Record& record, const std::string& variant, bool alone,
     const auto put = [&](NamedTensors& tensors, const std::string& name,
                          const std::string& prefix) {
         for (const auto& [parameter, tensor] : kept(prefix))
-            tensors.insert_or_assign(name + "/" + prefix + parameter, tensor);
+            tensors.insert_or_assign(fmt::format("{}/{}{}", name, prefix, parameter),
+                                     tensor);
     };
     if (alone) put(record.inputs, "gpt", "initial/");
     put(record.outputs, variant, "grad/");

@@ -15,6 +15,7 @@ const LessonEntry& find_lesson(const std::string& slug) {
     const auto found = std::ranges::find(lessons, slug, &LessonEntry::slug);
     require(found != lessons.end(), [&] {
         std::vector<std::string> slugs;
+        slugs.reserve(lessons.size());
         for (const LessonEntry& lesson : lessons)
             slugs.push_back(lesson.slug);
         return no_such("lesson", slug, slugs);

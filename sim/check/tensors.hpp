@@ -24,7 +24,7 @@ struct ByteRange {
     bool contains(const ByteRange& other) const {
         return begin <= other.begin && other.end <= end;
     }
-    auto operator<=>(const ByteRange&) const = default;
+    auto operator<=>(const ByteRange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// An optimizer steps a parameter with a gradient.

@@ -16,7 +16,7 @@ struct Lane {
     int team = 0;
     int lane = 0;
 
-    auto operator<=>(const Lane&) const = default;
+    auto operator<=>(const Lane&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// The knowledge of what has happened: for each queue of each rank, the number of its
