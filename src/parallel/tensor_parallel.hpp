@@ -11,7 +11,7 @@ namespace lockstep {
 /// Tensor parallelism: ranks share out the weights of each layer, and all work on the
 /// same micro-batch. A region is where each has columns or heads of its own, between a
 /// column-parallel and a row-parallel layer; outside, every rank holds all activations.
-/// What leads in is f, what leads out is g, a conjugate pair (Shoeybi et al. 2019,
+/// Entering one is f, leaving it is g, a conjugate pair (Shoeybi et al. 2019,
 /// Megatron-LM, 1909.08053, section 3):
 ///
 ///     f   forward: nothing      backward: all-reduce
