@@ -61,7 +61,9 @@ void Communicator::complete_collective(CommOperation& operation) const {
     const SourceLine at = operation.at;
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
     if (!facts.moves()) {
-        operation = {{.verb = operation.verb, .at = at}};
+        static_cast<CommRequest&>(operation) = {.verb = operation.verb, .at = at};
+        for (Tensor* buffer : {&operation.output, &operation.input})
+            if (*buffer) *buffer = Tensor();
         return;
     }
     require_own(operation, operation.output);
@@ -398,12 +400,30 @@ Group& Group::add(CommOperation operation) {
     return *this;
 }
 
+// A message is filled in where it stays: a simulator of many devices makes millions.
+Group& Group::add_message(Verb verb, const Tensor& buffer, int peer, SourceLine at) {
+    if (started_) [[unlikely]]
+        refuse_late(verb, at);
+    CommOperation& operation = communicator_.grouped_.emplace_back();
+    operation.verb = verb;
+    operation.peer = peer;
+    operation.at = at;
+    (verb == Verb::send ? operation.input : operation.output) = buffer;
+    try {
+        communicator_.complete_message(operation);
+    } catch (...) {
+        communicator_.grouped_.pop_back();
+        throw;
+    }
+    return *this;
+}
+
 Group& Group::send(const Tensor& input, int peer, SourceLine at) {
-    return add({{.verb = Verb::send, .peer = peer, .at = at}, {}, input});
+    return add_message(Verb::send, input, peer, at);
 }
 
 Group& Group::recv(const Tensor& output, int peer, SourceLine at) {
-    return add({{.verb = Verb::recv, .peer = peer, .at = at}, output});
+    return add_message(Verb::recv, output, peer, at);
 }
 
 Group& Group::all_reduce(const Tensor& buffer, Reduction reduction, SourceLine at) {

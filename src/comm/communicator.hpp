@@ -285,6 +285,7 @@ class [[nodiscard]] Group {
     Work start(SourceLine at = SourceLine::here());
 
   private:
+    Group& add_message(Verb verb, const Tensor& buffer, int peer, SourceLine at);
     [[noreturn]] void refuse_late(Verb verb, SourceLine at) const;
     [[noreturn]] void refuse_second_start(SourceLine at) const;
 
