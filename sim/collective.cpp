@@ -29,13 +29,13 @@ Tensor block(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
 template <typename Input>
 Tensor reduce_round(const Members& members, int first, Input input) {
     const int n = size_of(members);
-    const Tensor start = input((first + 1) % n);
+    Tensor start = input((first + 1) % n);
     if (start.elements() == 0) return start;
     const CommOperation& operation = at(members, first);
     const Reduction reduction =
         operation.reduction == Reduction::mean ? Reduction::sum : operation.reduction;
     Device& device = *start.device();
-    const Tensor total = device.scratch(start.shape(), start.dtype());
+    Tensor total = device.scratch(start.shape(), start.dtype());
     device.transfer(total, start);
     for (int step = 2; step <= n; ++step)
         device.transfer_combine(total, input((first + step) % n), reduction);
@@ -60,6 +60,7 @@ void reduce_scatter(const Members& members) {
     const std::int64_t count = at(members, 0).count;
     // All totals first: an output may be a block of an input that others still need.
     std::vector<Tensor> totals;
+    totals.reserve(n);
     for (int c = 0; c < n; ++c)
         totals.push_back(reduce_round(members, c, [&](int member) {
             return block(at(members, member).input, c * count, count);

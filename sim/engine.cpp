@@ -37,6 +37,7 @@ Picoseconds start_of(const Meeting& meeting) {
 /// one buffer, the order shows.
 void in_virtual_order(std::vector<Team*>& teams) {
     std::vector<std::tuple<Picoseconds, int, Team*>> starts;
+    starts.reserve(teams.size());
     for (Team* team : teams)
         starts.emplace_back(start_of(team->meetings.front()), team->id, team);
     std::sort(starts.begin(), starts.end());

@@ -100,7 +100,7 @@ class Engine {
     /// apart what a rank launched at one time.
     using Order = std::array<std::int64_t, 6>;
 
-    void run_rank(int rank, const Program& program);
+    void run_rank(int index, const Program& program);
     Team& make_team(const std::string& name, std::vector<int> ranks);
     RankState& rank(int index) { return *ranks_[index]; }
 

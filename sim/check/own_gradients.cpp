@@ -366,12 +366,15 @@ const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string
         for (const Team* team : teams->second)
             if (have_both(team, one.rank, other.rank)) return nullptr;
     }
+    const auto of_both = [&](const Update& update) {
+        return (update.rank == one.rank || update.rank == other.rank) &&
+               have_both(update.reduced, one.rank, other.rank);
+    };
     for (const auto& [label, updates] : step.updates) {
         if (label == name) continue;
         const Team* team = nullptr;
         for (const Update& update : updates) {
-            if (update.rank != one.rank && update.rank != other.rank) continue;
-            if (!have_both(update.reduced, one.rank, other.rank)) continue;
+            if (!of_both(update)) continue;
             if (team == update.reduced) return team;
             team = update.reduced;
         }

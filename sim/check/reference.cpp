@@ -63,6 +63,8 @@ class ReferenceWatcher final : public Watcher {
     Diagnosis explain(const Difference& difference, const std::vector<int>& ranks) const;
     std::string fault_of(const Difference& difference, std::string& reason,
                          std::string& cure) const;
+    std::string fault_of_factor(double factor, std::string& reason,
+                                std::string& cure) const;
     bool is_group_size(double n) const;
 
     const Engine& engine_;
@@ -117,6 +119,21 @@ void ReferenceWatcher::collective_begins(const Team& /*team*/, const Meeting& me
     if (first.is_sum() && first.count > 1) reduction_ = origin_of(meeting);
 }
 
+/// Returns the one factor by which all of `got` differs from `expected`, but for values
+/// that are as good as zero beside the largest; 0 if there is none.
+double common_factor(const HostTensor& expected, const HostTensor& got, double largest) {
+    double factor = 0;
+    for (std::int64_t i = 0; i < expected.elements(); ++i) {
+        const double a = expected.at(i);
+        const double b = got.at(i);
+        if (std::abs(a) <= 1e-3 * largest && std::abs(b) <= 1e-3 * largest) continue;
+        if (factor == 0) factor = b / a;
+        const bool same = std::abs(b - factor * a) <= 1e-4 * largest;
+        if (!same || !std::isfinite(factor)) return 0;
+    }
+    return factor;
+}
+
 /// Fills in how they differ, if they do.
 bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got,
                                Difference& difference) {
@@ -141,17 +158,7 @@ bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got
     difference.relative = largest > 0 ? apart / largest : apart;
     const double bound = sum_bound(expected.dtype(), kSumLength);
     if (difference.relative <= bound) return false;
-
-    double factor = 0;
-    bool one = !difference.is_nan;
-    for (std::int64_t i = 0; one && i < expected.elements(); ++i) {
-        const double a = expected.at(i);
-        const double b = got.at(i);
-        if (std::abs(a) <= 1e-3 * largest && std::abs(b) <= 1e-3 * largest) continue;
-        if (factor == 0) factor = b / a;
-        one = std::abs(b - factor * a) <= 1e-4 * largest && std::isfinite(factor);
-    }
-    difference.factor = one ? factor : 0;
+    if (!difference.is_nan) difference.factor = common_factor(expected, got, largest);
     return true;
 }
 
@@ -166,32 +173,7 @@ bool ReferenceWatcher::is_group_size(double n) const {
 /// is known than of its class; nothing if it shows nothing in particular.
 std::string ReferenceWatcher::fault_of(const Difference& difference, std::string& reason,
                                        std::string& cure) const {
-    const double c = difference.factor;
-    if (c != 0) {
-        reason = fmt::format("every element is {:.6g} times that of one device", c);
-        if (is_group_size(c) || is_group_size(1 / c)) {
-            reason += fmt::format(", and {:.0f} ranks share the work", c > 1 ? c : 1 / c);
-            return "F21";
-        }
-        for (const Work& work : work_) {
-            const int losses = std::max(work.losses, work.losses_a_step);
-            if (losses > 1 && near(c, losses)) {
-                reason += fmt::format(", and a step has {} micro-batches", losses);
-                cure =
-                    "Each micro-batch counts as if it were the whole batch: divide its "
-                    "loss (its weight) by the number of micro-batches, too.";
-                return "F27";
-            }
-            if (work.steps > 1 && near(c, work.steps)) {
-                reason += fmt::format(", and {} steps were made", work.steps);
-                cure =
-                    "Every step adds to what the steps before have left: zero the "
-                    "gradients at the start of each step.";
-                return "F27";
-            }
-        }
-        return "";
-    }
+    if (difference.factor != 0) return fault_of_factor(difference.factor, reason, cure);
     std::int64_t few = -1;
     std::int64_t many = -1;
     for (const Work& work : work_) {
@@ -215,6 +197,35 @@ std::string ReferenceWatcher::fault_of(const Difference& difference, std::string
         return "F28";
     }
     reason = "elements differ by different factors";
+    return "";
+}
+
+/// Returns the class of a difference by one factor, as fault_of does.
+std::string ReferenceWatcher::fault_of_factor(double factor, std::string& reason,
+                                              std::string& cure) const {
+    reason = fmt::format("every element is {:.6g} times that of one device", factor);
+    if (is_group_size(factor) || is_group_size(1 / factor)) {
+        reason += fmt::format(", and {:.0f} ranks share the work",
+                              factor > 1 ? factor : 1 / factor);
+        return "F21";
+    }
+    for (const Work& work : work_) {
+        const int losses = std::max(work.losses, work.losses_a_step);
+        if (losses > 1 && near(factor, losses)) {
+            reason += fmt::format(", and a step has {} micro-batches", losses);
+            cure =
+                "Each micro-batch counts as if it were the whole batch: divide its "
+                "loss (its weight) by the number of micro-batches, too.";
+            return "F27";
+        }
+        if (work.steps > 1 && near(factor, work.steps)) {
+            reason += fmt::format(", and {} steps were made", work.steps);
+            cure =
+                "Every step adds to what the steps before have left: zero the "
+                "gradients at the start of each step.";
+            return "F27";
+        }
+    }
     return "";
 }
 

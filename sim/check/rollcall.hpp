@@ -91,11 +91,11 @@ class Rollcall {
     /// Returns the number of a member's next claim, if they go by their order.
     std::uint64_t next_number(const Team& team, int member);
 
-    /// `values` is called if no member has made the same claim before. The second claim
+    /// `of_claim` is called if no member has made the same claim before. The second claim
     /// of one number by a member goes to the next number.
     using Values = std::function<HostTensor()>;
     void note(const Team& team, std::uint64_t number, Claim claim,
-              const Values& values = {});
+              const Values& of_claim = {});
 
     /// The run is quiet: throws FaultError for the first complete roll whose sides
     /// differ.

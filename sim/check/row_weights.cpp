@@ -112,6 +112,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     /// Returns the weights of all of a tensor's values together; null is unknown.
     Weights of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
+    Weights of_one_operand(int rank, const DeviceOperation& operation) const;
     void begin_gradient(int rank, const DeviceOperation& operation);
     void scale(int rank, const DeviceOperation& operation);
     bool has_all_losses(int rank, const RowWeights& gradient) const;
@@ -491,8 +492,32 @@ void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
 /// that comes from a loss.
 Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) const {
     const Derivation& derivation = operation.derivation;
-    const bool part = derivation.kind == Derivation::Kind::part;
     if (derivation.factor != 1) return nullptr;
+    Weights made = of_one_operand(rank, operation);
+    if (!made) return nullptr;
+    const bool part = derivation.kind == Derivation::Kind::part;
+    if (part && made->is_loss_gradient) return nullptr;
+    if (made->is_loss_gradient) {
+        RowWeights further = *made;
+        further.is_loss_gradient = false;
+        made = std::make_shared<const RowWeights>(std::move(further));
+    }
+    if (!derivation.adds && !part) return made;
+    for (const Tensor* target : operation.writes) {
+        const Weights before = of(rank, *target);
+        if (!before || before->is_loss_gradient) return nullptr;
+        made = sum_of(before, made);
+        if (!made) return nullptr;
+    }
+    return made;
+}
+
+/// Returns the weights of the one operand that has any and in which the operation is
+/// linear; null if there is none, or more than one.
+Weights RowWeightWatcher::of_one_operand(int rank,
+                                         const DeviceOperation& operation) const {
+    const Derivation& derivation = operation.derivation;
+    const bool part = derivation.kind == Derivation::Kind::part;
     Weights made;
     for (std::size_t i = 0; i < operation.reads.size(); ++i) {
         const Tensor& read = *operation.reads[i];
@@ -509,20 +534,6 @@ Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) co
                              (weights->steps.empty() || part || sums);
         if (!follows) return nullptr;
         made = weights;
-    }
-    if (!made) return nullptr;
-    if (part && made->is_loss_gradient) return nullptr;
-    if (made->is_loss_gradient) {
-        RowWeights further = *made;
-        further.is_loss_gradient = false;
-        made = std::make_shared<const RowWeights>(std::move(further));
-    }
-    if (!derivation.adds && !part) return made;
-    for (const Tensor* target : operation.writes) {
-        const Weights before = of(rank, *target);
-        if (!before || before->is_loss_gradient) return nullptr;
-        made = sum_of(before, made);
-        if (!made) return nullptr;
     }
     return made;
 }
