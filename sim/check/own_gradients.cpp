@@ -360,12 +360,14 @@ void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) const 
 const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string& name,
                                              const Update& one,
                                              const Update& other) const {
-    for (const Update* update : {&one, &other}) {
-        const auto teams = step.exchanged.find(update->rank);
-        if (teams == step.exchanged.end()) continue;
-        for (const Team* team : teams->second)
-            if (have_both(team, one.rank, other.rank)) return nullptr;
-    }
+    const auto exchanges = [&](const Update& update) {
+        const auto teams = step.exchanged.find(update.rank);
+        return teams != step.exchanged.end() &&
+               std::any_of(teams->second.begin(), teams->second.end(), [&](auto* team) {
+                   return have_both(team, one.rank, other.rank);
+               });
+    };
+    if (exchanges(one) || exchanges(other)) return nullptr;
     const auto of_both = [&](const Update& update) {
         return (update.rank == one.rank || update.rank == other.rank) &&
                have_both(update.reduced, one.rank, other.rank);
