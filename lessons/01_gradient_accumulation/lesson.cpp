@@ -121,7 +121,7 @@ void GradientAccumulation::accumulate(Page& page) {
     record_variant(record(), "reference", reference);
     record_variant(record(), "accumulation", accumulation_);
 
-    const std::vector<double> curve = losses(accumulation_);
+    const std::vector<double> curve = losses_of(accumulation_);
     if (has_numbers())
         page.text(
             fmt::format("The loss, summed over the parts, goes from {:.4f} to {:.4f}.",
@@ -530,7 +530,8 @@ void GradientAccumulation::read_text(Page& page) {
                     task->sizes.vocabulary,
                     count_text(static_cast<std::int64_t>(task->text.ids.size())),
                     task->rows_per_step(), parts_, parts_));
-    page.quote("training-loop");
+    page.quote("train-step");
+    page.quote("training-program");
 
     const RunReport alone = train(*make_cluster(options(), 1),
                                   language_training(
@@ -546,8 +547,8 @@ void GradientAccumulation::read_text(Page& page) {
     record_language_inputs(record(), *task);
     record_initial(record(), "language_model", alone);
 
-    const std::vector<double> one = losses(alone);
-    const std::vector<double> many = losses(together);
+    const std::vector<double> one = losses_of(alone);
+    const std::vector<double> many = losses_of(together);
     show_curve(page, one, many);
     double widest = 0;
     for (std::size_t step = 0; step < one.size(); ++step) {

@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/train_step.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -19,6 +20,7 @@ bool is_parameter(const std::string& kept) {
 
 std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
     std::vector<MicroBatch> uploaded;
+    uploaded.reserve(batches.size());
     for (const HostBatch& batch : batches)
         uploaded.push_back(
             {device.upload(batch.input), device.upload(batch.target), batch.weight});
@@ -27,54 +29,31 @@ std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& bat
 
 }  // namespace
 
-// lesson: training-loop
+// lesson: training-program
 RunReport train(Cluster& cluster, const Training& training, Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model =
             training.make_model({device, training.dtype, training.seed, ""});
+        if (training.data_parallel) declare_replicas_of(rank.world(), *model);
+        AllReduceSync sync(model->parameters());
         const auto optimizer = training.make_optimizer(model->parameters());
-        for (const Parameter* parameter : model->parameters())
-            rank.keep("initial/" + parameter->name(), parameter->value);
         std::vector<MicroBatch> mine;
-        for (int step = 0; step < training.steps; ++step) {
-            if (step == 0 || !training.same_batches)
-                mine = upload(device, training.batches(rank.index(), step));
-            const Tensor loss =
-                training.data_parallel
-                    ? data_parallel_gradients(device, rank.world(), *model, training.loss,
-                                              mine)
-                    : accumulate_gradients(device, *model, training.loss, mine);
-            rank.keep_value("loss", device.peek(loss).at(0));
-            for (const Parameter* parameter : model->parameters())
-                if (step == 0)
-                    rank.keep("grad/" + parameter->name(), parameter->gradient);
-            const PhaseScope phase(device, Phase::update);
-            optimizer->step();
-            if (progress && rank.index() == 0) progress->advance(step + 1);
-        }
-        for (const Parameter* parameter : model->parameters())
-            rank.keep(parameter->name(), parameter->value);
+        const auto step = [&](int i) {
+            if (i == 0 || !training.same_batches)
+                mine = upload(device, training.batches(rank.index(), i));
+            return train_step(device, *model, training.loss, mine, sync, *optimizer);
+        };
+        run_training(rank, model->parameters(), training.steps, step, progress);
     });
 }
 // lesson: end
-
-std::vector<double> losses(const RunReport& report) {
-    std::vector<double> sums;
-    for (const RankReport& rank : report.ranks) {
-        const std::vector<double>& share = rank.series.at("loss");
-        sums.resize(share.size());
-        for (std::size_t step = 0; step < share.size(); ++step)
-            sums[step] += share[step];
-    }
-    return sums;
-}
 
 void record_variant(Record& record, const std::string& variant, const RunReport& report) {
     for (const auto& [name, tensor] : report.ranks.front().kept)
         if (!name.starts_with("initial/"))
             record.outputs.insert_or_assign(fmt::format("{}/{}", variant, name), tensor);
-    const std::vector<double> curve = losses(report);
+    const std::vector<double> curve = losses_of(report);
     record.outputs.insert_or_assign(
         variant + "/loss",
         HostTensor::of(Shape{static_cast<std::int64_t>(curve.size())}, curve));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lessons/runner/page.hpp"
+#include "lessons/runner/training_loop.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
@@ -40,9 +41,6 @@ struct Training {
 /// step under their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
 RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
-
-/// The loss of every step, summed over the ranks' shares.
-std::vector<double> losses(const RunReport& report);
 
 /// Adds to the record's outputs what rank 0 kept, as "variant/NAME", and
 /// the losses, as "variant/loss".

@@ -5,9 +5,9 @@
 
 #include "lessons/02_column_linear/pass.hpp"
 #include "src/nn/activation.hpp"
-#include "src/nn/mlp.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -35,9 +35,9 @@ Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     Task task;
     task.make = [sizes, split](const ParameterInit& init, TensorParallel& tp) {
         if (split == MlpSplit::none) return make_mlp(init, sizes.hidden, sizes.inner);
-        const auto make =
-            split == MlpSplit::gathered ? make_gathered_mlp : make_parallel_mlp;
-        return make(init, tp, sizes.hidden, sizes.inner);
+        if (split == MlpSplit::gathered)
+            return make_gathered_mlp(init, tp, sizes.hidden, sizes.inner);
+        return make_mlp(init, sizes.hidden, sizes.inner, tensor_parallel({}, tp));
     };
     task.x = task.dy = HostTensor({sizes.rows, sizes.hidden}, dtype);
     task.keeps = false;

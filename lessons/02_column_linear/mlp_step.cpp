@@ -83,7 +83,8 @@ void ColumnLinear::pair(Page& page) {
         "none: a device has its own columns with all their terms, and GELU works number "
         "by number. The second layer, by rows, takes just these columns. One f before "
         "the first layer and one g after the second are all:");
-    page.quote("parallel-mlp");
+    page.quote("mlp");
+    page.quote("parallel-layers");
     page.predict("How many all-reduces is that, forward and backward?", 2, "all-reduces",
                  "g forward + f backward");
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -97,7 +97,7 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
         Device& device = rank.device();
         const auto tp = make_regions(regions, device, rank.world());
         const auto block =
-            make_parallel_block({device, DType::bf16, 1, "h.0"}, *tp, sizes);
+            make_block({device, DType::bf16, 1, "h.0"}, sizes, tensor_parallel({}, *tp));
         const std::int64_t part =
             regions == Regions::replicated ? length : length / ranks;
         Saved saved;

@@ -8,7 +8,7 @@
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 
 namespace lockstep::lessons {
@@ -196,8 +196,8 @@ RankReport block_of(int ranks) {
     return make_shapes_only_cluster(ranks)
         ->run([](Rank& rank) {
             TensorParallel tp(rank.device(), rank.world());
-            const auto block = make_parallel_block({rank.device(), DType::bf16, 1, "h.0"},
-                                                   tp, {kHidden, kHeads});
+            const auto block = make_block({rank.device(), DType::bf16, 1, "h.0"},
+                                          {kHidden, kHeads}, tensor_parallel({}, tp));
             const AdamW optimizer(block->parameters());
         })
         .ranks.front();

@@ -4,8 +4,8 @@
 
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
-#include "src/parallel/vocabulary_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/train_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -47,45 +47,26 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = make_regions(regions, device, rank.world());
-        const auto gpt = make_parallel_gpt({device, dtype, seed, ""}, *tp, task.sizes);
+        const GptKit kit = tensor_parallel({}, *tp);
+        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        const Loss loss = kit.loss(task.sizes);
+        AllReduceSync sync(gpt->parameters());
         Sgd optimizer(gpt->parameters(), {task.learning_rate, 0.9, 0});
-        keep_parameters(rank, gpt->parameters(), "initial/", &Parameter::value);
-        for (int step = 0; step < task.steps; ++step) {
-            const HostTokens tokens = tokens_of(task, step, 0, task.batch);
-            const Tensor ids = device.upload(tokens.ids);
-            const Tensor next = device.upload(tokens.next);
-            Saved saved;
-            LossResult result;
-            zero_gradients(*gpt);
-            {
-                const PhaseScope phase(device, Phase::forward);
-                const Tensor logits = gpt->forward(ids, saved);
-                result = vocabulary_parallel_cross_entropy(*tp, logits, next,
-                                                           task.sizes.vocabulary);
-            }
-            {
-                const PhaseScope phase(device, Phase::backward);
-                gpt->backward(result.gradient, saved);
-                tp->complete_gradients(*gpt);
-            }
-            rank.keep_value("loss", device.peek(result.loss).at(0));
-            if (step == 0)
-                keep_parameters(rank, gpt->parameters(), "grad/", &Parameter::gradient);
-            const PhaseScope phase(device, Phase::update);
-            optimizer.step();
-            if (progress && rank.index() == 0) progress->advance(step + 1);
-        }
-        keep_parameters(rank, gpt->parameters(), "", &Parameter::value);
+        const auto step = [&](int i) {
+            const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
+            return train_step(device, *gpt, loss, {&batch, 1}, sync, optimizer);
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
     });
 }
 // lesson: end
 
 WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions) {
-    return {
-        ranks, [&](Rank& rank, const WholeParameters::Show& show) {
-            const auto tp = make_regions(regions, rank.device(), rank.world());
-            show(*make_parallel_gpt({rank.device(), DType::f32, 0, ""}, *tp, task.sizes));
-        }};
+    return {ranks, [&](Rank& rank, const WholeParameters::Show& show) {
+                const auto tp = make_regions(regions, rank.device(), rank.world());
+                show(*make_gpt({rank.device(), DType::f32, 0, ""}, task.sizes,
+                               tensor_parallel({}, *tp)));
+            }};
 }
 
 }  // namespace lockstep::lessons

@@ -8,10 +8,10 @@
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
-#include "src/nn/attention.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/timeline.hpp"
 
 namespace lockstep::lessons {
@@ -88,7 +88,8 @@ Twins attention_twins(const GptTask& task, const LessonOptions& options) {
         return make_attention(init, sizes.hidden, {sizes.heads, true});
     };
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
-        return make_parallel_attention(init, tp, sizes.hidden, sizes.heads, true);
+        return make_attention(init, sizes.hidden, {sizes.heads, true},
+                              tensor_parallel({}, tp));
     };
     return twins;
 }
@@ -98,8 +99,7 @@ Twins badly_cut(Twins twins, const BlockSizes& sizes) {
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
         auto attention = std::make_unique<Sequential>();
         attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, sizes.hidden,
-                                             3 * sizes.hidden,
-                                             ColumnParallelOptions{.stacked = 1});
+                                             3 * sizes.hidden);
         attention->add<CoreAttention>(init.device,
                                       AttentionSizes{sizes.heads / tp.size(), true});
         attention->add<RowParallelLinear>(init.child("c_proj"), tp, sizes.hidden,
@@ -127,7 +127,8 @@ void TensorParallelLesson::attention(Page& page) {
         "columns of c_proj's weight. That is a column-parallel layer and a row-parallel "
         "one, with attention itself between them instead of a GELU.",
         ranks_, sizes.heads / ranks_, sizes.heads));
-    page.quote("parallel-attention");
+    page.quote("attention");
+    page.quote("parallel-layers");
     page.text(fmt::format(
         "c_attn's weight holds three layers one below the other, {} rows of queries, "
         "then of keys, then of values, as GPT-2 has it. Each of the three is shared out: "
@@ -173,11 +174,12 @@ void TensorParallelLesson::block(Page& page) {
         "The MLP is the lesson column-linear's: columns, GELU, rows. Norms and residual "
         "sums stand outside of the two regions, and every device does all of them, on "
         "the same values.");
-    page.quote("parallel-block");
+    page.quote("block");
+    page.quote("parallel-gpt");
     Twins twins = twins_of(*task_, options());
     twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
-        return make_parallel_block(init, tp, sizes);
+        return make_block(init, sizes, tensor_parallel({}, tp));
     };
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
@@ -376,6 +378,7 @@ void TensorParallelLesson::sequence(Page& page) {
         "of a sum. complete_gradients() adds them up; without it, each device's norms go "
         "their own way, and since they start alike, nobody sees it at first. lockstep's "
         "checker finds it with --check full (lessons/faults/F23.md).");
+    page.quote("complete-gradients");
 }
 
 }  // namespace lockstep::lessons

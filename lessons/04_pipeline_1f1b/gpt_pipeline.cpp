@@ -37,11 +37,8 @@ std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int 
                                        int first, int count, int all) {
     const std::int64_t size = task.batch / all;
     std::vector<MicroBatch> batches;
-    for (int i = first; i < first + count; ++i) {
-        const HostTokens tokens = tokens_of(task, step, i * size, size);
-        batches.push_back(
-            {device.upload(tokens.ids), device.upload(tokens.next), 1.0 / all});
-    }
+    for (int i = first; i < first + count; ++i)
+        batches.push_back(upload_tokens(device, task, step, i * size, size, 1.0 / all));
     return batches;
 }
 
@@ -75,23 +72,19 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                            schedule, line.rank(), cut_gpt(task.sizes, schedule));
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(task.sizes, training.dtype));
-        const auto tied = tie_gpt(pipeline, stage, schedule, line);
         if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
+        const auto tied = tie_gpt(pipeline, stage, schedule, line);
         Sgd optimizer(stage.parameters(), {task.learning_rate, kMomentum, 0});
-        keep_parameters(rank, stage.parameters(), "initial/", &Parameter::value);
-        for (int step = 0; step < task.steps; ++step) {
+        const auto step = [&](int i) {
             const auto batches =
-                upload_batches(device, task, step, mesh.coordinate("dp") * share, share,
+                upload_batches(device, task, i, mesh.coordinate("dp") * share, share,
                                share * training.replicas);
-            const Tensor loss = pipeline.run(cross_entropy_loss, batches);
-            if (loss) rank.keep_value("loss", device.peek(loss).at(0));
-            if (step == 0)
-                keep_parameters(rank, stage.parameters(), "grad/", &Parameter::gradient);
+            Tensor loss = pipeline.run(cross_entropy_loss, batches);
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
-            if (progress && rank.index() == 0) progress->advance(step + 1);
-        }
-        keep_parameters(rank, stage.parameters(), "", &Parameter::value);
+            return loss;
+        };
+        run_training(rank, stage.parameters(), task.steps, step, progress);
     });
 }
 // lesson: end
@@ -103,21 +96,14 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
         Device& device = rank.device();
         const auto gpt =
             make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
+        AllReduceSync sync(gpt->parameters());
         Sgd optimizer(gpt->parameters(), {task.learning_rate, kMomentum, 0});
-        keep_parameters(rank, gpt->parameters(), "initial/", &Parameter::value);
-        for (int step = 0; step < task.steps; ++step) {
+        const auto step = [&](int i) {
             const auto batches =
-                upload_batches(device, task, step, 0, micro_batches, micro_batches);
-            const Tensor loss =
-                accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
-            rank.keep_value("loss", device.peek(loss).at(0));
-            if (step == 0)
-                keep_parameters(rank, gpt->parameters(), "grad/", &Parameter::gradient);
-            const PhaseScope phase(device, Phase::update);
-            optimizer.step();
-            if (progress) progress->advance(step + 1);
-        }
-        keep_parameters(rank, gpt->parameters(), "", &Parameter::value);
+                upload_batches(device, task, i, 0, micro_batches, micro_batches);
+            return train_step(device, *gpt, cross_entropy_loss, batches, sync, optimizer);
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
     });
 }
 

@@ -5,9 +5,9 @@
 #include "src/comm/mesh.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/flash_attention.hpp"
-#include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/train_step.hpp"
 
 namespace lockstep::lessons {
 
@@ -37,33 +37,21 @@ GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
     return sizes;
 }
 
-/// This rank's tokens of its replica's sequences; zeros if there are shapes only.
-MicroBatch own_tokens(Device& device, const GptTask& task, int step,
-                      const TokenDeal& deal, std::int64_t first, std::int64_t count,
-                      double weight) {
-    if (!device.has_numbers()) {
-        const HostTensor none({deal.share_of(task.length(), "the GPT"), count},
-                              DType::i32);
-        return {device.upload(none), device.upload(none), weight};
-    }
-    const HostTokens tokens = tokens_of(task, step, first, count);
-    return {device.upload(dealt_rows(tokens.ids, deal)),
-            device.upload(dealt_rows(tokens.next, deal)), weight};
-}
-
 /// Says which tokens a rank has, and how it attends.
-SequencePart part_of(const ContextRun& run, Communicator& cp) {
+GptKit kit_of(const ContextRun& run, Communicator& cp) {
+    GptKit kit;
     switch (run.attention) {
         case AttentionKind::core:
-            return {};
-        case AttentionKind::flash:
-            return {{}, [](Device& device, const AttentionSizes& sizes) {
-                        return std::make_unique<FlashAttention>(device, sizes);
-                    }};
-        case AttentionKind::shared:
             break;
+        case AttentionKind::flash:
+            kit.core = [](Device& device, const AttentionSizes& sizes) {
+                return std::make_unique<FlashAttention>(device, sizes);
+            };
+            break;
+        case AttentionKind::shared:
+            return context_parallel(kit, cp, run.method, run.order);
     }
-    return context_part(cp, run.method, run.order);
+    return kit;
 }
 
 }  // namespace
@@ -95,28 +83,21 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const Mesh mesh(rank.world(), {{"dp", run.replicas}, {"cp", run.parts}});
-        const SequencePart part = part_of(run, mesh["cp"]);
-        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, part);
+        const GptKit kit = kit_of(run, mesh["cp"]);
+        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(rank.world(), *gpt);
-        const std::vector<Parameter*> parameters = gpt->parameters();
-        Sgd optimizer(parameters, {task.learning_rate, kMomentum, 0});
-        keep_parameters(rank, parameters, "initial/", &Parameter::value);
+        AllReduceSync sync(gpt->parameters());
+        Sgd optimizer(gpt->parameters(), {task.learning_rate, kMomentum, 0});
         const std::int64_t sequences = task.batch / run.replicas;
-        for (int step = 0; step < task.steps; ++step) {
+        const auto step = [&](int i) {
             // To the weights, a rank's tokens are a share of the batch.
-            const MicroBatch mine = own_tokens(device, task, step, part.tokens,
-                                               mesh.coordinate("dp") * sequences,
-                                               sequences, 1.0 / rank.size());
-            const Tensor loss = data_parallel_gradients(device, rank.world(), *gpt,
-                                                        cross_entropy_loss, {&mine, 1});
-            rank.keep_value("loss", device.peek(loss).at(0));
-            if (step == 0)
-                keep_parameters(rank, parameters, "grad/", &Parameter::gradient);
-            const PhaseScope phase(device, Phase::update);
-            optimizer.step();
-            if (progress && rank.index() == 0) progress->advance(step + 1);
-        }
-        keep_parameters(rank, parameters, "", &Parameter::value);
+            const MicroBatch mine =
+                upload_tokens(device, task, i, mesh.coordinate("dp") * sequences,
+                              sequences, 1.0 / rank.size(), kit.tokens);
+            return train_step(device, *gpt, cross_entropy_loss, {&mine, 1}, sync,
+                              optimizer);
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
     });
 }
 // lesson: end

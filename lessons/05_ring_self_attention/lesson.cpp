@@ -8,11 +8,11 @@
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
 #include "src/device/formulas.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
-#include "src/nn/mlp.hpp"
 #include "src/nn/norm.hpp"
 #include "src/parallel/ring_products.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 
 namespace lockstep::lessons {
 
@@ -435,7 +435,7 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
         sizes.hidden = hidden;
         sizes.heads = problem.sizes.heads;
         const auto block =
-            make_parallel_block({device, problem.dtype, 1, "h.0"}, tp, sizes);
+            make_block({device, problem.dtype, 1, "h.0"}, sizes, tensor_parallel({}, tp));
         const Shape shape{problem.tokens, problem.batch, hidden};
         Saved saved;
         block->forward(device.empty(shape, problem.dtype), saved);

@@ -465,7 +465,7 @@ void RingLesson::train(Page& page) {
                     sizes.layers, sizes.block.hidden, sizes.block.heads, task_->batch,
                     sizes.context, bytes_text(capacity), ranks_));
     show_contexts(page, capacity);
-    page.quote("context-part");
+    page.quote("context-parallel");
     page.quote("context-training");
     record_gpt_inputs(record(), *task_);
     train_all(page, capacity);

@@ -85,34 +85,17 @@ HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
     return {tokens.rows(0, task.length()), tokens.rows(1, task.length())};
 }
 
-void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
-                     const std::string& prefix, Tensor Parameter::*tensor) {
-    if (!rank.device().has_numbers()) return;
-    for (const Parameter* parameter : parameters)
-        rank.keep(prefix + parameter->name(), parameter->*tensor);
-}
-
-std::vector<double> losses_of(const RunReport& report) {
-    std::vector<double> losses;
-    for (const RankReport& rank : report.ranks) {
-        const auto found = rank.series.find("loss");
-        if (found == rank.series.end()) continue;
-        losses.resize(std::max(losses.size(), found->second.size()), 0);
-        for (std::size_t i = 0; i < found->second.size(); ++i)
-            losses[i] += found->second[i];
+MicroBatch upload_tokens(Device& device, const GptTask& task, int step,
+                         std::int64_t first, std::int64_t count, double weight,
+                         const TokenDeal& deal) {
+    if (!device.has_numbers()) {
+        const HostTensor none({deal.share_of(task.length(), "the GPT"), count},
+                              DType::i32);
+        return {device.upload(none), device.upload(none), weight};
     }
-    return losses;
-}
-
-NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
-    NamedTensors all;
-    for (const RankReport& rank : report.ranks)
-        for (const auto& [name, tensor] : rank.kept) {
-            const bool other = prefix.empty() && name.find('/') != std::string::npos;
-            if (name.starts_with(prefix) && !other)
-                all.emplace(name.substr(prefix.size()), tensor);
-        }
-    return all;
+    const HostTokens tokens = tokens_of(task, step, first, count);
+    return {device.upload(dealt_rows(tokens.ids, deal)),
+            device.upload(dealt_rows(tokens.next, deal)), weight};
 }
 
 void record_gpt_inputs(Record& record, const GptTask& task) {

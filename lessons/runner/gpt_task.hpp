@@ -8,8 +8,9 @@
 
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "lessons/runner/training_loop.hpp"
 #include "src/nn/gpt.hpp"
-#include "src/report/safetensors.hpp"
+#include "src/parallel/gradient_accumulation.hpp"
 
 namespace lockstep::lessons {
 
@@ -49,17 +50,11 @@ struct HostTokens {
 HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
                      std::int64_t count);
 
-/// Keeps one tensor of each parameter under `prefix` and its name. In a run of shapes
-/// only there are no numbers to keep.
-void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
-                     const std::string& prefix, Tensor Parameter::*tensor);
-
-/// Returns what the ranks kept under prefix + NAME, by NAME; the first rank's if several
-/// did.
-NamedTensors kept_under(const RunReport& report, const std::string& prefix);
-
-/// Returns the losses of all steps. Each rank that kept any has a share of them.
-std::vector<double> losses_of(const RunReport& report);
+/// Uploads the sequences, or this rank's tokens of each if they are dealt to several. In
+/// a run of shapes only they are zeros.
+MicroBatch upload_tokens(Device& device, const GptTask& task, int step,
+                         std::int64_t first, std::int64_t count, double weight = 1,
+                         const TokenDeal& deal = {});
 
 /// Adds what another program needs to train the same.
 void record_gpt_inputs(Record& record, const GptTask& task);

@@ -71,6 +71,34 @@ Communicator& Mesh::operator[](const std::string& axis) const {
     return *lines_[place_of(axis)];
 }
 
+Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
+    std::vector<bool> free(axes_.size());
+    for (const std::string& axis : axes) {
+        const std::size_t place = place_of(axis);
+        require(!free[place], at, "mesh: a plane of {} twice", axis);
+        free[place] = true;
+    }
+    std::string name;
+    for (std::size_t i = 0; i < axes_.size(); ++i)
+        if (free[i]) name += (name.empty() ? "" : " x ") + axes_[i].name;
+    const auto found = planes_.find(name);
+    if (found != planes_.end()) return *found->second;
+
+    // Ranks of one plane are at one place along all other axes.
+    const auto fixed = [&](int rank) {
+        int color = 0, stride = world_->size();
+        for (std::size_t i = 0; i < axes_.size(); ++i) {
+            stride /= axes_[i].size;
+            if (!free[i]) color += rank / stride % axes_[i].size * stride;
+        }
+        return color;
+    };
+    SplitRequest request{fixed(world_->rank()), world_->rank(), name, {}, false};
+    for (int rank = 0; rank < world_->size(); ++rank)
+        if (fixed(rank) == request.color) request.members.push_back(rank);
+    return *planes_.emplace(name, world_->split(request, at)).first->second;
+}
+
 int Mesh::coordinate(const std::string& axis) const {
     return (*this)[axis].rank();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,12 @@ class Mesh {
     /// This rank's line along the axis: the ranks that differ from it in that coordinate
     /// alone, numbered by it. UsageError for a name that is no axis.
     Communicator& operator[](const std::string& axis) const;
+    /// This rank's plane: the ranks that differ from it in those coordinates alone, in
+    /// the order of the world. All ranks ask for it, once or more often, in one order
+    /// with other planes: the first time splits the world. UsageError for a name that is
+    /// no axis, or there twice.
+    Communicator& plane(const std::vector<std::string>& axes,
+                        SourceLine at = SourceLine::here());
     /// Returns this rank's place along the axis, from 0.
     int coordinate(const std::string& axis) const;
     int size(const std::string& axis) const;
@@ -53,6 +60,7 @@ class Mesh {
     Communicator* world_;
     std::vector<Axis> axes_;
     std::vector<std::unique_ptr<Communicator>> lines_;  ///< by axis
+    std::map<std::string, std::unique_ptr<Communicator>> planes_;
 };
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "src/core/require.hpp"
-#include "src/nn/linear.hpp"
 
 namespace lockstep {
 
@@ -73,22 +72,6 @@ Tensor CoreAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     saved.drop("weights");
     saved.drop("x");
     return dx;
-}
-
-std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
-                                           const AttentionSizes& sizes,
-                                           const MakeAttention& core) {
-    require_heads(init.name, hidden, sizes);
-    const std::int64_t kv_columns = hidden / sizes.heads * sizes.key_heads();
-    auto attention = std::make_unique<Sequential>();
-    attention->add<Linear>(init.child("c_attn"), hidden, hidden + 2 * kv_columns);
-    if (core)  // (s, b, h)
-        attention->add(core(init.device, sizes));
-    else
-        attention->add<CoreAttention>(init.device, sizes);
-    attention->add<Linear>(init.child("c_proj"), hidden,
-                           hidden);  // (s, b, h)
-    return attention;
 }
 
 }  // namespace lockstep

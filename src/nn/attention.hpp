@@ -4,8 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "src/nn/sequential.hpp"
-#include "src/nn/token_deal.hpp"
+#include "src/nn/module.hpp"
 
 namespace lockstep {
 
@@ -55,24 +54,5 @@ class CoreAttention : public Module {
 /// Makes what stands between the linear layers.
 using MakeAttention =
     std::function<std::unique_ptr<Module>(Device&, const AttentionSizes&)>;
-
-/// Multi-head self-attention: x (s, b, hidden) gives y of the same shape.
-///
-///     x -> c_attn (s, b, (a + 2 g) width) -> core (s, b, hidden) -> c_proj
-///
-/// Parameters: c_attn.weight ((a + 2 g) width, hidden): rows of the queries, the keys,
-/// the values, each head by head; c_attn.bias, c_proj.weight (hidden, hidden),
-/// c_proj.bias. The core is CoreAttention if none is given. Throws UsageError unless
-/// heads divide hidden.
-std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
-                                           const AttentionSizes& sizes,
-                                           const MakeAttention& core = {});
-
-/// The tokens of its sequences that a device has, and the attention that sees the
-/// others'. By itself it has all of them, and CoreAttention.
-struct SequencePart {
-    TokenDeal tokens{};
-    MakeAttention attention{};
-};
 
 }  // namespace lockstep

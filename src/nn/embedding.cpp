@@ -38,10 +38,12 @@ void Embedding::do_backward_weight(Saved& saved) {
 }
 
 PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t context,
-                                     std::int64_t width, TokenDeal deal)
+                                     std::int64_t width, TokenDeal deal,
+                                     TokenDeal stretch)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, context, width)),
-      deal_(deal) {
+      deal_(deal),
+      stretch_(stretch) {
     device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0, 1);
 }
 
@@ -51,15 +53,16 @@ const Tensor& PositionEmbedding::places_of(const Tensor& x) {
             x.shape());
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
-    require(deal_.ranks * length <= weight_.shape()[0],
+    const std::int64_t share = stretch_.ranks * length;
+    require(deal_.ranks * share <= weight_.shape()[0],
             "{} has {} places, but the sequence takes {}", weight_.name(),
-            weight_.shape()[0], deal_.ranks * length);
-    const TokenRows tokens = deal_.own(length);
+            weight_.shape()[0], deal_.ranks * share);
+    const TokenRows tokens = deal_.own(share), here = stretch_.own(length);
     const Shape shape{length, batch};
     if (places_ && places_.shape() == shape) return places_;
     HostTensor places(shape, DType::i32);
     for (std::int64_t i = 0; i < places.elements(); ++i)
-        places.set(i, static_cast<double>(tokens[i / batch]));
+        places.set(i, static_cast<double>(tokens[here[i / batch]]));
     const MemoryScope scope(device_, MemoryCategory::workspace);
     return places_ = device_.upload(places);
 }

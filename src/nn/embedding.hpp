@@ -42,9 +42,10 @@ Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64
 /// places, (s, b) i32, and between the halves of backward dy.
 class PositionEmbedding : public Module {
   public:
-    /// `deal` where x is what one of several ranks has of a sequence: s tokens each.
+    /// If x is what one of several ranks has of a sequence, s tokens each, `deal` says
+    /// which these are; and `stretch`, if they were dealt a second time, which of them.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
-                      TokenDeal deal = {});
+                      TokenDeal deal = {}, TokenDeal stretch = {});
 
     Parameter& weight() { return weight_; }
 
@@ -59,6 +60,7 @@ class PositionEmbedding : public Module {
     Device& device_;
     Parameter weight_;
     TokenDeal deal_;
+    TokenDeal stretch_;
     Tensor places_;
 };
 

@@ -1,24 +1,34 @@
 #include "src/nn/gpt.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
-#include "src/nn/attention.hpp"
+#include "src/nn/activation.hpp"
 #include "src/nn/embedding.hpp"
 #include "src/nn/linear.hpp"
-#include "src/nn/mlp.hpp"
 #include "src/nn/norm.hpp"
-#include "src/nn/sequential.hpp"
+#include "src/nn/part.hpp"
 
 namespace lockstep {
 
-void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
-    require(sizes.layers >= 0 && sizes.block.inner >= 0,
-            "{}: a GPT of {} layers and {} columns within its MLPs; neither may be "
-            "negative",
-            init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
+std::int64_t LinearSizes::all_out() const {
+    return std::accumulate(out.begin(), out.end(), std::int64_t{0});
+}
+
+namespace {
+
+/// The kit of one device: what each part is when nothing is shared out.
+std::unique_ptr<Module> make_linear(const ParameterInit& init, const LinearSizes& sizes) {
+    return std::make_unique<Linear>(init, sizes.in, sizes.all_out(), sizes.bias);
+}
+
+std::unique_ptr<Module> make_kind_of_mlp(const ParameterInit& init,
+                                         const BlockSizes& sizes, const GptKit& kit) {
+    const auto make = sizes.mlp == MlpKind::gelu ? make_mlp : make_swiglu_mlp;
+    return make(init, sizes.hidden, sizes.inner_columns(), kit);
 }
 
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes) {
@@ -27,86 +37,171 @@ std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& s
     return std::make_unique<LayerNorm>(init, sizes.hidden);
 }
 
-std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
-                                       const SequencePart& part) {
-    require(part.tokens.ranks == 1 || part.attention,
-            "{}: tokens of {} ranks, but no attention that sees the others'; "
-            "context_part() makes one",
-            init.name, part.tokens.ranks);
+std::unique_ptr<Module> make_table(const ParameterInit& init, const GptSizes& sizes,
+                                   double deviation) {
+    return std::make_unique<Embedding>(init, sizes.vocabulary, sizes.block.hidden,
+                                       deviation);
+}
+
+std::unique_ptr<Module> make_positions(const ParameterInit& init, const GptSizes& sizes,
+                                       const GptKit& kit) {
+    return std::make_unique<PositionEmbedding>(init, sizes.context, sizes.block.hidden,
+                                               kit.tokens, kit.stretch);
+}
+
+std::unique_ptr<Module> make_plain_head(const ParameterInit& init, const GptSizes& sizes,
+                                        Parameter* table) {
+    if (table) return std::make_unique<Linear>(init.device, *table);
+    return std::make_unique<Linear>(init, sizes.block.hidden, sizes.vocabulary,
+                                    /*bias=*/false);
+}
+
+}  // namespace
+
+GptKit::GptKit()
+    : wide(make_linear),
+      narrow(make_linear),
+      heads([](const std::string&, const AttentionSizes& all) { return all; }),
+      mlp(make_kind_of_mlp),
+      norm(make_norm),
+      table(make_table),
+      positions(make_positions),
+      head(make_plain_head),
+      loss([](const GptSizes&) { return Loss(cross_entropy_loss); }) {}
+
+// lesson: attention
+std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
+                                           const AttentionSizes& sizes,
+                                           const GptKit& kit) {
+    require_heads(init.name, hidden, sizes);
+    const std::int64_t keys = hidden / sizes.heads * sizes.key_heads();
+    const AttentionSizes own = kit.heads(init.name, sizes);
     auto attention = std::make_unique<Sequential>();
-    attention->add(make_norm(init.child("ln_1"), sizes));
-    attention->add(make_attention(init.child("attn"), sizes.hidden, sizes.attention(),
-                                  part.attention));
+    attention->add(kit.wide(init.child("c_attn"), {hidden, {hidden, keys, keys}}));
+    if (kit.core)
+        attention->add(kit.core(init.device, own));
+    else
+        attention->add<CoreAttention>(init.device, own);
+    attention->add(kit.narrow(init.child("c_proj"), {hidden, {hidden}}));
+    return attention;
+}
+// lesson: end
+
+// lesson: mlp
+std::unique_ptr<Sequential> make_mlp(const ParameterInit& init, std::int64_t hidden,
+                                     std::int64_t inner, const GptKit& kit) {
+    auto mlp = std::make_unique<Sequential>();
+    mlp->add(kit.wide(init.child("c_fc"), {hidden, {inner}}));
+    mlp->add<Gelu>(init.device);  // (…, inner)
+    mlp->add(kit.narrow(init.child("c_proj"), {inner, {hidden}}));
+    return mlp;
+}
+// lesson: end
+
+std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
+                                            std::int64_t hidden, std::int64_t inner,
+                                            const GptKit& kit) {
+    constexpr bool kBias = false;
+    auto mlp = std::make_unique<Sequential>();
+    mlp->add(kit.wide(init.child("gate_up_proj"), {hidden, {inner, inner}, kBias}));
+    mlp->add<Swiglu>(init.device);  // (…, inner)
+    mlp->add(kit.narrow(init.child("down_proj"), {inner, {hidden}, kBias}));
+    return mlp;
+}
+
+namespace {
+
+/// Tokens of several devices need an attention that sees the others'.
+void require_context(const ParameterInit& init, const GptKit& kit) {
+    require(kit.tokens.ranks == 1 || kit.core,
+            "{}: tokens of {} ranks, but no attention that sees the others'; "
+            "context_parallel() gives a kit one",
+            init.name, kit.tokens.ranks);
+}
+
+}  // namespace
+
+// lesson: block
+std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSizes& sizes,
+                                       const GptKit& kit) {
+    require_context(init, kit);
+    auto attention = std::make_unique<Sequential>();
+    attention->add(kit.norm(init.child("ln_1"), sizes));
+    attention->add(
+        make_attention(init.child("attn"), sizes.hidden, sizes.attention(), kit));
 
     auto mlp = std::make_unique<Sequential>();
-    mlp->add(make_norm(init.child("ln_2"), sizes));
-    const auto make = sizes.mlp == MlpKind::gelu ? make_mlp : make_swiglu_mlp;
-    mlp->add(make(init.child("mlp"), sizes.hidden, sizes.inner_columns()));
+    mlp->add(kit.norm(init.child("ln_2"), sizes));
+    mlp->add(kit.mlp(init.child("mlp"), sizes, kit));
 
     auto block = std::make_unique<Sequential>();
     block->add<Residual>(std::move(attention));
     block->add<Residual>(std::move(mlp));
     return block;
 }
+// lesson: end
 
 namespace {
+
+/// Throws UsageError if a size that may be 0 is negative.
+void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
+    require(sizes.layers >= 0 && sizes.block.inner >= 0,
+            "{}: a GPT of {} layers and {} columns within its MLPs; neither may be "
+            "negative",
+            init.name.empty() ? "gpt" : init.name, sizes.layers, sizes.block.inner);
+}
 
 /// Returns the deviation of a table that the head reads too.
 double table_deviation(const GptSizes& sizes) {
     return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
 }
 
-/// The head: over `table`, or with a weight of its own, which where it is tied to a table
+/// The head: over `table`, or with a weight of its own, which if it is tied to a table
 /// elsewhere has that one's name and values.
 std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& sizes,
-                                  Parameter* table) {
-    if (sizes.tied && table) return std::make_unique<Linear>(init.device, *table);
-    const ParameterInit named =
-        sizes.tied ? init.child("transformer.wte") : init.child("lm_head");
-    auto head = std::make_unique<Linear>(named, sizes.block.hidden, sizes.vocabulary,
-                                         /*bias=*/false);
-    if (sizes.tied)
-        init.device.random_normal(head->weight().value,
-                                  RandomStream(init.seed, head->weight().name()), 0,
-                                  table_deviation(sizes));
+                                  const GptKit& kit, Parameter* table) {
+    if (!sizes.tied) return kit.head(init.child("lm_head"), sizes, nullptr);
+    auto head = kit.head(init.child("transformer.wte"), sizes, table);
+    if (!table)
+        draw_normal(*head->parameters().front(), init.seed, table_deviation(sizes));
     return head;
 }
 
 }  // namespace
 
+// lesson: gpt
 std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                             const GptSizes& sizes, int first, int last,
-                                            Parameter* table, const SequencePart& part) {
+                                            const GptKit& kit, Parameter* table) {
     require_sizes(init, sizes);
     const int count = sizes.layer_count();
     require(0 <= first && first <= last && last <= count,
             "layers {} to {} of a GPT of {} layers", first, last, count);
-    const std::int64_t hidden = sizes.block.hidden;
     const ParameterInit body = init.child("transformer");
     auto layers = std::make_unique<Sequential>();
     for (int layer = first; layer < last; ++layer) {
-        if (layer == 0)  // (s, b, h)
-            table = &layers
-                         ->add<Embedding>(body.child("wte"), sizes.vocabulary, hidden,
-                                          table_deviation(sizes))
-                         .weight();
-        else if (layer == 1)
-            layers->add<PositionEmbedding>(body.child("wpe"), sizes.context, hidden,
-                                           part.tokens);
-        else if (layer < count - 2)
-            layers->add(make_block(body.child(fmt::format("h.{}", layer - 2)),
-                                   sizes.block, part));
-        else if (layer == count - 2)
-            layers->add(make_norm(body.child("ln_f"), sizes.block));
-        else  // (s, b, V)
-            layers->add(make_head(init, sizes, table));
+        if (layer == 0) {  // (s, b, h)
+            auto wte = kit.table(body.child("wte"), sizes, table_deviation(sizes));
+            table = wte->parameters().front();
+            layers->add(std::move(wte));
+        } else if (layer == 1) {
+            layers->add(kit.positions(body.child("wpe"), sizes, kit));
+        } else if (layer < count - 2) {
+            layers->add(
+                make_block(body.child(fmt::format("h.{}", layer - 2)), sizes.block, kit));
+        } else if (layer == count - 2) {
+            layers->add(kit.norm(body.child("ln_f"), sizes.block));
+        } else {  // (s, b, V)
+            layers->add(make_head(init, sizes, kit, table));
+        }
     }
     return layers;
 }
+// lesson: end
 
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
-                                     const SequencePart& part) {
-    return make_gpt_layers(init, sizes, 0, sizes.layer_count(), nullptr, part);
+                                     const GptKit& kit) {
+    return make_gpt_layers(init, sizes, 0, sizes.layer_count(), kit);
 }
 
 Parameter* find_parameter(Module& module, const std::string& name) {

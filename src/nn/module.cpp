@@ -51,12 +51,12 @@ namespace {
 /// Runs `work` between begin_use and end_use of the parameters. When it throws, the hooks
 /// of end_use do not run: they may communicate, and the run is over.
 template <typename Work>
-auto using_parameters(const std::vector<Parameter*>& parameters, Work&& work) {
+auto using_parameters(const std::vector<Parameter*>& parameters, Use use, Work&& work) {
     for (Parameter* parameter : parameters)
-        parameter->begin_use();
+        parameter->begin_use(use);
     auto result = work();
     for (Parameter* parameter : parameters)
-        parameter->end_use();
+        parameter->end_use(use);
     return result;
 }
 
@@ -69,17 +69,27 @@ void require_gradient(const Tensor& dy) {
 }  // namespace
 
 Tensor Module::forward(const Tensor& x, Saved& saved) {
-    return using_parameters(own_parameters(), [&] { return do_forward(x, saved); });
+    return using_parameters(own_parameters(), Use::forward,
+                            [&] { return do_forward(x, saved); });
+}
+
+Tensor Module::infer(const Tensor& x) {
+    return using_parameters(own_parameters(), Use::forward, [&] { return do_infer(x); });
+}
+
+Tensor Module::do_infer(const Tensor& x) {
+    Saved saved;
+    return do_forward(x, saved);
 }
 
 Tensor Module::backward_input(const Tensor& dy, Saved& saved) {
     require_gradient(dy);
-    return using_parameters(own_parameters(),
+    return using_parameters(own_parameters(), Use::backward_input,
                             [&] { return do_backward_input(dy, saved); });
 }
 
 void Module::backward_weight(Saved& saved) {
-    using_parameters(own_parameters(), [&] {
+    using_parameters(own_parameters(), Use::backward_weight, [&] {
         do_backward_weight(saved);
         saved.clear();
         return true;
@@ -88,7 +98,7 @@ void Module::backward_weight(Saved& saved) {
 
 Tensor Module::backward(const Tensor& dy, Saved& saved) {
     require_gradient(dy);
-    return using_parameters(own_parameters(), [&] {
+    return using_parameters(own_parameters(), Use::backward, [&] {
         Tensor dx = do_backward(dy, saved);
         saved.clear();
         return dx;
@@ -101,9 +111,9 @@ Tensor Module::do_backward(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
-void zero_gradients(Module& module) {
+void zero_gradients(Module& module, int passes) {
     for (Parameter* parameter : module.parameters())
-        parameter->zero_gradient();
+        parameter->zero_gradient(passes);
 }
 
 }  // namespace lockstep

@@ -56,6 +56,9 @@ class Module {
     void backward_weight(Saved& saved);
     Tensor backward(const Tensor& dy, Saved& saved);
 
+    /// Forward alone: keeps nothing for a backward.
+    Tensor infer(const Tensor& x);
+
     /// In a fixed order, that of PyTorch's state_dict; each once.
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
 
@@ -73,12 +76,16 @@ class Module {
     virtual void do_backward_weight(Saved& /*saved*/) {}
     /// Both halves; a module of parts goes part by part, so that memory is freed early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);
+    /// Forward, and what it kept goes at once; a module of parts goes part by part.
+    virtual Tensor do_infer(const Tensor& x);
     /// Parameters that this module itself reads, without its parts'.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
 
     bool input_gradient_ = true;
 };
 
-void zero_gradients(Module& module);
+/// Begins a step of so many backward passes for all parameters; see
+/// Parameter::zero_gradient.
+void zero_gradients(Module& module, int passes = 1);
 
 }  // namespace lockstep

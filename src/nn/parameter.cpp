@@ -39,24 +39,48 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     gradient.set_label(name_);
 }
 
-void Parameter::begin_use() {
-    for (const Hook& hook : use_hooks_)
-        hook(*this);
+void Parameter::begin_use(Use use) {
+    for (const auto& [id, hook] : use_hooks_)
+        hook(*this, use);
 }
 
-void Parameter::end_use() {
-    for (const Hook& hook : release_hooks_)
-        hook(*this);
+void Parameter::end_use(Use use) {
+    for (const auto& [id, hook] : release_hooks_)
+        hook(*this, use);
 }
 
 void Parameter::accumulated() {
-    if (++contributions_ < uses) return;
+    complete = false;
+    if (++contributions_ < uses * passes_) return;
     contributions_ = 0;
-    for (const Hook& hook : gradient_hooks_)
+    for (const auto& [id, hook] : gradient_hooks_)
         hook(*this);
 }
 
-void Parameter::zero_gradient() {
+Parameter::HookId Parameter::on_use(UseHook hook) {
+    use_hooks_.emplace_back(next_hook_, std::move(hook));
+    return next_hook_++;
+}
+
+Parameter::HookId Parameter::on_release(UseHook hook) {
+    release_hooks_.emplace_back(next_hook_, std::move(hook));
+    return next_hook_++;
+}
+
+Parameter::HookId Parameter::on_gradient(Hook hook) {
+    gradient_hooks_.emplace_back(next_hook_, std::move(hook));
+    return next_hook_++;
+}
+
+void Parameter::remove_hook(HookId id) {
+    const auto is_it = [&](const auto& hook) { return hook.first == id; };
+    std::erase_if(use_hooks_, is_it);
+    std::erase_if(release_hooks_, is_it);
+    std::erase_if(gradient_hooks_, is_it);
+}
+
+void Parameter::zero_gradient(int passes) {
+    passes_ = passes;
     contributions_ = 0;
     if (gradient) gradient.device()->fill(gradient, 0);
 }

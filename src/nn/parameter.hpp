@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+class Communicator;
+
 /// Says how a module's parameters are made: where, of which type, from which seed, under
 /// which name.
 struct ParameterInit {
@@ -39,15 +41,42 @@ struct Part {
     std::int64_t column = 0;  ///< of the whole, where each row begins
 };
 
+/// How a parameter lies along one axis of a mesh, that is, over the ranks of a line.
+struct Placement {
+    enum class Kind : std::uint8_t {
+        sharded,     ///< each rank holds a part of its own, Parameter::part()
+        replicated,  ///< all hold the same, and each gets the whole gradient by itself
+        /// All hold the same, and each gets its terms of the gradient, which is their
+        /// sum.
+        partial
+    };
+    Communicator* line = nullptr;
+    Kind kind = Kind::replicated;
+};
+
+/// What a module does with a parameter. `backward` is both of its halves at once.
+enum class Use : std::uint8_t { forward, backward, backward_input, backward_weight };
+
+/// Returns whether the use reads the value.
+constexpr bool reads_value(Use use) {
+    return use != Use::backward_weight;
+}
+/// Returns whether the use adds to the gradient.
+constexpr bool adds_gradient(Use use) {
+    return use == Use::backward || use == Use::backward_weight;
+}
+
 /// A tensor that is trained, and its gradient.
 ///
 /// Strategies hook in here: `on_use` and `on_release` surround each use by a module, so
-/// that a sharded parameter can be gathered just in time; `on_gradient` announces that a
-/// backward pass has added its last contribution, so that a reduction can start while
+/// that a sharded parameter can be gathered just in time; `on_gradient` announces that
+/// the last contribution of a step has been added, so that a reduction can start while
 /// backward goes on.
 class Parameter {
   public:
     using Hook = std::function<void(Parameter&)>;
+    using UseHook = std::function<void(Parameter&, Use)>;
+    using HookId = int;
 
     /// Value unset, gradient zero; counted as parameters and gradients by the ledger.
     Parameter(const ParameterInit& init, const std::string& name, Shape shape);
@@ -67,34 +96,46 @@ class Parameter {
     Tensor value;
     Tensor gradient;
 
-    /// All ranks that share the model out hold the same here, and must step alike.
-    bool replicated = false;
+    /// How it lies along each axis of the mesh that the model is spread over; see
+    /// src/parallel/placement.hpp. An axis that is not here is none of its business.
+    std::vector<Placement> placements;
+    /// The gradient has been added up along every axis where it is partial. Whoever does
+    /// that says so; the next contribution takes it back.
+    bool complete = false;
 
     /// Uses of the parameter in one backward pass; 2 where two layers are tied. A tied
     /// layer counts itself.
     int uses = 1;
 
     /// A module is about to read the value or add to the gradient, or has done so. Module
-    /// calls them around forward and backward; one call of Module::backward is one use.
-    void begin_use();
-    void end_use();
-    /// A module has added a contribution to the gradient; the last of `uses` announces
-    /// it.
+    /// calls them around forward and backward.
+    void begin_use(Use use);
+    void end_use(Use use);
+    /// A module has added a contribution to the gradient; the step's last announces it.
     void accumulated();
-    /// Fills the gradient, if there is one, with zeros; counts contributions from none.
-    void zero_gradient();
+    /// Begins a step of so many backward passes: fills the gradient, if there is one,
+    /// with zeros, and counts contributions from none.
+    void zero_gradient(int passes = 1);
 
-    void on_use(Hook hook) { use_hooks_.push_back(std::move(hook)); }
-    void on_release(Hook hook) { release_hooks_.push_back(std::move(hook)); }
-    void on_gradient(Hook hook) { gradient_hooks_.push_back(std::move(hook)); }
+    /// Each calls the hook from now on, and gives the number by which it is taken back.
+    HookId on_use(UseHook hook);
+    HookId on_release(UseHook hook);
+    HookId on_gradient(Hook hook);
+    /// Takes back one of them; not from within a hook of this parameter.
+    void remove_hook(HookId id);
 
   private:
+    template <typename Function>
+    using Hooks = std::vector<std::pair<HookId, Function>>;
+
     std::string name_;
     Part part_;
+    int passes_ = 1;
     int contributions_ = 0;
-    std::vector<Hook> use_hooks_;
-    std::vector<Hook> release_hooks_;
-    std::vector<Hook> gradient_hooks_;
+    Hooks<UseHook> use_hooks_;
+    Hooks<UseHook> release_hooks_;
+    Hooks<Hook> gradient_hooks_;
+    HookId next_hook_ = 0;
 };
 
 }  // namespace lockstep

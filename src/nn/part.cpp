@@ -64,13 +64,18 @@ Part column_part(const Shape& whole, std::int64_t from, std::int64_t count) {
     return {whole, whole.with_last(count), {{0, 0, rows_in(whole)}}, from};
 }
 
-Part stacked_part(const Shape& whole, int layers, int parts, int index) {
-    const std::int64_t layer = rows_in(whole) / layers;
-    const std::int64_t each = (layer + parts - 1) / parts;
-    Part part{whole, whole.with_first(layers * each), {}, 0};
-    for (int i = 0; i < layers; ++i)
+Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
+                  int index) {
+    Part part{whole, whole, {}, 0};
+    std::int64_t at = 0, from = 0;
+    for (const std::int64_t layer : layers) {
+        const std::int64_t each = (layer + parts - 1) / parts;
         part.rows.push_back(
-            {i * each, i * layer + index * each, rows_there(layer, index * each, each)});
+            {at, from + index * each, rows_there(layer, index * each, each)});
+        at += each;
+        from += layer;
+    }
+    part.shape = whole.with_first(at);
     return part;
 }
 
@@ -86,10 +91,10 @@ void draw_uniform(const Parameter& parameter, std::uint64_t seed, double bound) 
     });
 }
 
-void draw_normal(const Parameter& parameter, std::uint64_t seed) {
+void draw_normal(const Parameter& parameter, std::uint64_t seed, double deviation) {
     const RandomStream stream(seed, parameter.name());
     draw_blocks(parameter, [&](const Tensor& rows, const RandomPart& part) {
-        rows.device()->random_normal(rows, stream, 0, 1, part);
+        rows.device()->random_normal(rows, stream, 0, deviation, part);
     });
 }
 

@@ -12,19 +12,20 @@ namespace lockstep {
 Part row_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Columns [from, from + count).
 Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
-/// `layers` layers lie one below the other in the whole. The part holds a share of the
-/// rows of each layer: share `index` of `parts` equal ones. The last ones are padded if
-/// `parts` does not divide the rows.
-Part stacked_part(const Shape& whole, int layers, int parts, int index);
+/// Layers of so many rows each lie one below the other in the whole, and are all of it.
+/// The part holds a share of the rows of each: share `index` of `parts` equal ones. The
+/// last ones are padded if `parts` does not divide a layer's rows.
+Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
+                  int index);
 
 /// Returns whether the part is the whole.
 bool holds_all(const Part& part);
 
-/// Fills the parameter with numbers, uniform in ±bound or normal with mean 0 and
-/// deviation 1: element i of the whole is number i of RandomStream(seed, the parameter's
+/// Fills the parameter with numbers, uniform in ±bound or normal with mean 0 and that
+/// deviation: element i of the whole is number i of RandomStream(seed, the parameter's
 /// name), so that shards are slices of the whole. Padding becomes 0.
 void draw_uniform(const Parameter& parameter, std::uint64_t seed, double bound);
-void draw_normal(const Parameter& parameter, std::uint64_t seed);
+void draw_normal(const Parameter& parameter, std::uint64_t seed, double deviation = 1);
 
 /// A shard of the whole, and back: `whole` gets what the shard holds. Padding is 0, and
 /// left out.

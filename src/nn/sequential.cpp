@@ -12,6 +12,19 @@ void Sequential::add(std::unique_ptr<Module> module) {
     modules_.push_back(std::move(module));
 }
 
+void Sequential::replace(
+    std::size_t index,
+    const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap) {
+    require(index < modules_.size(),
+            "module {} of a Sequential of {} was to be replaced; they count from 0",
+            index, modules_.size());
+    std::unique_ptr<Module> made = wrap(std::move(modules_[index]));
+    require(made != nullptr, "module {} of a Sequential was replaced by one that is null",
+            index);
+    modules_[index] = std::move(made);
+    if (index == 0) modules_.front()->set_input_gradient(input_gradient());
+}
+
 std::vector<Parameter*> Sequential::parameters() {
     std::vector<Parameter*> all;
     for (const auto& module : modules_) {
@@ -30,6 +43,13 @@ Tensor Sequential::do_forward(const Tensor& x, Saved& saved) {
     Tensor y = x;
     for (std::size_t i = 0; i < modules_.size(); ++i)
         y = modules_[i]->forward(y, saved.child(i));
+    return y;
+}
+
+Tensor Sequential::do_infer(const Tensor& x) {
+    Tensor y = x;
+    for (const auto& module : modules_)
+        y = module->infer(y);
     return y;
 }
 
@@ -75,6 +95,10 @@ Residual::Residual(std::unique_ptr<Module> branch) : branch_(std::move(branch)) 
 
 Tensor Residual::do_forward(const Tensor& x, Saved& saved) {
     return added(branch_->forward(x, saved.child(0)), x);
+}
+
+Tensor Residual::do_infer(const Tensor& x) {
+    return added(branch_->infer(x), x);
 }
 
 // dx = dy + f'(dy)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "src/nn/module.hpp"
@@ -28,6 +29,11 @@ class Sequential : public Module {
 
     std::size_t size() const { return modules_.size(); }
     Module& operator[](std::size_t index) { return *modules_[index]; }
+    /// Puts what `wrap` makes of a module in its place: one that gathers its parameters,
+    /// say, or runs its forward again.
+    void replace(
+        std::size_t index,
+        const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap);
 
     std::vector<Parameter*> parameters() override;
     /// Passes the choice to the first module.
@@ -38,6 +44,7 @@ class Sequential : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
+    Tensor do_infer(const Tensor& x) override;
 
     std::vector<std::unique_ptr<Module>> modules_;
 };
@@ -59,6 +66,7 @@ class Residual : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
+    Tensor do_infer(const Tensor& x) override;
 
     std::unique_ptr<Module> branch_;
 };

@@ -1,6 +1,7 @@
 #include "src/parallel/column_parallel_linear.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
@@ -14,12 +15,15 @@ namespace {
 /// UsageError if it cannot be shared out so.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole,
               const ColumnParallelOptions& options) {
-    const int stacked = options.stacked;
-    require(stacked > 0 && whole[0] % stacked == 0,
-            "{}: {} columns for {} stacked layers; each must get as many", init.name,
-            whole[0], stacked);
-    if (!options.pad) tp.share(init.name, "columns", whole[0] / stacked);
-    return stacked_part(whole, stacked, tp.size(), tp.rank());
+    std::vector<std::int64_t> layers = options.stacked;
+    if (layers.empty()) layers = {whole[0]};
+    const auto all = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
+    require(all == whole[0],
+            "{}: stacked layers of {} columns together, but the layer has {}", init.name,
+            all, whole[0]);
+    for (const std::int64_t columns : layers)
+        if (!options.pad) tp.share(init.name, "columns", columns);
+    return stacked_part(whole, layers, tp.size(), tp.rank());
 }
 
 /// All columns, side by side, are the whole y only where ranks have plain
@@ -27,7 +31,7 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& 
 void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
                         const ColumnParallelOptions& options) {
     if (!options.gather_output) return;
-    require(options.stacked == 1 && !options.pad,
+    require(options.stacked.size() <= 1 && !options.pad,
             "{}: gather_output puts shares side by side, so it goes with "
             "neither stacked layers nor padding",
             init.name);
@@ -45,12 +49,26 @@ ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init, TensorPara
     : tp_(tp),
       device_(init.device),
       gather_output_(options.gather_output),
-      weight_(init, "weight", own_rows(init, tp, linear_shape(init, in, out), options)) {
+      own_weight_(std::in_place, init, "weight",
+                  own_rows(init, tp, linear_shape(init, in, out), options)),
+      weight_(*own_weight_) {
     require_gatherable(init, tp, options);
     if (options.bias) bias_.emplace(init, "bias", own_rows(init, tp, {out}, options));
     const double bound = 1 / std::sqrt(static_cast<double>(in));
-    for (const Parameter* parameter : own_parameters())
+    for (Parameter* parameter : own_parameters()) {
+        tp.shard(*parameter);
         draw_uniform(*parameter, init.seed, bound);
+    }
+}
+
+ColumnParallelLinear::ColumnParallelLinear(TensorParallel& tp, Parameter& tied)
+    : tp_(tp), device_(tp.device()), gather_output_(false), weight_(tied) {
+    ++weight_.uses;
+}
+
+std::vector<Parameter*> ColumnParallelLinear::parameters() {
+    if (own_weight_) return own_parameters();
+    return {};
 }
 
 std::vector<Parameter*> ColumnParallelLinear::own_parameters() {

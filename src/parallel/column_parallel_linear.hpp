@@ -13,9 +13,10 @@ struct ColumnParallelOptions {
     /// the region ends there; else each keeps its own. Not with stacked
     /// layers, padding or sequence parallelism.
     bool gather_output = false;
-    /// How many layers the weight holds one below the other, each of which is shared out:
-    /// 3 for queries, keys and values, 2 for a gate and what it gates.
-    int stacked = 1;
+    /// The columns of each of the layers that the weight holds one below the other, and
+    /// each of which is shared out: those of queries, of keys and of values, say. If
+    /// there are none, it is one layer.
+    std::vector<std::int64_t> stacked{};
     /// Rows that the ranks do not divide are filled up with zeros; else they are refused.
     bool pad = false;
 };
@@ -35,10 +36,15 @@ class ColumnParallelLinear : public Module {
   public:
     ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
                          std::int64_t out, ColumnParallelOptions options = {});
+    /// Over the weight of another module, which is tied to it: that module's rows of the
+    /// table are this layer's rows. A use more of it, without bias. The other module must
+    /// stay, and lists it.
+    ColumnParallelLinear(TensorParallel& tp, Parameter& tied);
 
     Parameter& weight() { return weight_; }
     /// Null if the layer has none.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
+    std::vector<Parameter*> parameters() override;
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
@@ -53,7 +59,8 @@ class ColumnParallelLinear : public Module {
     TensorParallel& tp_;
     Device& device_;
     bool gather_output_;
-    Parameter weight_;
+    std::optional<Parameter> own_weight_;  ///< none if it is tied
+    Parameter& weight_;
     std::optional<Parameter> bias_;
 };
 

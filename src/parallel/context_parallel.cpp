@@ -52,12 +52,14 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
     throw UsageError("no such way of context parallelism");
 }
 
-// lesson: context-part
-SequencePart context_part(Communicator& group, ContextMethod method, TokenOrder order) {
-    return {{order, group.size(), group.rank()},
-            [=, &group](Device& device, const AttentionSizes& sizes) {
-                return make_context_attention(method, device, group, sizes, order);
-            }};
+// lesson: context-parallel
+GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
+                        TokenOrder order) {
+    kit.tokens = {order, group.size(), group.rank()};
+    kit.core = [=, &group](Device& device, const AttentionSizes& sizes) {
+        return make_context_attention(method, device, group, sizes, order);
+    };
+    return kit;
 }
 // lesson: end
 

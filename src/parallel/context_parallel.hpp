@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
-#include "src/nn/attention.hpp"
+#include "src/nn/gpt.hpp"
 
 namespace lockstep {
 
@@ -38,18 +38,18 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
 /// once a step sends 2(N-1)/N of the parameters beside attention's messages.
 ///
 ///     Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 4}});
-///     const SequencePart part =
-///         context_part(mesh["cp"], ContextMethod::ring_attention, order);
-///     auto gpt = make_gpt(init, sizes, part);
+///     const GptKit kit =
+///         context_parallel({}, mesh["cp"], ContextMethod::ring_attention, order);
+///     auto gpt = make_gpt(init, sizes, kit);
 ///     declare_replicas_of(rank.world(), *gpt);
-///     upload(dealt_rows(tokens, part.tokens)) …
+///     upload(dealt_rows(tokens, kit.tokens)) …
 ///     data_parallel_gradients(device, rank.world(), *gpt, loss, mine);
 ///
 /// `mine` has the weight 1/ranks, its share of the batch's tokens.
 ///
 /// The group must stay. "Sequence parallelism" is also a name of what SequenceParallel
 /// does between tensor-parallel regions, which needs no attention across ranks.
-SequencePart context_part(Communicator& group, ContextMethod method,
-                          TokenOrder order = TokenOrder::contiguous);
+GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
+                        TokenOrder order = TokenOrder::contiguous);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "src/comm/communicator.hpp"
 #include "src/parallel/gradient_accumulation.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
@@ -20,10 +21,5 @@ namespace lockstep {
 /// (2006.15704), section 2.
 Tensor data_parallel_gradients(Device& device, Communicator& replicas, Module& model,
                                const Loss& loss, std::span<const MicroBatch> mine);
-
-/// Says, once, that all ranks hold replicas of the model's parameters,
-/// which must step alike. Costs nothing; see declare_replicas.
-void declare_replicas_of(Communicator& replicas, Module& model,
-                         SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

@@ -5,29 +5,32 @@
 namespace lockstep {
 
 // lesson: gradient-accumulation
+Tensor forward_backward(Device& device, Module& model, const Loss& loss,
+                        const MicroBatch& batch, int index) {
+    Saved saved;
+    LossResult result;
+    {
+        const PhaseScope phase(device, Phase::forward, index);
+        const Tensor prediction = model.forward(batch.input, saved);
+        result = loss(device, prediction, batch.target, batch.weight);
+    }
+    const PhaseScope phase(device, Phase::backward, index);
+    model.backward(result.gradient, saved);
+    return result.loss;
+}
+
 Tensor accumulate_gradients(Device& device, Module& model, const Loss& loss,
                             std::span<const MicroBatch> micro_batches) {
     require(!micro_batches.empty(),
             "gradient accumulation needs at least one micro-batch");
+    zero_gradients(model, static_cast<int>(micro_batches.size()));
     Tensor total;
-    zero_gradients(model);
     for (int i = 0; const MicroBatch& batch : micro_batches) {
-        Saved saved;
-        LossResult result;
-        {
-            const PhaseScope phase(device, Phase::forward, i);
-            const Tensor prediction = model.forward(batch.input, saved);
-            result = loss(device, prediction, batch.target, batch.weight);
-        }
-        {
-            const PhaseScope phase(device, Phase::backward, i);
-            model.backward(result.gradient, saved);
-        }
+        const Tensor share = forward_backward(device, model, loss, batch, i++);
         if (total)
-            device.add(total, result.loss);
+            device.add(total, share);
         else
-            total = result.loss;
-        ++i;
+            total = share;
     }
     return total;
 }

@@ -15,6 +15,12 @@ struct MicroBatch {
     double weight = 1;
 };
 
+/// One micro-batch forward and backward: adds weight times gradient to the model's
+/// gradients, and gives weight times loss, (1). `index` is the micro-batch's, for
+/// timelines.
+Tensor forward_backward(Device& device, Module& model, const Loss& loss,
+                        const MicroBatch& batch, int index = 0);
+
 /// Gradient accumulation: the gradient of a large batch from small ones,
 /// one after another, in the activation memory of one. The gradient of a
 /// sum is the sum of the gradients, and backward adds to what is there.

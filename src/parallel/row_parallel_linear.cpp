@@ -23,9 +23,10 @@ RowParallelLinear::RowParallelLinear(const ParameterInit& init, TensorParallel& 
     : tp_(tp),
       device_(init.device),
       weight_(init, "weight", own_columns(init, tp, in, out)) {
+    tp.shard(weight_);
     if (bias) {
         bias_.emplace(init, "bias", Shape{out});
-        tp.replicate(*bias_);
+        tp.replicate({&*bias_});
     }
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (const Parameter* parameter : own_parameters())

@@ -18,12 +18,6 @@ Tensor SequenceParallel::leave(const Tensor& partial) {
 Tensor SequenceParallel::leave_backward(const Tensor& dy) {
     return gathered(dy).wait();
 }
-
-void SequenceParallel::complete_gradients(Module& model) {
-    for (Parameter* parameter : model.parameters())
-        if (parameter->replicated)
-            group().all_reduce(parameter->gradient, Reduction::sum).wait();
-}
 // lesson: end
 
 // (s/t, b, …) of each rank, in rank order: (s, b, …)

@@ -15,7 +15,8 @@ namespace lockstep {
 ///
 /// It sends the same bytes and takes less memory. Layers save their part of
 /// what enters, not the whole, and gather it again for the weight's
-/// gradient: one all-gather more for each entry, as in the paper.
+/// gradient: one all-gather more for each entry, as in the paper. Parameters outside
+/// regions have seen this rank's tokens only, so that their gradients are partial.
 ///
 /// Not to be confused with ring self-attention or context parallelism,
 /// which split the sequence within attention too.
@@ -29,9 +30,6 @@ class SequenceParallel : public TensorParallel {
     Tensor leave_backward(const Tensor& dy) override;
 
     bool splits_sequence() const override { return true; }
-    /// Each rank has seen its tokens only: one all-reduce a parameter,
-    /// 2(t-1)/t of its bytes. A second call would add up what is whole.
-    void complete_gradients(Module& model) override;
 
   private:
     Arriving gathered(const Tensor& part);

@@ -1,7 +1,7 @@
 #include "src/parallel/tensor_parallel.hpp"
 
-#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
@@ -26,14 +26,14 @@ Tensor TensorParallel::leave_backward(const Tensor& dy) {
 }
 // lesson: end
 
-void TensorParallel::replicate(Parameter& parameter, SourceLine at) {
-    parameter.replicated = true;
-    declare_replicas(group_, parameter.value, parameter.name(), at);
+void TensorParallel::replicate(const std::vector<Parameter*>& parameters, SourceLine at) {
+    replicate_over(
+        group_, parameters,
+        splits_sequence() ? Placement::Kind::partial : Placement::Kind::replicated, at);
 }
 
-void TensorParallel::replicate(const std::vector<Parameter*>& parameters, SourceLine at) {
-    for (Parameter* parameter : parameters)
-        replicate(*parameter, at);
+void TensorParallel::shard(Parameter& parameter) {
+    parameter.placements.push_back({&group_, Placement::Kind::sharded});
 }
 
 std::int64_t TensorParallel::share(const std::string& layer, const char* of,

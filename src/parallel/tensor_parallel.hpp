@@ -52,14 +52,12 @@ class TensorParallel {
         return {TokenOrder::contiguous, size(), rank()};
     }
 
-    /// A layer outside regions says so of its parameters: all ranks hold
-    /// the same, and must step alike.
-    void replicate(Parameter& parameter, SourceLine at = SourceLine::here());
+    /// A layer says so of its parameters: outside regions all ranks hold the same, and
+    /// must step alike; within, each has a part of its own. Gradients of what is
+    /// replicated are whole if every rank has seen all tokens, else partial.
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
-    /// After the last backward of a step, once: makes the gradients of the model's
-    /// replicated parameters whole. Here they are: every rank has seen all tokens.
-    virtual void complete_gradients(Module& /*model*/) {}
+    void shard(Parameter& parameter);
 
     /// This rank's share of `count` rows, columns or heads; throws
     /// UsageError, which begins with `layer`, unless all get as many.

@@ -13,7 +13,7 @@ namespace {
 Part own_rows(const ParameterInit& init, const TensorParallel& tp,
               std::int64_t vocabulary, std::int64_t width) {
     const Shape whole = table_shape(init, vocabulary, width);
-    return stacked_part(whole, /*layers=*/1, tp.size(), tp.rank());
+    return stacked_part(whole, {vocabulary}, tp.size(), tp.rank());
 }
 
 /// Returns which part of the vocabulary this rank's columns are.
@@ -33,12 +33,14 @@ VocabularyShard shard_of_columns(const TensorParallel& tp, const Tensor& logits,
 VocabularyParallelEmbedding::VocabularyParallelEmbedding(const ParameterInit& init,
                                                          TensorParallel& tp,
                                                          std::int64_t vocabulary,
-                                                         std::int64_t width)
+                                                         std::int64_t width,
+                                                         double deviation)
     : tp_(tp),
       device_(init.device),
       weight_(init, "weight", own_rows(init, tp, vocabulary, width)),
       shard_{tp.rank() * weight_.shape()[0], vocabulary} {
-    draw_normal(weight_, init.seed);
+    tp.shard(weight_);
+    draw_normal(weight_, init.seed, deviation);
 }
 
 // lesson: vocabulary-parallel

@@ -17,7 +17,8 @@ namespace lockstep {
 class VocabularyParallelEmbedding : public Module {
   public:
     VocabularyParallelEmbedding(const ParameterInit& init, TensorParallel& tp,
-                                std::int64_t vocabulary, std::int64_t width);
+                                std::int64_t vocabulary, std::int64_t width,
+                                double deviation = 1);
 
     Parameter& weight() { return weight_; }
 

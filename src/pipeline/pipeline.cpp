@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/pipeline/validate.hpp"
 
 namespace lockstep {
@@ -109,7 +109,7 @@ void Pipeline::execute(Place place) {
         case InstructionKind::recv_gradient:
             return receive(place, flight(place).dy_arrives);
         case InstructionKind::reduce_gradients:
-            return reduce_gradients(at(place).chunk);
+            return reduce_gradients(place);
         case InstructionKind::optimizer_step:
             return update(place);
     }
@@ -131,11 +131,12 @@ void Pipeline::forward(Place place) {
 void Pipeline::backward(Place place) {
     Flight& it = flight(place);
     const Tensor dy = arriving(it.dy, it.dy_arrives);
-    begin_gradients();
+    begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
         return chunk(place).backward(dy, it.saved);
     }));
+    it.saved = {};
 }
 
 // lesson: end
@@ -151,12 +152,13 @@ void Pipeline::backward_input(Place place) {
 
 void Pipeline::backward_weight(Place place) {
     Flight& it = flight(place);
-    begin_gradients();
+    begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward_weight, at(place).micro_batch);
     stash_.with_weights(place, chunk(place), [&] {
         chunk(place).backward_weight(it.saved);
         return true;
     });
+    it.saved = {};
 }
 
 void Pipeline::add_loss(Place place, const Tensor& y) {
@@ -307,18 +309,24 @@ void require_reductions(const Schedule& schedule, int stage, bool updates) {
 }  // namespace
 
 void Pipeline::reduce_over(Communicator& replicas) {
-    replicas_ = &replicas;
     for (Module* chunk : chunks_)
-        for (const Parameter* parameter : chunk->parameters())
-            declare_replicas(replicas, parameter->value, parameter->name());
+        declare_replicas_of(replicas, *chunk);
+}
+
+void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
+    require(syncs.size() == chunks_.size() && std::ranges::count(syncs, nullptr) == 0, at,
+            "{} ways to reduce gradients, of which {} are null, for {} chunks; one for "
+            "each is expected",
+            syncs.size(), std::ranges::count(syncs, nullptr), chunks_.size());
+    syncs_ = std::move(syncs);
 }
 
 void Pipeline::tie(Parameter& parameter, Communicator& sharers) {
     require(chunk_of(parameter) >= 0,
             "{} was tied on stage {}, which has no parameter of that name in its chunks",
             parameter.name(), line_.rank());
-    ties_.emplace_back(&parameter, &sharers);
-    declare_replicas(sharers, parameter.value, parameter.name());
+    ties_.push_back(&parameter);
+    replicate_over(sharers, {&parameter}, Placement::Kind::partial);
 }
 
 /// The chunk that holds the parameter; -1 if none does.
@@ -335,8 +343,12 @@ int Pipeline::chunk_of(const Parameter& parameter) const {
 void Pipeline::require_shared_gradients() const {
     const Schedule& schedule = plan_.schedule();
     const int stage = line_.rank();
-    if (replicas_ || !ties_.empty())
-        require_reductions(schedule, stage, !optimizers_.empty());
+    const bool shares = std::ranges::any_of(chunks_, [](Module* chunk) {
+        return std::ranges::any_of(chunk->parameters(), [](const Parameter* parameter) {
+            return is_partial(*parameter);
+        });
+    });
+    if (shares) require_reductions(schedule, stage, !optimizers_.empty());
     for (int chunk = 0; chunk < schedule.chunks; ++chunk)
         if (schedule.holders(schedule.part(stage, chunk)) > 1) require_tied(chunk);
 }
@@ -345,9 +357,7 @@ void Pipeline::require_shared_gradients() const {
 void Pipeline::require_tied(int chunk) const {
     const Schedule& schedule = plan_.schedule();
     for (const Parameter* parameter : chunks_[chunk]->parameters()) {
-        const bool tied = std::ranges::any_of(
-            ties_, [&](const auto& tie) { return tie.first == parameter; });
-        require(tied,
+        require(std::ranges::find(ties_, parameter) != ties_.end(),
                 "schedule '{}' has part {} on several stages, so {} on stage {} must be "
                 "tied to the other copy; see Pipeline::tie",
                 schedule.name, schedule.part(line_.rank(), chunk), parameter->name(),
@@ -376,39 +386,55 @@ void Pipeline::update_by(std::vector<Optimizer*> optimizers, SourceLine at) {
     optimizers_ = std::move(optimizers);
 }
 
-void Pipeline::reduce_gradients(int chunk) {
-    clear_used_up(static_cast<std::size_t>(chunk));
-    std::vector<Work> works;
-    const auto parameters = chunks_[chunk]->parameters();
-    if (replicas_)
-        for (const Parameter* parameter : parameters)
-            works.push_back(replicas_->all_reduce(parameter->gradient));
-    for (Work& work : works)
-        work.wait();
-    for (const auto& [parameter, sharers] : ties_)
-        if (std::ranges::find(parameters, parameter) != parameters.end())
-            sharers->all_reduce(parameter->gradient).wait();
+void Pipeline::reduce_gradients(Place place) {
+    const int chunk = at(place).chunk;
+    clear_used_up(chunk, place);
+    if (syncs_.empty())
+        complete_gradients(chunks_[chunk]->parameters());
+    else
+        syncs_[chunk]->finish();
 }
 
 void Pipeline::update(Place place) {
-    const auto chunk = static_cast<std::size_t>(at(place).chunk);
+    const int chunk = at(place).chunk;
     if (optimizers_.empty()) return;
-    clear_used_up(chunk);
+    clear_used_up(chunk, place);
     stash_.before_update(place, *chunks_[chunk]);
     const PhaseScope phase(device_, Phase::update);
-    optimizers_[chunk]->step();
+    if (syncs_.empty())
+        optimizers_[chunk]->step();
+    else
+        syncs_[chunk]->update(*optimizers_[chunk]);
     used_up_[chunk] = 1;
 }
 
 /// The first contribution after an update, or in a run, finds zeros. A
 /// chunk may contribute to another's, so all are looked at.
-void Pipeline::begin_gradients() {
-    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
-        clear_used_up(chunk);
+void Pipeline::begin_gradients(Place place) {
+    for (int chunk = 0; chunk < plan_.schedule().chunks; ++chunk)
+        clear_used_up(chunk, place);
 }
 
-void Pipeline::clear_used_up(std::size_t chunk) {
-    if (std::exchange(used_up_[chunk], char{0})) zero_gradients(*chunks_[chunk]);
+void Pipeline::clear_used_up(int chunk, Place place) {
+    if (!std::exchange(used_up_[chunk], char{0})) return;
+    zero_gradients(*chunks_[chunk], std::max(1, passes_left(chunk, place)));
+    if (!syncs_.empty()) syncs_[chunk]->begin();
+}
+
+/// Returns how many backward passes of the chunk are to come, from `place` on, until its
+/// gradients are reduced or stepped with.
+int Pipeline::passes_left(int chunk, Place place) const {
+    const auto& instructions = plan_.schedule().of(line_.rank());
+    int passes = 0;
+    for (auto i = instructions.begin() + place.position; i != instructions.end(); ++i) {
+        if (i->chunk != chunk) continue;
+        if (i->kind == InstructionKind::reduce_gradients ||
+            i->kind == InstructionKind::optimizer_step)
+            break;
+        passes += i->kind == InstructionKind::backward ||
+                  i->kind == InstructionKind::backward_weight;
+    }
+    return passes;
 }
 
 namespace {

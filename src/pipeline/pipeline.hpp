@@ -10,8 +10,7 @@
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
-#include "src/nn/optimizer.hpp"
-#include "src/parallel/gradient_accumulation.hpp"
+#include "src/parallel/train_step.hpp"
 #include "src/pipeline/messages.hpp"
 #include "src/pipeline/walk.hpp"
 
@@ -145,6 +144,11 @@ class Pipeline {
     /// Gradients will be summed over `replicas`, which hold the same chunks and have
     /// micro-batches of their own: data parallelism. Every rank of them calls it.
     void reduce_over(Communicator& replicas);
+    /// Says how gradients become whole at R, and who updates what at U: syncs[c] for
+    /// chunk c. Without it R adds up each gradient along the axes where it is partial,
+    /// after the chunk's last backward. Throws UsageError if there is not one for each
+    /// chunk.
+    void sync_by(std::vector<GradientSync*> syncs, SourceLine at = SourceLine::here());
     /// The parameter is another stage's too, whose rank calls the same: its gradients
     /// will be summed over `sharers`, so that all step alike. For a table at both ends,
     /// and for parts that two stages hold. The sharers' schedules must reduce the chunk
@@ -191,7 +195,7 @@ class Pipeline {
     int chunk_of(const Parameter& parameter) const;
     void require_shared_gradients() const;
     void require_tied(int chunk) const;
-    void reduce_gradients(int chunk);
+    void reduce_gradients(Place place);
     void update(Place place);
 
     const Instruction& at(Place place) const { return plan_.schedule().at(place); }
@@ -214,16 +218,17 @@ class Pipeline {
     void add_loss(Place place, const Tensor& y);
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
     void finish_backward(Place place, const Tensor& dx);
-    void begin_gradients();
-    void clear_used_up(std::size_t chunk);
+    void begin_gradients(Place place);
+    void clear_used_up(int chunk, Place place);
+    int passes_left(int chunk, Place place) const;
 
     Device& device_;
     Communicator& line_;
     const PipelinePlan& plan_;
     std::vector<Module*> chunks_;
     PartBoundary boundary_;
-    Communicator* replicas_ = nullptr;
-    std::vector<std::pair<Parameter*, Communicator*>> ties_;
+    std::vector<Parameter*> ties_;
+    std::vector<GradientSync*> syncs_;
     std::vector<Optimizer*> optimizers_;
 
     // These belong to the run in progress.

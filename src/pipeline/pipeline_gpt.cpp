@@ -154,7 +154,7 @@ std::vector<int> ends_of(const Schedule& schedule) {
 
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
-                        const std::vector<LayerRange>& cut) {
+                        const std::vector<LayerRange>& cut, const GptKit& kit) {
     require_cut(sizes, schedule, cut);
     const std::vector<int> ends = ends_of(schedule);
     require_end_updates(sizes, schedule, stage);
@@ -167,20 +167,20 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
             if (schedule.part(stage, chunk) != part) continue;
             const LayerRange& range = cut[part];
             auto& layers = made.chunks[chunk];
-            layers = make_gpt_layers(init, sizes, range.first, range.last, table);
+            layers = make_gpt_layers(init, sizes, range.first, range.last, kit, table);
             if (!table) table = find_parameter(*layers, kGptTable);
         }
     if (sizes.tied && ends[0] != ends[1]) made.tied = table;
     return made;
 }
 
-PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype) {
-    const std::int64_t hidden = sizes.block.hidden;
-    return {[hidden](const MicroBatch& batch) {
-                const Shape& ids = batch.input.shape();
-                return Shape{ids[0], ids[1], hidden};
-            },
-            dtype};
+PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit) {
+    return {
+        [hidden = sizes.block.hidden, stretch = kit.stretch](const MicroBatch& batch) {
+            const Shape& ids = batch.input.shape();
+            return Shape{stretch.share_of(ids[0], "a GPT"), ids[1], hidden};
+        },
+        dtype};
 }
 
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,

@@ -43,15 +43,15 @@ struct GptStage {
     std::vector<Parameter*> parameters() const;
 };
 
-/// Chunks of a stage; `cut` has the layers of each part. Throws UsageError
-/// if it has not as many as the schedule, or is not all of the GPT; and for
-/// a tied GPT if the schedule updates weights before its end.
+/// Chunks of a stage, of the kit's parts; `cut` has the layers of each chunk's part of
+/// the model. Throws UsageError if it has not as many as the schedule, or is not all of
+/// the GPT; and for a tied GPT if the schedule updates weights before its end.
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
-                        const std::vector<LayerRange>& cut);
+                        const std::vector<LayerRange>& cut, const GptKit& kit = {});
 
-/// (s, b, h) between its parts.
-PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype);
+/// (s, b, h) between its parts, or the kit's stretch of the s tokens of a micro-batch.
+PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit = {});
 
 /// Ties the stage's table to its other copy: every rank of `line` calls it. Gives the
 /// communicator of the two, to be kept as long as the pipeline; null on ranks that hold

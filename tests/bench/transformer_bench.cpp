@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include "sim/cluster.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/optimizer.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 
 namespace {
@@ -27,7 +29,8 @@ GptSizes gpt_3() {
 void training_step(Rank& rank, TensorParallel& tp) {
     const GptSizes sizes = gpt_3();
     Device& device = rank.device();
-    const auto gpt = make_parallel_gpt({device, DType::bf16, 1, ""}, tp, sizes);
+    const auto gpt =
+        make_gpt({device, DType::bf16, 1, ""}, sizes, tensor_parallel({}, tp));
     AdamW optimizer(gpt->parameters());
     const Tensor ids = device.empty({sizes.context, 1}, DType::i32);
     Saved saved;
@@ -35,7 +38,7 @@ void training_step(Rank& rank, TensorParallel& tp) {
     const LossResult loss =
         vocabulary_parallel_cross_entropy(tp, logits, ids, sizes.vocabulary);
     gpt->backward(loss.gradient, saved);
-    tp.complete_gradients(*gpt);
+    complete_gradients(gpt->parameters());
     optimizer.step();
 }
 

@@ -7,11 +7,13 @@
 // parties: 0 | 1
 
 #include "src/comm/rank.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/sequential.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 
 void program(Rank& rank) {
     Device& device = rank.device();
@@ -19,7 +21,7 @@ void program(Rank& rank) {
     const ParameterInit init{device, DType::f32, 7, ""};
     auto branch = std::make_unique<Sequential>();
     tp.replicate(branch->add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
-    branch->add(make_parallel_swiglu_mlp(init.child("mlp"), tp, 8, 16));
+    branch->add(make_swiglu_mlp(init.child("mlp"), 8, 16, tensor_parallel({}, tp)));
     Residual model(std::move(branch));
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({2, 8}, DType::f32);  // this rank's tokens
@@ -28,7 +30,7 @@ void program(Rank& rank) {
         const Tensor y = model.forward(x, saved);
         const LossResult loss = mean_squared_error(device, y, x, 1.0 / rank.size());
         model.backward(loss.gradient, saved);
-        // twin: tp.complete_gradients(model);
+        // twin: complete_gradients(model.parameters());
         for (Parameter* parameter : model.parameters()) {
             device.sgd(parameter->value, parameter->gradient, Tensor(), {});  // line: step
             parameter->zero_gradient();

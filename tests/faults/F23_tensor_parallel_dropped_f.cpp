@@ -7,10 +7,11 @@
 // parties: 0 | 1
 
 #include "src/comm/rank.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/sequential.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 
 class Regions : public TensorParallel {
     using TensorParallel::TensorParallel;
@@ -25,7 +26,7 @@ void program(Rank& rank) {
     const ParameterInit init{device, DType::f32, 7, ""};
     Sequential model;
     tp.replicate(model.add<LayerNorm>(init.child("norm"), 8).parameters());  // line: declared
-    model.add(make_parallel_mlp(init.child("mlp"), tp, 8, 16));
+    model.add(make_mlp(init.child("mlp"), 8, 16, tensor_parallel({}, tp)));
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({4, 8}, DType::f32);  // the same on all ranks
         device.random_normal(x, {9, "data"}, 0, 1, step * x.elements());

@@ -7,10 +7,11 @@
 // parties: 0 | 1
 
 #include "src/comm/rank.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/sequential.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 
 class Regions : public TensorParallel {
     using TensorParallel::TensorParallel;
@@ -24,7 +25,7 @@ void program(Rank& rank) {
     Regions tp(device, rank.world());
     const ParameterInit init{device, DType::f32, 7, ""};
     Sequential model;
-    model.add(make_parallel_swiglu_mlp(init.child("mlp"), tp, 8, 16));
+    model.add(make_swiglu_mlp(init.child("mlp"), 8, 16, tensor_parallel({}, tp)));
     tp.replicate(model.add<RmsNorm>(init.child("norm"), 8).parameters());  // line: declared
     for (int step = 0; step < 2; ++step) {
         const Tensor x = device.empty({4, 8}, DType::f32);  // the same on all ranks

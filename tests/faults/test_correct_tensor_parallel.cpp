@@ -8,9 +8,10 @@
 #include "src/nn/norm.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/catch.hpp"
 #include "tests/faults/correct.hpp"
@@ -43,7 +44,7 @@ std::unique_ptr<TensorParallel> make_regions(Device& device, Communicator& group
 std::unique_ptr<Sequential> make_small_gpt(Device& device, TensorParallel& tp,
                                            const Style& style) {
     GptSizes sizes{kVocabulary, kLength, 2, {8, 4, 16, style.norm(), style.mlp, true}};
-    return make_parallel_gpt({device, DType::f64, 7, ""}, tp, sizes);
+    return make_gpt({device, DType::f64, 7, ""}, sizes, tensor_parallel({}, tp));
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
@@ -95,7 +96,7 @@ void train_gpt(Rank& rank, Communicator& group, Communicator* replicas,
                 train(*tp, *gpt, (i * d + place) * m + index, index, 1.0 / (m * d));
             if (replicas != nullptr) replicas->all_reduce(loss).wait();
         }
-        tp->complete_gradients(*gpt);
+        complete_gradients(gpt->parameters());
         if (replicas != nullptr)
             for (Parameter* parameter : gpt->parameters())
                 replicas->all_reduce(parameter->gradient).wait();
@@ -157,7 +158,7 @@ TEST_CASE("correct: shards that start as one number, sums of sums", "[faults]") 
         for (const char* name : {"first", "second"}) {
             auto& norm = model.add<LayerNorm>(init.child(name).child("norm"), 8);
             tp.replicate(norm.parameters());
-            model.add(make_parallel_mlp(init.child(name), tp, 8, 16));
+            model.add(make_mlp(init.child(name), 8, 16, tensor_parallel({}, tp)));
         }
         for (Parameter* parameter : model.parameters())
             device.fill(parameter->value, 0.125);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "src/nn/gpt.hpp"
 #include "tests/nn/finite_difference.hpp"
 
 namespace lockstep::nn_test {
@@ -204,11 +205,11 @@ TEST_CASE("Grouped attention's gradients are those of finite differences", "[nn]
         const auto attention = make_attention(one.init("attn"), 8, {4, true, kv_heads});
         CHECK(attention->parameters().front()->shape() == Shape{8 + 4 * kv_heads, 8});
         require_true_gradients(one.device, *attention, random_values({3, 2, 8}, "x"));
-        const auto flash =
-            make_attention(one.init("attn"), 8, {4, true, kv_heads},
-                           [](Device& device, const AttentionSizes& sizes) {
-                               return std::make_unique<FlashAttention>(device, sizes);
-                           });
+        GptKit kit;
+        kit.core = [](Device& device, const AttentionSizes& sizes) {
+            return std::make_unique<FlashAttention>(device, sizes);
+        };
+        const auto flash = make_attention(one.init("attn"), 8, {4, true, kv_heads}, kit);
         require_true_gradients(one.device, *flash, random_values({3, 2, 8}, "x"));
     }
 }

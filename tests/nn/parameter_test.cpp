@@ -96,14 +96,14 @@ TEST_CASE("A parameter can be there for its uses only", "[nn][sim]") {
         values[parameter->name()] = one.device.download(parameter->value);
         parameter->value = {};
         parameter->gradient = {};
-        parameter->on_use([&](Parameter& p) {
-            p.value = one.device.upload(values.at(p.name()));
-            p.gradient = one.device.zeros(p.shape(), DType::f64);
+        parameter->on_use([&](Parameter& p, Use use) {
+            if (reads_value(use)) p.value = one.device.upload(values.at(p.name()));
+            if (adds_gradient(use)) p.gradient = one.device.zeros(p.shape(), DType::f64);
             here.push_back(p.name());
         });
         parameter->on_gradient(
             [&](Parameter& p) { sums[p.name()] = one.device.download(p.gradient); });
-        parameter->on_release([&](Parameter& p) {
+        parameter->on_release([&](Parameter& p, Use) {
             p.value = {};
             p.gradient = {};
             std::erase(here, p.name());
@@ -129,11 +129,12 @@ TEST_CASE("Hooks surround forward and backward, once each for every layer", "[nn
     chain.add<Linear>(one.init("b"), 2, 2, false);
     std::string events;
     for (Parameter* parameter : chain.parameters()) {
-        parameter->on_use([&](Parameter& p) { events += "+" + p.name().substr(0, 1); });
+        parameter->on_use(
+            [&](Parameter& p, Use) { events += "+" + p.name().substr(0, 1); });
         parameter->on_gradient(
             [&](Parameter& p) { events += "!" + p.name().substr(0, 1); });
         parameter->on_release(
-            [&](Parameter& p) { events += "-" + p.name().substr(0, 1); });
+            [&](Parameter& p, Use) { events += "-" + p.name().substr(0, 1); });
     }
     const Tensor x = one.device.zeros({1, 2}, DType::f64);
     Saved saved;

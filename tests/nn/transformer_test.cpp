@@ -6,7 +6,6 @@
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
-#include "src/nn/mlp.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/sequential.hpp"
 #include "tests/nn/finite_difference.hpp"

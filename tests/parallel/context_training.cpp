@@ -62,14 +62,14 @@ Tensor gradients(Rank& rank, Module& model, const std::vector<MicroBatch>& mine,
 Trained train(Rank& rank, const Dealing& dealing, const Lessons& lessons) {
     Device& device = rank.device();
     const Mesh mesh(rank.world(), {{"dp", dealing.dp}, {"cp", dealing.cp}});
-    const SequencePart part = dealing.part(mesh["cp"]);
-    const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, part);
+    const GptKit kit = dealing.kit(mesh["cp"]);
+    const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, kit);
     declare_replicas_of(rank.world(), *model);
     Sgd optimizer(model->parameters(), SgdOptions{0.1, 0.9, 0});
     Trained trained;
     for (int step = 0; step < lessons.steps; ++step) {
         const std::vector<MicroBatch> mine{
-            own_part(device, lessons, step, mesh, part.tokens)};
+            own_part(device, lessons, step, mesh, kit.tokens)};
         const Tensor share = gradients(rank, *model, mine, dealing.forgotten);
         trained.losses.push_back(device.peek(share).at(0));
         if (step == 0)
@@ -83,8 +83,9 @@ Trained train(Rank& rank, const Dealing& dealing, const Lessons& lessons) {
 }  // namespace
 
 Dealing dealt_to(int cp, ContextMethod method, TokenOrder order) {
-    return {1, cp,
-            [=](Communicator& group) { return context_part(group, method, order); }};
+    return {1, cp, [=](Communicator& group) {
+                return context_parallel({}, group, method, order);
+            }};
 }
 
 Trained train_dealt(const Dealing& dealing, const Lessons& lessons) {

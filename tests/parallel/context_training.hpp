@@ -4,20 +4,19 @@
 #include <functional>
 #include <string>
 
-#include "src/nn/attention.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "tests/parallel/gpt_training.hpp"
 
 namespace lockstep::test {
 
-using MakePart = std::function<SequencePart(Communicator& cp)>;
+using MakeKit = std::function<GptKit(Communicator& cp)>;
 
 /// Replicas that share out the batch, and in each of them ranks that share out the
 /// tokens.
 struct Dealing {
     int dp = 1;
     int cp = 1;
-    MakePart part{};
+    MakeKit kit{};
     std::string forgotten{};  ///< a parameter whose gradient is not summed over ranks
     sim::CheckLevel check = sim::check_level_asked();
 };

@@ -5,7 +5,8 @@
 
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/catch.hpp"
 
@@ -44,8 +45,8 @@ std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
     return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
 }
 
-RankResult train(Device& device, Module& model, TensorParallel* tp,
-                 const Lessons& lessons, const OwnLoss& loss) {
+RankResult train(Device& device, Module& model, const Lessons& lessons,
+                 const OwnLoss& loss) {
     RankResult result;
     const auto optimizer = make_optimizer(model, lessons.adamw);
     for (int step = 0; step < lessons.steps; ++step) {
@@ -55,7 +56,7 @@ RankResult train(Device& device, Module& model, TensorParallel* tp,
         const Tensor logits = model.forward(device.upload(ids), saved);
         const LossResult out = loss(logits, device.upload(next));
         model.backward(out.gradient, saved);
-        if (tp != nullptr) tp->complete_gradients(model);
+        complete_gradients(model.parameters());
         result.losses.push_back(device.peek(out.loss).at(0));
         if (step == 0) result.gradients = shown(device, model, &Parameter::gradient);
         optimizer->step();
@@ -91,7 +92,7 @@ Trained train_alone(const Lessons& lessons) {
     RunReport report = classroom(1, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes);
-        results[0] = train(device, *model, nullptr, lessons,
+        results[0] = train(device, *model, lessons,
                            [&](const Tensor& logits, const Tensor& targets) {
                                return cross_entropy_loss(device, logits, targets);
                            });
@@ -104,14 +105,13 @@ Trained train_shared(int ranks, Regions kind, const Lessons& lessons) {
     RunReport report = classroom(ranks, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = regions(kind)(device, rank.world());
-        const auto model =
-            make_parallel_gpt({device, lessons.dtype, 5, ""}, *tp, lessons.sizes);
-        results[static_cast<std::size_t>(rank.index())] =
-            train(device, *model, tp.get(), lessons,
-                  [&](const Tensor& logits, const Tensor& targets) {
-                      return vocabulary_parallel_cross_entropy(*tp, logits, targets,
-                                                               lessons.sizes.vocabulary);
-                  });
+        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes,
+                                    tensor_parallel({}, *tp));
+        results[static_cast<std::size_t>(rank.index())] = train(
+            device, *model, lessons, [&](const Tensor& logits, const Tensor& targets) {
+                return vocabulary_parallel_cross_entropy(*tp, logits, targets,
+                                                         lessons.sizes.vocabulary);
+            });
     });
     return trained_by(std::move(results), std::move(report), lessons.numbers);
 }

@@ -206,9 +206,8 @@ TEST_CASE("A GPT of shared-out tokens is refused what it cannot do",
                         std::int64_t share) {
         return refusal([&] {
             classroom(2)->run([&](Rank& rank) {
-                const SequencePart part = context_part(rank.world(), method, order);
-                const auto gpt =
-                    make_gpt({rank.device(), DType::f32, 5, ""}, sizes, part);
+                const GptKit kit = context_parallel({}, rank.world(), method, order);
+                const auto gpt = make_gpt({rank.device(), DType::f32, 5, ""}, sizes, kit);
                 Saved saved;
                 gpt->forward(rank.device().zeros({share, 1}, DType::i32), saved);
             });
@@ -238,13 +237,13 @@ TEST_CASE("Tokens of several ranks without an attention that sees them are refus
     const BlockSizes sizes{8, 2};
     CHECK_THAT(refusal([&] {
                    classroom(2)->run([&](Rank& rank) {
-                       SequencePart part;
-                       part.tokens = {TokenOrder::striped, 2, rank.index()};
-                       make_block({rank.device(), DType::f32, 5, "h.0"}, sizes, part);
+                       GptKit kit;
+                       kit.tokens = {TokenOrder::striped, 2, rank.index()};
+                       make_block({rank.device(), DType::f32, 5, "h.0"}, sizes, kit);
                    });
                }),
                says("h.0: tokens of 2 ranks, but no attention that sees the others'; "
-                    "context_part() makes one"));
+                    "context_parallel() gives a kit one"));
 }
 
 }  // namespace lockstep::test

@@ -46,10 +46,12 @@ void check_alike(const Trained& many, const Trained& one, double bound) {
 }
 
 /// All attention by FlashAttention, on one device.
-SequencePart flash_part(Communicator& /*cp*/) {
-    return {{}, [](Device& device, const AttentionSizes& sizes) {
-                return std::make_unique<FlashAttention>(device, sizes);
-            }};
+GptKit flash_kit(Communicator& /*cp*/) {
+    GptKit kit;
+    kit.core = [](Device& device, const AttentionSizes& sizes) {
+        return std::make_unique<FlashAttention>(device, sizes);
+    };
+    return kit;
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ TEST_CASE("In f32 a GPT of shared-out tokens stays with one device", "[parallel]
 TEST_CASE("FlashAttention trains a GPT as CoreAttention does", "[parallel][sim]") {
     const std::int64_t kv_heads = GENERATE(0, 12, 1);
     const Lessons given = lessons(DType::f64, kv_heads);
-    check_alike(train_dealt({1, 1, flash_part}, given), train_alone(given), 1e-12);
+    check_alike(train_dealt({1, 1, flash_kit}, given), train_alone(given), 1e-12);
 }
 
 namespace {
@@ -109,7 +111,7 @@ using Gradients = std::map<std::string, HostTensor>;
 
 /// A block's gradients for all ranks' tokens, its dx among them.
 Gradients block_gradients(int ranks, const BlockSizes& sizes,
-                          const std::function<SequencePart(Communicator&)>& make_part) {
+                          const std::function<GptKit(Communicator&)>& make_kit) {
     const HostTensor x = normal_values({24, 2, sizes.hidden}, "x");
     const HostTensor dy = normal_values({24, 2, sizes.hidden}, "dy");
     std::vector<HostTensor> dx(static_cast<std::size_t>(ranks));
@@ -117,14 +119,14 @@ Gradients block_gradients(int ranks, const BlockSizes& sizes,
     TokenOrder order{};
     classroom(ranks)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const SequencePart part = make_part(rank.world());
-        const auto block = make_block({device, DType::f64, 5, "h.0"}, sizes, part);
+        const GptKit kit = make_kit(rank.world());
+        const auto block = make_block({device, DType::f64, 5, "h.0"}, sizes, kit);
         zero_gradients(*block);
         Saved saved;
-        block->forward(device.upload(dealt_rows(x, part.tokens)), saved);
+        block->forward(device.upload(dealt_rows(x, kit.tokens)), saved);
         dx[static_cast<std::size_t>(rank.index())] = device.peek(
-            block->backward(device.upload(dealt_rows(dy, part.tokens)), saved));
-        order = part.tokens.order;
+            block->backward(device.upload(dealt_rows(dy, kit.tokens)), saved));
+        order = kit.tokens.order;
         for (Parameter* parameter : block->parameters()) {
             rank.world().all_reduce(parameter->gradient).wait();
             gradients[parameter->name()] = device.peek(parameter->gradient);
@@ -143,13 +145,13 @@ TEST_CASE("A block's gradients of shared-out tokens add up to one device's",
     sizes.norm = GENERATE(NormKind::layer_norm, NormKind::rms_norm);
     sizes.causal = GENERATE(false, true);
     const Gradients one =
-        block_gradients(1, sizes, [](Communicator&) { return SequencePart{}; });
+        block_gradients(1, sizes, [](Communicator&) { return GptKit{}; });
     for (const int ranks : {2, 4}) {
         CAPTURE(name_of(method), ranks, sizes.causal);
         CHECK(largest_difference(block_gradients(ranks, sizes,
                                                  [&](Communicator& group) {
-                                                     return context_part(
-                                                         group, method,
+                                                     return context_parallel(
+                                                         {}, group, method,
                                                          TokenOrder::zigzag);
                                                  }),
                                  one) <= 1e-12);

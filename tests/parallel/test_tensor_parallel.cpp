@@ -5,10 +5,9 @@
 #include "src/nn/embedding.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
-#include "src/nn/mlp.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
@@ -70,11 +69,11 @@ Twin mlp(MlpKind kind) {
     const bool gelu = kind == MlpKind::gelu;
     return {gelu ? "MLP" : "SwiGLU MLP",
             [gelu](const ParameterInit& init) {
-                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner);
+                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner, {});
             },
             [gelu](const ParameterInit& init, TensorParallel& tp) {
-                return (gelu ? make_parallel_mlp : make_parallel_swiglu_mlp)(
-                    init, tp, kHidden, kInner);
+                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner,
+                                                           tensor_parallel({}, tp));
             },
             of_shape(kHidden, kHidden)};
 }
@@ -85,7 +84,8 @@ Twin attention(bool causal) {
                 return make_attention(init, kHidden, {kHeads, causal});
             },
             [causal](const ParameterInit& init, TensorParallel& tp) {
-                return make_parallel_attention(init, tp, kHidden, kHeads, causal);
+                return make_attention(init, kHidden, {kHeads, causal},
+                                      tensor_parallel({}, tp));
             },
             of_shape(kHidden, kHidden)};
 }
@@ -95,7 +95,7 @@ Twin block(NormKind norm, MlpKind kind) {
     return {kind == MlpKind::gelu ? "block" : "block with RMSNorm and SwiGLU",
             [sizes](const ParameterInit& init) { return make_block(init, sizes); },
             [sizes](const ParameterInit& init, TensorParallel& tp) {
-                return make_parallel_block(init, tp, sizes);
+                return make_block(init, sizes, tensor_parallel({}, tp));
             },
             of_shape(kHidden, kHidden)};
 }
@@ -207,7 +207,7 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
     classroom(3)->run([&](Rank& rank) {
         TensorParallel tp(rank.device(), rank.world());
         ColumnParallelOptions options;
-        options.stacked = 2;
+        options.stacked = {5, 5};
         options.pad = true;
         ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4, kOut,
                                    options);
@@ -255,7 +255,7 @@ TEST_CASE("What cannot be gathered is refused", "[parallel][errors]") {
     CHECK(says(refused_linear(Regions::sequence_parallel, 4, gather),
                "layer: gather_output gives every rank the whole sequence"));
     ColumnParallelOptions stacked = gather, padded = gather;
-    stacked.stacked = 2;
+    stacked.stacked = {2, 2};
     padded.pad = true;
     for (const ColumnParallelOptions& options : {stacked, padded})
         CHECK(says(refused_linear(Regions::replicated, 4, options),

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
@@ -42,7 +42,7 @@ RunReport run_block(int ways, Regions kind, Halves halves) {
         Device& device = rank.device();
         const auto tp = regions(kind)(device, rank.world());
         const auto block =
-            make_parallel_block({device, DType::bf16, 1, "h.0"}, *tp, kBlock);
+            make_block({device, DType::bf16, 1, "h.0"}, kBlock, tensor_parallel({}, *tp));
         const std::int64_t length =
             kind == Regions::replicated ? kLength : kLength / ways;
         Saved saved;
@@ -122,8 +122,8 @@ TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim
         classroom(t, /*numbers=*/false)->run([&](Rank& rank) {
             Device& device = rank.device();
             const auto tp = regions(kind)(device, rank.world());
-            const auto block =
-                make_parallel_block({device, DType::bf16, 1, "h.0"}, *tp, kBlock);
+            const auto block = make_block({device, DType::bf16, 1, "h.0"}, kBlock,
+                                          tensor_parallel({}, *tp));
             const std::int64_t length =
                 kind == Regions::replicated ? kLength : kLength / t;
             Saved saved;

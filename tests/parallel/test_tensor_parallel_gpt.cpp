@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "src/core/require.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/report/compare.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/gpt_training.hpp"
@@ -129,7 +129,8 @@ TEST_CASE("Heads that the ranks do not divide are refused", "[parallel][errors]"
         try {
             classroom(3)->run([&](Rank& rank) {
                 TensorParallel tp(rank.device(), rank.world());
-                make_parallel_block({rank.device(), DType::f32, 1, "h.0"}, tp, sizes);
+                make_block({rank.device(), DType::f32, 1, "h.0"}, sizes,
+                           tensor_parallel({}, tp));
             });
         } catch (const UsageError& error) {
             sentence = error.what();

@@ -6,11 +6,11 @@
 #include "sim/cluster.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
+#include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
-#include "src/nn/mlp.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
 
@@ -36,12 +36,6 @@ class WithoutG : public TensorParallel {
     Tensor leave(const Tensor& partial) override { return partial; }
 };
 
-class ForgottenNorms : public SequenceParallel {
-  public:
-    using SequenceParallel::SequenceParallel;
-    void complete_gradients(Module&) override {}
-};
-
 template <typename Kind>
 MakeRegions made_as() {
     return [](Device& device, Communicator& group) {
@@ -55,7 +49,15 @@ Inputs inputs(Held held = Held::whole) {
 }
 
 std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel& tp) {
-    return make_parallel_block(init, tp, kBlock);
+    return make_block(init, kBlock, tensor_parallel({}, tp));
+}
+
+/// A block that nobody knows to have parameters with partial gradients.
+std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParallel& tp) {
+    std::unique_ptr<Module> block = parallel_block(init, tp);
+    for (Parameter* parameter : block->parameters())
+        parameter->placements.clear();
+    return block;
 }
 
 /// How far the mistaken module is from its twin, without full checks, which some of these
@@ -101,8 +103,8 @@ TEST_CASE("Norms forgotten in sequence parallelism are far from one device",
     Inputs in = inputs();
     const Outcome one = run_alone(DType::f64, block_alone(), in);
     in.x_held = in.y_held = Held::sequence;
-    const Outcome rank_0 =
-        run_first_rank(kWays, DType::f64, made_as<ForgottenNorms>(), parallel_block, in);
+    const Outcome rank_0 = run_first_rank(kWays, DType::f64, made_as<SequenceParallel>(),
+                                          forgotten_norms, in);
     CHECK(relative_difference(rank_0.gradients.at("ln_1.weight"),
                               one.gradients.at("ln_1.weight")) > 1e-3);
 }
@@ -151,8 +153,7 @@ TEST_CASE("Heads that are cut without regard to what is stacked are far from one
     const MakeShared shared = [](const ParameterInit& init, TensorParallel& tp) {
         auto attention = std::make_unique<Sequential>();
         attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, kHidden,
-                                             3 * kHidden,
-                                             ColumnParallelOptions{.stacked = 1});
+                                             3 * kHidden);
         attention->add<CoreAttention>(init.device,
                                       AttentionSizes{kHeads / tp.size(), true});
         attention->add<RowParallelLinear>(init.child("c_proj"), tp, kHidden, kHidden);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/nn/part.hpp"
+#include "src/parallel/placement.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
@@ -147,7 +148,7 @@ std::vector<RankOutcome> run_ranks(int ranks, DType dtype, sim::CheckLevel check
                 inputs.backward);
         own.y = std::move(results.y);
         own.dx = std::move(results.dx);
-        tp->complete_gradients(*module);
+        complete_gradients(module->parameters());
         for (const Parameter* parameter : module->parameters()) {
             own.values[parameter->name()] = {parameter->part(),
                                              device.peek(parameter->value)};

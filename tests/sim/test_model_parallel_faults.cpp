@@ -6,8 +6,9 @@
 #include "src/nn/gpt.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/optimizer.hpp"
+#include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_block.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
 #include "tests/sim/watched.hpp"
 
@@ -41,9 +42,6 @@ class Regions : public Base {
     Tensor leave(const Tensor& partial) override {
         return mistake_.without_g ? partial : Base::leave(partial);
     }
-    void complete_gradients(Module& model) override {
-        if (!mistake_.forgets_completion) Base::complete_gradients(model);
-    }
 
   private:
     const Mistake& mistake_;
@@ -73,9 +71,10 @@ Program gpt_with(const Mistake& mistake, int t) {
         const Mesh mesh(rank.world(), {{"dp", d}, {"tp", t}});
         const auto tp = make_regions(device, mesh["tp"], mistake);
         const std::uint64_t seed = mistake.other_seed && tp->rank() == 1 ? 8 : 7;
-        const auto gpt = make_parallel_gpt(
-            {device, DType::f32, seed, ""}, *tp,
-            {kVocabulary, 8, 2, {8, 4, 16, mistake.norm, mistake.mlp, true}});
+        const auto gpt =
+            make_gpt({device, DType::f32, seed, ""},
+                     {kVocabulary, 8, 2, {8, 4, 16, mistake.norm, mistake.mlp, true}},
+                     tensor_parallel({}, *tp));
         AdamW optimizer(gpt->parameters());
         for (int i = 0; i < 2; ++i) {
             zero_gradients(*gpt);
@@ -93,7 +92,7 @@ Program gpt_with(const Mistake& mistake, int t) {
                 const PhaseScope phase(device, Phase::backward, 0);
                 gpt->backward(loss.gradient, saved);
             }
-            tp->complete_gradients(*gpt);
+            if (!mistake.forgets_completion) complete_gradients(gpt->parameters());
             for (Parameter* parameter : gpt->parameters())
                 mesh["dp"].all_reduce(parameter->gradient).wait();
             const PhaseScope phase(device, Phase::update);
@@ -134,8 +133,9 @@ TEST_CASE("F24: tensor-parallel ranks that read tokens or targets of their own",
         const Diagnosis found = found_by_full_check(2, [&](Rank& rank) {
             Device& device = rank.device();
             TensorParallel tp(device, rank.world());
-            const auto gpt = make_parallel_gpt({device, DType::f32, 7, ""}, tp,
-                                               {kVocabulary, 8, 1, {8, 4}});
+            const auto gpt =
+                make_gpt({device, DType::f32, 7, ""}, {kVocabulary, 8, 1, {8, 4}},
+                         tensor_parallel({}, tp));
             Saved saved;
             const Tensor logits =
                 gpt->forward(tokens(device, own_ids ? rank.index() : 0, "x"), saved);
@@ -158,7 +158,7 @@ TEST_CASE("F23: without g, whatever the partial sums go through", "[sim][errors]
             const ParameterInit init{device, DType::f32, 7, ""};
             LayerNorm norm(init.child("norm"), 6);
             tp.replicate(norm.parameters());
-            const auto mlp = make_parallel_mlp(init.child("mlp"), tp, 6, 8);
+            const auto mlp = make_mlp(init.child("mlp"), 6, 8, tensor_parallel({}, tp));
             const Tensor x = device.empty({5, 6}, DType::f32);
             device.random_normal(x, {9, "x"}, 0, 1);
             const Tensor mask = device.empty({5, 6}, DType::f32);

@@ -1,0 +1,51 @@
+#include "lessons/runner/training_loop.hpp"
+
+#include <algorithm>
+
+namespace lockstep::lessons {
+
+// lesson: training-loop
+void run_training(Rank& rank, const std::vector<Parameter*>& parameters, int steps,
+                  const std::function<Tensor(int step)>& step, Progress* progress) {
+    keep_parameters(rank, parameters, "initial/", &Parameter::value);
+    for (int i = 0; i < steps; ++i) {
+        const Tensor loss = step(i);
+        if (loss) rank.keep_value("loss", rank.device().peek(loss).at(0));
+        if (i == 0) keep_parameters(rank, parameters, "grad/", &Parameter::gradient);
+        if (progress && rank.index() == 0) progress->advance(i + 1);
+    }
+    keep_parameters(rank, parameters, "", &Parameter::value);
+}
+// lesson: end
+
+void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
+                     const std::string& prefix, Tensor Parameter::*tensor) {
+    if (!rank.device().has_numbers()) return;
+    for (const Parameter* parameter : parameters)
+        rank.keep(prefix + parameter->name(), parameter->*tensor);
+}
+
+std::vector<double> losses_of(const RunReport& report) {
+    std::vector<double> losses;
+    for (const RankReport& rank : report.ranks) {
+        const auto found = rank.series.find("loss");
+        if (found == rank.series.end()) continue;
+        losses.resize(std::max(losses.size(), found->second.size()), 0);
+        for (std::size_t i = 0; i < found->second.size(); ++i)
+            losses[i] += found->second[i];
+    }
+    return losses;
+}
+
+NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
+    NamedTensors all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const bool other = prefix.empty() && name.find('/') != std::string::npos;
+            if (name.starts_with(prefix) && !other)
+                all.emplace(name.substr(prefix.size()), tensor);
+        }
+    return all;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lessons/runner/page.hpp"
+#include "src/comm/rank.hpp"
+#include "src/nn/parameter.hpp"
+#include "src/report/safetensors.hpp"
+
+namespace lockstep::lessons {
+
+/// Trains on one rank: calls `step` for each step, which changes the parameters and gives
+/// this rank's share of the loss, (1), or none. Keeps the parameters after the last step
+/// under their names, before the first one under "initial/NAME", the first step's
+/// gradients under "grad/NAME", and the losses in the series "loss".
+void run_training(Rank& rank, const std::vector<Parameter*>& parameters, int steps,
+                  const std::function<Tensor(int step)>& step, Progress* progress);
+
+/// Keeps one tensor of each parameter under `prefix` and its name. In a run of shapes
+/// only there are no numbers to keep.
+void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
+                     const std::string& prefix, Tensor Parameter::*tensor);
+
+/// Returns what the ranks kept under prefix + NAME, by NAME; the first rank's if several
+/// did.
+NamedTensors kept_under(const RunReport& report, const std::string& prefix);
+
+/// Returns the losses of all steps. Each rank that kept any has a share of them.
+std::vector<double> losses_of(const RunReport& report);
+
+}  // namespace lockstep::lessons

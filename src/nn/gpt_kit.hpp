@@ -1,0 +1,99 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/nn/attention.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/token_deal.hpp"
+
+namespace lockstep {
+
+enum class NormKind { layer_norm, rms_norm };
+enum class MlpKind { gelu, swiglu };
+
+/// The sizes of a transformer block; s and b are its input's.
+struct BlockSizes {
+    std::int64_t hidden = 0;  ///< h
+    std::int64_t heads = 0;   ///< a
+    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h, whichever MLP it is
+    NormKind norm = NormKind::layer_norm;
+    MlpKind mlp = MlpKind::gelu;
+    bool causal = true;
+    std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
+
+    AttentionSizes attention() const { return {heads, causal, kv_heads}; }
+    std::int64_t inner_columns() const { return inner > 0 ? inner : 4 * hidden; }
+};
+
+struct GptSizes {
+    std::int64_t vocabulary = 0;  ///< V
+    std::int64_t context = 0;     ///< C, the longest sequence
+    std::int64_t layers = 0;      ///< L
+    BlockSizes block;
+    /// The head reads the table of wte (Press & Wolf, 1608.05859): "lm_head.weight" is
+    /// not there, and "transformer.wte.weight" gets the gradients of both. It starts with
+    /// deviation 1/sqrt(h), as suits the head.
+    bool tied = false;
+
+    /// wte, wpe, the blocks, ln_f and lm_head: L + 4.
+    int layer_count() const { return static_cast<int>(layers) + 4; }
+};
+
+/// The columns that a linear layer reads, and makes: several layers side by side read the
+/// same x, as those of queries, keys and values do. They have one weight, (all of out,
+/// in), whose rows are the first layer's, then the second's …
+struct LinearSizes {
+    std::int64_t in = 0;
+    std::vector<std::int64_t> out;
+    bool bias = true;
+
+    std::int64_t all_out() const;
+};
+
+/// Says how each part of a GPT is made; by itself, as one device makes them. A strategy
+/// is a function from kit to kit, which replaces the parts that it is about. So
+/// strategies nest, in any order:
+///
+///     GptKit kit = tensor_parallel({}, tp);
+///     kit = context_parallel(kit, mesh["cp"], ContextMethod::ring_attention);
+///     auto gpt = make_gpt(init, sizes, kit);
+///
+/// What it refers to must stay as long as what is made with it.
+struct GptKit {
+    template <typename... Sizes>
+    using Make = std::function<std::unique_ptr<Module>(const ParameterInit&, Sizes...)>;
+
+    GptKit();
+
+    /// From h columns to those within attention or the MLP, and back. Devices that share
+    /// out a layer have heads, or columns, of their own between the two.
+    Make<const LinearSizes&> wide;
+    Make<const LinearSizes&> narrow;
+    /// Returns the heads that this device has of a layer's, which is named for errors.
+    std::function<AttentionSizes(const std::string& layer, const AttentionSizes&)> heads;
+    /// What stands between attention's linear layers; CoreAttention if it is empty.
+    MakeAttention core;
+    /// The MLP, of this kit's linear layers.
+    Make<const BlockSizes&, const GptKit&> mlp;
+    Make<const BlockSizes&> norm;
+
+    /// The table of tokens, of that deviation. Its weight is its only parameter.
+    Make<const GptSizes&, double> table;
+    Make<const GptSizes&, const GptKit&> positions;
+    /// The head, (…, h) to logits: over the table's weight if one is given, which then is
+    /// tied to it, else with a weight of its own, its only parameter.
+    Make<const GptSizes&, Parameter*> head;
+    /// The loss of the head's logits.
+    std::function<Loss(const GptSizes&)> loss;
+
+    /// How sequences are dealt to devices: attention is over this device's tokens of
+    /// each, and sees the others'. And how these are dealt once more, to the devices that
+    /// share out its linear layers: the rows of all between them are this stretch.
+    TokenDeal tokens;
+    TokenDeal stretch;
+};
+
+}  // namespace lockstep

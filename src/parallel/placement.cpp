@@ -1,0 +1,64 @@
+#include "src/parallel/placement.hpp"
+
+#include <algorithm>
+
+#include "src/comm/expect.hpp"
+#include "src/core/require.hpp"
+
+namespace lockstep {
+
+void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
+                    Placement::Kind kind, SourceLine at) {
+    for (Parameter* parameter : parameters) {
+        parameter->placements.push_back({&line, kind});
+        declare_replicas(line, parameter->value, parameter->name(), at);
+    }
+}
+
+void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
+    replicate_over(replicas, model.parameters(), Placement::Kind::partial, at);
+}
+
+bool is_partial(const Parameter& parameter) {
+    return std::any_of(parameter.placements.begin(), parameter.placements.end(),
+                       [](const Placement& placement) {
+                           return placement.kind == Placement::Kind::partial;
+                       });
+}
+
+// lesson: complete-gradients
+void complete_gradients(const std::vector<Parameter*>& parameters, SourceLine at) {
+    for (Parameter* parameter : parameters) {
+        for (const Placement& placement : parameter->placements)
+            if (placement.kind == Placement::Kind::partial)
+                placement.line->all_reduce(parameter->gradient, Reduction::sum, at)
+                    .wait(at);
+        parameter->complete = true;
+    }
+}
+// lesson: end
+
+// lesson: gradient-norm
+Tensor squared_gradient_norm(Device& device, Communicator& ranks,
+                             const std::vector<Parameter*>& parameters, SourceLine at) {
+    require(!parameters.empty(), at, "the norm of the gradients of no parameter");
+    Tensor squares = device.zeros({1}, parameters.front()->value.dtype(), at);
+    for (const Parameter* parameter : parameters) {
+        require(parameter->complete || !is_partial(*parameter), at,
+                "the gradient of {} has only this rank's terms: add them up over the "
+                "ranks that share the parameter (complete_gradients) before its norm",
+                parameter->name());
+        const bool counts_here =
+            std::all_of(parameter->placements.begin(), parameter->placements.end(),
+                        [](const Placement& placement) {
+                            return placement.kind == Placement::Kind::sharded ||
+                                   placement.line->rank() == 0;
+                        });
+        if (counts_here) device.sum_of_squares(squares, parameter->gradient, at);
+    }
+    ranks.all_reduce(squares, Reduction::sum, at).wait(at);
+    return squares;
+}
+// lesson: end
+
+}  // namespace lockstep

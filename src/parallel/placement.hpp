@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+// Where a model's parameters lie on a mesh, and what follows from that: which gradients
+// are added up over which ranks, and what counts once in a norm.
+
+/// Says of parameters that all ranks of `line` hold them alike, and must step alike; each
+/// rank says so, once. Costs nothing; see declare_replicas.
+void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
+                    Placement::Kind kind, SourceLine at = SourceLine::here());
+/// The same of all of a model whose replicas have micro-batches, or tokens, of their own:
+/// each rank's gradients are terms of the batch's.
+void declare_replicas_of(Communicator& replicas, Module& model,
+                         SourceLine at = SourceLine::here());
+
+/// Returns whether this rank's gradient has its own terms only, of a sum over ranks that
+/// it shares the parameter with.
+bool is_partial(const Parameter& parameter);
+
+/// After the last backward of a step, once: adds up each gradient over the ranks that
+/// have terms of it, along one axis after the other. 2(n-1)/n of its bytes an axis of n
+/// ranks. A second call would add up what is whole.
+void complete_gradients(const std::vector<Parameter*>& parameters,
+                        SourceLine at = SourceLine::here());
+
+/// The sum of squares of all gradients of a model, which `ranks` hold together: (1), the
+/// same on every rank, each of which calls it with its own parameters. A parameter that
+/// several ranks hold alike counts once. One all-reduce of one number. Throws UsageError
+/// for a gradient that is partial and has not been added up.
+Tensor squared_gradient_norm(Device& device, Communicator& ranks,
+                             const std::vector<Parameter*>& parameters,
+                             SourceLine at = SourceLine::here());
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#include "src/parallel/tensor_parallel_kit.hpp"
+
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// What `make` makes stands outside regions: every rank has all of it.
+template <typename Make>
+Make replicated(TensorParallel& tp, Make make) {
+    return [&tp, make](const ParameterInit& init, const auto&... sizes) {
+        std::unique_ptr<Module> made = make(init, sizes...);
+        tp.replicate(made->parameters());
+        return made;
+    };
+}
+
+/// Between a wide and a narrow layer each rank has columns, or heads, of its own.
+// lesson: parallel-layers
+GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
+    kit.wide = [&tp](const ParameterInit& init, const LinearSizes& sizes) {
+        return std::make_unique<ColumnParallelLinear>(
+            init, tp, sizes.in, sizes.all_out(),
+            ColumnParallelOptions{.bias = sizes.bias, .stacked = sizes.out});
+    };
+    kit.narrow = [&tp](const ParameterInit& init, const LinearSizes& sizes) {
+        return std::make_unique<RowParallelLinear>(init, tp, sizes.in, sizes.all_out(),
+                                                   sizes.bias);
+    };
+    kit.heads = [&tp, heads = kit.heads](const std::string& layer,
+                                         const AttentionSizes& sizes) {
+        const AttentionSizes all = heads(layer, sizes);
+        return AttentionSizes{
+            tp.share(layer, "heads", all.heads), all.causal,
+            tp.share(layer, "heads of keys and values", all.key_heads())};
+    };
+    return kit;
+}
+// lesson: end
+
+}  // namespace
+
+// lesson: parallel-gpt
+GptKit tensor_parallel(GptKit kit, TensorParallel& tp) {
+    kit = with_shared_layers(std::move(kit), tp);
+    kit.norm = replicated(tp, kit.norm);
+    kit.positions = replicated(tp, kit.positions);
+    kit.stretch = tp.token_deal();
+
+    kit.table = [&tp](const ParameterInit& init, const GptSizes& sizes,
+                      double deviation) {
+        return std::make_unique<VocabularyParallelEmbedding>(
+            init, tp, sizes.vocabulary, sizes.block.hidden, deviation);
+    };
+    kit.head = [&tp](const ParameterInit& init, const GptSizes& sizes, Parameter* table) {
+        if (table) return std::make_unique<ColumnParallelLinear>(tp, *table);
+        return std::make_unique<ColumnParallelLinear>(
+            init, tp, sizes.block.hidden, sizes.vocabulary,
+            ColumnParallelOptions{.bias = false, .pad = true});
+    };
+    kit.loss = [&tp](const GptSizes& sizes) {
+        return Loss([&tp, vocabulary = sizes.vocabulary](Device&, const Tensor& logits,
+                                                         const Tensor& targets,
+                                                         double weight, SourceLine at) {
+            return vocabulary_parallel_cross_entropy(tp, logits, targets, vocabulary,
+                                                     weight, at);
+        });
+    };
+    return kit;
+}
+// lesson: end
+
+}  // namespace lockstep
