@@ -1,0 +1,259 @@
+// A GPT spread over meshes: tensor, sequence, pipeline, context and data parallelism at
+// once, each a kit around a kit, beside one device.
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/nn/part.hpp"
+#include "src/parallel/context_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/train_step.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/pipeline_gpt.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kSteps = 3;
+constexpr int kMicroBatches = 4;  // of a replica's, for schedules of 2 and 4 stages
+constexpr std::int64_t kLength = 8;
+constexpr std::int64_t kBatch = 1;
+constexpr SgdOptions kSgd{0.05, 0.9, 0};
+
+/// How a GPT is spread.
+struct Spread {
+    int pp = 1, dp = 1, cp = 1, tp = 1;
+    bool sequence = false;  ///< Megatron's sequence parallelism between regions
+    std::string schedule = "1f1b";
+    bool tied = false;
+    std::int64_t kv_heads = 0;
+    ContextMethod method = ContextMethod::ring_attention;
+    TokenOrder order = TokenOrder::contiguous;
+    bool context_first = false;  ///< the order in which kits are nested
+
+    int ranks() const { return pp * dp * cp * tp; }
+    std::string text() const {
+        return fmt::format("pp {} dp {} cp {} tp {}{} {} {}kv {} {} {}", pp, dp, cp, tp,
+                           sequence ? " sp" : "", schedule, tied ? "tied " : "", kv_heads,
+                           name_of(method), name_of(order));
+    }
+};
+
+GptSizes sizes_of(const Spread& spread) {
+    GptSizes sizes;
+    sizes.vocabulary = 13;
+    sizes.context = kLength;
+    sizes.layers = 4;
+    sizes.block.hidden = 16;
+    sizes.block.heads = 8;
+    sizes.block.kv_heads = spread.kv_heads;
+    sizes.tied = spread.tied;
+    return sizes;
+}
+
+/// A micro-batch, of `all` in a step.
+MicroBatch micro_batch(Device& device, int step, int index, int all,
+                       const TokenDeal& tokens, double weight) {
+    HostTensor ids({kLength, kBatch}, DType::i32), next({kLength, kBatch}, DType::i32);
+    for (std::int64_t i = 0; i < ids.elements(); ++i) {
+        const std::int64_t at = (step * all + index) * ids.elements() + i;
+        ids.set(i, static_cast<double>((at * at + at / 3) % 13));
+        next.set(i, static_cast<double>(((at + 1) * (at + 1) + (at + 1) / 3) % 13));
+    }
+    return {device.upload(dealt_rows(ids, tokens)),
+            device.upload(dealt_rows(next, tokens)), weight};
+}
+
+struct Trained {
+    std::vector<double> losses;
+    std::vector<double> norms;                ///< squared, of each step's gradients
+    std::map<std::string, HostTensor> whole;  ///< "grad/STEP/NAME" and "value/NAME"
+};
+
+/// Puts what ranks show of parameters together, by their parts.
+class Whole {
+  public:
+    explicit Whole(Trained& trained) : trained_(trained) {}
+
+    void show(Device& device, const std::vector<Parameter*>& parameters,
+              const std::string& prefix, Tensor Parameter::*tensor) {
+        for (const Parameter* parameter : parameters) {
+            const HostTensor shard = device.peek(parameter->*tensor);
+            HostTensor& whole = trained_.whole[prefix + parameter->name()];
+            if (whole.elements() == 0)
+                whole = HostTensor(parameter->part().whole, shard.dtype());
+            put_shard(whole, shard, parameter->part());
+        }
+    }
+
+  private:
+    Trained& trained_;
+};
+
+Trained train_alone(const Spread& spread) {
+    Trained trained;
+    Whole whole(trained);
+    const int all = kMicroBatches * spread.dp;
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes_of(spread));
+        const auto parameters = gpt->parameters();
+        AllReduceSync sync(parameters);
+        Sgd optimizer(parameters, kSgd);
+        for (int step = 0; step < kSteps; ++step) {
+            std::vector<MicroBatch> batches;
+            for (int i = 0; i < all; ++i)
+                batches.push_back(micro_batch(device, step, i, all, {}, 1.0 / all));
+            const Tensor loss =
+                train_step(device, *gpt, cross_entropy_loss, batches, sync, optimizer);
+            trained.losses.push_back(device.peek(loss).at(0));
+            const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
+            trained.norms.push_back(device.peek(norm).at(0));
+            whole.show(device, parameters, fmt::format("grad/{}/", step),
+                       &Parameter::gradient);
+        }
+        whole.show(device, parameters, "value/", &Parameter::value);
+    });
+    return trained;
+}
+
+GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
+    GptKit kit;
+    const auto context = [&] {
+        if (spread.cp > 1) kit = context_parallel(kit, cp, spread.method, spread.order);
+    };
+    if (spread.context_first) context();
+    kit = tensor_parallel(kit, tp);
+    if (!spread.context_first) context();
+    return kit;
+}
+
+Trained train_spread(const Spread& spread) {
+    const int chunks = spread.schedule == "interleaved" ? 2 : 1;
+    const PipelinePlan plan(
+        make_schedule(spread.schedule, {spread.pp, kMicroBatches, chunks}));
+    const GptSizes sizes = sizes_of(spread);
+    Trained trained;
+    trained.losses.assign(kSteps, 0);
+    trained.norms.assign(kSteps, std::numeric_limits<double>::quiet_NaN());
+    Whole whole(trained);
+    sim::ClusterOptions options;
+    options.ranks = spread.ranks();
+    options.check = sim::CheckLevel::full;
+    options.workers = 1;  // ranks put together what they have
+    sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(
+            rank.world(),
+            {{"pp", spread.pp}, {"dp", spread.dp}, {"cp", spread.cp}, {"tp", spread.tp}});
+        const std::unique_ptr<TensorParallel> tp =
+            spread.sequence ? std::make_unique<SequenceParallel>(device, mesh["tp"])
+                            : std::make_unique<TensorParallel>(device, mesh["tp"]);
+        const GptKit kit = kit_of(spread, *tp, mesh["cp"]);
+        Communicator& line = mesh["pp"];
+        const Schedule& schedule = plan.schedule();
+        const GptStage stage =
+            make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, line.rank(),
+                           cut_gpt(sizes, schedule), kit);
+        const auto parameters = stage.parameters();
+        Pipeline pipeline(device, line, plan, stage.modules(),
+                          gpt_boundary(sizes, DType::f64, kit));
+        pipeline.reduce_over(mesh.plane({"dp", "cp"}));
+        const auto tied = tie_gpt(pipeline, stage, schedule, line);
+        Sgd optimizer(parameters, kSgd);
+        for (int step = 0; step < kSteps; ++step) {
+            std::vector<MicroBatch> batches;
+            const int all = kMicroBatches * spread.dp;
+            const int first = kMicroBatches * mesh.coordinate("dp");
+            for (int i = 0; i < kMicroBatches; ++i)
+                batches.push_back(micro_batch(device, step, first + i, all, kit.tokens,
+                                              1.0 / (all * spread.cp)));
+            const Tensor loss = pipeline.run(kit.loss(sizes), batches);
+            if (loss && tp->rank() == 0) trained.losses[step] += device.peek(loss).at(0);
+            const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
+            if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
+            whole.show(device, parameters, fmt::format("grad/{}/", step),
+                       &Parameter::gradient);
+            const PhaseScope phase(device, Phase::update);
+            optimizer.step();
+        }
+        whole.show(device, parameters, "value/", &Parameter::value);
+    });
+    return trained;
+}
+
+double largest_difference(const HostTensor& a, const HostTensor& b) {
+    if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
+    double scale = 0, apart = 0;
+    for (std::int64_t i = 0; i < a.elements(); ++i) {
+        scale = std::max(scale, std::abs(b.at(i)));
+        apart = std::max(apart, std::abs(a.at(i) - b.at(i)));
+        if (std::isnan(a.at(i))) return a.at(i);
+    }
+    return apart == 0 ? 0 : apart / scale;
+}
+
+void check_as_alone(const Spread& spread) {
+    CAPTURE(spread.text());
+    const Trained one = train_alone(spread), many = train_spread(spread);
+    for (int step = 0; step < kSteps; ++step) {
+        CHECK(std::abs(many.losses[step] - one.losses[step]) <= 1e-12 * one.losses[step]);
+        CHECK(std::abs(many.norms[step] - one.norms[step]) <= 1e-12 * one.norms[step]);
+    }
+    REQUIRE(many.whole.size() == one.whole.size());
+    for (const auto& [name, tensor] : one.whole) {
+        CAPTURE(name);
+        REQUIRE(many.whole.contains(name));
+        CHECK(largest_difference(many.whole.at(name), tensor) <= 1e-12);
+    }
+}
+
+constexpr auto kRing = ContextMethod::ring_attention;
+constexpr auto kUlysses = ContextMethod::ulysses;
+constexpr auto kZigzag = TokenOrder::zigzag;
+constexpr auto kStriped = TokenOrder::striped;
+
+}  // namespace
+
+TEST_CASE("A GPT spread over 8 devices trains as on one", "[pipeline][mesh]") {
+    const Spread spread = GENERATE(
+        Spread{2, 2, 1, 2}, Spread{2, 2, 1, 2, true}, Spread{2, 1, 2, 2},
+        Spread{2, 1, 2, 2, true}, Spread{1, 2, 2, 2, true, "gpipe", true, 2},
+        Spread{2, 2, 1, 2, true, "1f1b", true, 4},
+        Spread{2, 1, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
+        Spread{2, 1, 2, 2, false, "interleaved", true, 4, kUlysses, kStriped, true},
+        Spread{4, 1, 1, 2, true, "zb-h1"}, Spread{4, 1, 2, 1, false, "1f1b", true},
+        Spread{2, 2, 2, 1, false, "interleaved", false, 2, ContextMethod::gather},
+        Spread{2, 1, 1, 4, true, "1f1b", true, 4}, Spread{1, 1, 4, 2, true, "gpipe"},
+        Spread{1, 1, 2, 4, true, "gpipe", true, 4, kRing, kZigzag, true},
+        Spread{2, 2, 1, 2, false, "zb-h1", true},
+        Spread{2, 1, 2, 2, true, "1f1b", false, 0, ContextMethod::ring_self_attention});
+    check_as_alone(spread);
+}
+
+TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
+    const Spread spread = GENERATE(
+        Spread{2, 2, 2, 2}, Spread{2, 2, 2, 2, true},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 2, kRing, kZigzag},
+        Spread{2, 2, 2, 2, true, "interleaved", true, 4, kUlysses, kZigzag, true},
+        Spread{4, 1, 2, 2, true, "1f1b", true, 2, ContextMethod::gather, kZigzag},
+        Spread{4, 2, 1, 2, false, "zb-h1", true, 4}, Spread{2, 1, 2, 4, true, "1f1b"},
+        Spread{2, 4, 1, 2, true, "interleaved", true},
+        Spread{1, 2, 2, 4, true, "gpipe", true, 4, kRing, kStriped},
+        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag, true});
+    check_as_alone(spread);
+}
+
+}  // namespace lockstep::test
