@@ -27,13 +27,19 @@ bool is_partial(const Parameter& parameter) {
 }
 
 // lesson: complete-gradients
-void complete_gradients(const std::vector<Parameter*>& parameters, SourceLine at) {
+void complete_gradients(const std::vector<Parameter*>& parameters,
+                        const Communicator* but, SourceLine at) {
     for (Parameter* parameter : parameters) {
-        for (const Placement& placement : parameter->placements)
-            if (placement.kind == Placement::Kind::partial)
+        bool complete = true;
+        for (const Placement& placement : parameter->placements) {
+            if (placement.kind != Placement::Kind::partial) continue;
+            if (placement.line == but)
+                complete = false;
+            else
                 placement.line->all_reduce(parameter->gradient, Reduction::sum, at)
                     .wait(at);
-        parameter->complete = true;
+        }
+        parameter->complete = complete;
     }
 }
 // lesson: end

@@ -25,8 +25,10 @@ bool is_partial(const Parameter& parameter);
 
 /// After the last backward of a step, once: adds up each gradient over the ranks that
 /// have terms of it, along one axis after the other. 2(n-1)/n of its bytes an axis of n
-/// ranks. A second call would add up what is whole.
+/// ranks. A second call would add up what is whole. A strategy that has a way of its own
+/// along one line leaves it out: `but`.
 void complete_gradients(const std::vector<Parameter*>& parameters,
+                        const Communicator* but = nullptr,
                         SourceLine at = SourceLine::here());
 
 /// The sum of squares of all gradients of a model, which `ranks` hold together: (1), the

@@ -16,13 +16,7 @@ GradientSync::~GradientSync() {
         parameters_[i]->remove_hook(hooks_[i]);
 }
 
-void GradientSync::finish() {
-    do_finish();
-    for (Parameter* parameter : parameters_)
-        parameter->complete = true;
-}
-
-void AllReduceSync::do_finish() {
+void AllReduceSync::finish() {
     complete_gradients(parameters());
 }
 

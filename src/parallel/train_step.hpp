@@ -14,7 +14,8 @@ namespace lockstep {
 ///
 /// In each step a training loop or a pipeline calls begin(), then backward, which tells
 /// the strategy of each gradient as soon as it is done, then finish() and update().
-/// Parameters must stay as long as the strategy.
+/// Parameters must stay as long as the strategy. A gradient that is whole on this rank
+/// after finish() is marked so (Parameter::complete).
 class GradientSync {
   public:
     explicit GradientSync(std::vector<Parameter*> parameters);
@@ -28,7 +29,7 @@ class GradientSync {
     virtual void begin() {}
     /// The step's last backward is done. Waits until gradients are those of the batch, or
     /// this rank's shard of them is.
-    void finish();
+    virtual void finish() = 0;
     /// One step of the optimizer, and what has to follow it on other ranks.
     virtual void update(Optimizer& optimizer) { optimizer.step(); }
 
@@ -36,7 +37,6 @@ class GradientSync {
     /// The gradient has its last contribution of the step, of all micro-batches: its
     /// reduction can begin, while backward goes on.
     virtual void ready(Parameter& /*parameter*/) {}
-    virtual void do_finish() = 0;
 
     std::vector<Parameter*> parameters_;
     std::vector<Parameter::HookId> hooks_;
@@ -47,9 +47,7 @@ class GradientSync {
 class AllReduceSync : public GradientSync {
   public:
     using GradientSync::GradientSync;
-
-  private:
-    void do_finish() override;
+    void finish() override;
 };
 
 /// One step of training: micro-batches whose weights, over all ranks, make the mean that

@@ -14,6 +14,7 @@
 #include "src/comm/mesh.hpp"
 #include "src/nn/part.hpp"
 #include "src/parallel/context_parallel.hpp"
+#include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
@@ -42,6 +43,7 @@ struct Spread {
     ContextMethod method = ContextMethod::ring_attention;
     TokenOrder order = TokenOrder::contiguous;
     bool context_first = false;  ///< the order in which kits are nested
+    bool buckets = false;        ///< reduced while backward goes on
 
     int ranks() const { return pp * dp * cp * tp; }
     std::string text() const {
@@ -172,6 +174,15 @@ Trained train_spread(const Spread& spread) {
                           gpt_boundary(sizes, DType::f64, kit));
         pipeline.reduce_over(mesh.plane({"dp", "cp"}));
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
+        std::vector<std::unique_ptr<GradientSync>> syncs;
+        std::vector<GradientSync*> of_chunks;
+        for (const auto& chunk : stage.chunks) {
+            if (!spread.buckets) continue;
+            syncs.push_back(std::make_unique<GradientBuckets>(
+                device, mesh.plane({"dp", "cp"}), chunk->parameters(), 2000));
+            of_chunks.push_back(syncs.back().get());
+        }
+        if (spread.buckets) pipeline.sync_by(of_chunks);
         Sgd optimizer(parameters, kSgd);
         for (int step = 0; step < kSteps; ++step) {
             std::vector<MicroBatch> batches;
@@ -252,7 +263,10 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
         Spread{4, 2, 1, 2, false, "zb-h1", true, 4}, Spread{2, 1, 2, 4, true, "1f1b"},
         Spread{2, 4, 1, 2, true, "interleaved", true},
         Spread{1, 2, 2, 4, true, "gpipe", true, 4, kRing, kStriped},
-        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag, true});
+        Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag, true},
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, true},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, true},
+        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false, true});
     check_as_alone(spread);
 }
 

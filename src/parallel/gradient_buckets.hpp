@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/parallel/train_step.hpp"
+
+namespace lockstep {
+
+/// Data parallelism that reduces gradients while backward goes on: they lie in buckets,
+/// the last layers' first, and a bucket is all-reduced as soon as the last of its
+/// gradients is there (Li et al. 2020, PyTorch Distributed, 2006.15704, section 3.2).
+///
+/// Sends as many bytes as one all-reduce a parameter, 2(n-1)/n of the gradients', in
+/// fewer messages. What stays exposed is the last bucket, the first layer's. Between
+/// micro- batches of a step nothing is sent. Gradients become views of the buckets. A
+/// parameter whose gradient is partial along other lines as well is added up along these
+/// at the end.
+class GradientBuckets : public GradientSync {
+  public:
+    /// A bucket holds a parameter at least, and ends before `bytes` would be exceeded.
+    /// Every rank of `replicas` makes the same buckets.
+    GradientBuckets(Device& device, Communicator& replicas,
+                    std::vector<Parameter*> parameters,
+                    std::int64_t bytes = std::int64_t{25} << 20);
+
+    std::size_t bucket_count() const { return buckets_.size(); }
+    void begin() override;
+    void finish() override;
+
+  private:
+    struct Bucket {
+        Tensor gradients;
+        int parameters = 0;
+        int missing = 0;
+        std::optional<Work> work{};
+    };
+
+    void ready(Parameter& parameter) override;
+    void start_next();
+
+    Communicator& replicas_;
+    std::vector<Bucket> buckets_;
+    std::unordered_map<const Parameter*, std::size_t> bucket_of_;
+    std::size_t next_ = 0;  ///< to be started, in the same order on all ranks
+};
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include "src/parallel/parameter_server.hpp"
+
+#include "src/parallel/flat_buffer.hpp"
+
+namespace lockstep {
+
+// lesson: parameter-server
+ServedWorker::ServedWorker(Device& device, Communicator& group,
+                           std::vector<Parameter*> parameters, int server)
+    : GradientSync(std::move(parameters)),
+      group_(group),
+      server_(server),
+      values_(make_flat(device, this->parameters(), &Parameter::value)),
+      gradients_(make_flat(device, this->parameters(), &Parameter::gradient)) {}
+
+void ServedWorker::finish() {
+    group_.send(gradients_, server_).wait();
+}
+
+void ServedWorker::update(Optimizer& /*optimizer*/) {
+    group_.recv(values_, server_).wait();
+}
+
+void serve_parameters(Device& device, Communicator& group,
+                      const std::vector<Parameter*>& parameters, Optimizer& optimizer,
+                      int steps) {
+    const Tensor values = make_flat(device, parameters, &Parameter::value);
+    const Tensor gradients = make_flat(device, parameters, &Parameter::gradient);
+    const MemoryScope scope(device, MemoryCategory::communication);
+    const Tensor arrived = device.empty(gradients.shape(), gradients.dtype());
+    const auto each_worker = [&](const auto& work) {
+        for (int rank = 0; rank < group.size(); ++rank)
+            if (rank != group.rank()) work(rank);
+    };
+    for (int step = 0; step < steps; ++step) {
+        device.fill(gradients, 0);
+        each_worker([&](int worker) {
+            group.recv(arrived, worker).wait();
+            device.add(gradients, arrived);
+        });
+        optimizer.step();
+        each_worker([&](int worker) { group.send(values, worker).wait(); });
+    }
+}
+// lesson: end
+
+}  // namespace lockstep

@@ -1,0 +1,275 @@
+// Ways to make gradients whole, and to update: each trains as one device does.
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "sim/cluster.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/parallel/gradient_buckets.hpp"
+#include "src/parallel/parameter_server.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero1.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kSteps = 3;
+constexpr int kMicroBatches = 2;  // of a rank
+constexpr std::int64_t kLength = 6;
+
+GptSizes small_sizes() {
+    GptSizes sizes{11, kLength, 2, {8, 2}};
+    sizes.tied = true;
+    return sizes;
+}
+
+std::int64_t elements_of(const std::vector<Parameter*>& parameters) {
+    std::int64_t elements = 0;
+    for (const Parameter* parameter : parameters)
+        elements += parameter->shape().elements();
+    return elements;
+}
+
+/// Micro-batches [first, first + kMicroBatches) of `all` in a step.
+std::vector<MicroBatch> batches_of(Device& device, int step, int first, int count,
+                                   int all) {
+    std::vector<MicroBatch> batches;
+    for (int i = first; i < first + count; ++i) {
+        const HostTensor tokens =
+            ids_below({kLength + 1, 2}, 11, fmt::format("{} of step {}", i, step));
+        batches.push_back({device.upload(tokens.rows(0, kLength)),
+                           device.upload(tokens.rows(1, kLength)), 1.0 / all});
+    }
+    return batches;
+}
+
+struct Trained {
+    std::vector<double> losses = std::vector<double>(kSteps);
+    std::map<std::string, HostTensor> values;
+    RunReport report;
+};
+
+enum class Way { all_reduce, buckets, zero1 };
+
+struct Plan {
+    Way way = Way::all_reduce;
+    std::int64_t bucket_bytes = 0;
+    bool adamw = false;
+    bool numbers = true;
+};
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
+                                          bool adamw) {
+    if (adamw) return std::make_unique<AdamW>(std::move(parameters));
+    return std::make_unique<Sgd>(std::move(parameters), SgdOptions{0.1, 0.9, 0});
+}
+
+Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_sizes()) {
+    Trained trained;
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.numbers = plan.numbers;
+    if (!plan.numbers) options.spec = load_cluster("classroom");
+    options.workers = 1;
+    options.check = plan.numbers ? sim::CheckLevel::full : sim::CheckLevel::cheap;
+    trained.report = sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes);
+        const auto parameters = gpt->parameters();
+        declare_replicas_of(rank.world(), *gpt);
+        std::unique_ptr<GradientSync> sync;
+        std::vector<Parameter*> updated = parameters;
+        if (plan.way == Way::buckets) {
+            sync = std::make_unique<GradientBuckets>(device, rank.world(), parameters,
+                                                     plan.bucket_bytes);
+        } else if (plan.way == Way::zero1) {
+            auto zero = std::make_unique<Zero1>(device, rank.world(), parameters);
+            updated = {&zero->shard()};
+            sync = std::move(zero);
+        } else {
+            sync = std::make_unique<AllReduceSync>(parameters);
+        }
+        const auto optimizer = make_optimizer(updated, plan.adamw);
+        const int all = kMicroBatches * ranks;
+        for (int step = 0; step < kSteps; ++step) {
+            const auto mine = batches_of(device, step, kMicroBatches * rank.index(),
+                                         kMicroBatches, all);
+            const Tensor loss =
+                train_step(device, *gpt, cross_entropy_loss, mine, *sync, *optimizer);
+            trained.losses[step] += device.peek(loss).at(0);
+        }
+        for (const Parameter* parameter : parameters)
+            rank.keep(parameter->name(), parameter->value);
+    });
+    trained.values = trained.report.ranks.front().kept;
+    return trained;
+}
+
+Trained train_alone(int ranks, bool adamw) {
+    Trained trained;
+    trained.report = sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        AllReduceSync sync(gpt->parameters());
+        const auto optimizer = make_optimizer(gpt->parameters(), adamw);
+        const int all = kMicroBatches * ranks;
+        for (int step = 0; step < kSteps; ++step) {
+            const auto batches = batches_of(device, step, 0, all, all);
+            const Tensor loss =
+                train_step(device, *gpt, cross_entropy_loss, batches, sync, *optimizer);
+            trained.losses[step] = device.peek(loss).at(0);
+        }
+        for (const Parameter* parameter : gpt->parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    trained.values = trained.report.ranks.front().kept;
+    return trained;
+}
+
+void check_alike(const Trained& many, const Trained& one) {
+    for (int step = 0; step < kSteps; ++step)
+        CHECK(std::abs(many.losses[step] - one.losses[step]) <= 1e-12 * one.losses[step]);
+    REQUIRE(many.values.size() == one.values.size());
+    for (const auto& [name, value] : one.values) {
+        CAPTURE(name);
+        CHECK(relative_difference(many.values.at(name), value) <= 1e-12);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Every way of data parallelism trains as one device", "[parallel][sim]") {
+    const int ranks = GENERATE(1, 2, 3, 4);
+    const bool adamw = GENERATE(false, true);
+    const Plan plan =
+        GENERATE(Plan{Way::all_reduce}, Plan{Way::buckets, 0}, Plan{Way::buckets, 2000},
+                 Plan{Way::buckets, 1 << 20}, Plan{Way::zero1});
+    CAPTURE(ranks, adamw, static_cast<int>(plan.way), plan.bucket_bytes);
+    Plan chosen = plan;
+    chosen.adamw = adamw;
+    const Trained many = train_on(ranks, chosen);
+    check_alike(many, train_alone(ranks, adamw));
+    for (const RankReport& rank : many.report.ranks)
+        CHECK(rank.kept == many.values);
+}
+
+TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less time",
+          "[parallel][sim]") {
+    GptSizes sizes{512, 64, 4, {128, 4}};
+    const auto run = [&](const Plan& plan) {
+        Plan shapes = plan;
+        shapes.numbers = false;
+        return train_on(4, shapes, sizes).report;
+    };
+    const RunReport one_by_one = run({Way::all_reduce});
+    const RunReport buckets = run({Way::buckets, 1 << 18});
+    const RunReport zero = run({Way::zero1, 0, true});
+    std::int64_t elements = 0;
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        elements = elements_of(
+            make_gpt({rank.device(), DType::f64, 1, ""}, sizes)->parameters());
+    });
+    // 2 (n-1)/n of the gradients; an all-reduce of elements that n does not divide may
+    // have chunks that differ by one.
+    const std::int64_t bytes = kSteps * 2 * 3 * elements / 4 * 8;
+    for (const RunReport* report : {&one_by_one, &buckets, &zero})
+        CHECK(std::abs(report->ranks[0].bytes_sent() - bytes) <= bytes / 1000);
+    CHECK(buckets.makespan() < one_by_one.makespan());
+
+    const auto optimizer_bytes = [](const RunReport& report) {
+        return report.ranks[0]
+            .memory.category_peak[static_cast<std::size_t>(MemoryCategory::optimizer)];
+    };
+    CHECK(optimizer_bytes(zero) == 2 * 8 * ((elements + 3) / 4));
+}
+
+TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim]") {
+    const int workers = GENERATE(1, 2, 3);
+    CAPTURE(workers);
+    Trained many;
+    sim::ClusterOptions options;
+    options.ranks = workers + 1;
+    options.check = sim::CheckLevel::full;
+    options.workers = 1;
+    many.report = sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        const auto parameters = gpt->parameters();
+        const auto optimizer = make_optimizer(parameters, true);
+        if (rank.index() == 0) {
+            serve_parameters(device, rank.world(), parameters, *optimizer, kSteps);
+        } else {
+            ServedWorker sync(device, rank.world(), parameters);
+            for (int step = 0; step < kSteps; ++step) {
+                const auto mine =
+                    batches_of(device, step, kMicroBatches * (rank.index() - 1),
+                               kMicroBatches, kMicroBatches * workers);
+                const Tensor loss =
+                    train_step(device, *gpt, cross_entropy_loss, mine, sync, *optimizer);
+                many.losses[step] += device.peek(loss).at(0);
+            }
+        }
+        for (const Parameter* parameter : parameters)
+            rank.keep(parameter->name(), parameter->value);
+    });
+    many.values = many.report.ranks.front().kept;
+    check_alike(many, train_alone(workers, true));
+    for (const RankReport& rank : many.report.ranks)
+        CHECK(rank.kept == many.values);
+}
+
+TEST_CASE("A gradient is announced once a step, whatever the number of micro-batches",
+          "[parallel][sim]") {
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        std::map<std::string, int> announced;
+        for (Parameter* parameter : gpt->parameters())
+            parameter->on_gradient([&](Parameter& p) { ++announced[p.name()]; });
+        for (int step = 0; step < 2; ++step)
+            accumulate_gradients(device, *gpt, cross_entropy_loss,
+                                 batches_of(device, step, 0, 4, 4));
+        CHECK(announced.size() == gpt->parameters().size());
+        for (const auto& [name, times] : announced)
+            CHECK(times == 2);
+    });
+}
+
+TEST_CASE("A strategy that has gone is called no more", "[parallel][sim]") {
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        { const GradientBuckets gone(device, rank.world(), gpt->parameters(), 0); }
+        CHECK_NOTHROW(accumulate_gradients(device, *gpt, cross_entropy_loss,
+                                           batches_of(device, 0, 0, 2, 2)));
+    });
+}
+
+TEST_CASE("The norm of gradients that are not added up is refused, by name",
+          "[parallel][errors]") {
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        declare_replicas_of(rank.world(), *gpt);
+        accumulate_gradients(device, *gpt, cross_entropy_loss,
+                             batches_of(device, 0, rank.index(), 1, 2));
+        std::string refused;
+        try {
+            squared_gradient_norm(device, rank.world(), gpt->parameters());
+        } catch (const UsageError& error) {
+            refused = error.what();
+        }
+        CHECK(refused.find("the gradient of transformer.wte.weight has only this rank's "
+                           "terms") != std::string::npos);
+        complete_gradients(gpt->parameters());
+        CHECK_NOTHROW(squared_gradient_norm(device, rank.world(), gpt->parameters()));
+    });
+}
+
+}  // namespace lockstep::test
