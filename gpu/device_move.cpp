@@ -92,6 +92,12 @@ void Device::compute(const ops::Scale& op) {
 }
 
 template <>
+void Device::compute(const ops::ScaleByTensor& op) {
+    launch_scale_by_tensor(stream_.get(), op.destination, op.factor,
+                           op.destination.elements());
+}
+
+template <>
 void Device::compute(const ops::Multiply& op) {
     compute(ops::Combine{op.destination, op.source, Reduction::product});
 }

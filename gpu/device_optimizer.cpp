@@ -4,6 +4,11 @@
 namespace lockstep::gpu {
 
 template <>
+void Device::compute(const ops::ClipFactor& op) {
+    launch_clip_factor(stream_.get(), op.destination, op.squares, op.most);
+}
+
+template <>
 void Device::compute(const ops::Sgd& op) {
     const std::int64_t elements = op.parameter.elements();
     if (op.options.momentum == 0)

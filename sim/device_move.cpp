@@ -131,6 +131,13 @@ void Device::compute(const ops::Scale& op) {
 }
 
 template <>
+void Device::compute(const ops::ScaleByTensor& op) {
+    with_real(op.destination.dtype(), [&]<typename T>(T) {
+        compute(ops::Scale{op.destination, *op.factor.data<T>()});
+    });
+}
+
+template <>
 void Device::compute(const ops::Multiply& op) {
     compute(ops::Combine{op.destination, op.source, Reduction::product});
 }

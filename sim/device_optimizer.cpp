@@ -24,6 +24,14 @@ void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
 }  // namespace
 
 template <>
+void Device::compute(const ops::ClipFactor& op) {
+    with_real(op.squares.dtype(), [&]<typename T>(T) {
+        *op.destination.data<T>() =
+            formulas::clip_factor(*op.squares.data<T>(), static_cast<T>(op.most));
+    });
+}
+
+template <>
 void Device::compute(const ops::Sgd& op) {
     with_real(op.parameter.dtype(), [&]<typename T>(T) {
         const auto rate = static_cast<T>(op.options.learning_rate);

@@ -48,6 +48,13 @@ struct ScaleWhole : Update {
     }
 };
 
+template <typename T>
+struct ScaleByTensor : Update {
+    const T* by;
+    explicit ScaleByTensor(const T* factor) : by(factor) {}
+    __device__ void operator()(T& out) const { out = *by * out; }
+};
+
 struct Sum : Update {
     template <typename T>
     __device__ void operator()(T& out, const T& in) const {
@@ -164,6 +171,13 @@ void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T 
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
                         std::int64_t elements, double by) {
     each(stream, elements, ScaleWhole(by), destination);
+}
+
+void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,
+                            std::int64_t elements) {
+    with_type(destination, [&]<typename T>(T) {
+        each(stream, elements, ScaleByTensor<T>(factor.as<T>()), destination.as<T>());
+    });
 }
 
 template <typename T>

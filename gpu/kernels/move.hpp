@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu/kernels/numbers.hpp"
 #include "src/device/options.hpp"
 
 namespace lockstep::gpu {
@@ -27,6 +28,10 @@ void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T 
 /// Integers times a fraction: truncates, as NCCL's mean does.
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
                         std::int64_t elements, double by);
+
+/// destination *= factor[0].
+void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,
+                            std::int64_t elements);
 
 /// destination = reduction of (destination, source); integers wrap around. A mean is a
 /// sum that is divided once, at the end.

@@ -6,6 +6,17 @@ namespace lockstep::gpu {
 namespace {
 
 template <typename T>
+struct ClipFactor {
+    static constexpr int kWritten = 1;
+    static constexpr bool kReadsFirst = false;
+    T most;
+
+    __device__ void operator()(T& factor, const T& squares) const {
+        factor = formulas::clip_factor(squares, most);
+    }
+};
+
+template <typename T>
 struct Sgd {
     static constexpr int kWritten = 1;
     static constexpr bool kReadsFirst = true;
@@ -41,6 +52,14 @@ struct AdamW {
 };
 
 }  // namespace
+
+void launch_clip_factor(cudaStream_t stream, Numbers factor, Numbers squares,
+                        double most) {
+    with_type(factor, [&]<typename T>(T) {
+        each(stream, 1, ClipFactor<T>{static_cast<T>(most)}, factor.as<T>(),
+             squares.as<T>());
+    });
+}
 
 void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options) {

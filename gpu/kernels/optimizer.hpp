@@ -9,6 +9,10 @@
 
 namespace lockstep::gpu {
 
+/// factor[0] = min(1, most / (sqrt(squares[0]) + 1e-6)).
+void launch_clip_factor(cudaStream_t stream, Numbers factor, Numbers squares,
+                        double most);
+
 void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options);
 void launch_sgd_with_momentum(cudaStream_t stream, Numbers parameter, Numbers velocity,

@@ -123,8 +123,8 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
 
 /// In place, of what was drawn: shifts it, scales it, cuts it off.
 bool shapes_a_mask(const DeviceOperation& operation) {
-    return operation.is<ops::Scale>() || operation.is<ops::Add>() ||
-           operation.is<ops::Combine>();
+    return operation.is<ops::Scale>() || operation.is<ops::ScaleByTensor>() ||
+           operation.is<ops::Add>() || operation.is<ops::Combine>();
 }
 
 StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)

@@ -82,6 +82,11 @@ class Device {
                SourceLine at = SourceLine::here()) {
         run(ops::Scale{destination, factor}, at);
     }
+    /// destination *= factor[0]: by a number (1) that only the device knows yet.
+    void scale(const Tensor& destination, const Tensor& factor,
+               SourceLine at = SourceLine::here()) {
+        run(ops::ScaleByTensor{destination, factor}, at);
+    }
     /// destination *= source, element by element.
     void multiply(const Tensor& destination, const Tensor& source,
                   SourceLine at = SourceLine::here()) {
@@ -354,6 +359,15 @@ class Device {
     }
 
     // Optimizers; state and parameter are updated in place.
+
+    /// destination (1) = min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_ has
+    /// it, with the norm's square in squares (1): scaled by that, gradients have a norm
+    /// of at most `most` (Pascanu et al. 2013, 1211.5063, section 3.2). The two may be
+    /// the same memory. A negative `most` is refused.
+    void clip_factor(const Tensor& destination, const Tensor& squares, double most,
+                     SourceLine at = SourceLine::here()) {
+        run(ops::ClipFactor{destination, squares, most}, at);
+    }
 
     /// `velocity` may be none when momentum is 0.
     void sgd(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity,

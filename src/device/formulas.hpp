@@ -99,6 +99,15 @@ constexpr N exponential(N score, N maximum) {
                : exp(score - maximum);
 }
 
+/// What gradients are scaled by, so that their norm is at most `most`, from the sum of
+/// their squares. NaN comes through.
+template <typename N>
+constexpr N clip_factor(N squares, N most) {
+    using std::sqrt;
+    const N factor = most / (sqrt(squares) + N(1e-6));
+    return factor > 1 ? N{1} : factor;
+}
+
 /// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is
 /// updated.
 template <typename Real, typename N = Number<Real>>

@@ -106,6 +106,23 @@ TEST_CASE("Elementwise operations are what they say", kTags) {
     }
 }
 
+TEST_CASE("A tensor is scaled by a number that lies on the device", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor factors = random_values({3}, dtype, "factors");
+    for (const std::int64_t count : kCounts) {
+        const HostTensor values = random_values({count}, dtype, "x");
+        const Tensor x = bench->upload(values);
+        const Tensor numbers = bench->upload(factors);
+        bench->scale(x, numbers.slice(1, 1));
+        Expected expected({count}, dtype);
+        for (std::int64_t i = 0; i < count; ++i)
+            expected.add(values.at(i) * factors.at(1));
+        expected.check(bench->download(x));
+        REQUIRE(bench->download(numbers) == factors);
+    }
+}
+
 TEST_CASE("A tensor can be combined with itself", kTags) {
     Bench bench;
     const HostTensor values = whole_values({100}, DType::f32, "x");

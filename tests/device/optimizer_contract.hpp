@@ -4,6 +4,49 @@
 
 namespace lockstep::test {
 
+TEST_CASE("A clip factor is what a norm is too large by, and at most 1", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const double most = GENERATE(0.0, 0.5, 3.0, 1e30);
+    Bench bench;
+    for (const double squares : {0.0, 1e-20, 0.25, 9.0, 1e10, 1e36, double{INFINITY}}) {
+        CAPTURE(most, squares);
+        const Tensor of =
+            bench->upload(HostTensor::of<double>({1}, std::vector{squares}).as(dtype));
+        const Tensor factor = bench->empty({1}, dtype);
+        bench->clip_factor(factor, of, most);
+        Expected expected({1}, dtype);
+        expected.add(std::min(1.0, most / (std::sqrt(squares) + 1e-6)));
+        expected.check(bench->download(factor));
+        bench->clip_factor(of, of, most);
+        REQUIRE(bench->download(of) == bench->download(factor));
+    }
+    const Tensor nan = bench->empty({1}, dtype);
+    bench->fill(nan, NAN);
+    bench->clip_factor(nan, nan, most);
+    REQUIRE(std::isnan(bench->download(nan).at(0)));
+}
+
+TEST_CASE("Gradients are clipped without a trip to the host", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const double most = GENERATE(0.3, 1e3);
+    Bench bench;
+    const HostTensor values = random_values({7, 15}, dtype, "gradient");
+    const Tensor gradient = bench->upload(values);
+    const Tensor factor = bench->zeros({1}, dtype);
+    bench->sum_of_squares(factor, gradient);
+    bench->clip_factor(factor, factor, most);
+    bench->scale(gradient, factor);
+    double squares = 0;
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        squares += values.at(i) * values.at(i);
+    const double scaled_by = std::min(1.0, most / (std::sqrt(squares) + 1e-6));
+    REQUIRE((scaled_by < 1) == (most < 1));
+    Expected expected(values.shape(), dtype);
+    for (std::int64_t i = 0; i < values.elements(); ++i)
+        expected.add(values.at(i) * scaled_by, std::abs(values.at(i)), 4);
+    expected.check(bench->download(gradient));
+}
+
 TEST_CASE("SGD steps as PyTorch's does", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t count = GENERATE(0, 1, 16, 45);

@@ -54,6 +54,8 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     REQUIRE(last(bench).at.line == line);
     bench->scale(x, 2);
     costs(bench, "scale", 20, 40 * e);
+    bench->scale(x, one);
+    costs(bench, "scale_by_tensor", 20, 41 * e);
     bench->sum(one, x);
     costs(bench, "sum", 20, 21 * e);
     bench->sum(one, x, true);
@@ -64,6 +66,8 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     REQUIRE(last(bench).dtype == DType::f64);
     bench->sum_of_squares(one, x);
     costs(bench, "sum_of_squares", 40, 22 * e);
+    bench->clip_factor(one, one, 1);
+    costs(bench, "clip_factor", 4, 2 * e);
     bench->add_bias(x, five);
     costs(bench, "add_bias", 20, 45 * e);
     bench->accumulate_rows(five, x);

@@ -61,6 +61,10 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
         return a;
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        bench->scale(a, b.flat().rows(0, 1));
+        return a;
+    });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
         bench->sum(b.flat().rows(0, 1), a);
         return b;
     });

@@ -70,6 +70,10 @@ TEST_CASE("Types that do not fit are refused", "[sim][device][errors]") {
     });
     refuses("scale: factor 0.5 for i32; an i32 is expected",
             [&] { bench->scale(whole, 0.5); });
+    refuses("scale_by_tensor: factor is f64; f32 is expected",
+            [&] { bench->scale(x, wide.flat().slice(0, 1)); });
+    refuses("scale_by_tensor: destination is i32; f32 or f64 is expected",
+            [&] { bench->scale(whole, whole.flat().slice(0, 1)); });
     bench->fill(half, 0);
     bench->copy(half, bench->zeros({2, 3}, DType::bf16));
 }
@@ -101,6 +105,10 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
             [&] { bench->accumulate_rows(two, x); });
     refuses("sum: destination has shape (2); (1) is expected",
             [&] { bench->sum(two, x); });
+    refuses("scale_by_tensor: factor has shape (2); (1) is expected",
+            [&] { bench->scale(x, two); });
+    refuses("clip_factor: destination has shape (2); (1) is expected",
+            [&] { bench->clip_factor(two, two.slice(0, 1), 1); });
     refuses("layer_norm: weight has shape (2); (3) is expected",
             [&] { bench->layer_norm(x, two, two); });
     refuses("cross_entropy: targets has shape (2), that is 2 elements; 4 are expected",
@@ -167,6 +175,8 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
             [&] { bench->sum(x.flat().rows(31, 1), x); });
     refuses("sum_of_squares: destination and x" + apart,
             [&] { bench->sum_of_squares(x.flat().rows(0, 1), x); });
+    refuses("scale_by_tensor: destination and factor" + apart,
+            [&] { bench->scale(x, x.flat().slice(3, 1)); });
     refuses("sgd: gradient and parameter" + apart, [&] { bench->sgd(x, x, {}, {}); });
     refuses("adamw: second_moment and first_moment" + apart,
             [&] { bench->adamw(row, x.rows(0, 1), x.rows(1, 1), x.rows(1, 1), 1, {}); });
@@ -182,6 +192,8 @@ TEST_CASE("Options that cannot be are refused", "[sim][device][errors]") {
     const auto zeros = [&] { return bench->zeros({4}, f32); };
     refuses("combine: the mean of two tensors taken again and again is no mean",
             [&] { bench->combine(x, zeros(), Reduction::mean); });
+    refuses("clip_factor: most is -1; it must not be negative",
+            [&] { bench->clip_factor(x.slice(0, 1), x.slice(1, 1), -1); });
     refuses("adamw: step is 0; steps count from 1",
             [&] { bench->adamw(x, zeros(), zeros(), zeros(), 0, {}); });
     refuses("random_uniform: no value lies in [1, 0]",

@@ -109,6 +109,11 @@ inline std::vector<NamedOperation> repeated_sums() {
                   x->add(a, b, 0.3);
                   return a;
               }),
+        named("scale_by_tensor",
+              [](B& x, T& a, T&, T& row) {
+                  x->scale(a, row.slice(0, 1));
+                  return a;
+              }),
         named("add_bias",
               [](B& x, T& a, T&, T& row) {
                   x->add_bias(a, row);

@@ -27,6 +27,10 @@ void device_operations(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     device.copy_columns(a, 1, y, 4, 3);
     const Tensor total = device.zeros({1}, DType::f64);
     device.sum(total, a, true);
+    const Tensor squares = device.zeros({1}, DType::f64);
+    device.sum_of_squares(squares, a);
+    device.clip_factor(squares, squares, 0.5);
+    device.scale(a, squares);
     out.tensors["moved"] = a;
     out.tensors["total"] = total;
     out.tensors["product"] = device.matmul(x, y, {.transpose_b = true});

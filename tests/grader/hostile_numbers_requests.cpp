@@ -55,6 +55,7 @@ void add_moves(std::vector<Request>& to) {
     to.push_back(call("add", ops::Add{y, x, 0.5}));
     to.push_back(call("scale", ops::Scale{x, 0.5}));
     to.push_back(call("scale i32", ops::Scale{whole(0, {6, 8}), 2.0}));
+    to.push_back(call("scale_by_tensor", ops::ScaleByTensor{x, real(2, {1})}));
     to.push_back(call("multiply", ops::Multiply{y, x}));
     to.push_back(call("combine", ops::Combine{y, x, Reduction::maximum}));
     to.push_back(call(
@@ -93,6 +94,7 @@ void add_layers(std::vector<Request>& to) {
                       ops::RmsNormBackwardInput{{}, y, x, weight, rstd}));
     to.push_back(
         call("rms_norm_backward_weight", ops::RmsNormBackwardWeight{weight, y, x, rstd}));
+    to.push_back(call("clip_factor", ops::ClipFactor{real(2, {1}), real(3, {1}), 0.5}));
     to.push_back(call("sgd", ops::Sgd{x, y, real(2, {6, 8}), SgdOptions{0.1, 0.9, 0.1}}));
     to.push_back(call("adamw", ops::AdamW{x, y, real(2, {6, 8}), real(3, {6, 8}),
                                           std::int64_t{3}, AdamWOptions{}}));

@@ -70,6 +70,7 @@ TEST_CASE("one mask over replicas of an activation is right, shaped or not", "[s
             const Tensor mask = device.empty({2, 4}, DType::f32);
             device.random_uniform(mask, own(own_seed ? rank.index() : 0), 0, 1);
             device.scale(mask, 2);
+            device.scale(mask, device.zeros({1}, DType::f32));
             device.multiply(y, mask);
             rank.world().all_reduce(device.zeros({4}, DType::f32)).wait();
         };

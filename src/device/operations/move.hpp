@@ -126,6 +126,23 @@ struct Scale {
     Derivation derivation() const { return Derivation::scaling(factor); }
 };
 
+/// destination *= factor[0].
+struct ScaleByTensor {
+    static constexpr const char* kName = "scale_by_tensor";
+    Tensor destination;
+    Tensor factor;
+
+    void check(const OperandCheck& check) const {
+        check.real("destination", destination);
+        check.row("factor", factor, 1, destination.dtype());
+    }
+    OperandList operands() const {
+        return {updates("destination", destination), reads("factor", factor)};
+    }
+    std::int64_t flops() const { return destination.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
 /// destination *= source, element by element.
 struct Multiply {
     static constexpr const char* kName = "multiply";
@@ -226,7 +243,7 @@ struct Cast {
     Derivation derivation() const { return Derivation::linear_in(0); }
 };
 
-using MoveOperations = std::tuple<Fill, Copy, CopyColumns, Add, Scale, Multiply, Combine,
-                                  Cast, Sum, SumOfSquares>;
+using MoveOperations = std::tuple<Fill, Copy, CopyColumns, Add, Scale, ScaleByTensor,
+                                  Multiply, Combine, Cast, Sum, SumOfSquares>;
 
 }  // namespace lockstep::ops

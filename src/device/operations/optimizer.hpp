@@ -6,7 +6,30 @@
 
 namespace lockstep::ops {
 
-// Optimizers: state and parameter are updated in place.
+// Optimizers: state and parameter are updated in place. And by what gradients are scaled
+// before.
+
+/// destination (1) = min(1, most / (sqrt(squares) + 1e-6)).
+struct ClipFactor {
+    static constexpr const char* kName = "clip_factor";
+    static constexpr bool kInPlace = true;
+    Tensor destination;
+    Tensor squares;
+    double most = 1;
+
+    void check(const OperandCheck& check) const {
+        check.real("squares", squares);
+        check.row("squares", squares, 1, squares.dtype());
+        check.row("destination", destination, 1, squares.dtype());
+        check.that(most >= 0, "most is {}; it must not be negative", most);
+    }
+    OperandList operands() const {
+        return {reads("squares", squares), writes("destination", destination)};
+    }
+    /// Square root, add, divide, minimum.
+    std::int64_t flops() const { return 4; }
+    Derivation derivation() const { return {}; }
+};
 
 struct Sgd {
     static constexpr const char* kName = "sgd";
@@ -58,6 +81,6 @@ struct AdamW {
     Derivation derivation() const { return Derivation::updating(); }
 };
 
-using OptimizerOperations = std::tuple<Sgd, AdamW>;
+using OptimizerOperations = std::tuple<ClipFactor, Sgd, AdamW>;
 
 }  // namespace lockstep::ops
