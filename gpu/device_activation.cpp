@@ -15,12 +15,12 @@ void Device::compute(const ops::TanhBackward& op) {
 
 template <>
 void Device::compute(const ops::Gelu& op) {
-    launch_gelu(stream_.get(), op.y, op.x, op.x.elements());
+    launch_gelu(stream_.get(), op.y, op.x, op.x.elements(), op.form);
 }
 
 template <>
 void Device::compute(const ops::GeluBackward& op) {
-    launch_gelu_backward(stream_.get(), op.dx, op.x, op.dy, op.x.elements());
+    launch_gelu_backward(stream_.get(), op.dx, op.x, op.dy, op.x.elements(), op.form);
 }
 
 template <>

@@ -32,7 +32,10 @@ template <>
 void Device::compute(const ops::Gelu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
-        map_lanes(op.x.elements(), op.y.data<T>(), formulas::gelu<Lane<T>>, in);
+        map_lanes(op.x.elements(), op.y.data<T>(),
+                  op.form == GeluForm::tanh ? formulas::gelu_by_tanh<Lane<T>>
+                                            : formulas::gelu<Lane<T>>,
+                  in);
     });
 }
 
@@ -41,8 +44,10 @@ void Device::compute(const ops::GeluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
         const T* gradient = op.dy.data<T>();
-        map_lanes(op.x.elements(), op.dx.data<T>(), formulas::gelu_backward<Lane<T>>, in,
-                  gradient);
+        map_lanes(op.x.elements(), op.dx.data<T>(),
+                  op.form == GeluForm::tanh ? formulas::gelu_by_tanh_backward<Lane<T>>
+                                            : formulas::gelu_backward<Lane<T>>,
+                  in, gradient);
     });
 }
 

@@ -42,6 +42,20 @@ struct GeluBackward : Function {
     }
 };
 
+struct GeluByTanh : Function {
+    template <typename T>
+    __device__ void operator()(T& y, const T& x) const {
+        y = formulas::gelu_by_tanh(x);
+    }
+};
+
+struct GeluByTanhBackward : Function {
+    template <typename T>
+    __device__ void operator()(T& dx, const T& x, const T& dy) const {
+        dx = formulas::gelu_by_tanh_backward(x, dy);
+    }
+};
+
 template <typename T>
 struct GatedRows {
     T* to;  ///< y; with a gradient, dx
@@ -129,12 +143,16 @@ void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy
     each(stream, elements, TanhBackward{}, dx, y, dy);
 }
 
-void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements) {
+void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,
+                 GeluForm form) {
+    if (form == GeluForm::tanh) return each(stream, elements, GeluByTanh{}, y, x);
     each(stream, elements, Gelu{}, y, x);
 }
 
 void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
-                          std::int64_t elements) {
+                          std::int64_t elements, GeluForm form) {
+    if (form == GeluForm::tanh)
+        return each(stream, elements, GeluByTanhBackward{}, dx, x, dy);
     each(stream, elements, GeluBackward{}, dx, x, dy);
 }
 

@@ -5,15 +5,17 @@
 #include <cuda_runtime.h>
 
 #include "gpu/kernels/numbers.hpp"
+#include "src/device/options.hpp"
 
 namespace lockstep::gpu {
 
 void launch_tanh(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
 void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                           std::int64_t elements);
-void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
+void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,
+                 GeluForm form);
 void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
-                          std::int64_t elements);
+                          std::int64_t elements, GeluForm form);
 
 /// y (rows, width) = silu(gate) * rest of x (rows, 2 width), a gate beside the rest.
 void launch_swiglu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,

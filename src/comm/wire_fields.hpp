@@ -16,6 +16,8 @@ template <>
 inline constexpr std::int64_t kLast<Reduction> =
     static_cast<std::int64_t>(Reduction::mean);
 template <>
+inline constexpr std::int64_t kLast<GeluForm> = static_cast<std::int64_t>(GeluForm::tanh);
+template <>
 inline constexpr std::int64_t kLast<TokenOrder> =
     static_cast<std::int64_t>(TokenOrder::zigzag);
 template <>

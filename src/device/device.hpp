@@ -150,13 +150,16 @@ class Device {
                          SourceLine at = SourceLine::here()) {
         return run(ops::TanhBackward{{}, y, dy}, at).dx;
     }
-    /// Exact GELU, x Phi(x) (Hendrycks & Gimpel, 1606.08415).
-    Tensor gelu(const Tensor& x, SourceLine at = SourceLine::here()) {
-        return run(ops::Gelu{{}, x}, at).y;
+    /// GELU (Hendrycks & Gimpel, 1606.08415): x Phi(x), or with GeluForm::tanh, x (1 +
+    /// tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
+    Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact,
+                SourceLine at = SourceLine::here()) {
+        return run(ops::Gelu{{}, x, form}, at).y;
     }
     Tensor gelu_backward(const Tensor& x, const Tensor& dy,
+                         GeluForm form = GeluForm::exact,
                          SourceLine at = SourceLine::here()) {
-        return run(ops::GeluBackward{{}, x, dy}, at).dx;
+        return run(ops::GeluBackward{{}, x, dy, form}, at).dx;
     }
     /// Of x (rows, 2 width), a gate beside what it gates: y (rows, width) = silu(gate) *
     /// rest, with silu(g) = g / (1 + exp(-g)) (Shazeer, 2002.05202).

@@ -66,6 +66,29 @@ constexpr Real sigmoid(const Real& x) {
     return 1 / (1 + exp(-x));
 }
 
+template <typename N>
+inline constexpr N kTwiceSqrt2OverPi = static_cast<N>(1.59576912160573071176);
+template <typename N>
+inline constexpr N kGeluCubic = static_cast<N>(0.044715);
+
+/// x (1 + tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), the approximation of gelu
+/// in its paper. (1 + tanh(u)) / 2 is sigmoid(2 u), which is exact in the left tail, too.
+template <typename Real>
+constexpr Real gelu_by_tanh(const Real& x) {
+    using N = Number<Real>;
+    return x * sigmoid<Real>(kTwiceSqrt2OverPi<N> * (x + kGeluCubic<N> * x * x * x));
+}
+
+/// dx of y = gelu_by_tanh(x): dy sigma (1 + x (1 - sigma) 2 u').
+template <typename Real>
+constexpr Real gelu_by_tanh_backward(const Real& x, const Real& dy) {
+    using N = Number<Real>;
+    const Real cubic = kGeluCubic<N> * x * x;
+    const Real sigma = sigmoid<Real>(kTwiceSqrt2OverPi<N> * (x + cubic * x));
+    const Real slope = kTwiceSqrt2OverPi<N> * (1 + 3 * cubic);
+    return dy * (sigma + x * sigma * (1 - sigma) * slope);
+}
+
 /// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2). What
 /// `rest` is multiplied by is its derivative, too.
 template <typename Real>

@@ -14,6 +14,10 @@ constexpr const char* name_of(Reduction reduction) {
     return kNames[static_cast<int>(reduction)];
 }
 
+/// x Phi(x) itself, or its approximation by tanh, which GPT-2 has (Hendrycks & Gimpel
+/// 2016, 1606.08415, section 2).
+enum class GeluForm : std::uint8_t { exact, tanh };
+
 struct MatmulOptions {
     bool transpose_a = false;
     bool transpose_b = false;

@@ -18,13 +18,13 @@ Tensor Tanh::do_backward_input(const Tensor& dy, Saved& saved) {
 
 Tensor Gelu::do_forward(const Tensor& x, Saved& saved) {
     if (input_gradient()) saved.keep("x", x);
-    return device_.gelu(x);
+    return device_.gelu(x, form_);
 }
 
-// dx = dy (Phi(x) + x phi(x)), phi the normal density
+// dx = dy (Phi(x) + x phi(x)), phi the normal density, if the form is the exact one
 Tensor Gelu::do_backward_input(const Tensor& dy, Saved& saved) {
     if (!input_gradient()) return {};
-    Tensor dx = device_.gelu_backward(saved.at("x"), dy);
+    Tensor dx = device_.gelu_backward(saved.at("x"), dy, form_);
     saved.drop("x");
     return dx;
 }

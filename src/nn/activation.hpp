@@ -18,16 +18,18 @@ class Tanh : public Module {
 };
 
 /// y = x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016,
-/// 1606.08415, section 2): the exact GELU, not its tanh approximation. Saves x.
+/// 1606.08415, section 2), or its approximation by tanh. Saves x.
 class Gelu : public Module {
   public:
-    explicit Gelu(Device& device) : device_(device) {}
+    explicit Gelu(Device& device, GeluForm form = GeluForm::exact)
+        : device_(device), form_(form) {}
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
 
     Device& device_;
+    GeluForm form_;
 };
 
 /// y = silu(gate) * rest, of x (…, 2 width), whose first half is the gate: y is (…,

@@ -77,6 +77,52 @@ TEST_CASE("GELU's derivative is its slope", kTags) {
     expected.check(bench->download(dx));
 }
 
+inline double gelu_by_tanh_of(double x) {
+    return 0.5 * x *
+           (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+inline double gelu_by_tanh_slope(double x) {
+    // 1 - tanh^2 shall not be off by as much as what is compared with it.
+    using Exact = long double;
+    const Exact by = std::sqrt(2 / std::acos(Exact{-1})), y = x;
+    const Exact t = std::tanh(by * (y + 0.044715L * y * y * y));
+    return static_cast<double>((1 + t) / 2 +
+                               y / 2 * (1 - t * t) * by * (1 + 0.134145L * y * y));
+}
+
+TEST_CASE("GELU by tanh is the formula of its paper, and so is its derivative", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = trial_values(dtype);
+    const Tensor on_device = bench->upload(x);
+    const Tensor y = bench->gelu(on_device, GeluForm::tanh);
+    each(x, gelu_by_tanh_of, [](double a) {
+        return std::abs(a);
+    }).check(bench->download(y));
+    const HostTensor dy = random_values(x.shape(), dtype, "dy");
+    Expected expected(x.shape(), dtype);
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+        // 1 - sigmoid(2 u) is rounded to epsilon, and then multiplied by 2 x u'.
+        const double a = std::min(std::abs(x.at(i)), 8.0);
+        expected.add(dy.at(i) * gelu_by_tanh_slope(x.at(i)),
+                     std::abs(dy.at(i)) * (1 + a * 1.6 * (1 + 0.14 * a * a)));
+    }
+    expected.check(bench->download(
+        bench->gelu_backward(on_device, bench->upload(dy), GeluForm::tanh)));
+}
+
+TEST_CASE("The two forms of GELU differ, by less than half a thousandth", kTags) {
+    Bench bench;
+    const Tensor x = bench->upload(random_values({1000}, DType::f64, "x", -5, 5));
+    const HostTensor exact = bench->download(bench->gelu(x));
+    const HostTensor by_tanh = bench->download(bench->gelu(x, GeluForm::tanh));
+    double most = 0;
+    for (std::int64_t i = 0; i < 1000; ++i)
+        most = std::max(most, std::abs(exact.at(i) - by_tanh.at(i)));
+    REQUIRE(most > 1e-4);
+    REQUIRE(most < 5e-4);
+}
+
 inline double silu_of(double x) {
     return x / (1 + std::exp(-x));
 }
@@ -132,6 +178,9 @@ TEST_CASE("The references' derivatives are their slopes", kTags) {
         const double h = 1e-6;
         const double slope = (gelu_of(x + h) - gelu_of(x - h)) / (2 * h);
         REQUIRE_THAT(gelu_slope(x), Catch::Matchers::WithinAbs(slope, 1e-9));
+        const double by_tanh =
+            (gelu_by_tanh_of(x + h) - gelu_by_tanh_of(x - h)) / (2 * h);
+        REQUIRE_THAT(gelu_by_tanh_slope(x), Catch::Matchers::WithinAbs(by_tanh, 1e-9));
         const double silu = (silu_of(x + h) - silu_of(x - h)) / (2 * h);
         REQUIRE_THAT(silu_slope(x), Catch::Matchers::WithinAbs(silu, 1e-9));
     }
@@ -146,7 +195,9 @@ TEST_CASE("Activations of a NaN are NaN, and of nothing nothing", kTags) {
     bench->fill(one, 1);
     for (const Tensor& result :
          {bench->tanh(nan), bench->gelu(nan), bench->gelu_backward(nan, one),
-          bench->tanh_backward(nan, one), bench->softmax(nan)}) {
+          bench->gelu(nan, GeluForm::tanh),
+          bench->gelu_backward(nan, one, GeluForm::tanh), bench->tanh_backward(nan, one),
+          bench->softmax(nan)}) {
         const HostTensor got = bench->download(result);
         for (std::int64_t i = 0; i < 19; ++i)
             REQUIRE(std::isnan(got.at(i)));

@@ -76,6 +76,10 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "tanh", 8 * 20, 40 * e);
     bench->gelu_backward(x, y);
     costs(bench, "gelu_backward", 24 * 20, 60 * e);
+    bench->gelu(x, GeluForm::tanh);
+    costs(bench, "gelu", 16 * 20, 40 * e);
+    bench->gelu_backward(x, y, GeluForm::tanh);
+    costs(bench, "gelu_backward", 26 * 20, 60 * e);
     const auto saved = bench->layer_norm(x, five, five);
     costs(bench, "layer_norm", 8 * 20, (20 + 5 + 5 + 20 + 4 + 4) * e);
     bench->softmax(x);

@@ -41,6 +41,9 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
     using T = const Tensor;
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->tanh(a); });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->gelu(a); });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        return bench->gelu_backward(bench->gelu(a, GeluForm::tanh), b, GeluForm::tanh);
+    });
     same_anywhere(shape, dtype,
                   [](B& bench, T& a, T& b) { return bench->gelu_backward(a, b); });
     same_anywhere(shape, dtype, [](B& bench, T& a, T&) { return bench->softmax(a); });

@@ -60,6 +60,10 @@ inline std::vector<NamedOperation> repeated_by_row() {
     using T = const Tensor;
     return {
         named("gelu", [](B& x, T& a, T&, T&) { return x->gelu(a); }),
+        named("gelu_by_tanh",
+              [](B& x, T& a, T& b, T&) {
+                  return x->gelu_backward(x->gelu(a, GeluForm::tanh), b, GeluForm::tanh);
+              }),
         named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
         named("softmax_backward",
               [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),

@@ -39,6 +39,7 @@ void device_operations(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     out.tensors["into"] = into;
     const Tensor t = device.tanh(x);
     out.tensors["tanh"] = device.tanh_backward(t, y);
+    out.tensors["gelu"] = device.gelu_backward(x, y, GeluForm::tanh);
     out.tensors["swiglu"] = device.swiglu(x);
     out.tensors["swiglu_backward"] = device.swiglu_backward(x, device.swiglu(y));
     out.tensors["softmax"] = device.softmax_backward(device.softmax(x), y);

@@ -80,7 +80,7 @@ void add_layers(std::vector<Request>& to) {
     to.push_back(call("tanh", ops::Tanh{{}, x}));
     to.push_back(call("tanh_backward", ops::TanhBackward{{}, x, y}));
     to.push_back(call("gelu", ops::Gelu{{}, x}));
-    to.push_back(call("gelu_backward", ops::GeluBackward{{}, x, y}));
+    to.push_back(call("gelu_backward", ops::GeluBackward{{}, x, y, GeluForm::tanh}));
     to.push_back(call("swiglu", ops::Swiglu{{}, x}));
     to.push_back(call("swiglu_backward", ops::SwigluBackward{{}, x, real(1, {6, 4})}));
     to.push_back(call("layer_norm", ops::LayerNorm{{}, x, weight, bias, 1e-5}));

@@ -97,14 +97,22 @@ TEST_CASE("Activations' gradients are those of finite differences", "[nn][sim]")
     require_true_gradients(one.device, tanh, random_values({3, 5}, "x"));
     Gelu gelu(one.device);
     require_true_gradients(one.device, gelu, random_values({3, 5}, "x"));
+    Gelu by_tanh(one.device, GeluForm::tanh);
+    require_true_gradients(one.device, by_tanh, random_values({3, 5}, "x"));
     CHECK(tanh.parameters().empty());
 }
 
-TEST_CASE("GELU is the exact one", "[nn][sim]") {
+TEST_CASE("GELU is the exact one, if tanh is not asked for", "[nn][sim]") {
     OneDevice one;
     Gelu gelu(one.device);
     Saved saved;
     const Tensor x = one.device.upload(f64({3}, {0, 1, -2}));
+    Gelu by_tanh(one.device, GeluForm::tanh);
+    Saved other;
+    const HostTensor z = one.device.download(by_tanh.forward(x, other));
+    CHECK(z.at(0) == 0);
+    CHECK_THAT(z.at(1), WithinAbs(0.841191990608276, 1e-14));
+    CHECK_THAT(z.at(2), WithinAbs(-0.045402305912, 1e-12));
     const HostTensor y = one.device.download(gelu.forward(x, saved));
     CHECK(y.at(0) == 0);
     CHECK_THAT(y.at(1), WithinAbs(0.841344746068543, 1e-14));   // Phi(1)

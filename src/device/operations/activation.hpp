@@ -43,11 +43,15 @@ struct Gelu {
     static constexpr const char* kName = "gelu";
     Tensor y;
     Tensor x;
+    GeluForm form = GeluForm::exact;
 
     void check(const OperandCheck& check) const { check.real("x", x); }
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
-    std::int64_t flops() const { return (kTranscendental + 4) * x.elements(); }
+    /// With tanh, its argument takes 5.
+    std::int64_t flops() const {
+        return (kTranscendental + (form == GeluForm::tanh ? 8 : 4)) * x.elements();
+    }
     Derivation derivation() const { return {}; }
 };
 
@@ -56,6 +60,7 @@ struct GeluBackward {
     Tensor dx;
     Tensor x;
     Tensor dy;
+    GeluForm form = GeluForm::exact;
 
     void check(const OperandCheck& check) const {
         check.real("x", x);
@@ -65,7 +70,12 @@ struct GeluBackward {
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }
-    std::int64_t flops() const { return (2 * kTranscendental + 8) * x.elements(); }
+    /// The exact form has erf and exp. With tanh, its argument takes 5 and its slope 4.
+    std::int64_t flops() const {
+        const std::int64_t each =
+            form == GeluForm::tanh ? kTranscendental + 18 : 2 * kTranscendental + 8;
+        return each * x.elements();
+    }
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
