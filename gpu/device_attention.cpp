@@ -2,6 +2,7 @@
 
 #include "gpu/device.hpp"
 #include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/rotary.hpp"
 #include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
@@ -143,6 +144,12 @@ template <>
 void Device::compute(const ops::HeadRowProducts& op) {
     launch_head_row_products(stream_.get(), op.products, rows_of(op.x), rows_of(op.y),
                              shape_of(op.x));
+}
+
+template <>
+void Device::compute(const ops::Rotate& op) {
+    launch_rotate(stream_.get(), rows_of(op.destination), rows_of(op.source),
+                  shape_of(op.source), op.positions, op.options);
 }
 
 template <>

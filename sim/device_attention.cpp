@@ -256,6 +256,51 @@ void Device::compute(const ops::HeadRowProducts& op) {
     });
 }
 
+namespace {
+
+/// Turns a head's row: with its halves a and b, a c - b s becomes the first half and b c
+/// + a s the second. The cosines c and sines s are those of the columns' angles.
+template <typename T>
+void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
+                const std::vector<T>& sines) {
+    const auto half = static_cast<std::int64_t>(cosines.size());
+    for (std::int64_t i = 0; i < half; i += kLane) {
+        const std::int64_t count = std::min(kLane, half - i);
+        const Lane<T> a = load(source + i, count), b = load(source + half + i, count);
+        const Lane<T> c = load(&cosines[i], count), s = load(&sines[i], count);
+        store<T>(destination + i, a * c - b * s, count);
+        store<T>(destination + half + i, b * c + a * s, count);
+    }
+}
+
+}  // namespace
+
+template <>
+void Device::compute(const ops::Rotate& op) {
+    const Heads& source = op.source;
+    const std::int64_t half = source.width / 2;
+    with_real(source.tensor.dtype(), [&]<typename T>(T) {
+        std::vector<T> cosines(half), sines(half);
+        for (std::int64_t row = 0; row < source.rows(); ++row) {
+            const auto position = static_cast<double>(op.positions[row]);
+            for (std::int64_t pair = 0; pair < half; ++pair) {
+                const double angle = position * formulas::rotary_frequency(
+                                                    pair, source.width, op.options.base);
+                cosines[pair] = static_cast<T>(std::cos(angle));
+                sines[pair] =
+                    static_cast<T>(std::sin(op.options.inverse ? -angle : angle));
+            }
+            each_head(source, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
+                const auto row_of = [&](const Heads& heads) {
+                    return heads.tensor.data<T>() + heads.offset(batch, head) +
+                           row * heads.pitch();
+                };
+                rotate_row<T>(row_of(op.destination), row_of(source), cosines, sines);
+            });
+        }
+    });
+}
+
 template <>
 void Device::compute(const ops::AttendBackward& op) {
     const std::int64_t m = op.heads.queries.rows(), width = op.heads.queries.width;

@@ -277,6 +277,17 @@ class Device {
         run(ops::AttendBackward{gradients, heads, backward, options}, at);
     }
 
+    /// Rotary positions (Su et al. 2021, RoFormer, 2104.09864, section 3.2.2), in the
+    /// layout of Llama's published weights: of each head's columns, j and j + width / 2
+    /// are a point that turns by the angle position * base^(-2 j / width). Row i of the
+    /// heads is the token positions[i]. The destination's other columns stay. It may be
+    /// the source. An odd width is refused. Its backward is the same with options.inverse.
+    void rotate(const Heads& destination, const Heads& source,
+                const TokenRows& positions = {}, const RotaryOptions& options = {},
+                SourceLine at = SourceLine::here()) {
+        run(ops::Rotate{destination, source, positions, options}, at);
+    }
+
     // Softmax and losses.
 
     /// Returns the softmax of each row.

@@ -103,6 +103,14 @@ constexpr Real swiglu_backward_gate(const Real& gate, const Real& rest, const Re
     return dy * rest * sigma * (1 + gate * (1 - sigma));
 }
 
+/// The angle by which a token turns pair `pair` of a head's columns, for each position
+/// from the first token on (Su et al., arXiv 2104.09864, equation 15). In f64 for all
+/// types: the angles of late tokens have too many digits for f32.
+constexpr double rotary_frequency(std::int64_t pair, std::int64_t width, double base) {
+    using std::pow;
+    return pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
+}
+
 /// What sums that were taken relative to the maximum `old` are multiplied by, to be
 /// relative to `larger` (Milakov & Gimelshein, arXiv 1805.02867, algorithm 3). Where
 /// nothing was larger than -infinity yet, the sums are 0 or NaN, and stay so.

@@ -100,6 +100,9 @@ inline Operand makes(const char* name, const Tensor& tensor) {
 inline Operand writes(const char* name, const Tensor& tensor) {
     return {name, &tensor, Operand::Use::written, tensor.bytes()};
 }
+inline Operand writes(const char* name, const Heads& heads) {
+    return {name, &heads.tensor, Operand::Use::written, bytes_of_view(heads)};
+}
 inline Operand updates(const char* name, const Tensor& tensor) {
     return {name, &tensor, Operand::Use::updated, tensor.bytes()};
 }

@@ -40,6 +40,12 @@ struct AttentionOptions {
     TokenRows keys{};
 };
 
+/// Rotary positions (Su et al. 2021, RoFormer, 2104.09864, section 3.2.2).
+struct RotaryOptions {
+    double base = 10000;   ///< pair j of `width` columns turns by base^(-2 j / width)
+    bool inverse = false;  ///< turns back: what backward does to gradients
+};
+
 struct HeadSumOptions {
     bool transpose = false;  ///< of the weights: n sums over m
     double factor = 1;

@@ -24,4 +24,5 @@
 #include "tests/device/online_attention_contract.hpp"
 #include "tests/device/optimizer_contract.hpp"
 #include "tests/device/random_contract.hpp"
+#include "tests/device/rotary_contract.hpp"
 #include "tests/device/vocabulary_contract.hpp"

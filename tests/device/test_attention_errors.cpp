@@ -1,8 +1,39 @@
 #include "tests/device/support.hpp"
 
-// What is refused of online attention; see test_errors.cpp.
+// What is refused of heads and of online attention; see test_errors.cpp.
 
 namespace lockstep::test {
+
+TEST_CASE("Heads that cannot turn are refused", "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({4, 2, 24}, DType::f32);
+    const Heads two{x, 2, 4, 0};
+    refuses("rotate: heads of width 3; an even width is expected", [&] {
+        bench->rotate({x, 2, 3}, {x, 2, 3});
+    });
+    refuses("rotate: destination and source begin at columns 4 and 0 of one tensor", [&] {
+        bench->rotate({x, 2, 4, 4}, two);
+    });
+    refuses("rotate: source and destination share memory in part", [&] {
+        bench->rotate({x.rows(1, 3), 2, 4}, {x.rows(0, 3), 2, 4});
+    });
+    refuses(
+        "rotate: destination has 4 rows, 2 batches and 3 heads of width 4, but source "
+        "has 4, 2 and 2 of width 4",
+        [&] {
+            bench->rotate({bench->zeros({4, 2, 24}, DType::f32), 3, 4}, two);
+        });
+    refuses("rotate: source is i32; f32 or f64 is expected", [&] {
+        bench->rotate(two, {bench->zeros({4, 2, 8}, DType::i32), 2, 4});
+    });
+    for (const double base : {0.5, -2.0, double{NAN}, double{INFINITY}})
+        refuses(fmt::format("rotate: base is {}; a finite number from 1 up", base),
+                [&] { bench->rotate(two, two, {}, {base}); });
+    refuses("rotate: positions has 4 rows, from row 6 of a sequence dealt to 2 ranks, 4",
+            [&] {
+                bench->rotate(two, two, {TokenOrder::zigzag, 2, 4, 6});
+            });
+}
 
 namespace {
 

@@ -147,6 +147,22 @@ TEST_CASE("Heads cost their own columns, not the tensor", "[sim][device]") {
     costs(bench, "softmax", 12 * all * m * n, 2 * all * m * n * e);
 }
 
+TEST_CASE("Rotary positions cost their heads' columns, and angles once a row",
+          "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Heads x{bench->zeros({5, 2, 20}, dtype), 3, 4, 8};
+    const Heads y{bench->zeros({5, 2, 100}, dtype), 3, 4, 1};
+    bench->rotate(y, x);
+    costs(bench, "rotate", 5 * 2 * (3 * 12 + 8 * 4), 2 * 5 * 2 * 12 * e);
+    REQUIRE(last(bench).reads == std::vector{x.tensor.storage()});
+    REQUIRE(last(bench).writes == std::vector{y.tensor.storage()});
+    bench->rotate(x, x, {}, {500, true});
+    costs(bench, "rotate", 5 * 2 * (3 * 12 + 8 * 4), 2 * 5 * 2 * 12 * e);
+}
+
 TEST_CASE("Fewer heads cost what they read, and the products of all", "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);

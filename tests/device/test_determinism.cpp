@@ -101,6 +101,13 @@ TEST_CASE("Gates and heads have the same bits wherever their operands lie",
         return bench->head_products(heads(a), heads(b), 0.7);
     });
     same_anywhere(shape, dtype, [&](B& bench, T& a, T& b) {
+        const auto whole = [&](const Tensor& x) {
+            return Heads{heads(x).tensor, 1, x.shape().columns()};
+        };
+        bench->rotate(whole(b), whole(a));
+        return b;
+    });
+    same_anywhere(shape, dtype, [&](B& bench, T& a, T& b) {
         return bench->head_sums(bench->head_products(heads(a), heads(a)), heads(b));
     });
 }

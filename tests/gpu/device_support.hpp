@@ -76,6 +76,14 @@ inline std::vector<NamedOperation> repeated_by_row() {
                   return x->softmax(
                       a, {true, all_of(a.shape().rows()), all_of(a.shape().columns())});
               }),
+        named("rotate",
+              [](B& x, T& a, T&, T&) {
+                  const Shape& shape = a.shape();
+                  const Heads heads{a.reshaped({shape.rows(), 1, shape.columns()}), 1,
+                                    shape.columns() / 2 * 2};
+                  x->rotate(heads, heads);
+                  return a;
+              }),
         named("swiglu", [](B& x, T& a, T&, T&) { return x->swiglu(gated(a)); }),
         named("swiglu_backward",
               [](B& x, T& a, T& b, T&) {

@@ -129,6 +129,7 @@ void attend(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Tensor dy_y = device.head_row_products({dy, 2, 4, 0}, {state.y, 2, 4, 0});
     device.attend_backward({d_heads, d_heads, d_heads}, all, {dy, log_sum_exp, dy_y},
                            options);
+    device.rotate(d_heads, d_heads, {TokenOrder::striped, 2, 2, 1}, {100, true});
     out.tensors["y"] = state.y;
     out.tensors["dx"] = dx;
 }

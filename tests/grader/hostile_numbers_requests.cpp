@@ -121,6 +121,8 @@ void add_attention(std::vector<Request>& to) {
     to.push_back(call("attend causally", ops::Attend{state, all, causal}));
     to.push_back(call("finish_attention", ops::FinishAttention{state}));
     to.push_back(call("head_row_products", ops::HeadRowProducts{{}, heads(0), heads(1)}));
+    to.push_back(call("rotate", ops::Rotate{heads(0), heads(1), causal.queries,
+                                            RotaryOptions{100.0, true}}));
     to.push_back(
         call("attend_backward", ops::AttendBackward{gradients, all, backward, causal}));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -10,7 +11,8 @@
 namespace lockstep::ops {
 
 // Attention, head by head: with the weights that each query gives to each key in memory,
-// and without, some keys at a time.
+// and without, some keys at a time. And rotary positions, which queries and keys get
+// before.
 
 /// The widest head that attention without weights in memory takes.
 inline constexpr std::int64_t kMostHeadWidth = 256;
@@ -290,7 +292,50 @@ struct AttendBackward {
     Derivation derivation() const { return {}; }
 };
 
-using AttentionOperations = std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend,
-                                       FinishAttention, HeadRowProducts, AttendBackward>;
+/// destination = source, each of whose heads is turned pair by pair: column j with column
+/// j + width / 2, by the angle position * base^(-2 j / width).
+struct Rotate {
+    static constexpr const char* kName = "rotate";
+    static constexpr bool kInPlace = true;
+    Heads destination;
+    Heads source;
+    TokenRows positions;
+    RotaryOptions options;
+
+    bool in_place() const { return destination.tensor.overlaps(source.tensor); }
+
+    void check(const OperandCheck& check) const {
+        check.heads("source", source);
+        check.alike("destination", destination, "source", source);
+        check.that(source.width % 2 == 0,
+                   "heads of width {}; an even width is expected, since columns turn in "
+                   "pairs",
+                   source.width);
+        check.that(!in_place() || destination.first == source.first,
+                   "destination and source begin at columns {} and {} of one tensor; "
+                   "they must be the same heads or of two tensors",
+                   destination.first, source.first);
+        check.that(options.base >= 1 && std::isfinite(options.base),
+                   "base is {}; a finite number from 1 up is expected", options.base);
+        check.tokens("positions", positions, source.rows());
+    }
+    OperandList operands() const {
+        return {reads("source", source), writes("destination", destination)};
+    }
+    /// An element takes 3; cos and sin of a row's angles are the same for all heads.
+    std::int64_t flops() const {
+        return (3 * source.heads + kTranscendental) * source.rows() * source.batches() *
+               source.width;
+    }
+    Derivation derivation() const {
+        const bool whole = destination.heads * destination.width == destination.columns();
+        return whole || in_place() ? Derivation::linear_in(0)
+                                   : Derivation::copying_part();
+    }
+};
+
+using AttentionOperations =
+    std::tuple<HeadProducts, HeadSums, AddHeadSums, Attend, FinishAttention,
+               HeadRowProducts, AttendBackward, Rotate>;
 
 }  // namespace lockstep::ops

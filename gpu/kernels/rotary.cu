@@ -1,0 +1,64 @@
+#include <cmath>
+
+#include "gpu/kernels/launch.cuh"
+#include "gpu/kernels/rotary.hpp"
+#include "gpu/kernels/tiles.cuh"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+template <typename T>
+struct Rotation {
+    HeadRows to, from;
+    AttentionShape shape;
+    TokenRows positions;
+    RotaryOptions options;
+
+    __device__ T* first_head(const HeadRows& of, std::int64_t row,
+                             std::int64_t batch) const {
+        return of.tensor.as<T>() + of.first + row * of.pitch + batch * of.batch;
+    }
+};
+
+/// A thread turns one pair of columns, in all heads of its rows: they share the angle.
+template <typename T>
+__global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<T> of, Tiles tiles) {
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    const double frequency =
+        formulas::rotary_frequency(at.column, of.shape.width, of.options.base);
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t index = at.row + u * at.height;
+        if (index >= tiles.rows) break;
+        const std::int64_t row = index / of.shape.batches;
+        const std::int64_t batch = index - row * of.shape.batches;
+        const double angle = static_cast<double>(of.positions[row]) * frequency;
+        const T cosine = static_cast<T>(std::cos(angle));
+        const T sine = static_cast<T>(std::sin(of.options.inverse ? -angle : angle));
+        const T* from = of.first_head(of.from, row, batch) + at.column;
+        T* to = of.first_head(of.to, row, batch) + at.column;
+        for (std::int64_t head = 0; head < of.shape.heads; ++head) {
+            const T a = from[0], b = from[tiles.packs];
+            to[0] = a * cosine - b * sine;
+            to[tiles.packs] = b * cosine + a * sine;
+            from += of.shape.width;
+            to += of.shape.width;
+        }
+    }
+}
+
+}  // namespace
+
+void launch_rotate(cudaStream_t stream, const HeadRows& to, const HeadRows& from,
+                   const AttentionShape& shape, const TokenRows& positions,
+                   const RotaryOptions& options) {
+    with_type(to.tensor, [&]<typename T>(T) {
+        const Tiles tiles(from.rows * shape.batches, shape.width / 2);
+        launch(stream, rotate_rows<T>, tiles.blocks(), kTileThreads,
+               Rotation<T>{to, from, shape, positions, options}, tiles);
+    });
+}
+
+}  // namespace lockstep::gpu

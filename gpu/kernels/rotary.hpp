@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "gpu/kernels/attention.hpp"
+
+namespace lockstep::gpu {
+
+/// Turns columns j and j + width / 2 of each head of `from`, into those of `to`, which
+/// may be the same memory. Any width that is even.
+void launch_rotate(cudaStream_t stream, const HeadRows& to, const HeadRows& from,
+                   const AttentionShape& shape, const TokenRows& positions,
+                   const RotaryOptions& options);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tests/device/head_operand.hpp"
+
+namespace lockstep::test {
+
+/// Rows of a sequence, and the tokens that they are.
+struct RotatedRows {
+    TokenRows rows;
+    std::vector<std::int64_t> tokens;
+};
+
+inline std::vector<RotatedRows> rotated_rows() {
+    return {{{}, {0, 1, 2, 3}},
+            {{TokenOrder::contiguous, 1, 0, 100000}, {100000, 100001, 100002, 100003}},
+            {{TokenOrder::striped, 3, 4, 4}, {1, 4, 7, 10}},
+            {{TokenOrder::zigzag, 2, 4, 0}, {0, 1, 6, 7}},
+            {{TokenOrder::zigzag, 2, 4, 2}, {6, 7, 2, 3}}};
+}
+
+/// Four tokens, and heads whose halves are less than a vector, one, and more.
+inline std::vector<HeadCase> rotated_heads() {
+    return {{4, 4, 1, 1, 1, 2},
+            {4, 4, 2, 3, 3, 6, 5, 1},
+            {4, 4, 3, 2, 2, 32, 1},
+            {4, 4, 1, 2, 2, 74, 0, 3}};
+}
+
+/// q cos + rotate_half(q) sin, as the published code of Llama's models has it.
+inline Expected rotated(const HeadOperand& x, const HeadOperand& into,
+                        const std::vector<std::int64_t>& tokens, double base,
+                        double direction = 1) {
+    const DType dtype = x.values.dtype();
+    const std::int64_t width = x.view.width, half = width / 2;
+    Expected expected(into.values.shape(), dtype);
+    into.each_element([&](std::int64_t b, std::int64_t h, std::int64_t i,
+                          std::int64_t j) {
+        if (h < 0) return expected.add(into.outside(b, i, j), 0);
+        const double exponent =
+            -2 * static_cast<double>(j % half) / static_cast<double>(width);
+        const double angle = static_cast<double>(tokens[static_cast<std::size_t>(i)]) *
+                             std::pow(base, exponent);
+        const double own = x.at(b, h, i, j);
+        const double other =
+            j < half ? -x.at(b, h, i, j + half) : x.at(b, h, i, j - half);
+        // Angles are off by roundings of f64.
+        const double off = 1 + angle * epsilon_of(DType::f64) / epsilon_of(dtype);
+        expected.add(own * std::cos(angle) + direction * other * std::sin(angle),
+                     (std::abs(own) + std::abs(other)) * off);
+    });
+    return expected;
+}
+
+TEST_CASE("Rotary positions turn the halves of a head against each other", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const double base = GENERATE(1.0, 100.0, 10000.0);
+    Bench bench;
+    for (const HeadCase& of : rotated_heads())
+        for (const auto& [rows, tokens] : rotated_rows()) {
+            CAPTURE(text_of(of), tokens, base);
+            HeadCase other = of;
+            std::swap(other.before, other.behind);
+            const HeadOperand x(bench, of, of.heads, of.m, dtype, "x");
+            const HeadOperand y(bench, other, of.heads, of.m, dtype, "y");
+            bench->rotate(y.view, x.view, rows, {base});
+            rotated(x, y, tokens, base).check(bench->download(y.view.tensor));
+            REQUIRE(bench->download(x.view.tensor) == x.values);
+            bench->rotate(x.view, x.view, rows, {base});
+            rotated(x, x, tokens, base).check(bench->download(x.view.tensor));
+        }
+}
+
+TEST_CASE("Turning back is the backward of turning", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    for (const HeadCase& of : rotated_heads())
+        for (const auto& [rows, tokens] : rotated_rows()) {
+            CAPTURE(text_of(of), tokens);
+            const HeadOperand dy(bench, of, of.heads, of.m, dtype, "dy");
+            const HeadOperand dx(bench, of, of.heads, of.m, dtype, "dx");
+            bench->rotate(dx.view, dy.view, rows, {10000, true});
+            rotated(dy, dx, tokens, 10000, -1).check(bench->download(dx.view.tensor));
+            // A rotation's transpose is its inverse.
+            bench->rotate(dx.view, dx.view, rows);
+            const HostTensor back = bench->download(dx.view.tensor);
+            Expected expected(back.shape(), dtype);
+            dx.each_element(
+                [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+                    if (h < 0)
+                        expected.add(dx.outside(b, i, j), 0);
+                    else
+                        expected.add(dy.at(b, h, i, j), 4);
+                });
+            expected.check(back);
+        }
+}
+
+TEST_CASE("What a query and a key have in common depends on their distance alone",
+          kTags) {
+    Bench bench;
+    const HeadCase of{6, 6, 2, 2, 2, 8};
+    const HeadOperand q(bench, of, 2, 6, DType::f64, "q");
+    const HeadOperand k(bench, of, 2, 6, DType::f64, "k");
+    const auto products = [&](std::int64_t first) {
+        const HeadOperand to_q(bench, of, 2, 6, DType::f64, "to q");
+        const HeadOperand to_k(bench, of, 2, 6, DType::f64, "to k");
+        const TokenRows rows{TokenOrder::contiguous, 1, 0, first};
+        bench->rotate(to_q.view, q.view, rows);
+        bench->rotate(to_k.view, k.view, rows);
+        return bench->download(bench->head_products(to_q.view, to_k.view));
+    };
+    const HostTensor early = products(0), late = products(300);
+    const HostTensor plain = bench->download(bench->head_products(q.view, k.view));
+    double turned = 0;
+    for (std::int64_t i = 0; i < early.elements(); ++i) {
+        REQUIRE_THAT(late.at(i), Catch::Matchers::WithinAbs(early.at(i), 1e-12));
+        turned = std::max(turned, std::abs(early.at(i) - plain.at(i)));
+    }
+    REQUIRE(turned > 0.1);
+}
+
+TEST_CASE("Heads of nothing turn into nothing", kTags) {
+    Bench bench;
+    const Heads none{bench->empty({0, 2, 8}, DType::f32), 2, 4};
+    bench->rotate(none, none);
+    REQUIRE(bench->download(none.tensor).elements() == 0);
+}
+
+}  // namespace lockstep::test
