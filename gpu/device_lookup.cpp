@@ -48,6 +48,16 @@ void Device::compute(const ops::EmbeddingBackward& op) {
 }
 
 template <>
+void Device::compute(const ops::TakeRows& op) {
+    compute(op.lookup());
+}
+
+template <>
+void Device::compute(const ops::AddRows& op) {
+    compute(op.lookup_backward());
+}
+
+template <>
 void Device::compute(const ops::RandomUniform& op) {
     ops::each_run(op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
         launch_random_uniform(stream_.get(), run, run.elements(), op.stream, op.low,

@@ -47,6 +47,17 @@ void Device::compute(const ops::AddBias& op) {
 }
 
 template <>
+void Device::compute(const ops::ScaleRows& op) {
+    launch_scale_rows(stream_.get(), op.x, op.factors, op.x.shape().rows(),
+                      op.x.shape().columns());
+}
+
+template <>
+void Device::compute(const ops::RowProducts& op) {
+    compute(ops::HeadRowProducts{op.destination, one_head(op.a), one_head(op.b)});
+}
+
+template <>
 void Device::compute(const ops::AccumulateRows& op) {
     const std::int64_t rows = op.x.shape().rows();
     const std::int64_t columns = op.x.shape().columns();

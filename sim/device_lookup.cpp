@@ -39,6 +39,16 @@ void Device::compute(const ops::EmbeddingBackward& op) {
 }
 
 template <>
+void Device::compute(const ops::TakeRows& op) {
+    compute(op.lookup());
+}
+
+template <>
+void Device::compute(const ops::AddRows& op) {
+    compute(op.lookup_backward());
+}
+
+template <>
 void Device::compute(const ops::RandomUniform& op) {
     with_real(op.destination.dtype(), [&]<typename T>(T) {
         ops::each_run(

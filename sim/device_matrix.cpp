@@ -29,6 +29,21 @@ void Device::compute(const ops::AddBias& op) {
 }
 
 template <>
+void Device::compute(const ops::ScaleRows& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const T* factors = op.factors.data<T>();
+        for (std::int64_t row = 0; row < op.x.shape().rows(); ++row)
+            compute(ops::Scale{op.x.flat().slice(row * columns, columns), factors[row]});
+    });
+}
+
+template <>
+void Device::compute(const ops::RowProducts& op) {
+    compute(ops::HeadRowProducts{op.destination, one_head(op.a), one_head(op.b)});
+}
+
+template <>
 void Device::compute(const ops::AccumulateRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();

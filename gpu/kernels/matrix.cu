@@ -6,18 +6,16 @@ namespace lockstep::gpu {
 
 namespace {
 
-template <typename T, int kWidth>
-__global__ void __launch_bounds__(kTileThreads)
-    add_bias(T* y, const T* bias, std::int64_t columns, Tiles tiles) {
-    const Place at(tiles);
-    if (at.column >= tiles.packs) return;
-    const Pack<T, kWidth> added = load<kWidth>(bias + at.column * kWidth, true);
+/// f(value, lane, row) for the values of a thread's packs, in place.
+template <int kWidth, typename T, typename F>
+__device__ void update_packs(T* matrix, std::int64_t columns, const Tiles& tiles,
+                             const Place& at, const F& f) {
     Pack<T, kWidth> values[kTileRows];
 #pragma unroll
     for (int u = 0; u < kTileRows; ++u) {
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
-        values[u] = load<kWidth>(y + row * columns + at.column * kWidth, true);
+        values[u] = load<kWidth>(matrix + row * columns + at.column * kWidth, true);
     }
 #pragma unroll
     for (int u = 0; u < kTileRows; ++u) {
@@ -25,9 +23,29 @@ __global__ void __launch_bounds__(kTileThreads)
         if (row >= tiles.rows) break;
 #pragma unroll
         for (int lane = 0; lane < kWidth; ++lane)
-            values[u].value[lane] += added.value[lane];
-        store(y + row * columns + at.column * kWidth, values[u], true);
+            f(values[u].value[lane], lane, row);
+        store(matrix + row * columns + at.column * kWidth, values[u], true);
     }
+}
+
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kTileThreads)
+    add_bias(T* y, const T* bias, std::int64_t columns, Tiles tiles) {
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    const Pack<T, kWidth> added = load<kWidth>(bias + at.column * kWidth, true);
+    update_packs<kWidth>(y, columns, tiles, at, [&](T& value, int lane, std::int64_t) {
+        value += added.value[lane];
+    });
+}
+
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kTileThreads)
+    scale_rows(T* x, const T* factors, std::int64_t columns, Tiles tiles) {
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    update_packs<kWidth>(x, columns, tiles, at,
+                         [&](T& value, int, std::int64_t row) { value *= factors[row]; });
 }
 
 }  // namespace
@@ -40,6 +58,18 @@ void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t 
             const Tiles tiles(rows, columns / kWidth);
             launch(stream, add_bias<T, kWidth>, tiles.blocks(), kTileThreads, y.as<T>(),
                    bias.as<T>(), columns, tiles);
+        });
+    });
+}
+
+void launch_scale_rows(cudaStream_t stream, Numbers x, Numbers factors, std::int64_t rows,
+                       std::int64_t columns) {
+    with_type(x, [&]<typename T>(T) {
+        const bool full = columns % kFullWidth<T> == 0 && aligned(x);
+        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(rows, columns / kWidth);
+            launch(stream, scale_rows<T, kWidth>, tiles.blocks(), kTileThreads, x.as<T>(),
+                   factors.as<T>(), columns, tiles);
         });
     });
 }

@@ -12,6 +12,10 @@ namespace lockstep::gpu {
 void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t rows,
                      std::int64_t columns);
 
+/// x[i] *= factors[i] for the rows of x (rows, columns).
+void launch_scale_rows(cudaStream_t stream, Numbers x, Numbers factors, std::int64_t rows,
+                       std::int64_t columns);
+
 /// Elements of workspace that the next needs, of the type of x.
 std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns);
 /// destination (columns) += the sum of the rows of x (rows, columns).

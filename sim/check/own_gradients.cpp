@@ -185,7 +185,7 @@ void OwnGradientWatcher::executing(int rank, const DeviceOperation& operation) {
 }
 
 void OwnGradientWatcher::note_use(int rank, const DeviceOperation& operation) {
-    const bool embeds = operation.is<ops::Embedding>();
+    const bool embeds = operation.is<ops::Embedding>() || operation.is<ops::TakeRows>();
     if (!embeds && !operation.is<ops::Matmul>()) return;
     for (const Tensor* read : operation.reads) {
         const std::string& label = read->label();

@@ -170,7 +170,8 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
             break;
     }
     if (drawn.empty()) return;
-    if (operation.is<ops::Multiply>()) multiplied(rank, operation);
+    if (operation.is<ops::Multiply>() || operation.is<ops::ScaleRows>())
+        multiplied(rank, operation);
     if (!shapes_a_mask(operation)) forget_results(rank, operation);
 }
 

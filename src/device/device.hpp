@@ -140,6 +140,18 @@ class Device {
         run(ops::AccumulateRows{destination, x}, at);
     }
 
+    /// x[i] *= factors[i], row by row: as many factors as x has rows, in any shape.
+    void scale_rows(const Tensor& x, const Tensor& factors,
+                    SourceLine at = SourceLine::here()) {
+        run(ops::ScaleRows{x, factors}, at);
+    }
+    /// destination[i] = the sum over j of a[i][j] b[i][j], into as many elements as there
+    /// are rows: the gradient of the factors of scale_rows.
+    void row_products(const Tensor& destination, const Tensor& a, const Tensor& b,
+                      SourceLine at = SourceLine::here()) {
+        run(ops::RowProducts{destination, a, b}, at);
+    }
+
     // Activations: y = f(x); the derivatives give dx for dy.
 
     Tensor tanh(const Tensor& x, SourceLine at = SourceLine::here()) {
@@ -281,7 +293,8 @@ class Device {
     /// layout of Llama's published weights: of each head's columns, j and j + width / 2
     /// are a point that turns by the angle position * base^(-2 j / width). Row i of the
     /// heads is the token positions[i]. The destination's other columns stay. It may be
-    /// the source. An odd width is refused. Its backward is the same with options.inverse.
+    /// the source. An odd width is refused. Its backward is the same with
+    /// options.inverse.
     void rotate(const Heads& destination, const Heads& source,
                 const TokenRows& positions = {}, const RotaryOptions& options = {},
                 SourceLine at = SourceLine::here()) {
@@ -370,6 +383,21 @@ class Device {
                             VocabularyShard shard = {},
                             SourceLine at = SourceLine::here()) {
         run(ops::EmbeddingBackward{d_table, ids, dy, shard}, at);
+    }
+
+    // Rows by index: n indices, i32, in any shape, of rows of a matrix (rows, columns);
+    // and a list (n, columns). An index outside [0, rows) throws UsageError where there
+    // are numbers. Charged for the rows that are named, not for the matrix.
+
+    /// destination[i] = source[indices[i]]; destination is the list.
+    void take_rows(const Tensor& destination, const Tensor& source, const Tensor& indices,
+                   SourceLine at = SourceLine::here()) {
+        run(ops::TakeRows{destination, source, indices}, at);
+    }
+    /// destination[indices[i]] += source[i], in order of i; source is the list.
+    void add_rows(const Tensor& destination, const Tensor& source, const Tensor& indices,
+                  SourceLine at = SourceLine::here()) {
+        run(ops::AddRows{destination, source, indices}, at);
     }
 
     // Optimizers; state and parameter are updated in place.

@@ -25,6 +25,12 @@ struct Heads {
     std::int64_t pitch() const { return batches() * columns(); }
 };
 
+/// Returns a matrix (rows, columns) as the rows of one head.
+inline Heads one_head(const Tensor& matrix) {
+    const Shape& shape = matrix.shape();
+    return {matrix.reshaped({shape.rows(), 1, shape.columns()}), 1, shape.columns()};
+}
+
 /// The three that attention works on, or their gradients. Where there are fewer heads of
 /// keys and values, g, than of queries, a, each serves a/g of these, side by side
 /// (grouped-query attention: Ainslie et al. 2023, 2305.13245).

@@ -91,6 +91,59 @@ TEST_CASE("An id outside the whole vocabulary is named by each shard of the tabl
     REQUIRE(bench->download(table) == HostTensor({4, 3}, DType::f32));
 }
 
+TEST_CASE("Rows are taken by index, and added by index in the order of the indices",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t width = GENERATE(1, 16, 33);
+    const std::int64_t count = GENERATE(4, 300);
+    CAPTURE(width, count);
+    Bench bench;
+    const HostTensor whole = random_values({2, 6, width}, dtype, "whole");
+    const HostTensor indices = random_indices({2, count}, 12, "indices");
+    const HostTensor rows = random_values({count, 2, width}, dtype, "rows");
+    const auto place = [&](std::int64_t i, std::int64_t j) {
+        return static_cast<std::int64_t>(indices.at(i)) * width + j;
+    };
+    HostTensor taken(rows.shape(), dtype), added = whole;
+    for (std::int64_t i = 0; i < 2 * count; ++i)
+        for (std::int64_t j = 0; j < width; ++j) {
+            taken.set(i * width + j, whole.at(place(i, j)));
+            // set() rounds to the dtype, as each addition does.
+            added.set(place(i, j), added.at(place(i, j)) + rows.at(i * width + j));
+        }
+    const Tensor on_device = bench->upload(whole);
+    const Tensor named = bench->upload(indices);
+    const Tensor list = bench->upload(rows);
+    bench->add_rows(on_device, list, named);
+    REQUIRE(bench->download(on_device) == added);
+    bench->take_rows(list, bench->upload(whole), named);
+    REQUIRE(bench->download(list) == taken);
+}
+
+TEST_CASE("An index of a row that is not there is named", kTags) {
+    const std::int32_t wrong = GENERATE(-1, 4, 5);
+    Bench bench;
+    const Tensor whole = bench->zeros({4, 3}, DType::f32);
+    const Tensor list = bench->zeros({2, 3}, DType::f32);
+    bench->fill(list, 1);
+    const Tensor indices =
+        bench->upload(HostTensor::of<std::int32_t>({2}, std::vector{3, wrong}));
+    const std::string sentence = fmt::format(": index 1 is {}, outside [0, 4)", wrong);
+    refuses("take_rows" + sentence, [&] { bench->take_rows(list, whole, indices); });
+    refuses("add_rows" + sentence, [&] { bench->add_rows(whole, list, indices); });
+    REQUIRE(bench->download(whole) == HostTensor({4, 3}, DType::f32));
+    REQUIRE(bench->download(list).at(0) == 1);
+    const Tensor none = bench->empty({0, 3}, DType::f32);
+    refuses("take_rows: index 0 is 3, outside [0, 0)",
+            [&] { bench->take_rows(list, none, indices); });
+    refuses("add_rows: index 0 is 3, outside [0, 0)",
+            [&] { bench->add_rows(none, list, indices); });
+    const Tensor no_indices = bench->empty({0}, DType::i32);
+    bench->take_rows(none, whole, no_indices);
+    bench->add_rows(whole, none, no_indices);
+    REQUIRE(bench->download(whole) == HostTensor({4, 3}, DType::f32));
+}
+
 TEST_CASE("An embedding of nothing, or of no width, is empty", kTags) {
     Bench bench;
     const Tensor table = bench->zeros({5, 3}, DType::f32);

@@ -102,6 +102,37 @@ TEST_CASE("A product over nothing is zero, and one without rows is nothing", kTa
             0);
 }
 
+TEST_CASE("Rows are scaled each by its factor, whose gradients are products of rows",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{1, 1}, Shape{5, 3}, Shape{33, 67}, Shape{1000, 16},
+                                 Shape{4, 8, 16}, Shape{0, 5}, Shape{5, 0});
+    CAPTURE(shape.text());
+    const std::int64_t rows = shape.rows(), columns = shape.columns();
+    Bench bench;
+    const HostTensor values = random_values(shape, dtype, "x");
+    const HostTensor of_y = random_values(shape, dtype, "dy");
+    const HostTensor by = random_values({rows, 1}, dtype, "factors");
+    const Tensor x = bench->upload(values);
+    const Tensor d_factors = bench->empty({rows}, dtype);
+    bench->fill(d_factors, 7);
+
+    bench->row_products(d_factors, x, bench->upload(of_y));
+    bench->scale_rows(x, bench->upload(by));
+    Expected products({rows}, dtype), scaled(shape, dtype);
+    for (std::int64_t i = 0; i < rows; ++i) {
+        Sum sum;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const std::int64_t place = i * columns + j;
+            sum.add(values.at(place) * of_y.at(place));
+            scaled.add(values.at(place) * by.at(i));
+        }
+        sum.expect(products);
+    }
+    products.check(bench->download(d_factors));
+    scaled.check(bench->download(x));
+}
+
 TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows",
           kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);

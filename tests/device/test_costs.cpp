@@ -275,6 +275,26 @@ TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]"
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
 }
 
+TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][device]") {
+    // Without numbers no index is looked at.
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Tensor whole = bench->zeros({1000, 8}, dtype);
+    const Tensor list = bench->zeros({3, 8}, dtype);
+    const Tensor indices = bench->zeros({3}, DType::i32);
+    bench->take_rows(list, whole, indices);
+    costs(bench, "take_rows", 0, 3 * 4 + 2 * 24 * e);
+    bench->add_rows(whole, list, indices);
+    costs(bench, "add_rows", 24, 3 * 4 + 3 * 24 * e);
+    const Tensor factors = bench->zeros({3}, dtype);
+    bench->scale_rows(list, factors);
+    costs(bench, "scale_rows", 24, (2 * 24 + 3) * e);
+    bench->row_products(factors, list, list);
+    costs(bench, "row_products", 2 * 24, (2 * 24 + 3) * e);
+}
+
 TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {
     Bench bench;
     const Tensor none = bench->empty({0, 5}, DType::f32);

@@ -68,6 +68,11 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
         return a;
     });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
+        bench->scale_rows(a, b.flat().rows(0, a.shape().rows()));
+        bench->row_products(b.flat().rows(0, a.shape().rows()), a, a);
+        return b;
+    });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
         bench->sum(b.flat().rows(0, 1), a);
         return b;
     });

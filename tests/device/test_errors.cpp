@@ -118,6 +118,18 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
     refuses("embedding_backward: dy has shape (4, 3); (2, 3) is expected", [&] {
         bench->embedding_backward(x, ids, bench->zeros({4, 3}, f32));
     });
+    refuses("take_rows: destination has shape (3, 4); (2, 3) is expected",
+            [&] { bench->take_rows(y, x, ids); });
+    refuses("add_rows: source has shape (3, 4); (2, 3) is expected",
+            [&] { bench->add_rows(x, y, ids); });
+    refuses("take_rows: indices is f32; i32 is expected",
+            [&] { bench->take_rows(y, x, two); });
+    refuses("scale_rows: factors has shape (2), that is 2 elements; 4 are expected",
+            [&] { bench->scale_rows(x, two); });
+    refuses("row_products: b has shape (3, 4), but a has (4, 3)",
+            [&] { bench->row_products(two, x, y); });
+    refuses("row_products: destination has shape (2), that is 2 elements; 4 are expected",
+            [&] { bench->row_products(two, x, x); });
     refuses("upload: destination has shape (2), but the values have (1, 2)", [&] {
         bench->upload_into(two, HostTensor({1, 2}, f32));
     });
@@ -182,6 +194,14 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
             [&] { bench->adamw(row, x.rows(0, 1), x.rows(1, 1), x.rows(1, 1), 1, {}); });
     refuses("embedding_backward: d_table and dy" + apart,
             [&] { bench->embedding_backward(x, bench->zeros({2}, i32), x.rows(2, 2)); });
+    refuses("take_rows: destination and source" + apart,
+            [&] { bench->take_rows(x.rows(0, 2), x, bench->zeros({2}, i32)); });
+    refuses("add_rows: destination and source" + apart,
+            [&] { bench->add_rows(x, x.rows(0, 2), bench->zeros({2}, i32)); });
+    refuses("scale_rows: x and factors" + apart,
+            [&] { bench->scale_rows(x.rows(0, 4), x.rows(3, 1)); });
+    refuses("row_products: destination and a" + apart,
+            [&] { bench->row_products(x.rows(3, 1), x.rows(0, 4), x.rows(4, 4)); });
     bench->matmul_into(x.rows(0, 4), x.rows(4, 4), bench->zeros({4, 4}, f32));
     bench->add(x.rows(0, 4), x.rows(4, 4));
 }

@@ -131,6 +131,17 @@ inline std::vector<NamedOperation> repeated_sums() {
                   x->add_bias(a, row);
                   return a;
               }),
+        named("scale_rows",
+              [](B& x, T& a, T& b, T&) {
+                  x->scale_rows(a, b.flat().slice(0, a.shape().rows()));
+                  return a;
+              }),
+        named("row_products",
+              [](B& x, T& a, T& b, T&) {
+                  const Tensor products = x->empty({a.shape().rows()}, a.dtype());
+                  x->row_products(products, a, b);
+                  return products;
+              }),
         named("accumulate_rows",
               [](B& x, T& a, T&, T& row) {
                   x->accumulate_rows(row, a);

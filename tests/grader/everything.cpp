@@ -78,6 +78,12 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Tensor rows = device.embedding(logits, ids);
     const Tensor d_table = device.zeros(logits.shape(), DType::f64);
     device.embedding_backward(d_table, ids, rows);
+    device.take_rows(rows, d_table, ids);
+    device.add_rows(d_table, rows, ids);
+    const Tensor factors = device.zeros({3}, DType::f64);
+    device.row_products(factors, rows, rows);
+    device.scale_rows(rows, factors);
+    out.tensors["scaled_rows"] = rows;
     out.tensors["d_table"] = d_table;
 }
 

@@ -77,6 +77,8 @@ void add_layers(std::vector<Request>& to) {
                                         MatmulOptions{.accumulate = true}, true}));
     to.push_back(call("add_bias", ops::AddBias{x, bias}));
     to.push_back(call("accumulate_rows", ops::AccumulateRows{bias, x}));
+    to.push_back(call("scale_rows", ops::ScaleRows{x, rstd}));
+    to.push_back(call("row_products", ops::RowProducts{rstd, x, y}));
     to.push_back(call("tanh", ops::Tanh{{}, x}));
     to.push_back(call("tanh_backward", ops::TanhBackward{{}, x, y}));
     to.push_back(call("gelu", ops::Gelu{{}, x}));
@@ -152,6 +154,8 @@ void add_losses(std::vector<Request>& to) {
     to.push_back(call("embedding", ops::Embedding{{}, table, targets, shard}));
     to.push_back(call("embedding_backward",
                       ops::EmbeddingBackward{table, targets, real(5, {6, 4}), shard}));
+    to.push_back(call("take_rows", ops::TakeRows{real(5, {6, 4}), table, targets}));
+    to.push_back(call("add_rows", ops::AddRows{table, real(5, {6, 4}), targets}));
 }
 
 // What is no call of the device. Works and communicators are numbered from 1.

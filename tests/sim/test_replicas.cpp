@@ -172,6 +172,23 @@ TEST_CASE("F24: a parameter that one rank writes between two steps", "[sim][erro
     check_names(found, {"before step 3", "rank 3", "written by scale", "written by sgd"});
 }
 
+TEST_CASE("F23: tied weights of which one rank takes rows by index", "[sim][errors]") {
+    const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor table = drawn(rank, "embedding.weight", 1);
+        for (int step = 0; step < 2; ++step) {
+            if (rank.index() == 0)
+                device.take_rows(device.zeros({1, 2}, DType::f32), table,
+                                 device.zeros({1}, DType::i32));
+            else
+                (void)device.matmul(table, device.zeros({2, 2}, DType::f32));
+            sgd(rank, table, own_gradient(rank, {4, 2}, step));
+        }
+    });
+    CHECK(found.fault == "F23");
+    check_names(found, {"one looks it up as an embedding"});
+}
+
 TEST_CASE("tied weights whose gradients are summed in any way are silent", "[sim]") {
     for (const bool by_messages : {false, true}) {
         check_silent(2, [by_messages](Rank& rank) {

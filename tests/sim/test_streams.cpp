@@ -46,6 +46,25 @@ TEST_CASE("replicas that draw different noise, and parts that draw the same, are
     CHECK(found_by_full_check(4, noisy(one, false)).fault == "F29");
 }
 
+TEST_CASE("rows that are scaled by noise are masked, too", "[sim]") {
+    const auto program = [](RandomStream (*stream)(int rank)) {
+        return [stream](Rank& rank) {
+            Device& device = rank.device();
+            const Tensor y = device.zeros({2, 4}, DType::f32);
+            device.random_normal(y, {9, "y"}, 0, 1, 8 * rank.index());
+            const Tensor noise = device.empty({2}, DType::f32);
+            {
+                const PhaseScope phase(device, Phase::forward, 0);
+                device.random_normal(noise, stream(rank.index()), 1, 0.5);
+                device.scale_rows(y, noise);
+            }
+            rank.world().all_reduce(y).wait();
+        };
+    };
+    check_silent(4, program(own));
+    CHECK(found_by_full_check(4, program(one)).fault == "F29");
+}
+
 TEST_CASE("noise by global position is each replica's own", "[sim]") {
     check_silent(4, [](Rank& rank) {
         Device& device = rank.device();

@@ -79,6 +79,62 @@ struct EmbeddingBackward {
     std::int64_t bound() const { return shard.whole; }
 };
 
+/// `list` has a row for each index of a row of `whole`.
+inline void check_rows_by_index(const OperandCheck& check, const char* whole_name,
+                                const Tensor& whole, const char* list_name,
+                                const Tensor& list, const Tensor& index) {
+    check.real(whole_name, whole);
+    check.dtype("indices", index, DType::i32);
+    check.dtype(list_name, list, whole.dtype());
+    check.matrix(list_name, list, index.elements(), whole.shape().columns());
+}
+
+/// destination[i] = source[index[i]], row by row.
+struct TakeRows {
+    static constexpr const char* kName = "take_rows";
+    Tensor destination;
+    Tensor source;
+    Tensor index;
+
+    void check(const OperandCheck& check) const {
+        check_rows_by_index(check, "source", source, "destination", destination, index);
+    }
+    OperandList operands() const {
+        return {sized(destination.bytes(), reads("source", source)),
+                reads("indices", index), writes("destination", destination)};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return Derivation::linear_in(0); }
+    const Tensor& indices() const { return index; }
+    std::int64_t bound() const { return source.shape().rows(); }
+    /// Returns the lookup that it is.
+    Embedding lookup() const { return {destination, source, index, {0, bound()}}; }
+};
+
+/// destination[index[i]] += source[i], row by row, in order of i.
+struct AddRows {
+    static constexpr const char* kName = "add_rows";
+    Tensor destination;
+    Tensor source;
+    Tensor index;
+
+    void check(const OperandCheck& check) const {
+        check_rows_by_index(check, "destination", destination, "source", source, index);
+    }
+    OperandList operands() const {
+        return {sized(source.bytes(), adds_to("destination", destination)),
+                reads("indices", index), reads("source", source)};
+    }
+    std::int64_t flops() const { return source.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(2); }
+    const Tensor& indices() const { return index; }
+    std::int64_t bound() const { return destination.shape().rows(); }
+    /// Returns the backward of a lookup that it is.
+    EmbeddingBackward lookup_backward() const {
+        return {destination, index, source, {0, bound()}};
+    }
+};
+
 /// Numbers that are drawn: element (i, j) is number part.offset + i * part.pitch + j of
 /// the stream.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
@@ -147,7 +203,7 @@ struct RandomNormal {
     Derivation derivation() const { return drawn(stream, part, destination); }
 };
 
-using LookupOperations =
-    std::tuple<Embedding, EmbeddingBackward, RandomUniform, RandomNormal>;
+using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows,
+                                    RandomUniform, RandomNormal>;
 
 }  // namespace lockstep::ops

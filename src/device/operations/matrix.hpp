@@ -98,6 +98,42 @@ struct AccumulateRows {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
-using MatrixOperations = std::tuple<Matmul, AddBias, AccumulateRows>;
+/// x[i] *= factors[i], row by row.
+struct ScaleRows {
+    static constexpr const char* kName = "scale_rows";
+    Tensor x;
+    Tensor factors;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        check.count("factors", factors, x.shape().rows(), x.dtype());
+    }
+    OperandList operands() const { return {updates("x", x), reads("factors", factors)}; }
+    std::int64_t flops() const { return x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
+/// destination[i] = the sum over j of a[i][j] b[i][j].
+struct RowProducts {
+    static constexpr const char* kName = "row_products";
+    Tensor destination;
+    Tensor a;
+    Tensor b;
+
+    void check(const OperandCheck& check) const {
+        check.real("a", a);
+        check.like("b", b, "a", a);
+        check.count("destination", destination, a.shape().rows(), a.dtype());
+    }
+    OperandList operands() const {
+        return {reads("a", a), reads("b", b), writes("destination", destination)};
+    }
+    std::int64_t flops() const { return 2 * a.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+    void when_empty(const auto& fill) const { fill(destination, 0); }
+};
+
+using MatrixOperations =
+    std::tuple<Matmul, AddBias, AccumulateRows, ScaleRows, RowProducts>;
 
 }  // namespace lockstep::ops
