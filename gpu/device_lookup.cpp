@@ -2,6 +2,7 @@
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/random.hpp"
 #include "gpu/kernels/scatter.hpp"
+#include "gpu/kernels/top_k.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::gpu {
@@ -55,6 +56,12 @@ void Device::compute(const ops::TakeRows& op) {
 template <>
 void Device::compute(const ops::AddRows& op) {
     compute(op.lookup_backward());
+}
+
+template <>
+void Device::compute(const ops::TopK& op) {
+    launch_top_k(stream_.get(), op.values, op.indices.data<std::int32_t>(), op.x,
+                 op.x.shape().rows(), op.x.shape().columns(), op.k);
 }
 
 template <>

@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
 #include "src/device/dispatch.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::sim {
 
@@ -46,6 +51,28 @@ void Device::compute(const ops::TakeRows& op) {
 template <>
 void Device::compute(const ops::AddRows& op) {
     compute(op.lookup_backward());
+}
+
+template <>
+void Device::compute(const ops::TopK& op) {
+    const std::int64_t columns = op.x.shape().columns();
+    std::vector<std::int32_t> order(columns);
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        T* value = op.values.data<T>();
+        auto* index = op.indices.data<std::int32_t>();
+        for (std::int64_t row = 0; row < op.x.shape().rows(); ++row) {
+            const T* x = op.x.data<T>() + row * columns;
+            std::iota(order.begin(), order.end(), 0);
+            std::partial_sort(order.begin(), order.begin() + op.k, order.end(),
+                              [x](std::int32_t i, std::int32_t j) {
+                                  return formulas::comes_first(x[i], i, x[j], j);
+                              });
+            for (std::int64_t i = 0; i < op.k; ++i) {
+                *index++ = order[i];
+                *value++ = x[order[i]];
+            }
+        }
+    });
 }
 
 template <>

@@ -37,13 +37,19 @@ struct Smaller {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
+/// The value of the lane whose number differs by `step`, a power of two.
+template <typename A>
+__device__ A of_other_lane(A value, int step) {
+    return __shfl_xor_sync(kAllLanes, value, step);
+}
+
 /// The values of a team of threads, combined in a fixed order; every thread gets the same
 /// bits, as `op` is commutative. A team is a warp, or the whole block.
 template <int kTeam, typename A, typename Op>
 __device__ A combined(A value, const Op& op) {
 #pragma unroll
     for (int step = kWarp / 2; step > 0; step /= 2)
-        value = op(value, __shfl_xor_sync(kAllLanes, value, step));
+        value = op(value, of_other_lane(value, step));
     if constexpr (kTeam > kWarp) {
         __shared__ A of_warp[kTeam / kWarp];
         if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;

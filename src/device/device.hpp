@@ -400,6 +400,15 @@ class Device {
         run(ops::AddRows{destination, source, indices}, at);
     }
 
+    /// The k largest of each row of x (rows, columns), the largest first: into values
+    /// (rows, k), and their columns into indices (rows, k), i32. Of equal ones the lower
+    /// column comes first; a NaN is larger than all numbers. With k = 1, indices are what
+    /// other libraries call argmax. A k outside [1, columns] is refused.
+    void top_k(const Tensor& values, const Tensor& indices, const Tensor& x,
+               std::int64_t k, SourceLine at = SourceLine::here()) {
+        run(ops::TopK{values, indices, x, k}, at);
+    }
+
     // Optimizers; state and parameter are updated in place.
 
     /// destination (1) = min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_ has

@@ -139,6 +139,16 @@ constexpr N clip_factor(N squares, N most) {
     return factor > 1 ? N{1} : factor;
 }
 
+/// Returns whether value a of column i comes before value b of column j, if the largest
+/// come first. Of equal ones that of the lower column does. A NaN is larger than all
+/// numbers, as in PyTorch.
+template <typename N>
+constexpr bool comes_first(N a, std::int64_t i, N b, std::int64_t j) {
+    const bool larger = a > b || (a != a && b == b);
+    const bool smaller = b > a || (b != b && a == a);
+    return larger || (!smaller && i < j);
+}
+
 /// One step of SGD with momentum and weight decay, as PyTorch has them; velocity is
 /// updated.
 template <typename Real, typename N = Number<Real>>

@@ -25,4 +25,5 @@
 #include "tests/device/optimizer_contract.hpp"
 #include "tests/device/random_contract.hpp"
 #include "tests/device/rotary_contract.hpp"
+#include "tests/device/top_k_contract.hpp"
 #include "tests/device/vocabulary_contract.hpp"

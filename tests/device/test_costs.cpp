@@ -293,6 +293,11 @@ TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][d
     costs(bench, "scale_rows", 24, (2 * 24 + 3) * e);
     bench->row_products(factors, list, list);
     costs(bench, "row_products", 2 * 24, (2 * 24 + 3) * e);
+    const Tensor largest = bench->zeros({3, 2}, dtype);
+    const Tensor columns = bench->zeros({3, 2}, DType::i32);
+    bench->top_k(largest, columns, list, 2);
+    costs(bench, "top_k", 24, (24 + 6) * e + 6 * 4);
+    REQUIRE(last(bench).dtype == dtype);
 }
 
 TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {

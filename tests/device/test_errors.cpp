@@ -130,6 +130,16 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
             [&] { bench->row_products(two, x, y); });
     refuses("row_products: destination has shape (2), that is 2 elements; 4 are expected",
             [&] { bench->row_products(two, x, x); });
+    const Tensor pairs = bench->zeros({4, 2}, f32);
+    refuses("top_k: values has shape (4, 2); (4, 3) is expected", [&] {
+        bench->top_k(pairs, bench->zeros({4, 3}, i32), x, 3);
+    });
+    refuses("top_k: indices is f32; i32 is expected",
+            [&] { bench->top_k(pairs, pairs, x, 2); });
+    for (const std::int64_t k : {-1, 0, 4})
+        refuses(fmt::format("top_k: the {} largest of 3 columns; from 1 to all", k), [&] {
+            bench->top_k(pairs, bench->zeros({4, 2}, i32), x, k);
+        });
     refuses("upload: destination has shape (2), but the values have (1, 2)", [&] {
         bench->upload_into(two, HostTensor({1, 2}, f32));
     });
@@ -202,6 +212,9 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
             [&] { bench->scale_rows(x.rows(0, 4), x.rows(3, 1)); });
     refuses("row_products: destination and a" + apart,
             [&] { bench->row_products(x.rows(3, 1), x.rows(0, 4), x.rows(4, 4)); });
+    refuses("top_k: values and x" + apart, [&] {
+        bench->top_k(x, bench->zeros({8, 4}, i32), x, 4);
+    });
     bench->matmul_into(x.rows(0, 4), x.rows(4, 4), bench->zeros({4, 4}, f32));
     bench->add(x.rows(0, 4), x.rows(4, 4));
 }

@@ -64,6 +64,12 @@ inline std::vector<NamedOperation> repeated_by_row() {
               [](B& x, T& a, T& b, T&) {
                   return x->gelu_backward(x->gelu(a, GeluForm::tanh), b, GeluForm::tanh);
               }),
+        named("top_k",
+              [](B& x, T& a, T&, T&) {
+                  const Tensor values = x->empty({a.shape().rows(), 3}, a.dtype());
+                  x->top_k(values, x->empty(values.shape(), DType::i32), a, 3);
+                  return values;
+              }),
         named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
         named("softmax_backward",
               [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),

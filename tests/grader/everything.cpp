@@ -84,6 +84,11 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     device.row_products(factors, rows, rows);
     device.scale_rows(rows, factors);
     out.tensors["scaled_rows"] = rows;
+    const Tensor largest = device.zeros({3, 2}, DType::f64);
+    const Tensor columns = device.zeros({3, 2}, DType::i32);
+    device.top_k(largest, columns, rows, 2);
+    out.tensors["largest"] = largest;
+    out.tensors["columns"] = columns;
     out.tensors["d_table"] = d_table;
 }
 

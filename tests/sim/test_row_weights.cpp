@@ -69,7 +69,60 @@ std::string found(const Case& is) {
     return "";
 }
 
+/// Brings each of six rows to the one of two experts that a router prefers, and back. The
+/// gradients are those of a loss whose mean is over all rows, times `weight`.
+void train_experts(Rank& rank, bool scaled, double weight) {
+    Device& device = rank.device();
+    const Tensor x = device.empty({6, 4}, DType::f64);
+    device.random_normal(x, RandomStream(1, "x"), 0, 1, 100 * rank.index());
+    const Tensor router = device.empty({4, 2}, DType::f64);
+    device.random_normal(router, RandomStream(1, "router"), 0, 1);
+    const Tensor factors = device.empty({6, 1}, DType::f64);
+    const Tensor indices = device.empty({6, 1}, DType::i32);
+    device.top_k(factors, indices, device.matmul(x, router), 1);
+    const HostTensor experts = device.download(indices);
+
+    for (int expert = 0; expert < 2; ++expert) {
+        std::vector<std::int32_t> own;
+        for (std::int32_t row = 0; row < 6; ++row)
+            if (experts.at(row) == expert) own.push_back(row);
+        const auto count = static_cast<std::int64_t>(own.size());
+        const Tensor rows = device.upload(HostTensor::of<std::int32_t>({count}, own));
+        const Tensor taken = device.empty({count, 4}, DType::f64);
+        device.take_rows(taken, x, rows);
+        const Tensor by = device.empty({count, 1}, DType::f64);
+        device.take_rows(by, factors, rows);
+        Linear model({device, DType::f64, 7, "expert"}, 4, 5);
+        Saved saved;
+        const Tensor result = model.forward(taken, saved);
+        if (scaled) device.scale_rows(result, by);
+        const Tensor y = device.zeros({6, 5}, DType::f64);
+        device.add_rows(y, result, rows);
+        const LossResult loss = cross_entropy_loss(
+            device, y, device.upload(HostTensor({6}, DType::i32)), weight);
+        const Tensor d_result = device.empty({count, 5}, DType::f64);
+        device.take_rows(d_result, loss.gradient, rows);
+        if (scaled) device.scale_rows(d_result, by);
+        model.backward(d_result, saved);
+        for (const Parameter* parameter : model.parameters())
+            rank.world().all_reduce(parameter->gradient, Reduction::mean).wait();
+        Sgd(model.parameters()).step();
+    }
+}
+
 }  // namespace
+
+TEST_CASE("rows that go to an expert and back count as the loss has them", "[sim]") {
+    World world;
+    world.check = sim::CheckLevel::full;
+    for (const bool scaled : {false, true})
+        CHECK_NOTHROW(make_cluster_in(world, 3)->run(
+            [scaled](Rank& rank) { train_experts(rank, scaled, 1); }));
+    // The loss divides by the ranks, and so does the mean over them.
+    CHECK_THROWS_AS(make_cluster_in(world, 3)->run(
+                        [](Rank& rank) { train_experts(rank, false, 1.0 / 3); }),
+                    FaultError);
+}
 
 TEST_CASE("two heads that take turns have half of the mean each", "[sim]") {
     for (World world : all_worlds()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 #include "src/core/philox.hpp"
@@ -8,7 +9,8 @@
 
 namespace lockstep::ops {
 
-// Rows that are looked up, and random numbers.
+// Rows that are looked up, the columns of the largest values, by which they may be, and
+// random numbers.
 
 inline void check_table(const OperandCheck& check, const char* name,
                         const Tensor& table) {
@@ -135,6 +137,36 @@ struct AddRows {
     }
 };
 
+/// values[i] (k) = the largest of row i of x, the largest first; indices[i] (k): their
+/// columns.
+struct TopK {
+    static constexpr const char* kName = "top_k";
+    Tensor values;
+    Tensor indices;
+    Tensor x;
+    std::int64_t k = 1;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        const std::int64_t rows = x.shape().rows(), columns = x.shape().columns();
+        check.that(k >= 1 && k <= columns,
+                   "the {} largest of {} columns; from 1 to all of them are expected", k,
+                   columns);
+        check.that(columns <= INT32_MAX, "x has {} columns; an i32 names up to {}",
+                   columns, INT32_MAX);
+        check.dtype("values", values, x.dtype());
+        check.matrix("values", values, rows, k);
+        check.dtype("indices", indices, DType::i32);
+        check.matrix("indices", indices, rows, k);
+    }
+    OperandList operands() const {
+        return {reads("x", x), writes("values", values), writes("indices", indices)};
+    }
+    /// Each element is compared with what there is.
+    std::int64_t flops() const { return x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
 /// Numbers that are drawn: element (i, j) is number part.offset + i * part.pitch + j of
 /// the stream.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
@@ -203,7 +235,7 @@ struct RandomNormal {
     Derivation derivation() const { return drawn(stream, part, destination); }
 };
 
-using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows,
+using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TopK,
                                     RandomUniform, RandomNormal>;
 
 }  // namespace lockstep::ops
