@@ -23,9 +23,13 @@ BufferUse buffers_of(const CommOperation& operation, int rank) {
 
 std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
     const std::int64_t size = bytes_of(tensor.dtype());
-    return fmt::format("elements {} to {} of the {} buffer made at {}", begin / size,
-                       (end + size - 1) / size - 1, name_of(tensor.dtype()),
-                       tensor.storage()->allocated_at.text());
+    // In a flat buffer of many tensors the numbers of elements say little.
+    const Storage& storage = *tensor.storage();
+    const std::string names =
+        storage.labels.size() > 1 ? " (" + storage.names(begin, end) + ")" : "";
+    return fmt::format("elements {} to {}{} of the {} buffer made at {}", begin / size,
+                       (end + size - 1) / size - 1, names, name_of(tensor.dtype()),
+                       storage.allocated_at.text());
 }
 
 namespace {

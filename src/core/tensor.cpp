@@ -1,5 +1,7 @@
 #include "src/core/tensor.hpp"
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -36,6 +38,36 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) cons
     view.shape_ = Shape::flat(count);
     view.offset_ += begin * bytes_of(dtype_);
     return view;
+}
+
+std::string Storage::names(std::int64_t begin, std::int64_t end) const {
+    constexpr int kMost = 3;
+    std::string text;
+    int count = 0;
+    for (const Label& label : labels) {
+        if (label.begin >= end || label.begin + label.bytes <= begin) continue;
+        if (count++ < kMost) text += (text.empty() ? "" : ", ") + label.name;
+    }
+    if (count > kMost) text += fmt::format(" and {} more", count - kMost);
+    return text;
+}
+
+void Tensor::set_label(const std::string& label) const {
+    if (!storage_) return;
+    for (Storage::Label& known : storage_->labels)
+        if (known.begin == offset_ && known.bytes == bytes()) {
+            known.name = label;
+            return;
+        }
+    storage_->labels.push_back({offset_, bytes(), label});
+}
+
+const std::string& Tensor::label() const {
+    static const std::string none;
+    if (!storage_) return none;
+    for (const Storage::Label& known : storage_->labels)
+        if (known.begin == offset_ && known.bytes == bytes()) return known.name;
+    return none;
 }
 
 bool Tensor::overlaps(const Tensor& other) const {

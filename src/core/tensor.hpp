@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "src/core/dtype.hpp"
 #include "src/core/shape.hpp"
@@ -53,7 +54,15 @@ class Storage {
         true;  ///< false for a communicator's scratch, which the ledger leaves out
     SourceLine allocated_at;
     Moment allocated_in;
-    std::string label;  ///< what it holds, where that has a name: "hidden.weight"
+    /// Names of what it holds: "hidden.weight", all of it or a range of bytes.
+    struct Label {
+        std::int64_t begin = 0;
+        std::int64_t bytes = 0;
+        std::string name;
+    };
+    std::vector<Label> labels;
+    /// Returns the names of what lies within these bytes, "a, b, c and 4 more".
+    std::string names(std::int64_t begin, std::int64_t end) const;
     Storage* previous = nullptr;  ///< the device's list of live storage
     Storage* next = nullptr;
 
@@ -106,15 +115,10 @@ class Tensor {
 
     const Storage* storage() const { return storage_.get(); }
     Device* device() const { return storage_ ? storage_->device : nullptr; }
-    /// The name of what it holds, for messages. Given to the whole storage; a view of a
-    /// part has none, and gives none.
-    void set_label(const std::string& label) const {
-        if (storage_ && bytes() == storage_->bytes) storage_->label = label;
-    }
-    const std::string& label() const {
-        static const std::string none;
-        return storage_ && bytes() == storage_->bytes ? storage_->label : none;
-    }
+    /// The name of what it holds, for messages: of all its storage or, for a view, of a
+    /// range of it. Tensors of the same bytes have the same.
+    void set_label(const std::string& label) const;
+    const std::string& label() const;
     /// This tensor begins at this byte of its storage.
     std::int64_t offset_bytes() const { return offset_; }
 

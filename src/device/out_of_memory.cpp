@@ -39,10 +39,11 @@ std::vector<const Storage*> live_storage(const Device& device, const Storage* wa
 std::vector<Holding> holdings_of(const std::vector<const Storage*>& live) {
     std::map<std::string, Holding> by_line;
     for (const Storage* storage : live) {
-        const std::string what = fmt::format(
-            "{}{} made at {}", name_of(storage->category),
-            storage->label.empty() ? "" : fmt::format(" ({})", storage->label),
-            storage->allocated_at.text());
+        const std::string names = storage->names(0, storage->bytes);
+        const std::string what =
+            fmt::format("{}{} made at {}", name_of(storage->category),
+                        names.empty() ? "" : fmt::format(" ({})", names),
+                        storage->allocated_at.text());
         Holding& holding = by_line[what];
         holding.what = what;
         holding.at = storage->allocated_at;

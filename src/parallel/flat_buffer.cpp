@@ -28,6 +28,7 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
         device.copy(view, tensor);
         begin += tensor.elements();
         tensor = view;
+        tensor.set_label(parameter->name());
     }
     return flat;
 }
