@@ -33,34 +33,72 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
     return tensors;
 }
 
+namespace {
+
+template <typename Group>
+std::vector<Parameter*> parameters_of(const std::vector<Group>& groups) {
+    require(!groups.empty(), "an optimizer was given no group of parameters");
+    std::vector<Parameter*> all;
+    for (const Group& group : groups)
+        all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+    return all;
+}
+
+}  // namespace
+
 Sgd::Sgd(std::vector<Parameter*> parameters, SgdOptions chosen)
-    : Optimizer(std::move(parameters)), options(chosen) {
-    if (options.momentum != 0) velocities_ = make_state("momentum_buffer");
+    : Sgd(OfGroups{}, {{std::move(parameters), chosen}}) {}
+
+Sgd::Sgd(OfGroups /*tag*/, Groups chosen)
+    : Optimizer(parameters_of(chosen)), groups(std::move(chosen)) {
+    for (const auto& group : groups)
+        if (group.options.momentum != 0 && velocities_.empty())
+            velocities_ = make_state("momentum_buffer");
 }
 
 void Sgd::step() {
-    for (std::size_t i = 0; i < parameters().size(); ++i) {
-        const Parameter& parameter = *parameters()[i];
-        const Tensor velocity = velocities_.empty() ? Tensor() : velocities_[i];
-        parameter.value.device()->sgd(parameter.value, parameter.gradient, velocity,
-                                      options);
-    }
+    std::size_t i = 0;
+    for (const auto& group : groups)
+        for (const Parameter* parameter : group.parameters) {
+            const bool has_velocity = !velocities_.empty() && group.options.momentum != 0;
+            const Tensor velocity = has_velocity ? velocities_[i] : Tensor();
+            parameter->value.device()->sgd(parameter->value, parameter->gradient,
+                                           velocity, group.options);
+            ++i;
+        }
 }
 
 AdamW::AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen)
-    : Optimizer(std::move(parameters)), options(chosen) {
+    : AdamW(OfGroups{}, {{std::move(parameters), chosen}}) {}
+
+AdamW::AdamW(OfGroups /*tag*/, Groups chosen)
+    : Optimizer(parameters_of(chosen)), groups(std::move(chosen)) {
     first_moments_ = make_state("exp_avg");
     second_moments_ = make_state("exp_avg_sq");
 }
 
 void AdamW::step() {
     ++steps_;
-    for (std::size_t i = 0; i < parameters().size(); ++i) {
-        const Parameter& parameter = *parameters()[i];
-        parameter.value.device()->adamw(parameter.value, parameter.gradient,
-                                        first_moments_[i], second_moments_[i], steps_,
-                                        options);
-    }
+    std::size_t i = 0;
+    for (const auto& group : groups)
+        for (const Parameter* parameter : group.parameters) {
+            parameter->value.device()->adamw(parameter->value, parameter->gradient,
+                                             first_moments_[i], second_moments_[i],
+                                             steps_, group.options);
+            ++i;
+        }
+}
+
+AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
+                                  AdamWOptions options) {
+    AdamW::Groups groups(2);
+    groups[0].options = groups[1].options = options;
+    groups[1].options.weight_decay = 0;
+    for (Parameter* parameter : parameters)
+        groups[parameter->shape().dimensions() >= 2 ? 0 : 1].parameters.push_back(
+            parameter);
+    std::erase_if(groups, [](const auto& group) { return group.parameters.empty(); });
+    return groups;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -30,12 +31,21 @@ class Optimizer {
     /// Throws UsageError if a parameter is absent or given twice.
     explicit Optimizer(std::vector<Parameter*> parameters);
 
+    struct OfGroups {};
+
     /// Zeros in each parameter's shape, entered into state() under `name`.
     std::vector<Tensor> make_state(const char* name);
 
   private:
     std::vector<Parameter*> parameters_;
     std::vector<std::pair<std::string, Tensor>> state_;
+};
+
+/// Parameters that are updated alike.
+template <typename Options>
+struct ParameterGroup {
+    std::vector<Parameter*> parameters;
+    Options options{};
 };
 
 /// Stochastic gradient descent, with momentum as PyTorch has it:
@@ -47,14 +57,22 @@ class Optimizer {
 /// one tensor "momentum_buffer" a parameter.
 class Sgd : public Optimizer {
   public:
+    using Groups = std::vector<ParameterGroup<SgdOptions>>;
+
     explicit Sgd(std::vector<Parameter*> parameters, SgdOptions chosen = {});
+    /// By its exact type: {&a, &b} are parameters, not a range of groups.
+    explicit Sgd(std::same_as<Groups> auto chosen) : Sgd(OfGroups{}, std::move(chosen)) {}
 
     void step() override;
 
-    /// May be changed between steps; momentum only if there was some at the start.
-    SgdOptions options;
+    /// Options may be changed between steps; momentum only if a group had some at the
+    /// start. `options` are the first group's.
+    Groups groups;
+    SgdOptions& options = groups.front().options;
 
   private:
+    Sgd(OfGroups, Groups chosen);
+
     std::vector<Tensor> velocities_;
 };
 
@@ -69,19 +87,31 @@ class Sgd : public Optimizer {
 /// tensors a parameter, "exp_avg" m and "exp_avg_sq" v.
 class AdamW : public Optimizer {
   public:
+    using Groups = std::vector<ParameterGroup<AdamWOptions>>;
+
     explicit AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen = {});
+    explicit AdamW(std::same_as<Groups> auto chosen)
+        : AdamW(OfGroups{}, std::move(chosen)) {}
 
     void step() override;
     /// Steps taken.
     std::int64_t steps() const { return steps_; }
 
-    /// May be changed between steps.
-    AdamWOptions options;
+    /// Options may be changed between steps. `options` are the first group's.
+    Groups groups;
+    AdamWOptions& options = groups.front().options;
 
   private:
+    AdamW(OfGroups, Groups chosen);
+
     std::vector<Tensor> first_moments_;
     std::vector<Tensor> second_moments_;
     std::int64_t steps_ = 0;
 };
+
+/// Two groups: matrices, with those options, and all else (biases, norms), which do not
+/// decay; as GPTs are trained since GPT-2. Empty groups are left out.
+AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
+                                  AdamWOptions options);
 
 }  // namespace lockstep
