@@ -74,4 +74,39 @@ Tensor CoreAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     return dx;
 }
 
+RotaryAttention::RotaryAttention(Device& device, const AttentionSizes& sizes,
+                                 std::unique_ptr<Module> core, TokenDeal tokens,
+                                 std::shared_ptr<const std::int64_t> first)
+    : device_(device),
+      sizes_(sizes),
+      core_(std::move(core)),
+      tokens_(tokens),
+      first_(std::move(first)) {
+    require(core_ != nullptr, "rotary positions before an attention that is null");
+}
+
+Tensor RotaryAttention::turned(const Tensor& x, bool back) const {
+    TokenRows rows = tokens_.own(x.shape()[0]);
+    if (first_) rows.first += *first_;
+    const RotaryOptions options{sizes_.rotary_base, back};
+    Tensor y = device_.empty(x.shape(), x.dtype());
+    device_.copy(y, x);
+    const AttentionHeads heads = attention_heads(y, sizes_);
+    device_.rotate(heads.queries, heads.queries, rows, options);
+    device_.rotate(heads.keys, heads.keys, rows, options);
+    return y;
+}
+
+Tensor RotaryAttention::do_forward(const Tensor& x, Saved& saved) {
+    return core_->forward(turned(x, false), saved.child(0));
+}
+
+Tensor RotaryAttention::do_backward_input(const Tensor& dy, Saved& saved) {
+    return turned(core_->backward_input(dy, saved.child(0)), true);
+}
+
+Tensor RotaryAttention::do_infer(const Tensor& x, SourceLine at) {
+    return core_->infer(turned(x, false), at);
+}
+
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/nn/module.hpp"
+#include "src/nn/token_deal.hpp"
 
 namespace lockstep {
 
@@ -12,6 +13,8 @@ struct AttentionSizes {
     std::int64_t heads = 0;     ///< a, of queries
     bool causal = true;         ///< a token sees those up to itself
     std::int64_t kv_heads = 0;  ///< g, of keys and values, which divides a; 0: a
+    double rotary_base = 0;     ///< of rotary positions, 10,000 say; 0: none
+    bool bias = true;           ///< of the linear layers around it
 
     std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
@@ -49,6 +52,31 @@ class CoreAttention : public Module {
 
     Device& device_;
     AttentionSizes sizes_;
+};
+
+/// Attention over tokens that know their places by rotation: queries and keys are turned
+/// (Device::rotate) before the core sees them, and their gradients turned back.
+///
+/// x and y as the core has them. Saves nothing of its own; forward copies x.
+class RotaryAttention : public Module {
+  public:
+    /// `tokens` says which tokens of a sequence are here. If `first` is given, the
+    /// sequences do not begin at token 0, but there.
+    RotaryAttention(Device& device, const AttentionSizes& sizes,
+                    std::unique_ptr<Module> core, TokenDeal tokens = {},
+                    std::shared_ptr<const std::int64_t> first = nullptr);
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    Tensor do_infer(const Tensor& x, SourceLine at) override;
+    Tensor turned(const Tensor& x, bool back) const;
+
+    Device& device_;
+    AttentionSizes sizes_;
+    std::unique_ptr<Module> core_;
+    TokenDeal tokens_;
+    std::shared_ptr<const std::int64_t> first_;
 };
 
 /// Makes what stands between the linear layers.

@@ -10,7 +10,7 @@ namespace lockstep {
 Tensor Flatten::do_forward(const Tensor& x, Saved& saved) {
     require(x.shape().dimensions() > 0,
             "Flatten got a scalar; it needs a first dimension to keep");
-    saved.keep("shape of x", Tensor(nullptr, x.shape(), x.dtype()));
+    saved.keep_value("shape of x", x.shape());
     std::int64_t rest = 1;
     for (int d = 1; d < x.shape().dimensions(); ++d)
         rest *= x.shape()[d];
@@ -18,7 +18,7 @@ Tensor Flatten::do_forward(const Tensor& x, Saved& saved) {
 }
 
 Tensor Flatten::do_backward_input(const Tensor& dy, Saved& saved) {
-    return dy.reshaped(saved.at("shape of x").shape());
+    return dy.reshaped(saved.value<Shape>("shape of x"));
 }
 
 std::unique_ptr<Sequential> make_char_model(const ParameterInit& init,

@@ -1,6 +1,7 @@
 #include "src/nn/embedding.hpp"
 
 #include "src/core/require.hpp"
+#include "src/nn/part.hpp"
 
 namespace lockstep {
 
@@ -16,8 +17,7 @@ Embedding::Embedding(const ParameterInit& init, std::int64_t vocabulary,
                      std::int64_t width, double deviation)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, vocabulary, width)) {
-    device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0,
-                          deviation);
+    start_normal(weight_, init.seed, deviation);
 }
 
 // y[i] (width) = table[ids[i]]
@@ -39,12 +39,14 @@ void Embedding::do_backward_weight(Saved& saved) {
 
 PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t context,
                                      std::int64_t width, TokenDeal deal,
-                                     TokenDeal stretch)
+                                     TokenDeal stretch,
+                                     std::shared_ptr<const std::int64_t> first)
     : device_(init.device),
       weight_(init, "weight", table_shape(init, context, width)),
       deal_(deal),
-      stretch_(stretch) {
-    device_.random_normal(weight_.value, RandomStream(init.seed, weight_.name()), 0, 1);
+      stretch_(stretch),
+      first_(std::move(first)) {
+    start_normal(weight_, init.seed);
 }
 
 const Tensor& PositionEmbedding::places_of(const Tensor& x) {
@@ -54,16 +56,18 @@ const Tensor& PositionEmbedding::places_of(const Tensor& x) {
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
     const std::int64_t share = stretch_.ranks * length;
-    require(deal_.ranks * share <= weight_.shape()[0],
+    const std::int64_t begin = first_ ? *first_ : 0;
+    require(begin >= 0 && begin + deal_.ranks * share <= weight_.shape()[0],
             "{} has {} places, but the sequence takes {}", weight_.name(),
-            weight_.shape()[0], deal_.ranks * share);
+            weight_.shape()[0], begin + deal_.ranks * share);
     const TokenRows tokens = deal_.own(share), here = stretch_.own(length);
     const Shape shape{length, batch};
-    if (places_ && places_.shape() == shape) return places_;
+    if (places_ && places_.shape() == shape && places_begin_ == begin) return places_;
     HostTensor places(shape, DType::i32);
     for (std::int64_t i = 0; i < places.elements(); ++i)
-        places.set(i, static_cast<double>(tokens[here[i / batch]]));
+        places.set(i, static_cast<double>(begin + tokens[here[i / batch]]));
     const MemoryScope scope(device_, MemoryCategory::workspace);
+    places_begin_ = begin;
     return places_ = device_.upload(places);
 }
 

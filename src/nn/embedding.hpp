@@ -44,8 +44,10 @@ class PositionEmbedding : public Module {
   public:
     /// If x is what one of several ranks has of a sequence, s tokens each, `deal` says
     /// which these are; and `stretch`, if they were dealt a second time, which of them.
+    /// If `first` is given, the sequences do not begin at token 0, but there.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
-                      TokenDeal deal = {}, TokenDeal stretch = {});
+                      TokenDeal deal = {}, TokenDeal stretch = {},
+                      std::shared_ptr<const std::int64_t> first = nullptr);
 
     Parameter& weight() { return weight_; }
 
@@ -61,7 +63,9 @@ class PositionEmbedding : public Module {
     Parameter weight_;
     TokenDeal deal_;
     TokenDeal stretch_;
+    std::shared_ptr<const std::int64_t> first_;
     Tensor places_;
+    std::int64_t places_begin_ = 0;
 };
 
 }  // namespace lockstep

@@ -27,14 +27,16 @@ std::unique_ptr<Module> make_linear(const ParameterInit& init, const LinearSizes
 
 std::unique_ptr<Module> make_kind_of_mlp(const ParameterInit& init,
                                          const BlockSizes& sizes, const GptKit& kit) {
-    const auto make = sizes.mlp == MlpKind::gelu ? make_mlp : make_swiglu_mlp;
-    return make(init, sizes.hidden, sizes.inner_columns(), kit);
+    if (sizes.mlp == MlpKind::swiglu)
+        return make_swiglu_mlp(init, sizes.hidden, sizes.inner_columns(), kit);
+    return make_mlp(init, sizes.hidden, sizes.inner_columns(), kit, sizes.gelu,
+                    sizes.bias);
 }
 
 std::unique_ptr<Module> make_norm(const ParameterInit& init, const BlockSizes& sizes) {
     if (sizes.norm == NormKind::rms_norm)
-        return std::make_unique<RmsNorm>(init, sizes.hidden);
-    return std::make_unique<LayerNorm>(init, sizes.hidden);
+        return std::make_unique<RmsNorm>(init, sizes.hidden, sizes.epsilon);
+    return std::make_unique<LayerNorm>(init, sizes.hidden, sizes.epsilon);
 }
 
 std::unique_ptr<Module> make_table(const ParameterInit& init, const GptSizes& sizes,
@@ -46,7 +48,7 @@ std::unique_ptr<Module> make_table(const ParameterInit& init, const GptSizes& si
 std::unique_ptr<Module> make_positions(const ParameterInit& init, const GptSizes& sizes,
                                        const GptKit& kit) {
     return std::make_unique<PositionEmbedding>(init, sizes.context, sizes.block.hidden,
-                                               kit.tokens, kit.stretch);
+                                               kit.tokens, kit.stretch, kit.first);
 }
 
 std::unique_ptr<Module> make_plain_head(const ParameterInit& init, const GptSizes& sizes,
@@ -69,6 +71,20 @@ GptKit::GptKit()
       head(make_plain_head),
       loss([](const GptSizes&) { return Loss(cross_entropy_loss); }) {}
 
+namespace {
+
+/// What stands between attention's linear layers.
+std::unique_ptr<Module> make_core(Device& device, const AttentionSizes& sizes,
+                                  const GptKit& kit) {
+    auto core = kit.core ? kit.core(device, sizes)
+                         : std::make_unique<CoreAttention>(device, sizes);
+    if (sizes.rotary_base == 0) return core;
+    return std::make_unique<RotaryAttention>(device, sizes, std::move(core), kit.tokens,
+                                             kit.first);
+}
+
+}  // namespace
+
 // lesson: attention
 std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64_t hidden,
                                            const AttentionSizes& sizes,
@@ -77,23 +93,22 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
     const std::int64_t keys = hidden / sizes.heads * sizes.key_heads();
     const AttentionSizes own = kit.heads(init.name, sizes);
     auto attention = std::make_unique<Sequential>();
-    attention->add(kit.wide(init.child("c_attn"), {hidden, {hidden, keys, keys}}));
-    if (kit.core)
-        attention->add(kit.core(init.device, own));
-    else
-        attention->add<CoreAttention>(init.device, own);
-    attention->add(kit.narrow(init.child("c_proj"), {hidden, {hidden}}));
+    attention->add(
+        kit.wide(init.child("c_attn"), {hidden, {hidden, keys, keys}, sizes.bias}));
+    attention->add(make_core(init.device, own, kit));
+    attention->add(kit.narrow(init.child("c_proj"), {hidden, {hidden}, sizes.bias}));
     return attention;
 }
 // lesson: end
 
 // lesson: mlp
 std::unique_ptr<Sequential> make_mlp(const ParameterInit& init, std::int64_t hidden,
-                                     std::int64_t inner, const GptKit& kit) {
+                                     std::int64_t inner, const GptKit& kit, GeluForm gelu,
+                                     bool bias) {
     auto mlp = std::make_unique<Sequential>();
-    mlp->add(kit.wide(init.child("c_fc"), {hidden, {inner}}));
-    mlp->add<Gelu>(init.device);  // (…, inner)
-    mlp->add(kit.narrow(init.child("c_proj"), {inner, {hidden}}));
+    mlp->add(kit.wide(init.child("c_fc"), {hidden, {inner}, bias}));
+    mlp->add<Gelu>(init.device, gelu);  // (…, inner)
+    mlp->add(kit.narrow(init.child("c_proj"), {inner, {hidden}, bias}));
     return mlp;
 }
 // lesson: end
@@ -163,7 +178,7 @@ std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& siz
     if (!sizes.tied) return kit.head(init.child("lm_head"), sizes, nullptr);
     auto head = kit.head(init.child("transformer.wte"), sizes, table);
     if (!table)
-        draw_normal(*head->parameters().front(), init.seed, table_deviation(sizes));
+        start_normal(*head->parameters().front(), init.seed, table_deviation(sizes));
     return head;
 }
 
@@ -184,11 +199,12 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
             auto wte = kit.table(body.child("wte"), sizes, table_deviation(sizes));
             table = wte->parameters().front();
             layers->add(std::move(wte));
-        } else if (layer == 1) {
+        } else if (layer < sizes.first_block()) {
             layers->add(kit.positions(body.child("wpe"), sizes, kit));
         } else if (layer < count - 2) {
+            const int block = layer - sizes.first_block();
             layers->add(
-                make_block(body.child(fmt::format("h.{}", layer - 2)), sizes.block, kit));
+                make_block(body.child(fmt::format("h.{}", block)), sizes.block, kit));
         } else if (layer == count - 2) {
             layers->add(kit.norm(body.child("ln_f"), sizes.block));
         } else {  // (s, b, V)

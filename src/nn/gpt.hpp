@@ -23,7 +23,8 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
 /// Parameters: c_fc.weight (inner, hidden), c_fc.bias, c_proj.weight (hidden, inner),
 /// c_proj.bias.
 std::unique_ptr<Sequential> make_mlp(const ParameterInit& init, std::int64_t hidden,
-                                     std::int64_t inner, const GptKit& kit = {});
+                                     std::int64_t inner, const GptKit& kit = {},
+                                     GeluForm gelu = GeluForm::exact, bool bias = true);
 
 /// The gated one (Shazeer 2020, 2002.05202), without biases:
 ///
@@ -52,8 +53,8 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSiz
 /// "transformer.wpe.weight" (C, h), for each layer i "transformer.h.i.ln_1.weight",
 /// ".ln_1.bias", ".attn.c_attn.weight" (3 h, h), or fewer rows with fewer heads of keys
 /// and values …, "transformer.ln_f.weight", "transformer.ln_f.bias", "lm_head.weight"
-/// (V, h), which has no bias. Throws UsageError for sizes that are not positive, or heads
-/// that do not divide h.
+/// (V, h), which has no bias. With rotary positions there is no wpe. Throws UsageError
+/// for sizes that are not positive, or heads that do not divide h.
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
                                      const GptKit& kit = {});
 

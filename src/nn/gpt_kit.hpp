@@ -23,8 +23,16 @@ struct BlockSizes {
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
     std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
+    /// Of rotary positions (Su et al. 2021, 2104.09864), 10,000 say; 0: a GPT learns a
+    /// vector for each position instead.
+    double rotary_base = 0;
+    bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
+    GeluForm gelu = GeluForm::exact;
+    double epsilon = 1e-5;  ///< of norms
 
-    AttentionSizes attention() const { return {heads, causal, kv_heads}; }
+    AttentionSizes attention() const {
+        return {heads, causal, kv_heads, rotary_base, bias};
+    }
     std::int64_t inner_columns() const { return inner > 0 ? inner : 4 * hidden; }
 };
 
@@ -38,8 +46,11 @@ struct GptSizes {
     /// deviation 1/sqrt(h), as suits the head.
     bool tied = false;
 
-    /// wte, wpe, the blocks, ln_f and lm_head: L + 4.
-    int layer_count() const { return static_cast<int>(layers) + 4; }
+    bool learns_positions() const { return block.rotary_base == 0; }
+    /// wte, and wpe if positions are learnt, come before the blocks.
+    int first_block() const { return learns_positions() ? 2 : 1; }
+    /// These, the blocks, ln_f and lm_head: L + 4, or L + 3.
+    int layer_count() const { return first_block() + static_cast<int>(layers) + 2; }
 };
 
 /// The columns that a linear layer reads, and makes: several layers side by side read the
@@ -94,6 +105,9 @@ struct GptKit {
     /// share out its linear layers: the rows of all between them are this stretch.
     TokenDeal tokens;
     TokenDeal stretch;
+    /// Where the sequences begin, if not at token 0: a program that feeds them piece by
+    /// piece changes it.
+    std::shared_ptr<std::int64_t> first;
 };
 
 }  // namespace lockstep

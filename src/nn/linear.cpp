@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/core/require.hpp"
+#include "src/nn/part.hpp"
 
 namespace lockstep {
 
@@ -28,8 +29,7 @@ Linear::Linear(const ParameterInit& init, std::int64_t in, std::int64_t out, boo
 
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (Parameter* parameter : own_parameters())
-        device_.random_uniform(parameter->value,
-                               RandomStream(init.seed, parameter->name()), -bound, bound);
+        start_uniform(*parameter, init.seed, bound);
 }
 
 Linear::Linear(Device& device, Parameter& tied) : device_(device), weight_(tied) {

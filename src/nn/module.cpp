@@ -2,103 +2,136 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
 
-const Tensor* Saved::find(const char* name) const {
-    for (const auto& [kept, tensor] : tensors_)
-        if (std::strcmp(kept, name) == 0) return &tensor;
+const std::any* Saved::find(const char* name) const {
+    for (const auto& [kept, value] : values_)
+        if (std::strcmp(kept, name) == 0) return &value;
     return nullptr;
 }
 
-void Saved::keep(const char* name, Tensor tensor) {
+void Saved::require_free(const char* name) const {
     require(find(name) == nullptr,
             "this Saved already holds \"{}\" of another forward: each micro-batch needs "
             "its own, or clear() where there is no backward",
             name);
-    tensors_.emplace_back(name, std::move(tensor));
 }
 
-const Tensor& Saved::at(const char* name) const {
-    const Tensor* tensor = find(name);
-    require(tensor != nullptr,
-            "backward needs \"{}\", which this Saved does not hold: each backward "
-            "follows one forward with the same Saved",
-            name);
-    return *tensor;
+void Saved::refuse(const char* name) const {
+    require(find(name) == nullptr,
+            "\"{}\" of this Saved was kept as another type than backward asks for", name);
+    throw UsageError(fmt::format(
+        "backward needs \"{}\", which this Saved does not hold: each backward "
+        "follows one forward with the same Saved",
+        name));
 }
 
 void Saved::drop(const char* name) {
-    std::erase_if(tensors_,
+    std::erase_if(values_,
                   [&](const auto& kept) { return std::strcmp(kept.first, name) == 0; });
 }
 
 void Saved::clear() {
-    tensors_.clear();
+    values_.clear();
     for (const auto& child : children_)
         child->clear();
 }
 
 Saved& Saved::child(std::size_t index) {
-    while (children_.size() <= index)
+    while (children_.size() <= index) {
         children_.push_back(std::make_unique<Saved>());
+        children_.back()->root_ = &root();
+    }
     return *children_[index];
+}
+
+Saved::Root& Saved::root() {
+    if (root_ == nullptr) {
+        own_root_ = std::make_unique<Root>();
+        root_ = own_root_.get();
+    }
+    return *root_;
 }
 
 namespace {
 
+/// A strategy may have let go of what a module is about to read or add to.
+void require_present(const Parameter& parameter, Use use, SourceLine at) {
+    constexpr const char* kNames[] = {"forward", "backward", "backward_input",
+                                      "backward_weight"};
+    const bool value = parameter.value || !reads_value(use);
+    const bool gradient = parameter.gradient || !adds_gradient(use);
+    require(
+        value && gradient, at,
+        "{} needs the {} of {}, which is absent: a strategy that lets go of it has to "
+        "bring it back in on_use",
+        kNames[static_cast<int>(use)], value ? "gradient" : "value", parameter.name());
+}
+
 /// Runs `work` between begin_use and end_use of the parameters. When it throws, the hooks
 /// of end_use do not run: they may communicate, and the run is over.
 template <typename Work>
-auto using_parameters(const std::vector<Parameter*>& parameters, Use use, Work&& work) {
-    for (Parameter* parameter : parameters)
+auto using_parameters(const std::vector<Parameter*>& parameters, Use use, SourceLine at,
+                      Work&& work) {
+    for (Parameter* parameter : parameters) {
         parameter->begin_use(use);
+        require_present(*parameter, use, at);
+    }
     auto result = work();
     for (Parameter* parameter : parameters)
         parameter->end_use(use);
     return result;
 }
 
-void require_gradient(const Tensor& dy) {
-    require(static_cast<bool>(dy),
+void require_gradient(const Tensor& dy, SourceLine at) {
+    require(static_cast<bool>(dy), at,
             "backward was given no gradient: the module after this one computes none "
             "for its input (an Embedding, or set_input_gradient(false))");
 }
 
 }  // namespace
 
-Tensor Module::forward(const Tensor& x, Saved& saved) {
-    return using_parameters(own_parameters(), Use::forward,
+Tensor Module::forward(const Tensor& x, Saved& saved, SourceLine at) {
+    saved.set_line(at);
+    return using_parameters(own_parameters(), Use::forward, saved.line(),
                             [&] { return do_forward(x, saved); });
 }
 
-Tensor Module::infer(const Tensor& x) {
-    return using_parameters(own_parameters(), Use::forward, [&] { return do_infer(x); });
+Tensor Module::infer(const Tensor& x, SourceLine at) {
+    return using_parameters(own_parameters(), Use::forward, at,
+                            [&] { return do_infer(x, at); });
 }
 
-Tensor Module::do_infer(const Tensor& x) {
+Tensor Module::do_infer(const Tensor& x, SourceLine at) {
     Saved saved;
+    saved.set_line(at);
     return do_forward(x, saved);
 }
 
-Tensor Module::backward_input(const Tensor& dy, Saved& saved) {
-    require_gradient(dy);
-    return using_parameters(own_parameters(), Use::backward_input,
+Tensor Module::backward_input(const Tensor& dy, Saved& saved, SourceLine at) {
+    saved.set_line(at);
+    require_gradient(dy, saved.line());
+    return using_parameters(own_parameters(), Use::backward_input, saved.line(),
                             [&] { return do_backward_input(dy, saved); });
 }
 
-void Module::backward_weight(Saved& saved) {
-    using_parameters(own_parameters(), Use::backward_weight, [&] {
+void Module::backward_weight(Saved& saved, SourceLine at) {
+    saved.set_line(at);
+    using_parameters(own_parameters(), Use::backward_weight, saved.line(), [&] {
         do_backward_weight(saved);
         saved.clear();
         return true;
     });
 }
 
-Tensor Module::backward(const Tensor& dy, Saved& saved) {
-    require_gradient(dy);
-    return using_parameters(own_parameters(), Use::backward, [&] {
+Tensor Module::backward(const Tensor& dy, Saved& saved, SourceLine at) {
+    saved.set_line(at);
+    require_gradient(dy, saved.line());
+    return using_parameters(own_parameters(), Use::backward, saved.line(), [&] {
         Tensor dx = do_backward(dy, saved);
         saved.clear();
         return dx;

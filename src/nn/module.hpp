@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -15,21 +16,61 @@ class Saved {
   public:
     /// `name` is a literal. Throws UsageError if the name is taken: a second forward with
     /// the same Saved would mix two micro-batches.
-    void keep(const char* name, Tensor tensor);
+    void keep(const char* name, Tensor tensor) { keep_value(name, std::move(tensor)); }
     /// Throws UsageError if forward kept nothing of that name.
-    const Tensor& at(const char* name) const;
-    /// Drops one tensor, if there is one.
+    const Tensor& at(const char* name) const { return value<Tensor>(name); }
+    /// The same for values of any type, which backward asks for by the type that forward
+    /// kept: counts, a shape, a permutation.
+    template <typename Value>
+    void keep_value(const char* name, Value value) {
+        require_free(name);
+        values_.emplace_back(name, std::move(value));
+    }
+    template <typename Value>
+    const Value& value(const char* name) const {
+        const Value* kept = std::any_cast<Value>(find(name));
+        if (kept == nullptr) refuse(name);
+        return *kept;
+    }
+    /// Drops one of them, if there is one.
     void drop(const char* name);
     /// Drops everything, the children's too; ready for another forward.
     void clear();
     /// Part `index`; made at its first use. Its address stays valid.
     Saved& child(std::size_t index);
 
-  private:
-    const Tensor* find(const char* name) const;
+    /// A layer may add a term of its own to the loss, (1), and add its gradient in
+    /// backward: as a mean over the micro-batch, times the weight that the micro-batch
+    /// has in the step. Whoever calls forward sets the weight, and takes the terms.
+    double loss_weight() { return root().weight; }
+    void set_loss_weight(double weight) { root().weight = weight; }
+    void add_loss(Tensor loss) { root().losses.push_back(std::move(loss)); }
+    std::vector<Tensor> take_losses() { return std::exchange(root().losses, {}); }
 
-    std::vector<std::pair<const char*, Tensor>> tensors_;
+    /// Returns the line of the caller who began with this Saved, or one that it is part
+    /// of.
+    SourceLine line() { return root().at; }
+    /// Does nothing for a part of another.
+    void set_line(SourceLine at) {
+        if (root_ == nullptr || own_root_) root().at = at;
+    }
+
+  private:
+    /// What all parts of one Saved have in common.
+    struct Root {
+        double weight = 1;
+        std::vector<Tensor> losses;
+        SourceLine at;
+    };
+    Root& root();
+    const std::any* find(const char* name) const;
+    void require_free(const char* name) const;
+    [[noreturn]] void refuse(const char* name) const;
+
+    std::vector<std::pair<const char*, std::any>> values_;
     std::vector<std::unique_ptr<Saved>> children_;
+    std::unique_ptr<Root> own_root_;  ///< none in a part of another
+    Root* root_ = nullptr;
 };
 
 /// A differentiable function with parameters, on one device.
@@ -51,13 +92,16 @@ class Module {
     Module(const Module&) = delete;
     Module& operator=(const Module&) = delete;
 
-    Tensor forward(const Tensor& x, Saved& saved);
-    Tensor backward_input(const Tensor& dy, Saved& saved);
-    void backward_weight(Saved& saved);
-    Tensor backward(const Tensor& dy, Saved& saved);
+    /// Each throws UsageError, at the line of the outermost call, if it needs a
+    /// parameter's value or gradient that is absent.
+    Tensor forward(const Tensor& x, Saved& saved, SourceLine at = SourceLine::here());
+    Tensor backward_input(const Tensor& dy, Saved& saved,
+                          SourceLine at = SourceLine::here());
+    void backward_weight(Saved& saved, SourceLine at = SourceLine::here());
+    Tensor backward(const Tensor& dy, Saved& saved, SourceLine at = SourceLine::here());
 
     /// Forward alone: keeps nothing for a backward.
-    Tensor infer(const Tensor& x);
+    Tensor infer(const Tensor& x, SourceLine at = SourceLine::here());
 
     /// In a fixed order, that of PyTorch's state_dict; each once.
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
@@ -77,7 +121,7 @@ class Module {
     /// Both halves; a module of parts goes part by part, so that memory is freed early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);
     /// Forward, and what it kept goes at once; a module of parts goes part by part.
-    virtual Tensor do_infer(const Tensor& x);
+    virtual Tensor do_infer(const Tensor& x, SourceLine at);
     /// Parameters that this module itself reads, without its parts'.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
 

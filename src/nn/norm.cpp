@@ -1,5 +1,7 @@
 #include "src/nn/norm.hpp"
 
+#include "src/nn/part.hpp"
+
 namespace lockstep {
 
 LayerNorm::LayerNorm(const ParameterInit& init, std::int64_t width, double epsilon)
@@ -7,8 +9,8 @@ LayerNorm::LayerNorm(const ParameterInit& init, std::int64_t width, double epsil
       weight_(init, "weight", {width}),
       bias_(init, "bias", {width}),
       epsilon_(epsilon) {
-    device_.fill(weight_.value, 1);
-    device_.fill(bias_.value, 0);
+    start_constant(weight_, 1);
+    start_constant(bias_, 0);
 }
 
 Tensor LayerNorm::do_forward(const Tensor& x, Saved& saved) {
@@ -40,7 +42,7 @@ void LayerNorm::do_backward_weight(Saved& saved) {
 
 RmsNorm::RmsNorm(const ParameterInit& init, std::int64_t width, double epsilon)
     : device_(init.device), weight_(init, "weight", {width}), epsilon_(epsilon) {
-    device_.fill(weight_.value, 1);
+    start_constant(weight_, 1);
 }
 
 Tensor RmsNorm::do_forward(const Tensor& x, Saved& saved) {

@@ -1,9 +1,13 @@
 #include "src/nn/parameter.hpp"
 
+#include "src/core/require.hpp"
+
 namespace lockstep {
 
 ParameterInit ParameterInit::child(const std::string& part) const {
-    return {device, dtype, seed, name.empty() ? part : name + "." + part};
+    ParameterInit inside = *this;
+    inside.name = name.empty() ? part : name + "." + part;
+    return inside;
 }
 
 namespace {
@@ -19,7 +23,8 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape s
     : Parameter(init, name, all_of(shape)) {}
 
 Parameter::Parameter(const ParameterInit& init, const std::string& name, Part part)
-    : name_(init.child(name).name), part_(std::move(part)) {
+    : name_(init.child(name).name), part_(std::move(part)), dtype_(init.dtype) {
+    if (!init.allocate) return;
     {
         MemoryScope scope(init.device, MemoryCategory::parameters);
         value = init.device.empty(part_.shape, init.dtype);
@@ -34,9 +39,21 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      part_(all_of(value.shape())) {
+      part_(all_of(value.shape())),
+      dtype_(value.dtype()) {
     value.set_label(name_);
     gradient.set_label(name_);
+}
+
+void Parameter::set_initial(Fill fill) {
+    initial_ = std::move(fill);
+    if (value) fill_initial();
+}
+
+void Parameter::fill_initial() const {
+    require(value && initial_, "{} cannot be filled with what it begins as: {}", name_,
+            value ? "nobody has said what that is" : "its value is absent");
+    initial_(*this);
 }
 
 void Parameter::begin_use(Use use) {

@@ -19,6 +19,8 @@ struct ParameterInit {
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
     std::string name;  ///< prefix of the parameters' names, as in PyTorch's state_dict
+    /// Without, value and gradient are absent until a strategy makes them.
+    bool allocate = true;
 
     /// Returns the settings for a module inside this one: "block" and "mlp" make
     /// "block.mlp".
@@ -78,7 +80,8 @@ class Parameter {
     using UseHook = std::function<void(Parameter&, Use)>;
     using HookId = int;
 
-    /// Value unset, gradient zero; counted as parameters and gradients by the ledger.
+    /// Value unset, gradient zero, both absent if `init` says so; counted as parameters
+    /// and gradients by the ledger.
     Parameter(const ParameterInit& init, const std::string& name, Shape shape);
     /// A shard of a whole parameter.
     Parameter(const ParameterInit& init, const std::string& name, Part part);
@@ -90,11 +93,18 @@ class Parameter {
     const std::string& name() const { return name_; }
     /// The shape of value and gradient, also while they are absent.
     const Shape& shape() const { return part_.shape; }
+    DType dtype() const { return dtype_; }
     /// All of it, unless it was made as a shard.
     const Part& part() const { return part_; }
 
     Tensor value;
     Tensor gradient;
+
+    /// Says what the value begins as, and fills it if it is there; fill_initial() does so
+    /// again, for a value that was made later.
+    using Fill = std::function<void(const Parameter&)>;
+    void set_initial(Fill fill);
+    void fill_initial() const;
 
     /// How it lies along each axis of the mesh that the model is spread over; see
     /// src/parallel/placement.hpp. An axis that is not here is none of its business.
@@ -130,6 +140,8 @@ class Parameter {
 
     std::string name_;
     Part part_;
+    DType dtype_;
+    Fill initial_;
     int passes_ = 1;
     int contributions_ = 0;
     Hooks<UseHook> use_hooks_;

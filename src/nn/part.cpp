@@ -84,6 +84,19 @@ bool holds_all(const Part& part) {
            part.rows[0].count == rows_in(part.whole);
 }
 
+void start_uniform(Parameter& parameter, std::uint64_t seed, double bound) {
+    parameter.set_initial([=](const Parameter& it) { draw_uniform(it, seed, bound); });
+}
+
+void start_normal(Parameter& parameter, std::uint64_t seed, double deviation) {
+    parameter.set_initial([=](const Parameter& it) { draw_normal(it, seed, deviation); });
+}
+
+void start_constant(Parameter& parameter, double value) {
+    parameter.set_initial(
+        [=](const Parameter& it) { it.value.device()->fill(it.value, value); });
+}
+
 void draw_uniform(const Parameter& parameter, std::uint64_t seed, double bound) {
     const RandomStream stream(seed, parameter.name());
     draw_blocks(parameter, [&](const Tensor& rows, const RandomPart& part) {

@@ -21,6 +21,12 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
 /// Returns whether the part is the whole.
 bool holds_all(const Part& part);
 
+/// Says that the parameter begins so, and fills it if its value is there; see draw_…
+/// below.
+void start_uniform(Parameter& parameter, std::uint64_t seed, double bound);
+void start_normal(Parameter& parameter, std::uint64_t seed, double deviation = 1);
+void start_constant(Parameter& parameter, double value);
+
 /// Fills the parameter with numbers, uniform in ±bound or normal with mean 0 and that
 /// deviation: element i of the whole is number i of RandomStream(seed, the parameter's
 /// name), so that shards are slices of the whole. Padding becomes 0.

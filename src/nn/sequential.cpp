@@ -46,10 +46,10 @@ Tensor Sequential::do_forward(const Tensor& x, Saved& saved) {
     return y;
 }
 
-Tensor Sequential::do_infer(const Tensor& x) {
+Tensor Sequential::do_infer(const Tensor& x, SourceLine at) {
     Tensor y = x;
     for (const auto& module : modules_)
-        y = module->infer(y);
+        y = module->infer(y, at);
     return y;
 }
 
@@ -97,8 +97,8 @@ Tensor Residual::do_forward(const Tensor& x, Saved& saved) {
     return added(branch_->forward(x, saved.child(0)), x);
 }
 
-Tensor Residual::do_infer(const Tensor& x) {
-    return added(branch_->infer(x), x);
+Tensor Residual::do_infer(const Tensor& x, SourceLine at) {
+    return added(branch_->infer(x, at), x);
 }
 
 // dx = dy + f'(dy)

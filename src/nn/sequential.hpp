@@ -44,7 +44,7 @@ class Sequential : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
-    Tensor do_infer(const Tensor& x) override;
+    Tensor do_infer(const Tensor& x, SourceLine at) override;
 
     std::vector<std::unique_ptr<Module>> modules_;
 };
@@ -66,7 +66,7 @@ class Residual : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
-    Tensor do_infer(const Tensor& x) override;
+    Tensor do_infer(const Tensor& x, SourceLine at) override;
 
     std::unique_ptr<Module> branch_;
 };

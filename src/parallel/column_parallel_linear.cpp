@@ -57,7 +57,7 @@ ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init, TensorPara
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     for (Parameter* parameter : own_parameters()) {
         tp.shard(*parameter);
-        draw_uniform(*parameter, init.seed, bound);
+        start_uniform(*parameter, init.seed, bound);
     }
 }
 

@@ -8,11 +8,14 @@ namespace lockstep {
 Tensor forward_backward(Device& device, Module& model, const Loss& loss,
                         const MicroBatch& batch, int index) {
     Saved saved;
+    saved.set_loss_weight(batch.weight);
     LossResult result;
     {
         const PhaseScope phase(device, Phase::forward, index);
         const Tensor prediction = model.forward(batch.input, saved);
         result = loss(device, prediction, batch.target, batch.weight);
+        for (const Tensor& term : saved.take_losses())
+            device.add(result.loss, term);
     }
     const PhaseScope phase(device, Phase::backward, index);
     model.backward(result.gradient, saved);

@@ -67,4 +67,15 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
 }
 // lesson: end
 
+Tensor clip_gradients(Device& device, Communicator& ranks,
+                      const std::vector<Parameter*>& parameters, double most,
+                      SourceLine at) {
+    Tensor squares = squared_gradient_norm(device, ranks, parameters, at);
+    const Tensor factor = device.empty({1}, squares.dtype(), at);
+    device.clip_factor(factor, squares, most, at);
+    for (const Parameter* parameter : parameters)
+        device.scale(parameter->gradient, factor, at);
+    return squares;
+}
+
 }  // namespace lockstep

@@ -39,4 +39,12 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters,
                              SourceLine at = SourceLine::here());
 
+/// Scales all gradients so that their norm is `most`, if it was larger (Pascanu et al.
+/// 2013, 1211.5063, section 3.2), as PyTorch's clip_grad_norm_ does, without a trip to
+/// the host. Gives the norm's square before, (1). Called and refused as
+/// squared_gradient_norm is.
+Tensor clip_gradients(Device& device, Communicator& ranks,
+                      const std::vector<Parameter*>& parameters, double most,
+                      SourceLine at = SourceLine::here());
+
 }  // namespace lockstep

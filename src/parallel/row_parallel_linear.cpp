@@ -29,8 +29,8 @@ RowParallelLinear::RowParallelLinear(const ParameterInit& init, TensorParallel& 
         tp.replicate({&*bias_});
     }
     const double bound = 1 / std::sqrt(static_cast<double>(in));
-    for (const Parameter* parameter : own_parameters())
-        draw_uniform(*parameter, init.seed, bound);
+    for (Parameter* parameter : own_parameters())
+        start_uniform(*parameter, init.seed, bound);
 }
 
 std::vector<Parameter*> RowParallelLinear::own_parameters() {

@@ -33,9 +33,10 @@ GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
     kit.heads = [&tp, heads = kit.heads](const std::string& layer,
                                          const AttentionSizes& sizes) {
         const AttentionSizes all = heads(layer, sizes);
-        return AttentionSizes{
-            tp.share(layer, "heads", all.heads), all.causal,
-            tp.share(layer, "heads of keys and values", all.key_heads())};
+        AttentionSizes own = all;
+        own.heads = tp.share(layer, "heads", all.heads);
+        own.kv_heads = tp.share(layer, "heads of keys and values", all.key_heads());
+        return own;
     };
     return kit;
 }

@@ -40,7 +40,7 @@ VocabularyParallelEmbedding::VocabularyParallelEmbedding(const ParameterInit& in
       weight_(init, "weight", own_rows(init, tp, vocabulary, width)),
       shard_{tp.rank() * weight_.shape()[0], vocabulary} {
     tp.shard(weight_);
-    draw_normal(weight_, init.seed, deviation);
+    start_normal(weight_, init.seed, deviation);
 }
 
 // lesson: vocabulary-parallel

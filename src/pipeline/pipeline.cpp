@@ -55,20 +55,38 @@ Pipeline::Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
 
 Tensor Pipeline::run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                      SourceLine at) {
-    const Schedule& schedule = plan_.schedule();
-    require_batches(micro_batches, at);
+    begin_run(&loss, micro_batches, at);
     require_shared_gradients();
-    loss_ = &loss;
-    micro_batches_ = micro_batches;
-    at_ = at;
-    total_loss_ = {};
-    flights_ = std::vector<Flight>(micro_batches.size() * chunks_.size());
-    std::ranges::fill(used_up_, char{1});
-
-    for (const Place place : schedule.places(line_.rank()))
+    for (const Place place : plan_.schedule().places(line_.rank()))
         execute(place);
     mail_.finish();
     return std::exchange(total_loss_, {});
+}
+
+std::vector<Tensor> Pipeline::infer(std::span<const MicroBatch> micro_batches,
+                                    SourceLine at_line) {
+    begin_run(nullptr, micro_batches, at_line);
+    for (const Place place : plan_.schedule().places(line_.rank())) {
+        const InstructionKind kind = at(place).kind;
+        if (kind == InstructionKind::forward ||
+            kind == InstructionKind::send_activation ||
+            kind == InstructionKind::recv_activation)
+            execute(place);
+    }
+    mail_.finish();
+    return std::exchange(results_, {});
+}
+
+void Pipeline::begin_run(const Loss* loss, std::span<const MicroBatch> micro_batches,
+                         SourceLine at) {
+    require_batches(micro_batches, at);
+    loss_ = loss;
+    micro_batches_ = micro_batches;
+    at_ = at;
+    total_loss_ = {};
+    results_.clear();
+    flights_ = std::vector<Flight>(micro_batches.size() * chunks_.size());
+    std::ranges::fill(used_up_, char{1});
 }
 
 /// As many as the schedule's, and with inputs where they are read.
@@ -120,8 +138,12 @@ void Pipeline::forward(Place place) {
     const MicroBatch& batch = micro_batch(place);
     const Tensor x = is_first(place) ? batch.input : arriving(it.x, it.x_arrives);
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
-    const Tensor y = stash_.with_weights(
-        place, chunk(place), [&] { return chunk(place).forward(x, it.saved); });
+    it.saved.set_loss_weight(batch.weight);
+    const Tensor y = stash_.with_weights(place, chunk(place), [&] {
+        return loss_ ? chunk(place).forward(x, it.saved) : chunk(place).infer(x);
+    });
+    for (const Tensor& term : it.saved.take_losses())
+        add_to_total(term);
     if (is_last(place))
         add_loss(place, y);
     else
@@ -162,16 +184,25 @@ void Pipeline::backward_weight(Place place) {
 }
 
 void Pipeline::add_loss(Place place, const Tensor& y) {
+    if (!loss_) {
+        results_.resize(micro_batches_.size());
+        results_[at(place).micro_batch] = y;
+        return;
+    }
     const MicroBatch& batch = micro_batch(place);
     const LossResult result = (*loss_)(device_, y, batch.target, batch.weight, at_);
     require(result.loss && result.gradient, at_,
             "the loss of micro-batch {} came without a {}", at(place).micro_batch,
             result.loss ? "gradient" : "value");
     flight(place).dy = result.gradient;
+    add_to_total(result.loss);
+}
+
+void Pipeline::add_to_total(const Tensor& loss) {
     if (total_loss_)
-        device_.add(total_loss_, result.loss);
+        device_.add(total_loss_, loss);
     else
-        total_loss_ = result.loss;
+        total_loss_ = loss;
 }
 
 void Pipeline::finish_forward(Place place, const Tensor& y) {

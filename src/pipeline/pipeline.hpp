@@ -171,6 +171,12 @@ class Pipeline {
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 
+    /// Follows the schedule's forwards and their messages alone, and keeps nothing for a
+    /// backward. Gives what the last part makes of each micro-batch, in order, on the
+    /// stage that holds it; nothing elsewhere.
+    std::vector<Tensor> infer(std::span<const MicroBatch> micro_batches,
+                              SourceLine at = SourceLine::here());
+
   private:
     /// One micro-batch in one chunk, between its forward and its backward.
     struct Flight {
@@ -183,6 +189,8 @@ class Pipeline {
         StageMail::Arrival dy_arrives;
     };
 
+    void begin_run(const Loss* loss, std::span<const MicroBatch> micro_batches,
+                   SourceLine at);
     void execute(Place place);
     void forward(Place place);
     void backward(Place place);
@@ -216,6 +224,7 @@ class Pipeline {
     void require_batches(std::span<const MicroBatch> micro_batches, SourceLine at) const;
     void finish_forward(Place place, const Tensor& y);
     void add_loss(Place place, const Tensor& y);
+    void add_to_total(const Tensor& loss);
     Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
     void finish_backward(Place place, const Tensor& dx);
     void begin_gradients(Place place);
@@ -233,9 +242,10 @@ class Pipeline {
 
     // These belong to the run in progress.
     SourceLine at_;
-    const Loss* loss_ = nullptr;
+    const Loss* loss_ = nullptr;  ///< null if it runs forwards alone
     std::span<const MicroBatch> micro_batches_;
     Tensor total_loss_;
+    std::vector<Tensor> results_;  ///< of forwards alone
     std::vector<Flight> flights_;
     StageMail mail_;
     WeightStash stash_;

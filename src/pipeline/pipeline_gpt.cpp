@@ -81,7 +81,7 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t le
     const std::int64_t one = 8 * tokens * h * h + 4 * tokens * length * h +
                              2 * products * tokens * h * block.inner_columns();
     std::vector<std::int64_t> flops(static_cast<std::size_t>(sizes.layer_count()), 0);
-    std::fill_n(flops.begin() + 2, sizes.layers, one);
+    std::fill_n(flops.begin() + sizes.first_block(), sizes.layers, one);
     flops.back() = 2 * tokens * h * sizes.vocabulary;
     return flops;
 }

@@ -272,4 +272,30 @@ TEST_CASE("The norm of gradients that are not added up is refused, by name",
     });
 }
 
+TEST_CASE("Clipped gradients have the norm that was asked for, on every device",
+          "[parallel][sim]") {
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        const auto parameters = gpt->parameters();
+        declare_replicas_of(rank.world(), *gpt);
+        const auto batches = batches_of(device, 0, rank.index(), 1, 2);
+        const auto norm = [&] {
+            return std::sqrt(
+                device.peek(squared_gradient_norm(device, rank.world(), parameters))
+                    .at(0));
+        };
+        accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
+        complete_gradients(parameters);
+        const double before = norm();
+        clip_gradients(device, rank.world(), parameters, 2 * before);
+        CHECK(norm() == before);
+        const Tensor squares =
+            clip_gradients(device, rank.world(), parameters, before / 4);
+        CHECK(std::abs(std::sqrt(device.peek(squares).at(0)) - before) <= 1e-12);
+        // PyTorch's formula has 1e-6 beside the norm.
+        CHECK(std::abs(norm() - before / 4) <= 1e-5 * before);
+    });
+}
+
 }  // namespace lockstep::test

@@ -65,15 +65,18 @@ Twin row_parallel() {
             of_shape(kInner, kHidden, Held::columns)};
 }
 
+std::unique_ptr<Module> made_mlp(const ParameterInit& init, bool gelu,
+                                 const GptKit& kit) {
+    if (gelu) return make_mlp(init, kHidden, kInner, kit);
+    return make_swiglu_mlp(init, kHidden, kInner, kit);
+}
+
 Twin mlp(MlpKind kind) {
     const bool gelu = kind == MlpKind::gelu;
     return {gelu ? "MLP" : "SwiGLU MLP",
-            [gelu](const ParameterInit& init) {
-                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner, {});
-            },
+            [gelu](const ParameterInit& init) { return made_mlp(init, gelu, {}); },
             [gelu](const ParameterInit& init, TensorParallel& tp) {
-                return (gelu ? make_mlp : make_swiglu_mlp)(init, kHidden, kInner,
-                                                           tensor_parallel({}, tp));
+                return made_mlp(init, gelu, tensor_parallel({}, tp));
             },
             of_shape(kHidden, kHidden)};
 }

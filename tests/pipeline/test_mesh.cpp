@@ -1,6 +1,7 @@
 // A GPT spread over meshes: tensor, sequence, pipeline, context and data parallelism at
 // once, each a kit around a kit, beside one device.
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,6 +14,7 @@
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/nn/part.hpp"
+#include "src/nn/recompute.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/placement.hpp"
@@ -44,6 +46,8 @@ struct Spread {
     TokenOrder order = TokenOrder::contiguous;
     bool context_first = false;  ///< the order in which kits are nested
     bool buckets = false;        ///< reduced while backward goes on
+    bool llama = false;          ///< RMS norms, SwiGLU, rotary positions, no biases
+    bool recompute = false;      ///< of every block
 
     int ranks() const { return pp * dp * cp * tp; }
     std::string text() const {
@@ -62,6 +66,13 @@ GptSizes sizes_of(const Spread& spread) {
     sizes.block.heads = 8;
     sizes.block.kv_heads = spread.kv_heads;
     sizes.tied = spread.tied;
+    if (spread.llama) {
+        sizes.block.norm = NormKind::rms_norm;
+        sizes.block.mlp = MlpKind::swiglu;
+        sizes.block.inner = 24;
+        sizes.block.rotary_base = 10000;
+        sizes.block.bias = false;
+    }
     return sizes;
 }
 
@@ -169,6 +180,12 @@ Trained train_spread(const Spread& spread) {
         const GptStage stage =
             make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, line.rank(),
                            cut_gpt(sizes, schedule), kit);
+        if (spread.recompute)
+            for (const auto& chunk : stage.chunks)
+                for (std::size_t i = 0; i < chunk->size(); ++i)
+                    chunk->replace(i, [](std::unique_ptr<Module> layer) {
+                        return std::make_unique<Recompute>(std::move(layer));
+                    });
         const auto parameters = stage.parameters();
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(sizes, DType::f64, kit));
@@ -254,6 +271,25 @@ TEST_CASE("A GPT spread over 8 devices trains as on one", "[pipeline][mesh]") {
     check_as_alone(spread);
 }
 
+TEST_CASE("Rotary positions and recomputation under every sharding of heads and tokens",
+          "[pipeline][mesh]") {
+    Spread spread;
+    spread.llama = true;
+    spread.kv_heads = 4;
+    const auto [pp, cp, tp] =
+        GENERATE(std::array{1, 1, 4}, std::array{1, 4, 1}, std::array{2, 1, 2},
+                 std::array{1, 2, 2}, std::array{2, 2, 2});
+    spread.pp = pp;
+    spread.cp = cp;
+    spread.tp = tp;
+    spread.sequence = GENERATE(false, true);
+    spread.recompute = GENERATE(false, true);
+    spread.schedule = pp == 1 ? "gpipe" : spread.recompute ? "zb-h1" : "1f1b";
+    spread.order = GENERATE(TokenOrder::contiguous, TokenOrder::zigzag);
+    if (cp > 1) spread.method = GENERATE(from_range(all_context_methods()));
+    check_as_alone(spread);
+}
+
 TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
     const Spread spread = GENERATE(
         Spread{2, 2, 2, 2}, Spread{2, 2, 2, 2, true},
@@ -268,6 +304,41 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
         Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, true},
         Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false, true});
     check_as_alone(spread);
+}
+
+TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
+    const std::string name = GENERATE("gpipe", "1f1b", "interleaved", "zb-h1");
+    const int chunks = name == "interleaved" ? 2 : 1;
+    const PipelinePlan plan(make_schedule(name, {2, kMicroBatches, chunks}));
+    const GptSizes sizes = sizes_of({});
+    const auto batches = [](Device& device) {
+        std::vector<MicroBatch> all;
+        for (int i = 0; i < kMicroBatches; ++i)
+            all.push_back(micro_batch(device, 0, i, kMicroBatches, {}, 1));
+        return all;
+    };
+    std::vector<HostTensor> one, many;
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        const auto gpt = make_gpt({rank.device(), DType::f64, 1, ""}, sizes);
+        for (const MicroBatch& batch : batches(rank.device()))
+            one.push_back(rank.device().peek(gpt->infer(batch.input)));
+    });
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.check = sim::CheckLevel::full;
+    options.workers = 1;
+    sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Schedule& schedule = plan.schedule();
+        const GptStage stage =
+            make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, rank.index(),
+                           cut_gpt(sizes, schedule));
+        Pipeline pipeline(device, rank.world(), plan, stage.modules(),
+                          gpt_boundary(sizes, DType::f64));
+        for (const Tensor& logits : pipeline.infer(batches(device)))
+            many.push_back(device.peek(logits));
+    });
+    CHECK(one == many);
 }
 
 }  // namespace lockstep::test

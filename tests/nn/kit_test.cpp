@@ -1,0 +1,462 @@
+// What strategies hook into: modules that wrap others, forwards alone, parameters that
+// are made later, losses that layers add to, published weights.
+
+#include <functional>
+#include <map>
+
+#include "sim/cluster.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/nn/part.hpp"
+#include "src/nn/published.hpp"
+#include "src/nn/recompute.hpp"
+#include "src/parallel/gradient_accumulation.hpp"
+#include "tests/nn/finite_difference.hpp"
+#include "tests/nn/fixture.hpp"
+
+namespace lockstep::nn_test {
+
+namespace {
+
+GptSizes small_gpt(bool llama = false) {
+    GptSizes sizes{11, /*context=*/6, /*layers=*/2, {8, 4}};
+    if (!llama) return sizes;
+    sizes.block.kv_heads = 2;
+    sizes.block.inner = 12;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.rotary_base = 10000;
+    sizes.block.bias = false;
+    return sizes;
+}
+
+std::map<std::string, HostTensor> shown(OneDevice& one, Module& module,
+                                        Tensor Parameter::*tensor) {
+    std::map<std::string, HostTensor> all;
+    for (const Parameter* parameter : module.parameters())
+        all[parameter->name()] = one.device.download(parameter->*tensor);
+    return all;
+}
+
+std::string refused(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "nothing was refused";
+}
+
+}  // namespace
+
+TEST_CASE("Recomputed blocks give the same bits and keep less", "[nn][sim]") {
+    const HostTensor ids = random_ids({6, 2}, 11, "ids");
+    std::vector<std::map<std::string, HostTensor>> gradients;
+    std::vector<std::int64_t> kept;
+    for (const bool recomputed : {false, true}) {
+        OneDevice one;
+        const auto gpt = make_gpt(one.init(), small_gpt());
+        if (recomputed)
+            for (std::size_t i = 2; i < 4; ++i)
+                gpt->replace(i, [](std::unique_ptr<Module> block) {
+                    return std::make_unique<Recompute>(std::move(block));
+                });
+        zero_gradients(*gpt);
+        Saved saved;
+        const Tensor y = gpt->forward(one.device.upload(ids), saved);
+        std::int64_t bytes = 0;
+        for (const Storage* storage = one.device.live(); storage; storage = storage->next)
+            if (storage->category == MemoryCategory::activations) bytes += storage->bytes;
+        kept.push_back(bytes);
+        gpt->backward(one.device.upload(random_values({6, 2, 11}, "dy")), saved);
+        gradients.push_back(shown(one, *gpt, &Parameter::gradient));
+    }
+    CHECK(gradients[0] == gradients[1]);
+    CHECK(kept[1] < kept[0] / 2);
+}
+
+TEST_CASE("Recomputation goes with both halves of backward", "[nn][sim]") {
+    OneDevice one;
+    Recompute recomputed(make_block(one.init("h.0"), small_gpt().block));
+    require_true_gradients(one.device, recomputed, random_values({3, 2, 8}, "x"));
+}
+
+TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]") {
+    const bool llama = GENERATE(false, true);
+    OneDevice one;
+    const auto gpt = make_gpt(one.init(), small_gpt(llama));
+    const Tensor ids = one.device.upload(random_ids({6, 2}, 11, "ids"));
+    Saved saved;
+    const HostTensor with = one.device.download(gpt->forward(ids, saved));
+    CHECK(one.device.download(gpt->infer(ids)) == with);
+
+    const auto peak = [&](const auto& pass) {
+        sim::ClusterOptions options;
+        options.numbers = false;
+        return sim::make_cluster(options)
+            ->run([&](Rank& rank) {
+                GptSizes deep = small_gpt(llama);
+                deep.layers = 32;
+                const auto model = make_gpt({rank.device(), DType::f64, 7, ""}, deep);
+                pass(*model, rank.device().zeros({6, 2}, DType::i32));
+            })
+            .ranks.front()
+            .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+    };
+    const std::int64_t forward = peak([](Module& model, const Tensor& x) {
+        Saved all;
+        model.forward(x, all);
+    });
+    const std::int64_t alone =
+        peak([](Module& model, const Tensor& x) { model.infer(x); });
+    CHECK(alone < forward / 8);
+}
+
+TEST_CASE("A sequence that is fed piece by piece has its places", "[nn][sim]") {
+    OneDevice one;
+    const HostTensor ids = random_ids({6, 1}, 11, "ids");
+    GptKit kit;
+    kit.first = std::make_shared<std::int64_t>(0);
+    // Without attention across tokens each piece is by itself.
+    const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
+    const HostTensor x = random_values({6, 1, 8}, "x");
+    const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
+    *kit.first = 4;
+    const HostTensor end =
+        one.device.download(places->infer(one.device.upload(x.rows(4, 2))));
+    CHECK(end == whole.rows(4, 2));
+    *kit.first = 5;
+    CHECK(refused([&] {
+              places->infer(one.device.upload(x.rows(4, 2)));
+          }).find("wpe.weight has 6 places, but the sequence takes 7") !=
+          std::string::npos);
+}
+
+TEST_CASE("Rotary attention's gradients are those of finite differences", "[nn][sim]") {
+    OneDevice one;
+    for (const std::int64_t kv_heads : {2, 4}) {
+        AttentionSizes sizes{4, true, kv_heads};
+        sizes.rotary_base = 100;
+        const auto attention = make_attention(one.init("attn"), 8, sizes);
+        require_true_gradients(one.device, *attention, random_values({3, 2, 8}, "x"));
+    }
+}
+
+TEST_CASE("Rotary scores depend on how far two tokens are apart, not on where they are",
+          "[nn][sim]") {
+    OneDevice one;
+    AttentionSizes sizes{4, /*causal=*/false};
+    sizes.rotary_base = 100;
+    GptKit kit;
+    kit.first = std::make_shared<std::int64_t>(0);
+    const auto attention = make_attention(one.init("attn"), 8, sizes, kit);
+    const Tensor x = one.device.upload(random_values({5, 2, 8}, "x"));
+    const HostTensor here = one.device.download(attention->infer(x));
+    *kit.first = 17;
+    const HostTensor there = one.device.download(attention->infer(x));
+    CHECK(relative_difference(there, here) <= 1e-13);
+    CHECK(!(there == here));
+}
+
+TEST_CASE("A parameter can be made without memory, and filled later", "[nn][sim]") {
+    OneDevice one;
+    ParameterInit init = one.init();
+    const auto whole = make_gpt(init, small_gpt());
+    const std::int64_t before = one.monitor.held_bytes;
+    init.allocate = false;
+    const auto later = make_gpt(init, small_gpt());
+    CHECK(one.monitor.held_bytes == before);
+    for (Parameter* parameter : later->parameters()) {
+        CHECK(!parameter->value);
+        parameter->value = one.device.empty(parameter->shape(), parameter->dtype());
+        parameter->fill_initial();
+    }
+    CHECK(shown(one, *later, &Parameter::value) == shown(one, *whole, &Parameter::value));
+}
+
+TEST_CASE("What is absent is named, at the line that asked for it", "[nn][errors]") {
+    OneDevice one;
+    ParameterInit init = one.init();
+    init.allocate = false;
+    const auto gpt = make_gpt(init, small_gpt());
+    const Tensor ids = one.device.zeros({2, 1}, DType::i32);
+    Saved saved;
+    const int line = __LINE__ + 1;
+    const auto call = [&] { gpt->forward(ids, saved); };
+    try {
+        call();
+        FAIL("nothing was refused");
+    } catch (const UsageError& error) {
+        CHECK(std::string(error.what())
+                  .find("forward needs the value of transformer.wte.weight, which is "
+                        "absent") != std::string::npos);
+        CHECK(std::string(error.what()).find("kit_test.cpp:" + std::to_string(line)) !=
+              std::string::npos);
+    }
+
+    Linear linear(one.init("layer"), 3, 2);
+    linear.weight().gradient = {};
+    Saved of_linear;
+    linear.forward(one.device.zeros({1, 3}, DType::f64), of_linear);
+    CHECK(refused([&] {
+              linear.backward(one.device.zeros({1, 2}, DType::f64), of_linear);
+          }).find("backward needs the gradient of layer.weight, which is absent") !=
+          std::string::npos);
+}
+
+TEST_CASE("A use says for what, and a hook can be taken back", "[nn][sim]") {
+    OneDevice one;
+    Linear linear(one.init("layer"), 3, 2, /*bias=*/false);
+    std::vector<Use> uses;
+    const auto id =
+        linear.weight().on_use([&](Parameter&, Use use) { uses.push_back(use); });
+    const Tensor x = one.device.zeros({1, 3}, DType::f64);
+    const Tensor dy = one.device.zeros({1, 2}, DType::f64);
+    Saved saved;
+    linear.forward(x, saved);
+    linear.backward_input(dy, saved);
+    linear.backward_weight(saved);
+    linear.forward(x, saved);
+    linear.backward(dy, saved);
+    CHECK(uses == std::vector<Use>{Use::forward, Use::backward_input,
+                                   Use::backward_weight, Use::forward, Use::backward});
+    linear.weight().remove_hook(id);
+    linear.infer(x);
+    CHECK(uses.size() == 5);
+}
+
+namespace {
+
+/// Adds the mean of y^2 / 2 to the loss, y what it passes on.
+class SmallValues : public Module {
+  public:
+    explicit SmallValues(Device& device) : device_(device) {}
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override {
+        const Tensor term = device_.zeros({1}, x.dtype());
+        device_.sum_of_squares(term, x);
+        device_.scale(term, saved.loss_weight() / (2.0 * x.elements()));
+        saved.add_loss(term);
+        saved.keep("x", x);
+        saved.keep_value("factor", saved.loss_weight() / x.elements());
+        return x;
+    }
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
+        const Tensor dx = device_.empty(dy.shape(), dy.dtype());
+        device_.copy(dx, dy);
+        device_.add(dx, saved.at("x"), saved.value<double>("factor"));
+        return dx;
+    }
+
+    Device& device_;
+};
+
+}  // namespace
+
+TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
+          "[nn][sim]") {
+    OneDevice one;
+    const auto train = [&](const std::vector<std::int64_t>& rows) {
+        Sequential model;
+        model.add<Linear>(one.init("layer"), 3, 2);
+        model.add<SmallValues>(one.device);
+        const HostTensor x = random_values({4, 3}, "x"), y = random_values({4, 2}, "y");
+        std::vector<MicroBatch> batches;
+        std::int64_t from = 0;
+        for (const std::int64_t count : rows) {
+            batches.push_back({one.device.upload(x.rows(from, count)),
+                               one.device.upload(y.rows(from, count)),
+                               static_cast<double>(count) / 4});
+            from += count;
+        }
+        const Tensor loss =
+            accumulate_gradients(one.device, model, mean_squared_error, batches);
+        auto result = shown(one, model, &Parameter::gradient);
+        result["loss"] = one.device.download(loss);
+        return result;
+    };
+    const auto whole = train({4}), parts = train({1, 3});
+    for (const auto& [name, tensor] : whole)
+        CHECK(relative_difference(parts.at(name), tensor) <= 1e-14);
+    // The term is there: without it the loss is smaller.
+    OneDevice other;
+    Linear plain(other.init("layer"), 3, 2);
+    const MicroBatch all{other.device.upload(random_values({4, 3}, "x")),
+                         other.device.upload(random_values({4, 2}, "y"))};
+    const Tensor loss =
+        accumulate_gradients(other.device, plain, mean_squared_error, {&all, 1});
+    CHECK(other.device.download(loss).at(0) < whole.at("loss").at(0));
+}
+
+TEST_CASE("Saved keeps values of any type, and says what it does not have",
+          "[nn][errors]") {
+    Saved saved;
+    saved.keep_value("counts", std::vector<int>{1, 2});
+    CHECK(saved.value<std::vector<int>>("counts") == std::vector<int>{1, 2});
+    CHECK(refused([&] {
+              saved.value<double>("counts");
+          }).find("was kept as another type") != std::string::npos);
+    CHECK(refused([&] { saved.at("x"); }).find("backward needs \"x\"") !=
+          std::string::npos);
+    CHECK(refused([&] { saved.keep_value("counts", 1); }).find("already holds") !=
+          std::string::npos);
+}
+
+TEST_CASE("Groups of parameters have options of their own", "[nn][sim]") {
+    OneDevice one;
+    const auto step = [&](const std::function<std::unique_ptr<AdamW>(Module&)>& make) {
+        auto linear = std::make_unique<Linear>(one.init("layer"), 3, 2);
+        one.device.fill(linear->bias()->value, 1);
+        const auto optimizer = make(*linear);
+        for (Parameter* parameter : linear->parameters())
+            one.device.fill(parameter->gradient, 0.5);
+        optimizer->step();
+        return shown(one, *linear, &Parameter::value);
+    };
+    const AdamWOptions decays{.learning_rate = 0.1, .weight_decay = 0.5};
+    AdamWOptions none = decays;
+    none.weight_decay = 0;
+    const auto by_groups = step([&](Module& module) {
+        return std::make_unique<AdamW>(decay_matrices_only(module.parameters(), decays));
+    });
+    const auto all = step([&](Module& module) {
+        return std::make_unique<AdamW>(module.parameters(), decays);
+    });
+    const auto nothing = step([&](Module& module) {
+        return std::make_unique<AdamW>(module.parameters(), none);
+    });
+    CHECK(by_groups.at("layer.weight") == all.at("layer.weight"));
+    CHECK(by_groups.at("layer.bias") == nothing.at("layer.bias"));
+    CHECK(!(by_groups.at("layer.bias") == all.at("layer.bias")));
+}
+
+TEST_CASE("Views of a flat buffer have names of their own", "[nn]") {
+    OneDevice one;
+    const Tensor flat = one.device.zeros(Shape::flat(10), DType::f64);
+    flat.slice(0, 4).set_label("a");
+    flat.slice(4, 6).set_label("b");
+    CHECK(flat.slice(4, 6).label() == "b");
+    CHECK(flat.slice(4, 6).reshaped({2, 3}).label() == "b");
+    CHECK(flat.slice(4, 5).label().empty());
+    CHECK(flat.storage()->names(0, 80) == "a, b");
+    CHECK(flat.storage()->names(0, 32) == "a");
+}
+
+namespace {
+
+/// Tensors as a publisher has them, of a model's own values.
+std::map<std::string, HostTensor> published_gpt2(OneDevice& one, Module& gpt) {
+    std::map<std::string, HostTensor> tensors;
+    for (const auto& [name, value] : shown(one, gpt, &Parameter::value)) {
+        std::string theirs = name.substr(std::string("transformer.").size());
+        if (name.find(".c_") == std::string::npos || name.ends_with("bias")) {
+            tensors[theirs] = value;
+            continue;
+        }
+        const std::int64_t rows = value.shape()[0], columns = value.shape()[1];
+        HostTensor turned({columns, rows}, DType::f64);
+        for (std::int64_t i = 0; i < rows * columns; ++i)
+            turned.set(i % columns * rows + i / columns, value.at(i));
+        tensors[theirs] = turned;
+    }
+    return tensors;
+}
+
+}  // namespace
+
+TEST_CASE("GPT-2's published names and layouts can be loaded", "[nn][sim]") {
+    OneDevice one;
+    GptSizes sizes = small_gpt();
+    sizes.tied = true;
+    sizes.block.gelu = GeluForm::tanh;
+    const auto gpt = make_gpt(one.init(), sizes);
+    auto tensors = published_gpt2(one, *gpt);
+    CHECK(tensors.at("h.0.attn.c_attn.weight").shape() == Shape{8, 24});
+    tensors["h.0.attn.bias"] = HostTensor({1, 1, 6, 6}, DType::f64);  // a mask
+
+    ParameterInit other = one.init();
+    other.seed = 99;
+    const auto loaded = make_gpt(other, sizes);
+    load_published(*loaded, tensors, Published::gpt2);
+    CHECK(shown(one, *loaded, &Parameter::value) == shown(one, *gpt, &Parameter::value));
+
+    tensors.erase("h.1.ln_2.bias");
+    const auto refusal = [&] {
+        return refused([&] { load_published(*loaded, tensors, Published::gpt2); });
+    };
+    CHECK(refusal().find("transformer.h.1.ln_2.bias is made of h.1.ln_2.bias, which is "
+                         "not among the tensors") != std::string::npos);
+    tensors["h.1.ln_2.bias"] = HostTensor({7}, DType::f64);
+    CHECK(refusal().find("transformer.h.1.ln_2.bias (8) is made of h.1.ln_2.bias (7), "
+                         "which does not fit") != std::string::npos);
+}
+
+TEST_CASE("Llama's published names and layouts can be loaded", "[nn][sim]") {
+    OneDevice one;
+    const GptSizes sizes = small_gpt(/*llama=*/true);
+    const auto gpt = make_gpt(one.init(), sizes);
+    std::map<std::string, HostTensor> tensors;
+    for (const auto& [name, value] : shown(one, *gpt, &Parameter::value)) {
+        if (name == "transformer.wte.weight")
+            tensors["model.embed_tokens.weight"] = value;
+        if (name == "transformer.ln_f.weight") tensors["model.norm.weight"] = value;
+        if (name == "lm_head.weight") tensors[name] = value;
+        if (!name.starts_with("transformer.h.")) continue;
+        const std::string layer = "model.layers." + name.substr(14, 1) + ".";
+        const auto put = [&](const std::string& theirs, std::int64_t from,
+                             std::int64_t rows) {
+            tensors[layer + theirs + ".weight"] = value.rows(from, rows);
+        };
+        const std::int64_t rows = value.shape()[0];
+        if (name.ends_with("ln_1.weight")) put("input_layernorm", 0, rows);
+        if (name.ends_with("ln_2.weight")) put("post_attention_layernorm", 0, rows);
+        if (name.ends_with("c_proj.weight")) put("self_attn.o_proj", 0, rows);
+        if (name.ends_with("down_proj.weight")) put("mlp.down_proj", 0, rows);
+        if (name.ends_with("c_attn.weight")) {
+            put("self_attn.q_proj", 0, 8);
+            put("self_attn.k_proj", 8, 4);
+            put("self_attn.v_proj", 12, 4);
+        }
+        if (name.ends_with("gate_up_proj.weight")) {
+            put("mlp.gate_proj", 0, 12);
+            put("mlp.up_proj", 12, 12);
+        }
+    }
+    CHECK(tensors.size() == 3 + 2 * 9);
+    ParameterInit other = one.init();
+    other.seed = 99;
+    const auto loaded = make_gpt(other, sizes);
+    load_published(*loaded, tensors, Published::llama);
+    CHECK(shown(one, *loaded, &Parameter::value) == shown(one, *gpt, &Parameter::value));
+}
+
+TEST_CASE("Published sizes have the published numbers of parameters", "[nn]") {
+    const auto count = [](const GptSizes& sizes) {
+        OneDevice one(/*numbers=*/false);
+        std::int64_t elements = 0;
+        ParameterInit init = one.init("", DType::f32);
+        init.allocate = false;
+        for (const Parameter* parameter : make_gpt(init, sizes)->parameters())
+            elements += parameter->shape().elements();
+        return elements;
+    };
+    GptSizes gpt2{50257, 1024, 12, {768, 12}, /*tied=*/true};
+    CHECK(count(gpt2) == 124'439'808);
+    GptSizes llama{32000, 4096, 32, {4096, 32, 11008}};
+    llama.block.norm = NormKind::rms_norm;
+    llama.block.mlp = MlpKind::swiglu;
+    llama.block.rotary_base = 10000;
+    llama.block.bias = false;
+    CHECK(count(llama) == 6'738'415'616);
+    GptSizes llama3{128256, 8192, 32, {4096, 32, 14336}};
+    llama3.block = llama.block;
+    llama3.block.inner = 14336;
+    llama3.block.kv_heads = 8;
+    llama3.block.rotary_base = 500000;
+    CHECK(count(llama3) == 8'030'261'248);
+}
+
+}  // namespace lockstep::nn_test
