@@ -10,17 +10,8 @@ ParameterInit ParameterInit::child(const std::string& part) const {
     return inside;
 }
 
-namespace {
-
-Part all_of(const Shape& shape) {
-    const std::int64_t rows = shape.dimensions() == 1 ? shape[0] : shape.rows();
-    return {shape, shape, {{0, 0, rows}}, 0};
-}
-
-}  // namespace
-
 Parameter::Parameter(const ParameterInit& init, const std::string& name, Shape shape)
-    : Parameter(init, name, all_of(shape)) {}
+    : Parameter(init, name, whole_part(shape)) {}
 
 Parameter::Parameter(const ParameterInit& init, const std::string& name, Part part)
     : name_(init.child(name).name), part_(std::move(part)), dtype_(init.dtype) {
@@ -39,7 +30,7 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      part_(all_of(value.shape())),
+      part_(whole_part(value.shape())),
       dtype_(value.dtype()) {
     value.set_label(name_);
     gradient.set_label(name_);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/part.hpp"
 #include "src/device/device.hpp"
 
 namespace lockstep {
@@ -25,22 +26,6 @@ struct ParameterInit {
     /// Returns the settings for a module inside this one: "block" and "mlp" make
     /// "block.mlp".
     ParameterInit child(const std::string& part) const;
-};
-
-/// The part of a whole parameter that one holds, if devices share it out: blocks of rows,
-/// one below the other, from one column on. Rows that no block names are padding. See
-/// src/nn/part.hpp.
-struct Part {
-    /// Rows [at, at + count) are the whole's [from, from + count).
-    struct Rows {
-        std::int64_t at = 0;
-        std::int64_t from = 0;
-        std::int64_t count = 0;
-    };
-    Shape whole;
-    Shape shape;  ///< of the shard
-    std::vector<Rows> rows;
-    std::int64_t column = 0;  ///< of the whole, where each row begins
 };
 
 /// How a parameter lies along one axis of a mesh, that is, over the ranks of a line.

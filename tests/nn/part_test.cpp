@@ -7,17 +7,6 @@
 
 namespace lockstep::nn_test {
 
-namespace {
-
-HostTensor counted(Shape shape) {
-    HostTensor tensor(shape, DType::f64);
-    for (std::int64_t i = 0; i < tensor.elements(); ++i)
-        tensor.set(i, static_cast<double>(i + 1));
-    return tensor;
-}
-
-}  // namespace
-
 TEST_CASE("A shard's initial values are the slice of the whole", "[nn][sim]") {
     OneDevice one;
     Linear whole(one.init("layer"), 6, 8);
@@ -54,22 +43,6 @@ TEST_CASE("Rows beyond the whole are padding, and start as zeros", "[nn][sim]") 
     const Parameter padding(one.init("table"), "weight", nothing);
     draw_normal(padding, 7);
     CHECK(one.device.download(padding.value) == HostTensor({3, 2}, DType::f64));
-}
-
-TEST_CASE("Shards put together are the whole", "[nn]") {
-    const HostTensor whole = counted({6, 4});
-    HostTensor again({6, 4}, DType::f64);
-    const Part parts[] = {column_part({6, 4}, 0, 2), column_part({6, 4}, 2, 2)};
-    for (const Part& part : parts)
-        put_shard(again, shard_of(whole, part), part);
-    CHECK(again == whole);
-
-    HostTensor stacked({6, 4}, DType::f64);
-    for (std::int64_t rank = 0; rank < 2; ++rank) {
-        const Part part{{6, 4}, {3, 4}, {{0, rank, 1}, {1, 2 + 2 * rank, 2}}, 0};
-        put_shard(stacked, shard_of(whole, part), part);
-    }
-    CHECK(stacked == whole);
 }
 
 }  // namespace lockstep::nn_test

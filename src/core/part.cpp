@@ -1,0 +1,95 @@
+#include "src/core/part.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep {
+
+namespace {
+
+/// Returns how many of the `count` rows from `from` on there are.
+std::int64_t rows_there(std::int64_t all, std::int64_t from, std::int64_t count) {
+    return std::clamp<std::int64_t>(all - from, 0, count);
+}
+
+/// Returns whether [from, from + count) lies within [0, all).
+bool lies_within(std::int64_t from, std::int64_t count, std::int64_t all) {
+    return from >= 0 && count <= all && from <= all - count;
+}
+
+}  // namespace
+
+std::int64_t matrix_rows(const Shape& shape) {
+    return shape.dimensions() == 1 ? shape[0] : shape.rows();
+}
+
+std::int64_t matrix_columns(const Shape& shape) {
+    return shape.dimensions() == 1 ? 1 : shape.columns();
+}
+
+Part whole_part(const Shape& whole) {
+    return {whole, whole, {{0, 0, matrix_rows(whole)}}, 0};
+}
+
+Part row_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    return {whole,
+            whole.with_first(count),
+            {{0, from, rows_there(matrix_rows(whole), from, count)}},
+            0};
+}
+
+Part column_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    return {whole, whole.with_last(count), {{0, 0, matrix_rows(whole)}}, from};
+}
+
+Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
+                  int index) {
+    Part part{whole, whole, {}, 0};
+    std::int64_t at = 0, from = 0;
+    for (const std::int64_t layer : layers) {
+        const std::int64_t each = (layer + parts - 1) / parts;
+        part.rows.push_back(
+            {at, from + index * each, rows_there(layer, index * each, each)});
+        at += each;
+        from += layer;
+    }
+    part.shape = whole.with_first(at);
+    return part;
+}
+
+bool holds_all(const Part& part) {
+    return part.shape == part.whole && part.rows.size() == 1 &&
+           part.rows[0].count == matrix_rows(part.whole);
+}
+
+bool is_sound(const Part& part) {
+    const auto is_there = [&](const Part::Rows& block) {
+        return block.count == 0 ||
+               (block.count > 0 &&
+                lies_within(block.at, block.count, matrix_rows(part.shape)) &&
+                lies_within(block.from, block.count, matrix_rows(part.whole)));
+    };
+    return lies_within(part.column, matrix_columns(part.shape),
+                       matrix_columns(part.whole)) &&
+           std::ranges::all_of(part.rows, is_there);
+}
+
+HostTensor shard_of(const HostTensor& whole, const Part& part) {
+    HostTensor shard(part.shape, whole.dtype());
+    const std::int64_t bytes = bytes_of(whole.dtype());
+    each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
+        std::memcpy(shard.data() + at * bytes, whole.data() + from * bytes,
+                    static_cast<std::size_t>(elements * bytes));
+    });
+    return shard;
+}
+
+void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
+    const std::int64_t bytes = bytes_of(whole.dtype());
+    each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
+        std::memcpy(whole.data() + from * bytes, shard.data() + at * bytes,
+                    static_cast<std::size_t>(elements * bytes));
+    });
+}
+
+}  // namespace lockstep

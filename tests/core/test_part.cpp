@@ -1,0 +1,51 @@
+#include "src/core/part.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep {
+
+namespace {
+
+HostTensor counted(Shape shape) {
+    HostTensor tensor(shape, DType::f64);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+        tensor.set(i, static_cast<double>(i + 1));
+    return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("Shards put together are the whole", "[core]") {
+    const HostTensor whole = counted({6, 4});
+    HostTensor again({6, 4}, DType::f64);
+    const Part parts[] = {column_part({6, 4}, 0, 2), column_part({6, 4}, 2, 2)};
+    for (const Part& part : parts)
+        put_shard(again, shard_of(whole, part), part);
+    CHECK(again == whole);
+
+    HostTensor stacked({6, 4}, DType::f64);
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+        const Part part{{6, 4}, {3, 4}, {{0, rank, 1}, {1, 2 + 2 * rank, 2}}, 0};
+        put_shard(stacked, shard_of(whole, part), part);
+    }
+    CHECK(stacked == whole);
+
+    for (const Shape& shape : {Shape{}, Shape{5}, Shape{0, 3}, Shape{2, 3, 4}}) {
+        CHECK(holds_all(whole_part(shape)));
+        CHECK(shard_of(counted(shape), whole_part(shape)) == counted(shape));
+    }
+}
+
+TEST_CASE("A part that names what is not there is not sound", "[core]") {
+    for (const Part& part : {whole_part({6, 4}), whole_part({}), row_part({7, 2}, 6, 3),
+                             row_part({7, 2}, 9, 3), column_part({6, 4}, 2, 2),
+                             stacked_part({8, 6}, {4, 4}, 3, 2)})
+        CHECK(is_sound(part));
+    CHECK_FALSE(is_sound(column_part({6, 4}, 3, 2)));
+    CHECK_FALSE(is_sound(column_part({6, 4}, -1, 2)));
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, 5, 2}}, 0}));  // of the whole
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{1, 0, 2}}, 0}));  // of the shard
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, -1, 2}}, 0}));
+    CHECK_FALSE(is_sound({{6, 4}, {2, 4}, {{0, 0, -1}}, 0}));
+}
+
+}  // namespace lockstep
