@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/comm/communicator.hpp"
+#include "src/core/require.hpp"
 #include "src/device/device.hpp"
 #include "src/run/run_report.hpp"
 
@@ -26,10 +27,25 @@ class Rank {
               SourceLine at = SourceLine::here()) {
         report_.kept.insert_or_assign(name, device_.peek(tensor, at));
         report_.kept_at.insert_or_assign(name, at);
+        report_.kept_parts.erase(name);
+    }
+    /// Leaves a shard, that part of a whole that ranks share out: RunReport::whole puts
+    /// it together. Throws UsageError if the tensor has another shape than the part, or
+    /// the part lies outside of its whole.
+    void keep(const std::string& name, const Tensor& tensor, const Part& part,
+              SourceLine at = SourceLine::here()) {
+        require(tensor.shape() == part.shape, at, "keep('{}'): {} is not its part's {}",
+                name, tensor.shape(), part.shape);
+        require(is_sound(part), at, "keep('{}'): its part lies outside of the whole, {}",
+                name, part.whole);
+        keep(name, tensor, at);
+        report_.kept_parts.insert_or_assign(name, part);
     }
     /// Appends a value to the series `name` in the run's report.
-    void keep_value(const std::string& name, double value) {
+    void keep_value(const std::string& name, double value,
+                    SourceLine at = SourceLine::here()) {
         report_.series[name].push_back(value);
+        report_.series_at.try_emplace(name, at);
     }
 
   private:

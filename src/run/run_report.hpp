@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/core/host_tensor.hpp"
+#include "src/core/part.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
 #include "src/core/units.hpp"
@@ -51,10 +52,15 @@ struct RankReport {
     std::int64_t flops = 0;
     std::map<std::string, HostTensor> kept;
     std::map<std::string, SourceLine> kept_at;  ///< the lines that kept them
+    /// Says of shards which part of a whole they are; a tensor that is not here is whole.
+    std::map<std::string, Part> kept_parts;
     std::map<std::string, std::vector<double>> series;
+    std::map<std::string, SourceLine> series_at;  ///< the lines that kept their first
 
     std::int64_t bytes_sent() const;
     std::int64_t messages_sent() const;
+    /// Returns the part of a whole that was kept under the name.
+    Part part_of(const std::string& name) const;
 };
 
 /// A span of time on a queue of a device.
@@ -100,6 +106,10 @@ struct RunReport {
     std::int64_t messages_sent() const;
     /// Returns the most bytes that any rank held at a time.
     std::int64_t most_held() const;
+    /// Returns what ranks kept under the name, their shards put together. Throws
+    /// UsageError if nobody kept it, if the ranks' wholes differ in shape or dtype, if
+    /// two ranks kept different bits of one element, or if nobody kept one.
+    HostTensor whole(const std::string& name) const;
 };
 
 /// Returns a run's report as bytes for another process, tensors and trace and all;

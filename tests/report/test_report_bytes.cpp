@@ -22,6 +22,9 @@ RunReport sample() {
     rank.kept.emplace("x", HostTensor::of<float>({2, 2}, {1.5f, -0.0f, 3e-45f, 4}));
     rank.kept.emplace("nothing", HostTensor({3, 0}, DType::f64));
     rank.kept.emplace("scalar", HostTensor::of<std::int32_t>(Shape{}, {-7}));
+    rank.kept_at["x"] = {"a/b.cpp", 11};
+    rank.kept_parts["x"] = {{4, 2}, {2, 2}, {{0, 1, 2}}, 0};
+    rank.series_at["loss"] = {"a/b.cpp", 13};
     rank.series["loss"] = {0.1, std::numeric_limits<double>::infinity(), 1e-300};
     report.ranks.push_back(rank);
     report.ranks.emplace_back();
@@ -56,7 +59,10 @@ TEST_CASE("a report comes back from its bytes as it was", "[report]") {
     CHECK(b.traffic[0].bytes_received == 5);
     CHECK(b.flops == a.flops);
     CHECK(b.kept == a.kept);
+    CHECK(b.kept_at == a.kept_at);
+    CHECK(b.kept_parts == a.kept_parts);
     CHECK(b.series == a.series);
+    CHECK(b.series_at == a.series_at);
     REQUIRE(after.trace.size() == 1);
     CHECK(after.trace[0].name == "matmul");
     CHECK(after.trace[0].start == 10);
