@@ -43,7 +43,11 @@ struct ClusterOptions {
     DeviceFactory device_factory;  ///< none is Eigen
     /// The program of one device with the same data, if there is one. Under
     /// CheckLevel::full it is run first, on one virtual device, and what ranks keep is
-    /// compared with what it kept under the same names.
+    /// compared with what it kept under the same names: a shard, which is kept with its
+    /// Part, with that part of the whole, but for padding; i32 exactly, and the rest but
+    /// for the rounding of sums. What only one side keeps is a mistake, as are another
+    /// shape or dtype, and elements that no rank keeps. A series must be on both sides,
+    /// but its values are not compared, since each rank may have its share of them.
     Program reference;
     /// Ranks of which a diagnosis says, once their program returns, not that they have
     /// ended but that they stand still; for repeating runs that hang. Empty is none.

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "sim/check/check.hpp"
 #include "sim/check/origin.hpp"
@@ -16,20 +18,19 @@ namespace lockstep::sim {
 
 namespace {
 
-/// The tensors that a run kept, by name.
-using KeptTensors = std::map<std::string, HostTensor>;
-
 /// Compares what ranks have kept, once all have ended, with what one device kept under
 /// the same names, and tells from the difference what it can: one factor of a group's
 /// size is an average taken wrongly (F21), one of the number of micro-batches or steps
 /// gradients that were accumulated wrongly (F27), and another weight for each row, where
 /// ranks had different numbers of rows, a mean of unequal means (F28).
 ///
-/// Tensors of other shapes, and other than f32 and f64, are not compared. The difference
-/// may be that of sums in another order; NaN never passes.
+/// A shard is compared with its part of what one device kept; padding is not compared.
+/// What has no partner, or one of another shape or dtype, is a mistake of its own. The
+/// difference may be that of sums in another order; integers must be equal, and NaN never
+/// passes.
 class ReferenceWatcher final : public Watcher {
   public:
-    ReferenceWatcher(const Engine& engine, KeptTensors expected);
+    ReferenceWatcher(const Engine& engine, RankReport expected);
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;
@@ -56,7 +57,19 @@ class ReferenceWatcher final : public Watcher {
         double relative = 0;  ///< to the largest value
         double factor = 0;    ///< of all elements; 0 if they have none in common
         bool is_nan = false;
+        bool is_exact = false;  ///< of integers
+        std::string place;      ///< "element 3", "element 3 of rank 1's part"
     };
+    using Lines = std::map<std::string, SourceLine>;
+
+    void require_partners(Lines RankReport::*lines, const char* call) const;
+    void require_same_whole(const std::string& name) const;
+    void require_same_values(const std::string& name) const;
+    void require_all_kept(const std::string& name) const;
+    std::vector<int> keepers_of(const std::string& name) const;
+    FaultError unlike(const std::string& name, const std::vector<int>& ranks,
+                      const std::string& how) const;
+    const RankReport& report_of(int rank) const { return engine_.ranks()[rank]->report; }
 
     static bool differs(const HostTensor& expected, const HostTensor& got,
                         Difference& difference);
@@ -68,7 +81,7 @@ class ReferenceWatcher final : public Watcher {
     bool is_group_size(double n) const;
 
     const Engine& engine_;
-    KeptTensors expected_;
+    RankReport expected_;
     std::vector<Work> work_;
     Origin reduction_;  ///< the last sum or mean of more than one number
 };
@@ -80,8 +93,22 @@ bool near(double value, double wanted) {
     return std::abs(value - wanted) <= 1e-4 * std::abs(wanted);
 }
 
-/// Returns what the reference keeps, run on one virtual device of the same kind.
-KeptTensors run_reference(const ClusterOptions& options) {
+/// Returns the mistake that ranks and one device do not keep the same things.
+FaultError not_kept_alike(std::string sentence, std::vector<Diagnosis::Party> parties) {
+    Diagnosis diagnosis;
+    diagnosis.title = "not what one device keeps";
+    diagnosis.sentence = std::move(sentence);
+    diagnosis.cause =
+        "Ranks and one device (ClusterOptions::reference) must keep the same things "
+        "under "
+        "the same names. Look for a name that is mistyped; and a rank that keeps a shard "
+        "must say which part of the whole it is: keep(name, tensor, part).";
+    diagnosis.parties = std::move(parties);
+    return FaultError(std::move(diagnosis));
+}
+
+/// Returns what the reference leaves, run on one virtual device of the same kind.
+RankReport run_reference(const ClusterOptions& options) {
     ClusterOptions one = options;
     one.ranks = 1;
     one.reference = nullptr;
@@ -89,10 +116,10 @@ KeptTensors run_reference(const ClusterOptions& options) {
     one.trace = false;
     one.stands_still.clear();
     one.spec.memory_bytes = 0;  // it holds what many hold together
-    return Engine(one).run(options.reference).ranks.front().kept;
+    return Engine(one).run(options.reference).ranks.front();
 }
 
-ReferenceWatcher::ReferenceWatcher(const Engine& engine, KeptTensors expected)
+ReferenceWatcher::ReferenceWatcher(const Engine& engine, RankReport expected)
     : engine_(engine), expected_(std::move(expected)), work_(engine.ranks().size()) {}
 
 void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
@@ -156,9 +183,12 @@ bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got
     }
     if (difference.at < 0) return false;
     difference.relative = largest > 0 ? apart / largest : apart;
-    const double bound = sum_bound(expected.dtype(), kSumLength);
-    if (difference.relative <= bound) return false;
-    if (!difference.is_nan) difference.factor = common_factor(expected, got, largest);
+    // A bf16 is rounded so much that any number would be within the bound of a long sum.
+    const std::int64_t length = expected.dtype() == DType::bf16 ? 1 : kSumLength;
+    if (difference.relative <= sum_bound(expected.dtype(), length)) return false;
+    difference.is_exact = !is_floating(expected.dtype());
+    if (!difference.is_nan && !difference.is_exact)
+        difference.factor = common_factor(expected, got, largest);
     return true;
 }
 
@@ -233,8 +263,13 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
                                     const std::vector<int>& ranks) const {
     std::string reason;
     std::string cure;
-    std::string fault = difference.is_nan ? "" : fault_of(difference, reason, cure);
-    if (difference.is_nan) reason = "there is no number on one of the two";
+    std::string fault;
+    if (difference.is_nan)
+        reason = "there is no number on one of the two";
+    else if (difference.is_exact)
+        reason = "integers must be equal";
+    else
+        fault = fault_of(difference, reason, cure);
     Diagnosis diagnosis;
     if (!fault.empty()) {
         diagnosis = diagnosis_of(fault);
@@ -245,10 +280,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
             "Several devices must get what one gets with all of the data: look for what "
             "each rank does with its part that one device does not do.";
     }
-    const RankState& first = *engine_.ranks()[ranks.front()];
-    const auto kept_at = first.report.kept_at.find(difference.name);
-    const SourceLine at =
-        kept_at == first.report.kept_at.end() ? SourceLine() : kept_at->second;
+    const SourceLine at = report_of(ranks.front()).kept_at.at(difference.name);
     std::string made;
     std::vector<int> with_loss;
     for (std::size_t rank = 0; rank < work_.size(); ++rank)
@@ -266,29 +298,135 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
         "'{}', given to keep() at {} on {}, is not what one device gets: {}{}",
         difference.name, at.text(), ranks_text(ranks), reason, made);
     diagnosis.details.push_back(
-        fmt::format("largest difference at element {}: {:.9g}, and {:.9g} on one device",
-                    difference.at, difference.got, difference.expected));
+        fmt::format("largest difference at {}: {:.9g}, and {:.9g} on one device",
+                    difference.place, difference.got, difference.expected));
     return diagnosis;
 }
 
+/// Returns the mistake that ranks keep something else than one device does.
+FaultError ReferenceWatcher::unlike(const std::string& name,
+                                    const std::vector<int>& ranks,
+                                    const std::string& how) const {
+    const SourceLine at = report_of(ranks.front()).kept_at.at(name);
+    return not_kept_alike(
+        fmt::format("'{}', given to keep() at {} on {}, is not what one device keeps: {}",
+                    name, at.text(), ranks_text(ranks), how),
+        {party(ranks, fmt::format("keep('{}')", name), at)});
+}
+
+std::vector<int> ReferenceWatcher::keepers_of(const std::string& name) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < engine_.options().ranks; ++rank)
+        if (report_of(rank).kept.contains(name)) ranks.push_back(rank);
+    return ranks;
+}
+
+/// Throws FaultError unless ranks and one device keep things under the same names.
+void ReferenceWatcher::require_partners(Lines RankReport::*lines,
+                                        const char* call) const {
+    std::map<std::string, std::vector<int>> keepers;
+    for (int rank = 0; rank < engine_.options().ranks; ++rank)
+        for (const auto& [name, at] : report_of(rank).*lines)
+            keepers[name].push_back(rank);
+    std::vector<std::string> alone;  // names that only one device keeps
+    for (const auto& [name, at] : expected_.*lines)
+        if (!keepers.contains(name)) alone.push_back(fmt::format("'{}'", name));
+    for (const auto& [name, ranks] : keepers) {
+        if ((expected_.*lines).contains(name)) continue;
+        const SourceLine at = (report_of(ranks.front()).*lines).at(name);
+        throw not_kept_alike(
+            fmt::format("'{}', given to {}() at {} on {}, is not what one device keeps: "
+                        "it keeps nothing of that name{}",
+                        name, call, at.text(), ranks_text(ranks),
+                        alone.empty() ? ""
+                                      : fmt::format(", but {}, which no rank keeps",
+                                                    fmt::join(alone, ", "))),
+            {party(ranks, fmt::format("{}('{}')", call, name), at)});
+    }
+    for (const auto& [name, at] : expected_.*lines)
+        if (!keepers.contains(name))
+            throw not_kept_alike(
+                fmt::format("'{}', which one device gives to {}() at {}, is kept by no "
+                            "rank",
+                            name, call, at.text()),
+                {});
+}
+
+/// Throws FaultError if ranks keep parts of another whole than one device has.
+void ReferenceWatcher::require_same_whole(const std::string& name) const {
+    const HostTensor& expected = expected_.kept.at(name);
+    std::vector<int> ranks;
+    std::string shown;
+    for (const int rank : keepers_of(name)) {
+        const HostTensor& got = report_of(rank).kept.at(name);
+        const Part part = report_of(rank).part_of(name);
+        if (part.whole == expected.shape() && got.dtype() == expected.dtype()) continue;
+        if (ranks.empty())
+            shown = fmt::format("{}{} {}", holds_all(part) ? "" : "a part of ",
+                                got.dtype(), part.whole);
+        ranks.push_back(rank);
+    }
+    if (ranks.empty()) return;
+    throw unlike(name, ranks,
+                 fmt::format("it is {}, and one device keeps {} {}", shown,
+                             expected.dtype(), expected.shape()));
+}
+
+/// Returns the rows that the part names where they are, and zeros for padding.
+HostTensor without_padding(const HostTensor& shard, const Part& part) {
+    HostTensor clean(shard.shape(), shard.dtype());
+    const std::int64_t bytes = bytes_of(shard.dtype());
+    each_row(part, [&](std::int64_t at, std::int64_t /*from*/, std::int64_t elements) {
+        std::memcpy(clean.data() + at * bytes, shard.data() + at * bytes,
+                    static_cast<std::size_t>(elements * bytes));
+    });
+    return clean;
+}
+
+/// Throws FaultError if ranks keep other values than one device does.
+void ReferenceWatcher::require_same_values(const std::string& name) const {
+    const HostTensor& expected = expected_.kept.at(name);
+    std::vector<int> ranks;
+    Difference shown;
+    for (const int rank : keepers_of(name)) {
+        const Part part = report_of(rank).part_of(name);
+        Difference difference;
+        difference.name = name;
+        if (!differs(shard_of(expected, part),
+                     without_padding(report_of(rank).kept.at(name), part), difference))
+            continue;
+        difference.place = fmt::format("element {}", difference.at);
+        if (!holds_all(part)) difference.place += fmt::format(" of rank {}'s part", rank);
+        if (ranks.empty()) shown = difference;
+        ranks.push_back(rank);
+    }
+    if (!ranks.empty()) throw FaultError(explain(shown, ranks));
+}
+
+/// Throws FaultError if no rank keeps an element that one device does.
+void ReferenceWatcher::require_all_kept(const std::string& name) const {
+    const Shape& whole = expected_.kept.at(name).shape();
+    std::vector<bool> is_kept(static_cast<std::size_t>(whole.elements()));
+    const std::vector<int> ranks = keepers_of(name);
+    for (const int rank : ranks)
+        each_row(report_of(rank).part_of(name),
+                 [&](std::int64_t /*at*/, std::int64_t from, std::int64_t elements) {
+                     std::fill_n(is_kept.begin() + from, elements, true);
+                 });
+    const auto gap = std::find(is_kept.begin(), is_kept.end(), false);
+    if (gap == is_kept.end()) return;
+    throw unlike(
+        name, ranks,
+        fmt::format("no rank keeps element {} of {}", gap - is_kept.begin(), whole));
+}
+
 void ReferenceWatcher::run_ended() {
-    for (const auto& [name, expected] : expected_) {
-        if (expected.dtype() != DType::f32 && expected.dtype() != DType::f64) continue;
-        std::vector<int> ranks;
-        Difference shown;
-        for (const auto& state : engine_.ranks()) {
-            const auto got = state->report.kept.find(name);
-            if (got == state->report.kept.end() ||
-                got->second.shape() != expected.shape() ||
-                got->second.dtype() != expected.dtype())
-                continue;
-            Difference difference;
-            difference.name = name;
-            if (!differs(expected, got->second, difference)) continue;
-            if (ranks.empty()) shown = difference;
-            ranks.push_back(static_cast<int>(&state - engine_.ranks().data()));
-        }
-        if (!ranks.empty()) throw FaultError(explain(shown, ranks));
+    require_partners(&RankReport::kept_at, "keep");
+    require_partners(&RankReport::series_at, "keep_value");
+    for (const auto& [name, expected] : expected_.kept) {
+        require_same_whole(name);
+        require_same_values(name);
+        require_all_kept(name);
     }
 }
 

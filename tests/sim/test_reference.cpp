@@ -1,7 +1,9 @@
 // One device beside the many: what differs from it is found, and what the difference
 // shows is said, and no more.
 
+#include "src/nn/gpt.hpp"
 #include "src/nn/losses.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -67,20 +69,229 @@ TEST_CASE("rounding passes beside one device, and NaN does not", "[sim][faults]"
     CHECK(one.parties.front().ranks == std::vector<int>{1});
 }
 
-TEST_CASE("what has another name, shape or type is not compared with one device",
-          "[sim][faults]") {
-    const Diagnosis diagnosis = found(
-        2,
-        [](Rank& rank) {
-            rank.keep("other", values(rank, 2));
-            rank.keep("rows", values(rank, 2).slice(0, 4));
-            rank.keep("x", values(rank, 2, DType::f32));
-        },
-        [](Rank& rank) {
-            for (const char* name : {"x", "rows"})
-                rank.keep(name, values(rank, 1));
+namespace {
+
+/// A line to keep at, so that sentences are known.
+SourceLine line(int number) {
+    return {"train.cpp", number};
+}
+
+/// 8 x 2 numbers, of which row i is i and i + 100.
+Tensor table(Rank& rank, DType dtype = DType::f64) {
+    HostTensor values({8, 2}, dtype);
+    for (std::int64_t i = 0; i < 16; ++i)
+        values.set(i, static_cast<double>(i / 2 + 100 * (i % 2)));
+    return rank.device().upload(values);
+}
+
+/// One device keeps the table as "w", of this dtype.
+Diagnosis found_beside_table(int ranks, const Program& program,
+                             DType dtype = DType::f64) {
+    return found(ranks, program,
+                 [=](Rank& rank) { rank.keep("w", table(rank, dtype), line(1)); });
+}
+
+/// Rows of the table, of two ranks four each.
+Tensor own_rows(Rank& rank) {
+    return table(rank).slice(8 * rank.index(), 8).reshaped({4, 2});
+}
+
+Part own_part(Rank& rank) {
+    return row_part({8, 2}, 4 * rank.index(), 4);
+}
+
+}  // namespace
+
+TEST_CASE("a shard is compared with its part of what one device keeps", "[sim][faults]") {
+    const auto with = [](int wrong) {
+        return found_beside_table(2, [=](Rank& rank) {
+            const Tensor w = own_rows(rank);
+            if (rank.index() == wrong) rank.device().fill(w.slice(3, 1), 50);
+            rank.keep("w", w, own_part(rank), line(7));
         });
-    CHECK(diagnosis.title.empty());
+    };
+    CHECK(with(-1).title.empty());
+    const Diagnosis diagnosis = with(1);
+    CHECK(diagnosis.title == "not what one device gets");
+    CHECK(diagnosis.sentence ==
+          "'w', given to keep() at train.cpp:7 on rank 1, is not what one device gets: "
+          "elements differ by different factors");
+    REQUIRE(!diagnosis.details.empty());
+    CHECK(diagnosis.details.front() ==
+          "largest difference at element 3 of rank 1's part: 50, and 105 on one "
+          "device");
+}
+
+TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]") {
+    const auto with = [](double value) {
+        return found_beside_table(3, [=](Rank& rank) {
+            // Three rows each, of which the last rank's last one is none of the whole's.
+            const Part part = row_part({8, 2}, 3 * rank.index(), 3);
+            const Tensor w = rank.device().empty({3, 2}, DType::f64);
+            rank.device().fill(w, 1e6);
+            const std::int64_t held = 2 * part.rows[0].count;
+            rank.device().copy(w.slice(0, held),
+                               table(rank).slice(6 * rank.index(), held));
+            if (rank.index() == 2) rank.device().fill(w.slice(held - 1, 1), value);
+            rank.keep("w", w, part);
+        });
+    };
+    CHECK(with(107).title.empty());
+    CHECK(with(108).title == "not what one device gets");
+}
+
+TEST_CASE("a name that one device does not keep, or only it, is a mistake",
+          "[sim][faults]") {
+    const Diagnosis mistyped =
+        found_beside_table(2, [](Rank& rank) { rank.keep("v", table(rank), line(7)); });
+    CHECK(mistyped.title == "not what one device keeps");
+    CHECK(mistyped.sentence ==
+          "'v', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "
+          "keeps: it keeps nothing of that name, but 'w', which no rank keeps");
+    REQUIRE(mistyped.parties.size() == 1);
+    CHECK(mistyped.parties[0].ranks == std::vector<int>{0, 1});
+    CHECK(mistyped.parties[0].operation == "keep('v')");
+    CHECK(mistyped.parties[0].at == line(7));
+
+    const Diagnosis more = found_beside_table(2, [](Rank& rank) {
+        rank.keep("w", table(rank));
+        if (rank.index() == 1) rank.keep("v", table(rank), line(8));
+    });
+    CHECK(more.sentence ==
+          "'v', given to keep() at train.cpp:8 on rank 1, is not what one device keeps: "
+          "it keeps nothing of that name");
+
+    const Diagnosis missing = found_beside_table(2, [](Rank&) {});
+    CHECK(missing.sentence ==
+          "'w', which one device gives to keep() at train.cpp:1, is kept by no rank");
+    CHECK(missing.text().find("not what one device keeps") == 0);
+}
+
+TEST_CASE("what one rank alone keeps is compared with one device", "[sim][faults]") {
+    const auto with = [](double factor) {
+        return found_beside_table(2, [=](Rank& rank) {
+            if (rank.index() == 0) return;
+            const Tensor w = table(rank);
+            rank.device().scale(w, factor);
+            rank.keep("w", w);
+        });
+    };
+    CHECK(with(1).title.empty());
+    CHECK(with(0.5).fault == "F21");
+}
+
+TEST_CASE("another whole or type than one device keeps is a mistake", "[sim][faults]") {
+    const Diagnosis shape = found_beside_table(2, [](Rank& rank) {
+        rank.keep("w", own_rows(rank), line(7));  // without its part
+    });
+    CHECK(shape.title == "not what one device keeps");
+    CHECK(shape.sentence ==
+          "'w', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "
+          "keeps: it is f64 (4, 2), and one device keeps f64 (8, 2)");
+
+    const Diagnosis whole = found_beside_table(2, [](Rank& rank) {
+        rank.keep("w", own_rows(rank), row_part({9, 2}, 4 * rank.index(), 4), line(7));
+    });
+    CHECK(whole.sentence ==
+          "'w', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "
+          "keeps: it is a part of f64 (9, 2), and one device keeps f64 (8, 2)");
+
+    const Diagnosis dtype = found_beside_table(2, [](Rank& rank) {
+        const DType own = rank.index() == 1 ? DType::f32 : DType::f64;
+        rank.keep("w", table(rank, own), line(7));
+    });
+    CHECK(dtype.sentence ==
+          "'w', given to keep() at train.cpp:7 on rank 1, is not what one device keeps: "
+          "it is f32 (8, 2), and one device keeps f64 (8, 2)");
+}
+
+TEST_CASE("an element that one device keeps, but no rank, is a mistake",
+          "[sim][faults]") {
+    const Diagnosis diagnosis = found_beside_table(2, [](Rank& rank) {
+        if (rank.index() == 0) rank.keep("w", own_rows(rank), own_part(rank), line(7));
+    });
+    CHECK(diagnosis.sentence ==
+          "'w', given to keep() at train.cpp:7 on rank 0, is not what one device keeps: "
+          "no rank keeps element 8 of (8, 2)");
+}
+
+TEST_CASE("integers are compared exactly with one device", "[sim][faults]") {
+    const auto with = [](std::int32_t value) {
+        return found_beside_table(
+            2,
+            [=](Rank& rank) {
+                HostTensor values = rank.device().peek(table(rank, DType::i32));
+                values.set(15, value);
+                rank.keep("w", rank.device().upload(values), line(7));
+            },
+            DType::i32);
+    };
+    CHECK(with(107).title.empty());
+    CHECK(with(108).sentence ==
+          "'w', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "
+          "gets: integers must be equal");
+}
+
+TEST_CASE("a series needs its name on one device, too, but not its values",
+          "[sim][faults]") {
+    const auto with = [](const char* name) {
+        return found(
+            2,
+            [=](Rank& rank) {
+                if (rank.index() == 1) rank.keep_value(name, 3, line(7));
+            },
+            [](Rank& rank) { rank.keep_value("loss", 5); });
+    };
+    CHECK(with("loss").title.empty());
+    CHECK(with("los").sentence ==
+          "'los', given to keep_value() at train.cpp:7 on rank 1, is not what one device "
+          "keeps: it keeps nothing of that name, but 'loss', which no rank keeps");
+}
+
+namespace {
+
+/// One pass of a GPT, whose vocabulary two ranks pad.
+void keep_gpt(Rank& rank, const GptKit& kit, double factor_of_last) {
+    GptSizes sizes;
+    sizes.vocabulary = 13;
+    sizes.context = 4;
+    sizes.layers = 2;
+    sizes.block.hidden = 8;
+    sizes.block.heads = 2;
+    Device& device = rank.device();
+    const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes, kit);
+    HostTensor ids({4, 2}, DType::i32);
+    for (std::int64_t i = 0; i < ids.elements(); ++i)
+        ids.set(i, static_cast<double>(3 * i % 13));
+    Saved saved;
+    const Tensor x = device.upload(ids);
+    const Tensor logits = gpt->forward(x, saved);
+    gpt->backward(kit.loss(sizes)(device, logits, x, 1).gradient, saved);
+    for (const Parameter* parameter : gpt->parameters()) {
+        if (rank.index() == 1 && parameter == gpt->parameters().back())
+            device.scale(parameter->gradient, factor_of_last);
+        rank.keep(parameter->name(), parameter->value, parameter->part());
+        rank.keep("grad/" + parameter->name(), parameter->gradient, parameter->part());
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a tensor-parallel GPT's shards are what one device keeps", "[sim][faults]") {
+    const auto with = [](double factor) {
+        return found(
+            2,
+            [=](Rank& rank) {
+                TensorParallel tp(rank.device(), rank.world());
+                keep_gpt(rank, tensor_parallel({}, tp), factor);
+            },
+            [](Rank& rank) { keep_gpt(rank, {}, 1); });
+    };
+    CHECK(with(1).text() == Diagnosis().text());
+    const Diagnosis wrong = with(0.5);
+    REQUIRE(!wrong.parties.empty());
+    CHECK(wrong.parties.front().ranks == std::vector<int>{1});
+    CHECK(wrong.sentence.find("'grad/") == 0);
 }
 
 TEST_CASE("one device beside them costs neither virtual time nor bytes", "[sim]") {
