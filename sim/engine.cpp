@@ -22,7 +22,7 @@ TraceEvent span_of(const Launch& launch, int micro_batch) {
         bytes += posted.operation.bytes();
     }
     return {launch.rank, launch.team->name, name,  "communication", launch.started,
-            launch.end,  micro_batch,       bytes, launch.at};
+            launch.end,  micro_batch,       bytes, launch.at,       {}};
 }
 
 /// When a collective starts for which all are there.
@@ -191,10 +191,25 @@ void Engine::wait(Launch& launch, SourceLine at) {
         state.waiting = &launch;
         scheduler_.suspend();
     }
+    const Picoseconds start = state.clock.now();
     state.clock.wait_until(launch.end);
+    if (trace_.on() && launch.end > start) trace_wait(launch, start, at);
     Member& side = launch.team->members[launch.member];
     side.note_waited(launch.number);
     watchers_.tell_of(launch.rank, &Watcher::waited, launch, at);
+}
+
+/// Adds to the trace that the rank's compute queue stood still for the launch.
+void Engine::trace_wait(const Launch& launch, Picoseconds start, SourceLine at) {
+    // A group of no operations has no event; it can end late behind what is before it.
+    TraceEvent event = launch.traced < 0 ? span_of(launch, -1) : trace_.at(launch.traced);
+    event.name = "wait for " + (event.name.empty() ? "an empty group" : event.name);
+    event.communicator = std::exchange(event.queue, "compute");
+    event.kind = "wait";
+    event.start = start;
+    event.micro_batch = rank(launch.rank).clock.micro_batch();
+    event.at = at;
+    trace_.event(std::move(event));
 }
 
 void Engine::communicator_went(Team& team, int member) {
@@ -489,8 +504,9 @@ void Engine::close(Launch& launch) {
     launch.state = Launch::State::closed;
     side.free_at = launch.end;
     state.clock.communicated(launch.started, launch.end);
-    if (trace_.on() && !launch.posted.empty())
-        trace_.event(span_of(launch, state.clock.micro_batch()));
+    const bool traces = trace_.on() && !launch.posted.empty();
+    launch.traced =
+        traces ? trace_.event(span_of(launch, state.clock.micro_batch())) : -1;
     if (launch.counted) --state.message_launches;
     watchers_.tell(&Watcher::closing, launch);
     if (state.waiting == &launch) {

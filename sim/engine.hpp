@@ -127,6 +127,7 @@ class Engine {
     bool note_failure();
     void note_diagnosis(Diagnosis diagnosis);
     void trace_open(Picoseconds stop);
+    void trace_wait(const Launch& launch, Picoseconds start, SourceLine at);
     void complete_diagnosis() const;
 
     [[noreturn]] void stop();

@@ -66,6 +66,7 @@ class Launch final : public PendingWork {
     int undone_sends = 0;
     int undone_recvs = 0;
     bool counted = false;    ///< among its rank's launches with messages
+    int traced = -1;         ///< number of its event in the trace, once it is closed
     Picoseconds issued = 0;  ///< when what the device issued before was done
     Picoseconds opened = 0;
     Picoseconds started = 0;  ///< when its first operation began to move

@@ -14,9 +14,12 @@ class Trace {
     explicit Trace(bool on) : on_(on) {}
 
     bool on() const { return on_; }
-    void event(TraceEvent event) {
+    /// Returns the event's number, if it is on.
+    int event(TraceEvent event) {
         if (on_) events_.push_back(std::move(event));
+        return static_cast<int>(events_.size()) - 1;
     }
+    const TraceEvent& at(int number) const { return events_[number]; }
     void flow(const TraceFlow& flow) {
         if (on_) flows_.push_back(flow);
     }

@@ -41,7 +41,7 @@ class RunWriter {
 
     /// Thread numbers are taken from `next_thread`, flow numbers from `next_flow`.
     void write(int& next_thread, std::int64_t& next_flow) {
-        const std::vector<TimelineRow> rows = timeline_rows(report_);
+        const std::vector<TimelineRow> rows = timeline_rows(report_, /*with_waits=*/true);
         for (int rank = 0; rank < ranks_; ++rank)
             process(rank);
         for (const TimelineRow& row : rows) {
@@ -97,6 +97,8 @@ class RunWriter {
             text += fmt::format("{}\"{}\":{}", text.empty() ? "" : ",", key, value);
         };
         if (span.micro_batch >= 0) add("micro_batch", std::to_string(span.micro_batch));
+        if (!span.communicator.empty())
+            add("communicator", json_quoted(span.communicator));
         if (span.bytes > 0) add("bytes", std::to_string(span.bytes));
         if (span.at.line > 0) add("at", json_quoted(span.at.text()));
         if (span.start % kNanosecond != 0 || span.end % kNanosecond != 0) {

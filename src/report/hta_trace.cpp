@@ -34,7 +34,7 @@ bool is_phase(const TraceEvent& event) {
 Picoseconds unit_of(const RunReport& run) {
     Picoseconds unit = kMicrosecond;
     for (const TraceEvent& event : run.trace)
-        while (!is_phase(event) && event.end > event.start &&
+        while (!is_phase(event) && event.kind != "wait" && event.end > event.start &&
                event.end - event.start < unit)
             unit /= 10;
     return unit;

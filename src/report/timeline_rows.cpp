@@ -62,11 +62,12 @@ std::string TimelineRow::label() const {
     return lane == 0 ? queue : queue + " (" + std::to_string(lane + 1) + ")";
 }
 
-std::vector<TimelineRow> timeline_rows(const RunReport& report) {
+std::vector<TimelineRow> timeline_rows(const RunReport& report, bool with_waits) {
     using Key = std::tuple<int, int, std::string>;
     std::map<Key, std::vector<const TraceEvent*>> queues;
     for (const TraceEvent& event : report.trace)
-        queues[{event.rank, order_of(event.queue), event.queue}].push_back(&event);
+        if (with_waits || event.kind != "wait")
+            queues[{event.rank, order_of(event.queue), event.queue}].push_back(&event);
     std::vector<TimelineRow> rows;
     for (auto& [key, events] : queues)
         deal(events, {std::get<0>(key), std::get<2>(key), 0, {}}, rows);

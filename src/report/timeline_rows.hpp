@@ -27,8 +27,9 @@ struct TimelineRow {
 };
 
 /// By rank; a device's compute queue first, then its communicators by name, then its
-/// copies. Points into the report.
-std::vector<TimelineRow> timeline_rows(const RunReport& report);
+/// copies. Points into the report. Waits are left out unless they are asked for: a
+/// picture shows them as gaps.
+std::vector<TimelineRow> timeline_rows(const RunReport& report, bool with_waits = false);
 
 /// When the last span, message or rank of the report ended.
 Picoseconds timeline_end(const RunReport& report);

@@ -63,17 +63,22 @@ struct RankReport {
     Part part_of(const std::string& name) const;
 };
 
-/// A span of time on a queue of a device.
+/// A span of time on a queue of a device. Waits are on its compute queue, which stands
+/// still until a communication ends; virtual devices tell them, and all that take time,
+/// so that TimeReport::waiting is their sum.
 struct TraceEvent {
     int rank = 0;
     std::string queue;  ///< "compute", a communicator's name, or "copy"
     std::string name;   ///< "matmul", "all_reduce", "forward 3"
-    std::string kind;   ///< "operation", "phase", "communication", "copy"
+    std::string kind;   ///< "operation", "phase", "communication", "copy", "wait"
     Picoseconds start = 0;
     Picoseconds end = 0;
     int micro_batch = -1;
     std::int64_t bytes = 0;
     SourceLine at;
+    /// A wait's: that of what it waits for, which ends when the wait does, and whose
+    /// name and bytes the wait has.
+    std::string communicator = {};
 };
 
 /// A message: an arrow between two spans.

@@ -71,6 +71,12 @@ std::string refusal(Action&& action) {
     return "";
 }
 
+/// The first device's compute queue stands still until its first all-reduce ends.
+inline TraceEvent first_wait() {
+    return {0,  "compute", "wait for all_reduce", "wait", 6'000'000, 9'000'000,
+            -1, 64,        {"src/step.cpp", 9},   "world"};
+}
+
 /// Two steps of data parallelism on two devices, in round numbers of nanoseconds.
 inline RunReport small_run() {
     constexpr Picoseconds kNano = 1'000;

@@ -109,6 +109,27 @@ TEST_CASE("the slices of a thread nest, in whatever order they were recorded",
     REQUIRE_FALSE(contains(trace, "(2)"));
 }
 
+TEST_CASE("a wait is a slice of the compute queue and names its communicator",
+          "[report]") {
+    RunReport report = small_run();
+    report.trace.push_back(first_wait());
+    const std::string trace = chrome_trace({{"", report}});
+    REQUIRE(slices_nest(trace));
+    int waits = 0;
+    int compute = -1;
+    for (const Json& slice : events_of(trace, "X")) {
+        if (slice["name"] == "matmul" && compute < 0) compute = slice["tid"];
+        if (slice["cat"] != "wait") continue;
+        ++waits;
+        CHECK(slice["tid"] == compute);
+        CHECK(slice["name"] == "wait for all_reduce");
+        CHECK(slice["dur"] == 3);
+        CHECK(slice["args"]["communicator"] == "world");
+        CHECK(slice["args"]["at"] == "src/step.cpp:9");
+    }
+    CHECK(waits == 1);
+}
+
 TEST_CASE("slices nest when times are no whole nanoseconds", "[report]") {
     RunReport report;
     report.ranks.resize(1);

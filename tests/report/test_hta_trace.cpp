@@ -79,6 +79,14 @@ TEST_CASE("operations are kernels on streams, and phases are not", "[report]") {
                 {"matmul", {1}}, {"gelu", {1}}, {"sgd", {1}}, {all_reduce, {2}}});
 }
 
+TEST_CASE("a wait is no kernel, however short", "[report]") {
+    RunReport run = small_run();
+    const std::string without = hta_trace(run, 0);
+    run.trace.push_back(first_wait());
+    run.trace.back().start = run.trace.back().end - 1;
+    CHECK(hta_trace(run, 0) == without);
+}
+
 TEST_CASE("each kernel has one launch on the host, inside a step before the last",
           "[report]") {
     for (const RunReport& run : {small_run(), three_steps()}) {

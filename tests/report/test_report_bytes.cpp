@@ -29,7 +29,7 @@ RunReport sample() {
     report.ranks.push_back(rank);
     report.ranks.emplace_back();
     report.trace.push_back(
-        {1, "compute", "matmul", "operation", 10, 20, 3, 40, {"a/b.cpp", 12}});
+        {1, "compute", "matmul", "operation", 10, 20, 3, 40, {"a/b.cpp", 12}, "world"});
     report.flows.push_back({0, 1, "world", 5, 6, 7});
     report.memory_trace.push_back({1, 9, {1, 2, 3, 4, 5, 6}});
     return report;
@@ -67,6 +67,7 @@ TEST_CASE("a report comes back from its bytes as it was", "[report]") {
     CHECK(after.trace[0].name == "matmul");
     CHECK(after.trace[0].start == 10);
     CHECK(after.trace[0].at == SourceLine{"a/b.cpp", 12});
+    CHECK(after.trace[0].communicator == "world");
     REQUIRE(after.flows.size() == 1);
     CHECK(after.flows[0].end == 6);
     REQUIRE(after.memory_trace.size() == 1);

@@ -102,6 +102,14 @@ F- forward  B= backward  o operation  r~ all-reduce  0 1 2 micro-batch  / idle
 )");
 }
 
+TEST_CASE("a wait is a gap in the picture, as if it were not in the trace", "[report]") {
+    RunReport report = uneven_run();
+    const std::string text = text_of(report, 80), svg = svg_of(report, "run");
+    report.trace.push_back(first_wait());
+    CHECK(text_of(report, 80) == text);
+    CHECK(svg_of(report, "run") == svg);
+}
+
 TEST_CASE("a run is drawn in sixty columns", "[report]") {
     REQUIRE(text_of(uneven_run(), 60) == R"(2 devices, 20 us
 0 compute|F0--B0======//////ooF1--B1======//////oo|  65%

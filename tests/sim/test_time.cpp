@@ -79,6 +79,68 @@ TEST_CASE("communication runs beside compute until it is waited for", "[sim][tim
     CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
 }
 
+TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") {
+    const SourceLine first{"train.cpp", 1}, second{"train.cpp", 2}, late{"train.cpp", 3};
+    const auto program = [&](Rank& rank) {
+        const Tensor a = floats(rank, 100'000), b = floats(rank, 300'000);
+        const auto pair = rank.world().split(rank.index() / 2, rank.index(), "pair");
+        Work small = rank.world().all_reduce(a);
+        Work large = pair->all_reduce(b);
+        {
+            const PhaseScope phase(rank.device(), Phase::backward, 3);
+            small.wait(first);
+            large.wait(second);
+        }
+        Work again = pair->all_reduce(b);
+        rank.device().fill(floats(rank, 100'000'000), 0);  // longer than it takes
+        again.wait(late);
+        const Tensor arriving = floats(rank, 100'000);
+        rank.world()
+            .group()
+            .send(a, (rank.index() + 1) % 4)
+            .recv(arriving, (rank.index() + 3) % 4)
+            .start()
+            .wait();
+    };
+    const RunReport report = make_cluster_in({}, 4, "classroom", true)->run(program);
+    for (int rank = 0; rank < 4; ++rank) {
+        Picoseconds sum = 0;
+        std::vector<TraceEvent> waits;
+        for (const TraceEvent& event : report.trace) {
+            if (event.rank != rank || event.kind != "wait") continue;
+            CHECK(event.end > event.start);
+            CHECK(event.queue == "compute");
+            sum += event.end - event.start;
+            waits.push_back(event);
+            // It ends with what it waits for.
+            CHECK(std::count_if(report.trace.begin(), report.trace.end(),
+                                [&](const TraceEvent& other) {
+                                    return other.rank == rank &&
+                                           other.queue == event.communicator &&
+                                           other.bytes == event.bytes &&
+                                           "wait for " + other.name == event.name &&
+                                           other.end == event.end;
+                                }) == 1);
+        }
+        CHECK(sum == report.ranks[static_cast<std::size_t>(rank)].time.waiting);
+        const auto wait_at = [&](SourceLine at) {
+            return std::find_if(waits.begin(), waits.end(),
+                                [&](const TraceEvent& wait) { return wait.at == at; });
+        };
+        REQUIRE(wait_at(first) != waits.end());
+        CHECK(wait_at(first)->name == "wait for all_reduce");
+        CHECK(wait_at(first)->communicator == "world");
+        CHECK(wait_at(first)->micro_batch == 3);
+        REQUIRE(wait_at(second) != waits.end());
+        CHECK(wait_at(second)->communicator == "pair");
+        CHECK(wait_at(second)->bytes == 1'200'000);
+        CHECK(wait_at(second)->start >= wait_at(first)->end);
+        CHECK(wait_at(late) == waits.end());
+        CHECK(waits.back().name == "wait for send + recv");
+    }
+    CHECK(make_cluster_in({}, 4)->run(program).trace.empty());
+}
+
 TEST_CASE("operations of a communicator queue; those of two run side by side",
           "[sim][time]") {
     const auto program = [](bool two) {
