@@ -260,7 +260,7 @@ void Engine::arrive(Posted& posted) {
     meeting.arrived[posted.launch->member] = &posted;
     if (meeting.first == nullptr) meeting.first = &posted;
     ++meeting.present;
-    if (!same_signature(meeting.first->operation, posted.operation) && !meeting.differs) {
+    if (!can_meet(meeting.first->operation, posted.operation) && !meeting.differs) {
         meeting.differs = true;
         mistakes_.push_back({posted.launch->rank, &posted});
     }

@@ -9,6 +9,13 @@
 
 namespace lockstep::sim {
 
+bool can_meet(const CommOperation& a, const CommOperation& b) {
+    if (!same_signature(a, b)) return false;
+    if (!a.is_sum() || !a.input || !b.input) return true;
+    const std::string &one = a.input.label(), &other = b.input.label();
+    return one.empty() || other.empty() || one == other;
+}
+
 void Launch::wait(SourceLine wait_at) {
     require(engine != nullptr, wait_at,
             "wait: the run that this work was part of is over");

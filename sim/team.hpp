@@ -183,6 +183,10 @@ struct Lifetime {
     bool went = false;   ///< the rank has let go of it
 };
 
+/// Returns whether members who bring these can be one collective: the same call, and if
+/// it adds up, nothing that is named after different parameters.
+bool can_meet(const CommOperation& a, const CommOperation& b);
+
 /// A collective that members are arriving for.
 struct Meeting {
     std::vector<Posted*> arrived;  ///< by member; null if it has not come

@@ -5,7 +5,8 @@
 //
 // Always on, for what ranks call together and for runs that stop:
 //
-//     mismatch        F01 to F05, F08, F09, F13   ranks, or a send and a recv, differ
+//     mismatch        F01 to F05, F08, F09, F13   ranks, or a send and a recv, differ,
+//                     F26                         or add up different parameters
 //     group_making    F06                         members of a split disagree
 //     deadlock        F07, F10 to F14             nothing can run any more, and who waits
 //     checker         F07, F24                    expect_replicated
@@ -24,6 +25,7 @@
 //     own_gradients   F23            one parameter, a gradient of its own on each rank
 //     row_weights     F21, F28       how much each row counts
 //     gradient_use    F27            gradients that are not set to zero
+//     gradient_norm   F22, F23       what a norm of gradients counts
 //     replicas        F23, F24       parameters that drift apart
 //     versions        F25            weights of an older version
 //     shards          F26            shards gathered in another order
@@ -87,6 +89,7 @@ std::unique_ptr<Watcher> watch_gradient_use(Engine& engine);
 std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_random_streams(Engine& engine, const Layouts& layouts);
+std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine);
 std::unique_ptr<Watcher> watch_shards(Engine& engine);
 std::unique_ptr<Watcher> watch_reference(Engine& engine);
 

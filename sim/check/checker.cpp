@@ -127,6 +127,7 @@ void add_watchers(Engine& engine, Watchers& watchers) {
     watchers.add(watch_versions(engine));
     watchers.add(watch_row_weights(engine));
     watchers.add(watch_gradient_use(engine));
+    if (several) watchers.add(watch_gradient_norms(engine));
     if (several && numbers) watchers.add(watch_replicas(engine, *layouts));
     if (several && numbers) watchers.add(watch_own_gradients(engine, *layouts));
     if (several) watchers.add(watch_random_streams(engine, *layouts));

@@ -1,5 +1,6 @@
 // Ranks that call one thing with different arguments: members of a collective (F01 to
-// F05, F13), the two sides of a message (F03, F09) or of an all_to_all_v (F08).
+// F05, F13), or what is named after different parameters (F26), the two sides of a
+// message (F03, F09) or of an all_to_all_v (F08).
 
 #include <algorithm>
 #include <functional>
@@ -111,7 +112,7 @@ std::vector<Side> sides_in(const Meeting& meeting) {
     std::erase(present, nullptr);
     std::vector<Side> sides;
     for (auto& side : sides_of(present, [](const Posted*a, const Posted*b) {
-             return same_signature(a->operation, b->operation);
+             return can_meet(a->operation, b->operation);
          }))
         sides.push_back({std::move(side)});
     return sides;
@@ -134,7 +135,9 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
                 std::string(name_of(usual.dtype))};
     if (odd.reduction != usual.reduction)
         return {"F04", "reduction", name_of(odd.reduction), name_of(usual.reduction)};
-    return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
+    if (odd.count != usual.count)
+        return {"F02", "count", std::to_string(odd.count), std::to_string(usual.count)};
+    return {"F26", "parameter", odd.input.label(), usual.input.label()};
 }
 
 /// Returns whether `rank` has made the call at `at` among its last operations, before its
@@ -209,6 +212,13 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
             told.push_back(member->launch->rank);
             diagnosis.time = std::max(diagnosis.time, member->launch->opened);
         }
+    }
+    if (differs.fault == "F26") {
+        diagnosis.title = "different parameters are added up";
+        diagnosis.cause =
+            "The group is not that of one parameter's replicas, or the ranks reduce "
+            "their "
+            "parameters in another order.";
     }
     if (differs.field == "count" || differs.field == "type")
         for (const Side* side : {&odd, &usual})

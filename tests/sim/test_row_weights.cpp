@@ -74,7 +74,7 @@ std::string found(const Case& is) {
 void train_experts(Rank& rank, bool scaled, double weight) {
     Device& device = rank.device();
     const Tensor x = device.empty({6, 4}, DType::f64);
-    device.random_normal(x, RandomStream(1, "x"), 0, 1, 100 * rank.index());
+    device.random_normal(x, RandomStream(1, "x"), 0, 1, std::int64_t{100} * rank.index());
     const Tensor router = device.empty({4, 2}, DType::f64);
     device.random_normal(router, RandomStream(1, "router"), 0, 1);
     const Tensor factors = device.empty({6, 1}, DType::f64);

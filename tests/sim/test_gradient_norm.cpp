@@ -1,0 +1,169 @@
+// Norms of gradients that a mesh holds together, got wrong in each way; and reductions
+// that add up different parameters.
+
+#include <functional>
+#include <string>
+
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/train_step.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/pipeline_gpt.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+using SquaresOf =
+    std::function<Tensor(Device&, Mesh&, const std::vector<Parameter*>& parameters)>;
+
+std::string found(int ranks, sim::CheckLevel level, const Program& program) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.check = level;
+    try {
+        sim::make_cluster(options)->run(program);
+    } catch (const FaultError& error) {
+        return error.diagnosis().fault + ": " + error.diagnosis().title + "\n" +
+               error.diagnosis().sentence + "\n" + error.diagnosis().cause;
+    }
+    return "nothing was found";
+}
+
+/// Two steps of a GPT on pp 2 x dp 2 x tp 2, clipped by the norm that `squares` gives.
+std::string clipped_by(const SquaresOf& squares, bool has_tie = true) {
+    const PipelinePlan plan(make_schedule("1f1b", {2, 2, 1}));
+    GptSizes sizes{11, 4, 2, {8, 2}};
+    sizes.tied = has_tie;
+    return found(8, sim::CheckLevel::full, [&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}, {"tp", 2}});
+        TensorParallel tp(device, mesh["tp"]);
+        const GptKit kit = tensor_parallel({}, tp);
+        const GptStage stage =
+            make_gpt_stage({device, DType::f64, 1, ""}, sizes, plan.schedule(),
+                           mesh.coordinate("pp"), cut_gpt(sizes, plan.schedule()), kit);
+        Pipeline pipeline(device, mesh["pp"], plan, stage.modules(),
+                          gpt_boundary(sizes, DType::f64, kit));
+        pipeline.reduce_over(mesh["dp"]);
+        const auto tied = tie_gpt(pipeline, stage, plan.schedule(), mesh["pp"]);
+        const auto parameters = stage.parameters();
+        Sgd optimizer(parameters, {0.1, 0, 0});
+        for (int step = 0; step < 2; ++step) {
+            std::vector<MicroBatch> batches;
+            for (int i = 0; i < 2; ++i) {
+                HostTensor ids({4, 1}, DType::i32);
+                for (int e = 0; e < 4; ++e)
+                    ids.set(e, (3 * e + i + 2 * mesh.coordinate("dp") + step) % 11);
+                batches.push_back({device.upload(ids), device.upload(ids), 0.25});
+            }
+            pipeline.run(kit.loss(sizes), batches);
+            const Tensor norm = squares(device, mesh, parameters);
+            device.clip_factor(norm, norm, 0.5);
+            for (const Parameter* parameter : parameters)
+                device.scale(parameter->gradient, norm);
+            optimizer.step();
+        }
+    });
+}
+
+/// Adds up squares of those parameters that `counts` says, over the lines of those names.
+SquaresOf summed(const std::function<bool(const Parameter&)>& counts,
+                 const std::vector<std::string>& axes) {
+    return [=](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
+        Tensor squares = device.zeros({1}, DType::f64);
+        for (const Parameter* parameter : parameters)
+            if (counts(*parameter)) device.sum_of_squares(squares, parameter->gradient);
+        for (const std::string& axis : axes)
+            mesh[axis].all_reduce(squares).wait();
+        return squares;
+    };
+}
+
+bool once(const Parameter& parameter) {
+    for (const Placement& placement : parameter.placements)
+        if (placement.kind != Placement::Kind::sharded && placement.line->rank() != 0)
+            return false;
+    return true;
+}
+
+/// As `once`, but along lines of that name every replica counts.
+std::function<bool(const Parameter&)> every(const std::string& line) {
+    return [line](const Parameter& parameter) {
+        for (const Placement& placement : parameter.placements)
+            if (placement.kind != Placement::Kind::sharded &&
+                placement.line->name() != line && placement.line->rank() != 0)
+                return false;
+        return true;
+    };
+}
+
+bool says(const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("The norm over a mesh passes, by one function and by hand", "[sim][full]") {
+    CHECK(clipped_by([](Device& device, Mesh& mesh, const auto& parameters) {
+              return squared_gradient_norm(device, mesh.world(), parameters);
+          }) == "nothing was found");
+    CHECK(clipped_by(summed(once, {"pp", "dp", "tp"})) == "nothing was found");
+}
+
+TEST_CASE("A replicated parameter that counts t times in a norm is found",
+          "[sim][full]") {
+    const std::string over_tp = clipped_by(summed(every("tp"), {"pp", "dp", "tp"}));
+    says(over_tp, "F22: a gradient counts more than once in a norm");
+    says(over_tp, "counts 2 times");
+    says(over_tp, "alike along tp");
+    const std::string over_dp = clipped_by(summed(every("dp"), {"pp", "dp", "tp"}));
+    says(over_dp, "alike along dp");
+    const std::string tied = clipped_by(summed(every("tied"), {"pp", "dp", "tp"}));
+    says(tied, "the gradient of transformer.wte.weight counts 2 times");
+    says(tied, "alike along tied");
+}
+
+TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim][full]") {
+    const std::string stage = clipped_by(summed(once, {"dp", "tp"}), /*has_tie=*/false);
+    says(stage, "F23: a gradient is missing in a norm");
+    says(stage, "which the same clip scales there");
+    says(stage, "added up over pp, too");
+    // Replicas that are scaled by norms of their own step apart: that shows first.
+    const std::string shard = clipped_by(summed(once, {"dp", "pp"}));
+    says(shard, "F23");
+    says(shard, "declared a replica over tp");
+    const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
+    says(own, "F23");
+    says(own, "declared a replica over");
+    const std::string forgotten = clipped_by(summed(
+        [](const Parameter& parameter) {
+            return once(parameter) && parameter.name() != "transformer.wpe.weight";
+        },
+        {"pp", "dp", "tp"}));
+    says(forgotten, "gradient of transformer.wpe.weight");
+}
+
+TEST_CASE("A sum of different parameters is found at once, by their names", "[sim]") {
+    const std::string text = found(2, sim::CheckLevel::cheap, [](Rank& rank) {
+        const ParameterInit init{rank.device(), DType::f32, 1,
+                                 "experts." + std::to_string(rank.index())};
+        const Parameter expert(init, "weight", Shape{4});
+        rank.world().all_reduce(expert.gradient).wait();
+    });
+    says(text, "F26: different parameters are added up");
+    says(text, "parameter experts.1.weight against experts.0.weight");
+    CHECK(found(2, sim::CheckLevel::cheap, [](Rank& rank) {
+              const ParameterInit init{rank.device(), DType::f32, 1, ""};
+              const Parameter weight(init, "weight", Shape{4});
+              const Tensor other = rank.device().zeros({4}, DType::f32);
+              rank.world().all_reduce(rank.index() == 0 ? weight.gradient : other).wait();
+          }) == "nothing was found");
+}
+
+}  // namespace lockstep::test
