@@ -7,7 +7,8 @@
 #include "src/comm/mesh.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/train_step.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
@@ -45,36 +46,26 @@ std::map<std::string, HostTensor> shown(Device& device, Module& model,
     return result;
 }
 
-/// As data_parallel_gradients has it, but for a parameter that may be forgotten.
-Tensor gradients(Rank& rank, Module& model, const std::vector<MicroBatch>& mine,
-                 const std::string& forgotten) {
-    if (forgotten.empty())
-        return data_parallel_gradients(rank.device(), rank.world(), model,
-                                       cross_entropy_loss, mine);
-    const Tensor share =
-        accumulate_gradients(rank.device(), model, cross_entropy_loss, mine);
-    for (Parameter* parameter : model.parameters())
-        if (parameter->name() != forgotten)
-            rank.world().all_reduce(parameter->gradient).wait();
-    return share;
-}
-
 Trained train(Rank& rank, const Dealing& dealing, const Lessons& lessons) {
     Device& device = rank.device();
     const Mesh mesh(rank.world(), {{"dp", dealing.dp}, {"cp", dealing.cp}});
     const GptKit kit = dealing.kit(mesh["cp"]);
     const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, kit);
     declare_replicas_of(rank.world(), *model);
+    // One whose gradient the ranks do not know to be partial is not added up.
+    if (Parameter* forgotten = find_parameter(*model, dealing.forgotten))
+        forgotten->placements.clear();
+    AllReduceSync sync(model->parameters());
     Sgd optimizer(model->parameters(), SgdOptions{0.1, 0.9, 0});
     Trained trained;
     for (int step = 0; step < lessons.steps; ++step) {
         const std::vector<MicroBatch> mine{
             own_part(device, lessons, step, mesh, kit.tokens)};
-        const Tensor share = gradients(rank, *model, mine, dealing.forgotten);
+        const Tensor share =
+            train_step(device, *model, cross_entropy_loss, mine, sync, optimizer);
         trained.losses.push_back(device.peek(share).at(0));
         if (step == 0)
             trained.first_gradients = shown(device, *model, &Parameter::gradient);
-        optimizer.step();
     }
     trained.values = shown(device, *model, &Parameter::value);
     return trained;

@@ -5,9 +5,8 @@
 
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/placement.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/parallel/vocabulary_parallel.hpp"
+#include "src/parallel/train_step.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
@@ -22,7 +21,6 @@ std::pair<HostTensor, HostTensor> batch_of(const Lessons& lessons, int step) {
     return {tokens.rows(0, lessons.length), tokens.rows(1, lessons.length)};
 }
 
-using OwnLoss = std::function<LossResult(const Tensor& logits, const Tensor& targets)>;
 using Shown = std::map<std::string, std::pair<Part, HostTensor>>;
 
 Shown shown(Device& device, Module& model, Tensor Parameter::*tensor) {
@@ -46,20 +44,17 @@ std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
 }
 
 RankResult train(Device& device, Module& model, const Lessons& lessons,
-                 const OwnLoss& loss) {
+                 const Loss& loss) {
     RankResult result;
+    AllReduceSync sync(model.parameters());
     const auto optimizer = make_optimizer(model, lessons.adamw);
     for (int step = 0; step < lessons.steps; ++step) {
         const auto [ids, next] = batch_of(lessons, step);
-        zero_gradients(model);
-        Saved saved;
-        const Tensor logits = model.forward(device.upload(ids), saved);
-        const LossResult out = loss(logits, device.upload(next));
-        model.backward(out.gradient, saved);
-        complete_gradients(model.parameters());
-        result.losses.push_back(device.peek(out.loss).at(0));
+        const MicroBatch batch{device.upload(ids), device.upload(next)};
+        const Tensor share =
+            train_step(device, model, loss, {&batch, 1}, sync, *optimizer);
+        result.losses.push_back(device.peek(share).at(0));
         if (step == 0) result.gradients = shown(device, model, &Parameter::gradient);
-        optimizer->step();
     }
     result.values = shown(device, model, &Parameter::value);
     return result;
@@ -92,10 +87,7 @@ Trained train_alone(const Lessons& lessons) {
     RunReport report = classroom(1, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes);
-        results[0] = train(device, *model, lessons,
-                           [&](const Tensor& logits, const Tensor& targets) {
-                               return cross_entropy_loss(device, logits, targets);
-                           });
+        results[0] = train(device, *model, lessons, cross_entropy_loss);
     });
     return trained_by(std::move(results), std::move(report), lessons.numbers);
 }
@@ -105,13 +97,10 @@ Trained train_shared(int ranks, Regions kind, const Lessons& lessons) {
     RunReport report = classroom(ranks, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = regions(kind)(device, rank.world());
-        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes,
-                                    tensor_parallel({}, *tp));
-        results[static_cast<std::size_t>(rank.index())] = train(
-            device, *model, lessons, [&](const Tensor& logits, const Tensor& targets) {
-                return vocabulary_parallel_cross_entropy(*tp, logits, targets,
-                                                         lessons.sizes.vocabulary);
-            });
+        const GptKit kit = tensor_parallel({}, *tp);
+        const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, kit);
+        results[static_cast<std::size_t>(rank.index())] =
+            train(device, *model, lessons, kit.loss(lessons.sizes));
     });
     return trained_by(std::move(results), std::move(report), lessons.numbers);
 }

@@ -7,7 +7,7 @@
 #include "src/comm/mesh.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/optimizer.hpp"
-#include "src/parallel/gradient_accumulation.hpp"
+#include "src/parallel/train_step.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"
 
@@ -94,15 +94,14 @@ GptTrained train_alone(const GptTask& task) {
     RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, task.dtype, 1, ""}, task.sizes);
+        AllReduceSync sync(gpt->parameters());
         Sgd optimizer(gpt->parameters(), kSgd);
         for (int step = 0; step < task.steps; ++step) {
             const auto batches = micro_batches(device, task, step, 0, task.micro_batches);
             const Tensor loss =
-                accumulate_gradients(device, *gpt, cross_entropy_loss, batches);
+                train_step(device, *gpt, cross_entropy_loss, batches, sync, optimizer);
             rank.keep_value("loss", device.peek(loss).at(0));
             if (step == 0) keep(rank, gpt->parameters(), "grad/", &Parameter::gradient);
-            const PhaseScope phase(device, Phase::update);
-            optimizer.step();
         }
         keep(rank, gpt->parameters(), "value/", &Parameter::value);
     });
