@@ -57,6 +57,20 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
     return part;
 }
 
+Part part_of_part(const Part& outer, const Part& inner) {
+    Part part{outer.whole, inner.shape, {}, outer.column + inner.column};
+    for (const Part::Rows& mine : inner.rows)
+        for (const Part::Rows& theirs : outer.rows) {
+            const std::int64_t first = std::max(mine.from, theirs.at);
+            const std::int64_t last =
+                std::min(mine.from + mine.count, theirs.at + theirs.count);
+            if (first >= last) continue;
+            part.rows.push_back({mine.at + first - mine.from,
+                                 theirs.from + first - theirs.at, last - first});
+        }
+    return part;
+}
+
 bool holds_all(const Part& part) {
     return part.shape == part.whole && part.rows.size() == 1 &&
            part.rows[0].count == matrix_rows(part.whole);

@@ -42,6 +42,10 @@ Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
                   int index);
 
+/// Returns the part of the outer part's whole that `inner`, a part of what the outer one
+/// holds, is: of a shard that is shared out once more. Padding of either is padding.
+Part part_of_part(const Part& outer, const Part& inner);
+
 /// Returns whether the part is the whole.
 bool holds_all(const Part& part);
 /// Returns whether all that the part names is there, in the shard and in the whole.

@@ -35,6 +35,23 @@ TEST_CASE("Shards put together are the whole", "[core]") {
     }
 }
 
+TEST_CASE("A part of a part is the part of the whole that both say", "[core]") {
+    const HostTensor whole = counted({8, 6});
+    for (const Part& outer : {whole_part({8, 6}), row_part({8, 6}, 2, 5),
+                              column_part({8, 6}, 2, 3), row_part({8, 6}, 5, 6),
+                              stacked_part({8, 6}, {4, 4}, 2, 1),
+                              stacked_part({8, 6}, {5, 3}, 2, 1)}) {
+        const HostTensor shard = shard_of(whole, outer);
+        for (const Part& inner :
+             {whole_part(outer.shape), row_part(outer.shape, 1, 2),
+              row_part(outer.shape, 2, 5), column_part(outer.shape, 1, 2)}) {
+            const Part both = part_of_part(outer, inner);
+            CHECK(is_sound(both));
+            CHECK(shard_of(whole, both) == shard_of(shard, inner));
+        }
+    }
+}
+
 TEST_CASE("A part that names what is not there is not sound", "[core]") {
     for (const Part& part : {whole_part({6, 4}), whole_part({}), row_part({7, 2}, 6, 3),
                              row_part({7, 2}, 9, 3), column_part({6, 4}, 2, 2),
