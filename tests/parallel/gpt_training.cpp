@@ -21,21 +21,6 @@ std::pair<HostTensor, HostTensor> batch_of(const Lessons& lessons, int step) {
     return {tokens.rows(0, lessons.length), tokens.rows(1, lessons.length)};
 }
 
-using Shown = std::map<std::string, std::pair<Part, HostTensor>>;
-
-Shown shown(Device& device, Module& model, Tensor Parameter::*tensor) {
-    Shown result;
-    for (const Parameter* parameter : model.parameters())
-        result[parameter->name()] = {parameter->part(), device.peek(parameter->*tensor)};
-    return result;
-}
-
-struct RankResult {
-    std::vector<double> losses;
-    Shown gradients;
-    Shown values;
-};
-
 std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
     if (adamw)
         return std::make_unique<AdamW>(model.parameters(),
@@ -43,9 +28,12 @@ std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
     return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
 }
 
-RankResult train(Device& device, Module& model, const Lessons& lessons,
-                 const Loss& loss) {
-    RankResult result;
+/// Returns the losses; keeps the first step's gradients as "grad/NAME", and the values
+/// after the last as "value/NAME".
+std::vector<double> train(Rank& rank, Module& model, const Lessons& lessons,
+                          const Loss& loss) {
+    Device& device = rank.device();
+    std::vector<double> losses;
     AllReduceSync sync(model.parameters());
     const auto optimizer = make_optimizer(model, lessons.adamw);
     for (int step = 0; step < lessons.steps; ++step) {
@@ -53,56 +41,49 @@ RankResult train(Device& device, Module& model, const Lessons& lessons,
         const MicroBatch batch{device.upload(ids), device.upload(next)};
         const Tensor share =
             train_step(device, model, loss, {&batch, 1}, sync, *optimizer);
-        result.losses.push_back(device.peek(share).at(0));
-        if (step == 0) result.gradients = shown(device, model, &Parameter::gradient);
+        losses.push_back(device.peek(share).at(0));
+        if (step == 0) keep_parameters(rank, model, "grad/", &Parameter::gradient);
     }
-    result.values = shown(device, model, &Parameter::value);
-    return result;
+    keep_parameters(rank, model, "value/", &Parameter::value);
+    return losses;
 }
 
-Shards by_name(const std::vector<RankResult>& ranks, Shown RankResult::*member) {
-    Shards shards;
-    for (const RankResult& rank : ranks)
-        for (const auto& [name, shard] : rank.*member)
-            shards[name].push_back(shard);
-    return shards;
-}
-
-Trained trained_by(std::vector<RankResult> ranks, RunReport report, bool numbers) {
+Trained trained_by(const std::vector<std::vector<double>>& losses, RunReport report,
+                   bool numbers) {
     Trained trained;
-    trained.losses = ranks.front().losses;
+    trained.losses = losses.front();
     trained.report = std::move(report);
     if (!numbers) return trained;
-    for (const RankResult& rank : ranks)
-        REQUIRE(rank.losses == trained.losses);
-    trained.first_gradients = put_together(by_name(ranks, &RankResult::gradients));
-    trained.values = put_together(by_name(ranks, &RankResult::values));
+    for (const std::vector<double>& of_rank : losses)
+        REQUIRE(of_rank == trained.losses);
+    trained.first_gradients = wholes(trained.report, "grad/");
+    trained.values = wholes(trained.report, "value/");
     return trained;
 }
 
 }  // namespace
 
 Trained train_alone(const Lessons& lessons) {
-    std::vector<RankResult> results(1);
+    std::vector<std::vector<double>> losses(1);
     RunReport report = classroom(1, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes);
-        results[0] = train(device, *model, lessons, cross_entropy_loss);
+        losses[0] = train(rank, *model, lessons, cross_entropy_loss);
     });
-    return trained_by(std::move(results), std::move(report), lessons.numbers);
+    return trained_by(losses, std::move(report), lessons.numbers);
 }
 
 Trained train_shared(int ranks, Regions kind, const Lessons& lessons) {
-    std::vector<RankResult> results(static_cast<std::size_t>(ranks));
+    std::vector<std::vector<double>> losses(static_cast<std::size_t>(ranks));
     RunReport report = classroom(ranks, lessons.numbers)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto tp = regions(kind)(device, rank.world());
         const GptKit kit = tensor_parallel({}, *tp);
         const auto model = make_gpt({device, lessons.dtype, 5, ""}, lessons.sizes, kit);
-        results[static_cast<std::size_t>(rank.index())] =
-            train(device, *model, lessons, kit.loss(lessons.sizes));
+        losses[static_cast<std::size_t>(rank.index())] =
+            train(rank, *model, lessons, kit.loss(lessons.sizes));
     });
-    return trained_by(std::move(results), std::move(report), lessons.numbers);
+    return trained_by(losses, std::move(report), lessons.numbers);
 }
 
 double largest_difference(const std::map<std::string, HostTensor>& a,

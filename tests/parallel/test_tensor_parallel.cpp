@@ -206,8 +206,7 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
         for (const Parameter* parameter : layer.parameters())
             whole[parameter->name()] = rank.device().peek(parameter->value);
     });
-    Shards shards;
-    classroom(3)->run([&](Rank& rank) {
+    const RunReport report = classroom(3)->run([&](Rank& rank) {
         TensorParallel tp(rank.device(), rank.world());
         ColumnParallelOptions options;
         options.stacked = {5, 5};
@@ -215,11 +214,9 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
         ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4, kOut,
                                    options);
         CHECK(layer.weight().shape() == Shape{4, 4});
-        for (const Parameter* parameter : layer.parameters())
-            shards[parameter->name()].emplace_back(parameter->part(),
-                                                   rank.device().peek(parameter->value));
+        keep_parameters(rank, layer, "", &Parameter::value);
     });
-    CHECK(put_together(shards) == whole);
+    CHECK(wholes(report, "") == whole);
 }
 
 namespace {

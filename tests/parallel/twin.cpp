@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/nn/part.hpp"
+#include "src/core/part.hpp"
 #include "src/parallel/placement.hpp"
 #include "tests/catch.hpp"
 
@@ -91,18 +91,20 @@ MakeRegions regions(Regions kind) {
         };
 }
 
-std::map<std::string, HostTensor> put_together(const Shards& shards) {
-    std::map<std::string, HostTensor> whole;
-    for (const auto& [name, of_ranks] : shards) {
-        HostTensor& result = whole[name];
-        const Part& first = of_ranks.front().first;
-        result = HostTensor(first.whole, of_ranks.front().second.dtype());
-        for (const auto& [part, values] : of_ranks) {
-            if (holds_all(part)) REQUIRE(values == of_ranks.front().second);
-            put_shard(result, values, part);
-        }
-    }
-    return whole;
+void keep_parameters(Rank& rank, Module& module, const std::string& prefix,
+                     Tensor Parameter::*tensor) {
+    for (const Parameter* parameter : module.parameters())
+        rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
+}
+
+std::map<std::string, HostTensor> wholes(const RunReport& report,
+                                         const std::string& prefix) {
+    std::map<std::string, HostTensor> all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept)
+            if (name.starts_with(prefix) && !all.contains(name.substr(prefix.size())))
+                all[name.substr(prefix.size())] = report.whole(name);
+    return all;
 }
 
 Outcome run_alone(DType dtype, const MakeAlone& make, const Inputs& inputs) {
@@ -124,68 +126,60 @@ Outcome run_alone(DType dtype, const MakeAlone& make, const Inputs& inputs) {
 
 namespace {
 
-/// What each rank has after forward and backward.
-struct RankOutcome {
-    HostTensor y;
-    HostTensor dx;
-    std::map<std::string, std::pair<Part, HostTensor>> values;
-    std::map<std::string, std::pair<Part, HostTensor>> gradients;
+/// What the ranks have after forward and backward: each its results, and in the report
+/// "value/NAME" and "grad/NAME" of its parameters.
+struct RanksOutcome {
+    std::vector<Results> of_rank;
+    RunReport report;
 };
 
-std::vector<RankOutcome> run_ranks(int ranks, DType dtype, sim::CheckLevel check,
-                                   const MakeRegions& make_regions,
-                                   const MakeShared& make, const Inputs& inputs) {
-    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
-    classroom(ranks, /*numbers=*/true, check)->run([&](Rank& rank) {
+RanksOutcome run_ranks(int ranks, DType dtype, sim::CheckLevel check,
+                       const MakeRegions& make_regions, const MakeShared& make,
+                       const Inputs& inputs) {
+    RanksOutcome outcome;
+    outcome.of_rank.resize(static_cast<std::size_t>(ranks));
+    const auto program = [&](Rank& rank) {
         Device& device = rank.device();
-        RankOutcome& own = outcomes[static_cast<std::size_t>(rank.index())];
         const auto tp = make_regions(device, rank.world());
         const auto module = make({device, dtype, kSeed, ""}, *tp);
-        Results results =
+        outcome.of_rank[static_cast<std::size_t>(rank.index())] =
             run(device, *module,
                 as(dealt(inputs.x, inputs.x_held, ranks, rank.index()), dtype),
                 as(dealt(inputs.dy, inputs.y_held, ranks, rank.index()), dtype),
                 inputs.backward);
-        own.y = std::move(results.y);
-        own.dx = std::move(results.dx);
         complete_gradients(module->parameters());
-        for (const Parameter* parameter : module->parameters()) {
-            own.values[parameter->name()] = {parameter->part(),
-                                             device.peek(parameter->value)};
-            own.gradients[parameter->name()] = {parameter->part(),
-                                                device.peek(parameter->gradient)};
-        }
-    });
-    return outcomes;
+        keep_parameters(rank, *module, "value/", &Parameter::value);
+        keep_parameters(rank, *module, "grad/", &Parameter::gradient);
+    };
+    outcome.report = classroom(ranks, /*numbers=*/true, check)->run(program);
+    return outcome;
 }
 
 }  // namespace
 
 Outcome run_shared(int ranks, DType dtype, const MakeRegions& make_regions,
                    const MakeShared& make, const Inputs& inputs) {
+    const RanksOutcome shared =
+        run_ranks(ranks, dtype, sim::check_level_asked(), make_regions, make, inputs);
     std::vector<HostTensor> y, dx;
-    Shards values, gradients;
-    for (const RankOutcome& rank :
-         run_ranks(ranks, dtype, sim::check_level_asked(), make_regions, make, inputs)) {
-        y.push_back(rank.y);
-        dx.push_back(rank.dx);
-        for (const auto& [name, shard] : rank.values)
-            values[name].push_back(shard);
-        for (const auto& [name, shard] : rank.gradients)
-            gradients[name].push_back(shard);
+    for (const Results& results : shared.of_rank) {
+        y.push_back(results.y);
+        dx.push_back(results.dx);
     }
     return {collected(y, inputs.y_held), collected(dx, inputs.x_held),
-            put_together(values), put_together(gradients)};
+            wholes(shared.report, "value/"), wholes(shared.report, "grad/")};
 }
 
 Outcome run_first_rank(int ranks, DType dtype, const MakeRegions& make_regions,
                        const MakeShared& make, const Inputs& inputs) {
-    const RankOutcome first =
-        run_ranks(ranks, dtype, sim::CheckLevel::cheap, make_regions, make, inputs)
-            .front();
-    Outcome outcome{first.y, first.dx, {}, {}};
-    for (const auto& [name, shard] : first.gradients)
-        if (holds_all(shard.first)) outcome.gradients[name] = shard.second;
+    const RanksOutcome shared =
+        run_ranks(ranks, dtype, sim::CheckLevel::cheap, make_regions, make, inputs);
+    Outcome outcome{shared.of_rank.front().y, shared.of_rank.front().dx, {}, {}};
+    const RankReport& first = shared.report.ranks.front();
+    const std::string prefix = "grad/";
+    for (const auto& [name, gradient] : first.kept)
+        if (name.starts_with(prefix) && holds_all(first.part_of(name)))
+            outcome.gradients[name.substr(prefix.size())] = gradient;
     return outcome;
 }
 

@@ -65,10 +65,12 @@ struct Difference {
 };
 Difference difference(const Outcome& shared, const Outcome& alone);
 
-/// The ranks' shards, by rank, of every parameter of a model, put together. `shards` are
-/// by name; parameters that all hold whole must be equal.
-using Shards = std::map<std::string, std::vector<std::pair<Part, HostTensor>>>;
-std::map<std::string, HostTensor> put_together(const Shards& shards);
+/// Keeps that tensor of each parameter, a part of a whole, under prefix + NAME.
+void keep_parameters(Rank& rank, Module& module, const std::string& prefix,
+                     Tensor Parameter::*tensor);
+/// Returns the wholes of what ranks kept under prefix + NAME, by NAME.
+std::map<std::string, HostTensor> wholes(const RunReport& report,
+                                         const std::string& prefix);
 
 /// Normal values, the same for the same name.
 HostTensor normal_values(Shape shape, const std::string& name);
