@@ -394,7 +394,7 @@ void ColumnLinear::split_columns(Page& page) {
     check_equal(page, "with f, numbers of dx on any device that differ from one device's",
                 differing_on_any(together, kept(alone, 0, "dx"), "dx"));
     check_equal(page, "numbers of the weight's gradient that differ from one device's",
-                differing_gradients(together, alone, task));
+                differing_gradients(together, alone));
     check_all_reduce(page, together, "backward", "dx");
 }
 
@@ -472,7 +472,7 @@ void ColumnLinear::split_rows(Page& page) {
                 differing_side_by_side(together, alone, "dx"));
     check_equal(page,
                 "numbers of the parameters' gradients that differ from one device's",
-                differing_gradients(together, alone, task));
+                differing_gradients(together, alone));
     check_all_reduce(page, together, "forward", "y");
     page.check(Check::equal("bytes that device 0 sent backward",
                             static_cast<double>(bytes_of_half(together, 0, "backward")),
@@ -489,7 +489,7 @@ void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
     record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
     record().outputs.insert_or_assign("rows/dx",
                                       side_by_side(kept_by_all(together, "dx")));
-    for (auto& [name, gradient] : whole_gradients(together, task))
+    for (auto& [name, gradient] : whole_gradients(together))
         record().outputs.insert_or_assign("rows/" + name, gradient);
     record().runs.emplace_back("rows", together);
 }

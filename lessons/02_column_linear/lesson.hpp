@@ -38,7 +38,7 @@ class ColumnLinear final : public Lesson {
     /// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
     std::int64_t sent(std::int64_t factor, std::int64_t bytes) const;
     void record_rows(const Task& task, const RunReport& together);
-    void record_mlp(const Task& alone, const Task& together);
+    void record_mlp(const Task& alone);
     void show_bytes(Page& page, const RunReport& gathered);
     void show_time(Page& page, const RunReport& gathered);
     void show_larger_layers(Page& page);

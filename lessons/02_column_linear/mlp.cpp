@@ -54,8 +54,8 @@ Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t 
     return task;
 }
 
-NamedTensors results(const RunReport& report, const Task& task) {
-    NamedTensors whole = whole_gradients(report, task);
+NamedTensors results(const RunReport& report) {
+    NamedTensors whole = whole_gradients(report);
     for (const char* name : {"y", "dx"})
         whole.emplace(name, kept(report, 0, name));
     return whole;

@@ -23,7 +23,7 @@ Task mlp_task(const MlpSizes& sizes, MlpSplit split, DType dtype, std::uint64_t 
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype);
 
 /// y, dx and the parameters' gradients, whole.
-NamedTensors results(const RunReport& report, const Task& task);
+NamedTensors results(const RunReport& report);
 
 /// The largest relative difference of any of them.
 double largest_difference(const NamedTensors& a, const NamedTensors& b);

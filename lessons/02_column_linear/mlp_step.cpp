@@ -92,10 +92,9 @@ void ColumnLinear::pair(Page& page) {
         return mlp_task(sizes_, split, options().dtype, options().seed);
     };
     const Task alone = task_of(MlpSplit::none);
-    const Task together = task_of(MlpSplit::columns_then_rows);
     mlp_alone_ = pass_alone(alone, true);
-    mlp_together_ = pass_together(together, true);
-    record_mlp(alone, together);
+    mlp_together_ = pass_together(task_of(MlpSplit::columns_then_rows), true);
+    record_mlp(alone);
     page.check(Check::equal("all-reduces that device 0 took part in",
                             static_cast<double>(collectives(mlp_together_, 0)), 2));
     check_bound(
@@ -103,22 +102,22 @@ void ColumnLinear::pair(Page& page) {
         fmt::format("MLP {0} -> {1} -> {0}, {2} rows: y, dx and gradients against one "
                     "device, largest relative difference",
                     sizes_.hidden, sizes_.inner, sizes_.rows),
-        largest_difference(results(mlp_together_, together), results(mlp_alone_, alone)));
+        largest_difference(results(mlp_together_), results(mlp_alone_)));
     std::int64_t unlike = 0;
     for (const char* name : {"y", "dx"})
         unlike += differing_on_any(mlp_together_, kept(mlp_together_, 0, name), name);
     check_equal(page, "numbers of y and dx that are not the same on all devices", unlike);
 }
 
-void ColumnLinear::record_mlp(const Task& alone, const Task& together) {
+void ColumnLinear::record_mlp(const Task& alone) {
     record().inputs.insert_or_assign("mlp/x", alone.x);
     record().inputs.insert_or_assign("mlp/dy", alone.dy);
     for (const auto& [name, tensor] : mlp_alone_.ranks.front().kept)
         if (name.starts_with("initial/"))
             record().inputs.insert_or_assign("mlp/" + name, tensor);
-    for (const auto& [name, tensor] : results(mlp_alone_, alone))
+    for (const auto& [name, tensor] : results(mlp_alone_))
         record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
-    for (const auto& [name, tensor] : results(mlp_together_, together))
+    for (const auto& [name, tensor] : results(mlp_together_))
         record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
     record().runs.emplace_back("mlp_alone", mlp_alone_);
     record().runs.emplace_back("mlp_columns_rows", mlp_together_);
@@ -183,7 +182,7 @@ void ColumnLinear::count_bytes(Page& page) {
         mlp_task(sizes_, MlpSplit::gathered, options().dtype, options().seed);
     const RunReport gathered = pass_together(task, true);
     record().runs.emplace_back("mlp_gathered", gathered);
-    for (const auto& [name, tensor] : results(gathered, task))
+    for (const auto& [name, tensor] : results(gathered))
         record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
 
     page.text(
@@ -191,11 +190,10 @@ void ColumnLinear::count_bytes(Page& page) {
         "instead? Let both layers be by columns, each with an all-gather of its output. "
         "The result is as right:");
     page.quote("gathered-mlp");
-    const Task alone = mlp_task(sizes_, MlpSplit::none, options().dtype, options().seed);
     check_bound(
         page,
         "gathered, y, dx and gradients against one device, largest relative difference",
-        largest_difference(results(gathered, task), results(mlp_alone_, alone)));
+        largest_difference(results(gathered), results(mlp_alone_)));
     page.text(fmt::format(
         "With S the bytes of x, {}, and I those between the layers, {}, a device sends:",
         bytes_text(task.x.bytes()),

@@ -162,8 +162,13 @@ RunReport pass(Cluster& cluster, const Task& task) {
         const auto keep = [&](const std::string& name, const Tensor& tensor) {
             if (task.keeps) rank.keep(name, tensor);
         };
-        for (const Parameter* parameter : model->parameters())
-            keep("initial/" + parameter->name(), parameter->value);
+        const auto keep_all = [&](const std::string& prefix, Tensor Parameter::*tensor) {
+            for (const Parameter* parameter : model->parameters())
+                if (task.keeps)
+                    rank.keep(prefix + parameter->name(), parameter->*tensor,
+                              parameter->part());
+        };
+        keep_all("initial/", &Parameter::value);
         const Tensor x = device.upload(held_by(rank, task.x, task.own_columns_of_x));
         const Tensor dy = device.upload(held_by(rank, task.dy, task.own_columns_of_dy));
 
@@ -180,8 +185,7 @@ RunReport pass(Cluster& cluster, const Task& task) {
             keep("dx", model->backward(dy, saved));
             rank.keep_value("backward", static_cast<double>(sent.bytes()));
         }
-        for (const Parameter* parameter : model->parameters())
-            keep("grad/" + parameter->name(), parameter->gradient);
+        keep_all("grad/", &Parameter::gradient);
     });
 }
 
@@ -200,15 +204,9 @@ std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string&
     return static_cast<std::int64_t>(report.ranks[rank].series.at(half).at(0));
 }
 
-NamedTensors whole_gradients(const RunReport& report, const Task& task) {
-    const WholeParameters parts(
-        static_cast<int>(report.ranks.size()),
-        [&](Rank& rank, const WholeParameters::Show& show) {
-            TensorParallel tp(rank.device(), rank.world());
-            show(*task.make({rank.device(), task.x.dtype(), 0, ""}, tp));
-        });
+NamedTensors whole_gradients(const RunReport& report) {
     NamedTensors whole;
-    for (auto& [name, tensor] : parts.put_together(report, "grad/"))
+    for (auto& [name, tensor] : kept_under(report, "grad/"))
         whole.emplace("grad/" + name, std::move(tensor));
     return whole;
 }
@@ -226,10 +224,9 @@ std::int64_t differing_on_any(const RunReport& together, const HostTensor& expec
     return count;
 }
 
-std::int64_t differing_gradients(const RunReport& together, const RunReport& alone,
-                                 const Task& task) {
+std::int64_t differing_gradients(const RunReport& together, const RunReport& alone) {
     std::int64_t count = 0;
-    for (const auto& [name, whole] : whole_gradients(together, task))
+    for (const auto& [name, whole] : whole_gradients(together))
         count += differing(whole, kept(alone, 0, name));
     return count;
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lessons/runner/whole_parameters.hpp"
+#include "lessons/runner/training_loop.hpp"
 #include "src/core/host_tensor.hpp"
 #include "src/parallel/tensor_parallel.hpp"
 #include "src/report/safetensors.hpp"
@@ -73,7 +73,7 @@ std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& 
 std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half);
 
 /// The parameters' gradients put together, as "grad/NAME".
-NamedTensors whole_gradients(const RunReport& report, const Task& task);
+NamedTensors whole_gradients(const RunReport& report);
 
 // Numbers that are not what one device has:
 
@@ -84,7 +84,6 @@ std::int64_t differing_side_by_side(const RunReport& together, const RunReport& 
 std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
                               const std::string& name);
 /// of the gradients, put together.
-std::int64_t differing_gradients(const RunReport& together, const RunReport& alone,
-                                 const Task& task);
+std::int64_t differing_gradients(const RunReport& together, const RunReport& alone);
 
 }  // namespace lockstep::lessons

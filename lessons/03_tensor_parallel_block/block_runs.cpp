@@ -30,7 +30,7 @@ void run(Rank& rank, const Twins& twins, Module& module, Pass pass) {
     const PhaseScope phase(device, Phase::backward);
     rank.keep("dx", module.backward(dy, saved));
     for (const Parameter* parameter : module.parameters())
-        rank.keep("grad/" + parameter->name(), parameter->gradient);
+        rank.keep("grad/" + parameter->name(), parameter->gradient, parameter->part());
 }
 
 }  // namespace
@@ -51,18 +51,11 @@ RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass) {
     });
 }
 
-double twin_difference(const Twins& twins, const RunReport& shared,
-                       const RunReport& alone) {
-    const WholeParameters whole(
-        static_cast<int>(shared.ranks.size()),
-        [&](Rank& rank, const WholeParameters::Show& show) {
-            TensorParallel tp(rank.device(), rank.world());
-            show(*twins.shared({rank.device(), DType::f32, 0, ""}, tp));
-        });
+double twin_difference(const RunReport& shared, const RunReport& alone) {
     NamedTensors together;
     for (const char* name : {"y", "dx"})
         together.emplace(name, shared.ranks.front().kept.at(name));
-    for (const auto& [name, tensor] : whole.put_together(shared, "grad/"))
+    for (const auto& [name, tensor] : kept_under(shared, "grad/"))
         together.emplace("grad/" + name, tensor);
     const NamedTensors one(alone.ranks.front().kept.begin(),
                            alone.ranks.front().kept.end());

@@ -32,8 +32,7 @@ RunReport run_shared(Cluster& cluster, const Twins& twins, Pass pass);
 
 /// The largest relative difference of any tensor of the two runs, of
 /// `ranks` devices and of one.
-double twin_difference(const Twins& twins, const RunReport& shared,
-                       const RunReport& alone);
+double twin_difference(const RunReport& shared, const RunReport& alone);
 
 /// Bytes that the forward of a tensor-parallel block leaves on a device for its backward,
 /// by the ledger; shapes only, 16 bits a number. Tensors that layers share count once.

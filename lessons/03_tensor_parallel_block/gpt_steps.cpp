@@ -133,10 +133,9 @@ RunReport TensorParallelLesson::train_on(Page& page, int ranks, Regions regions,
                   options().seed, regions, page.progress(variant, task_->steps).get());
     record().runs.emplace_back(variant, report);
     if (!has_numbers()) return report;
-    const WholeParameters whole = whole_gpt(*task_, ranks, regions);
     record_training(
         record(), variant, ranks == 1, losses(report),
-        [&](const std::string& prefix) { return whole.put_together(report, prefix); });
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
     return report;
 }
 

@@ -61,12 +61,4 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
 }
 // lesson: end
 
-WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions) {
-    return {ranks, [&](Rank& rank, const WholeParameters::Show& show) {
-                const auto tp = make_regions(regions, rank.device(), rank.world());
-                show(*make_gpt({rank.device(), DType::f32, 0, ""}, task.sizes,
-                               tensor_parallel({}, *tp)));
-            }};
-}
-
 }  // namespace lockstep::lessons

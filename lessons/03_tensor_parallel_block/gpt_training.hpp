@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "lessons/runner/gpt_task.hpp"
-#include "lessons/runner/whole_parameters.hpp"
 #include "src/parallel/tensor_parallel.hpp"
 
 namespace lockstep::lessons {
@@ -25,8 +24,5 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
 /// gradients under "grad/NAME", and the losses in the series "loss".
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
                     std::uint64_t seed, Regions regions, Progress* progress = nullptr);
-
-/// How to put together the GPT's parameters of `ranks` devices.
-WholeParameters whole_gpt(const GptTask& task, int ranks, Regions regions);
 
 }  // namespace lockstep::lessons

@@ -143,7 +143,7 @@ void TensorParallelLesson::attention(Page& page) {
                  fmt::format("attention on {} devices against one: output and every "
                              "gradient, largest relative difference",
                              ranks_),
-                 has_numbers() ? twin_difference(twins, shared, alone) : 0, bound());
+                 has_numbers() ? twin_difference(shared, alone) : 0, bound());
     if (ranks_ > 1 && has_numbers())
         show_bad_cut(page, badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
 }
@@ -191,7 +191,7 @@ void TensorParallelLesson::block(Page& page) {
                  fmt::format("a block on {} devices against one: output and every "
                              "gradient, largest relative difference",
                              ranks_),
-                 has_numbers() ? twin_difference(twins, shared, alone) : 0, bound());
+                 has_numbers() ? twin_difference(shared, alone) : 0, bound());
     page.chart(timeline_chart(shared, title));
     page.text(
         "Backward, the gradient of the weights of c_attn and of c_fc is computed while "

@@ -22,7 +22,7 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor) {
     if (!rank.device().has_numbers()) return;
     for (const Parameter* parameter : parameters)
-        rank.keep(prefix + parameter->name(), parameter->*tensor);
+        rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
 }
 
 std::vector<double> losses_of(const RunReport& report) {
@@ -42,8 +42,9 @@ NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
     for (const RankReport& rank : report.ranks)
         for (const auto& [name, tensor] : rank.kept) {
             const bool other = prefix.empty() && name.find('/') != std::string::npos;
-            if (name.starts_with(prefix) && !other)
-                all.emplace(name.substr(prefix.size()), tensor);
+            if (!name.starts_with(prefix) || other) continue;
+            const std::string own = name.substr(prefix.size());
+            if (!all.contains(own)) all.emplace(own, report.whole(name));
         }
     return all;
 }

@@ -18,13 +18,13 @@ namespace lockstep::lessons {
 void run_training(Rank& rank, const std::vector<Parameter*>& parameters, int steps,
                   const std::function<Tensor(int step)>& step, Progress* progress);
 
-/// Keeps one tensor of each parameter under `prefix` and its name. In a run of shapes
-/// only there are no numbers to keep.
+/// Keeps one tensor of each parameter, and which part of the whole it is, under `prefix`
+/// and its name. In a run of shapes only there are no numbers to keep.
 void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor);
 
-/// Returns what the ranks kept under prefix + NAME, by NAME; the first rank's if several
-/// did.
+/// Returns what the ranks kept under prefix + NAME, by NAME: the wholes of which they may
+/// have kept parts.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 
 /// Returns the losses of all steps. Each rank that kept any has a share of them.
