@@ -141,6 +141,23 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
     CHECK(make_cluster_in({}, 4)->run(program).trace.empty());
 }
 
+TEST_CASE("a wait for nothing, behind what is under way, is in the trace",
+          "[sim][time]") {
+    const auto program = [](Rank& rank) {
+        Work before = rank.world().all_reduce(floats(rank, 1000));
+        rank.world().group().start().wait();
+        before.wait();
+    };
+    const RunReport report = make_cluster_in({}, 2, "classroom", true)->run(program);
+    std::vector<TraceEvent> waits;
+    for (const TraceEvent& event : report.trace)
+        if (event.rank == 1 && event.kind == "wait") waits.push_back(event);
+    REQUIRE(waits.size() == 1);
+    CHECK(waits[0].name == "wait for an empty group");
+    CHECK(waits[0].communicator == "world");
+    CHECK(waits[0].end - waits[0].start == report.ranks[1].time.waiting);
+}
+
 TEST_CASE("operations of a communicator queue; those of two run side by side",
           "[sim][time]") {
     const auto program = [](bool two) {
