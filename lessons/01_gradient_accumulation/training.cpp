@@ -27,6 +27,13 @@ std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& bat
     return uploaded;
 }
 
+/// In a run of shapes only, what was reduced is reckoned by the gradients' shapes.
+void keep_shapes(Rank& rank, Module& model) {
+    if (rank.device().has_numbers()) return;
+    for (const Parameter* parameter : model.parameters())
+        rank.keep("grad/" + parameter->name(), parameter->gradient);
+}
+
 }  // namespace
 
 // lesson: training-program
@@ -45,6 +52,7 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
             return train_step(device, *model, training.loss, mine, sync, *optimizer);
         };
         run_training(rank, model->parameters(), training.steps, step, progress);
+        keep_shapes(rank, *model);
     });
 }
 // lesson: end
