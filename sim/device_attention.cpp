@@ -244,14 +244,15 @@ class HeadBackward {
 template <>
 void Device::compute(const ops::HeadRowProducts& op) {
     with_real(op.products.dtype(), [&]<typename T>(T) {
-        T* product = op.products.data<T>();
+        std::int64_t place = 0;
         each_head(op.x, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
             const T* left = op.x.tensor.data<T>() + op.x.offset(batch, head);
             const T* right = op.y.tensor.data<T>() + op.y.offset(batch, head);
+            T* products = op.products.data<T>();
             for (std::int64_t row = 0; row < op.x.rows(); ++row)
-                *product++ = static_cast<T>(sum_lanes(op.x.width, times<T>,
-                                                      left + row * op.x.pitch(),
-                                                      right + row * op.y.pitch()));
+                products[place++] = static_cast<T>(sum_lanes(op.x.width, times<T>,
+                                                             left + row * op.x.pitch(),
+                                                             right + row * op.y.pitch()));
         });
     });
 }

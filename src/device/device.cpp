@@ -28,8 +28,8 @@ OnlineAttention Device::begin_attention(const Heads& queries, SourceLine at) {
     ops::check_width(check, queries);
     const DType dtype = queries.tensor.dtype();
     const Shape rows = ops::shape_of_rows(queries);
-    const OnlineAttention state{zeros(ops::shape_of_result(queries), dtype, at),
-                                empty(rows, dtype, at), zeros(rows, dtype, at)};
+    OnlineAttention state{zeros(ops::shape_of_result(queries), dtype, at),
+                          empty(rows, dtype, at), zeros(rows, dtype, at)};
     fill(state.maximum, -std::numeric_limits<double>::infinity(), at);
     return state;
 }

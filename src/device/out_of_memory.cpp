@@ -51,6 +51,7 @@ std::vector<Holding> holdings_of(const std::vector<const Storage*>& live) {
         holding.tensors.push_back(storage);
     }
     std::vector<Holding> sorted;
+    sorted.reserve(by_line.size());
     for (auto& [what, holding] : by_line)
         sorted.push_back(std::move(holding));
     std::stable_sort(
@@ -163,7 +164,8 @@ std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
         bytes += live[i]->bytes;
         std::string after =
             phases ? text_of(moment, steps) : "by " + time_text(moment.time);
-        if (phases) after = after.empty() ? "outside of phases" : "after " + after;
+        if (phases)
+            after = after.empty() ? "outside of phases" : after.insert(0, "after ");
         const std::size_t stretch = i * kStretches / live.size();
         const bool fresh =
             growth.empty() || (phases ? after != growth.back().after

@@ -60,7 +60,7 @@ Tensor CoreAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor &x = saved.at("x"), &weights = saved.at("weights");
     const AttentionHeads own = attention_heads(x, sizes_);
     const Heads gradient{dy, sizes_.heads, own.queries.width, 0};
-    const Tensor dx = device_.zeros(x.shape(), x.dtype());
+    Tensor dx = device_.zeros(x.shape(), x.dtype());
     const AttentionHeads d = attention_heads(dx, sizes_);
     device_.add_head_sums(d.values, weights, gradient, {.transpose = true});
     Tensor d_scores = device_.head_products(gradient, own.values);

@@ -45,7 +45,7 @@ void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
 
 ColumnParallelLinear::ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
                                            std::int64_t in, std::int64_t out,
-                                           ColumnParallelOptions options)
+                                           const ColumnParallelOptions& options)
     : tp_(tp),
       device_(init.device),
       gather_output_(options.gather_output),

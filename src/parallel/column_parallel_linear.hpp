@@ -35,7 +35,7 @@ struct ColumnParallelOptions {
 class ColumnParallelLinear : public Module {
   public:
     ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
-                         std::int64_t out, ColumnParallelOptions options = {});
+                         std::int64_t out, const ColumnParallelOptions& options = {});
     /// Over the weight of another module, which is tied to it: that module's rows of the
     /// table are this layer's rows. A use more of it, without bias. The other module must
     /// stay, and lists it.

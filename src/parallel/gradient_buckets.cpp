@@ -1,5 +1,7 @@
 #include "src/parallel/gradient_buckets.hpp"
 
+#include <algorithm>
+
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -20,11 +22,12 @@ GradientBuckets::GradientBuckets(Device& device, Communicator& replicas,
         members.clear();
         held = 0;
     };
-    const std::vector<Parameter*>& all = this->parameters();
-    for (auto it = all.rbegin(); it != all.rend(); ++it) {
-        if (held + (*it)->gradient.bytes() > bytes) close();
-        members.push_back(*it);
-        held += (*it)->gradient.bytes();
+    std::vector<Parameter*> last_first = this->parameters();
+    std::reverse(last_first.begin(), last_first.end());
+    for (Parameter* parameter : last_first) {
+        if (held + parameter->gradient.bytes() > bytes) close();
+        members.push_back(parameter);
+        held += parameter->gradient.bytes();
     }
     close();
 }
