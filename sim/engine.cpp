@@ -227,9 +227,10 @@ void Engine::expect_replicated(const Team& team, int member, const Tensor& tenso
     checker_->expected(team, member, tensor, name, at, rank(index).clock.now());
 }
 
-void Engine::declare_replicas(const Team& team, int member, const Tensor& tensor,
+void Engine::declare_replicas(Team& team, int member, const Tensor& tensor,
                               const std::string& name, SourceLine at) {
     const int index = team.ranks[member];
+    team.declared.insert(name);
     watchers_.tell_of(index, &Watcher::declared, team, member, tensor, name, at);
 }
 
@@ -260,7 +261,7 @@ void Engine::arrive(Posted& posted) {
     meeting.arrived[posted.launch->member] = &posted;
     if (meeting.first == nullptr) meeting.first = &posted;
     ++meeting.present;
-    if (!can_meet(meeting.first->operation, posted.operation) && !meeting.differs) {
+    if (!can_meet(team, meeting.first->operation, posted.operation) && !meeting.differs) {
         meeting.differs = true;
         mistakes_.push_back({posted.launch->rank, &posted});
     }

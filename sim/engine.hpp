@@ -74,7 +74,7 @@ class Engine {
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
                            const std::string& name, SourceLine at);
-    void declare_replicas(const Team& team, int member, const Tensor& tensor,
+    void declare_replicas(Team& team, int member, const Tensor& tensor,
                           const std::string& name, SourceLine at);
     LaunchPool& launches() { return launches_; }
     const LaunchPool& launches() const { return launches_; }

@@ -9,11 +9,12 @@
 
 namespace lockstep::sim {
 
-bool can_meet(const CommOperation& a, const CommOperation& b) {
+bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b) {
     if (!same_signature(a, b)) return false;
     if (!a.is_sum() || !a.input || !b.input) return true;
     const std::string &one = a.input.label(), &other = b.input.label();
-    return one.empty() || other.empty() || one == other;
+    return one.empty() || other.empty() || one == other ||
+           (team.declared.contains(one) && team.declared.contains(other));
 }
 
 void Launch::wait(SourceLine wait_at) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -183,9 +184,12 @@ struct Lifetime {
     bool went = false;   ///< the rank has let go of it
 };
 
+struct Team;
+
 /// Returns whether members who bring these can be one collective: the same call, and if
-/// it adds up, nothing that is named after different parameters.
-bool can_meet(const CommOperation& a, const CommOperation& b);
+/// it adds up, nothing that is named after different parameters, unless the team's ranks
+/// have declared both (a table that is tied to a head of another name).
+bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b);
 
 /// A collective that members are arriving for.
 struct Meeting {
@@ -209,6 +213,7 @@ struct Team {
     std::vector<TrafficByLink> shares;  ///< by member, what shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
+    std::set<std::string> declared;  ///< names of replicas that its ranks hold
 
     int size() const { return static_cast<int>(ranks.size()); }
     /// Returns the number of a rank of the run in this team; -1 if it is none of its.

@@ -37,7 +37,9 @@ struct NormFact {
 /// through sums and reductions to clip_factor and to the gradients that it scales. The
 /// gradients that the ranks' clips of one number scale are one model: each has to count
 /// once in every rank's norm, and once alone if ranks have declared it a replica
-/// (declare_replicas). Sums that are scaled or go through the host are not followed.
+/// (declare_replicas). A sum that is scaled, goes through the host or counts what has no
+/// name is not followed, and a clip by it claims nothing. Ranks that share no
+/// communicator but world clip models of their own.
 class GradientNormWatcher final : public Tracker<NormFact> {
   public:
     explicit GradientNormWatcher(Engine& engine)
@@ -65,7 +67,9 @@ class GradientNormWatcher final : public Tracker<NormFact> {
         std::set<Held> scaled;
     };
 
+    /// Null if nothing is known.
     std::shared_ptr<const Terms> terms_of(int rank, const Tensor& tensor) const;
+    bool work_together(int a, int b) const;
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
     void add(int rank, const Tensor& sum, const Tensor& term);
     bool is_done(std::int64_t number) const;
@@ -87,24 +91,26 @@ void GradientNormWatcher::declared(const Team& team, int /*member*/,
     if (team.size() > 1) declared_[name].insert(&team);
 }
 
-/// Nothing known is nothing counted: zeros, to begin with.
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
                                                            const Tensor& tensor) const {
     const auto* range = known(rank).whole(tensor);
-    return range && range->fact.terms ? range->fact.terms : std::make_shared<Terms>();
+    return range ? range->fact.terms : nullptr;
 }
 
 void GradientNormWatcher::add_square(int rank, const Tensor& sum,
                                      const Tensor& gradient) {
-    if (gradient.label().empty()) return known(rank).forget(sum);
-    auto terms = std::make_shared<Terms>(*terms_of(rank, sum));
+    const auto before = terms_of(rank, sum);
+    if (!before || gradient.label().empty()) return known(rank).forget(sum);
+    auto terms = std::make_shared<Terms>(*before);
     ++(*terms)[{rank, gradient.label()}];
     known(rank).set(sum, {std::move(terms)});
 }
 
 void GradientNormWatcher::add(int rank, const Tensor& sum, const Tensor& term) {
-    auto terms = std::make_shared<Terms>(*terms_of(rank, sum));
-    for (const auto& [held, count] : *terms_of(rank, term))
+    const auto before = terms_of(rank, sum), more = terms_of(rank, term);
+    if (!before || !more) return known(rank).forget(sum);
+    auto terms = std::make_shared<Terms>(*before);
+    for (const auto& [held, count] : *more)
         (*terms)[held] += count;
     known(rank).set(sum, {std::move(terms)});
 }
@@ -112,12 +118,17 @@ void GradientNormWatcher::add(int rank, const Tensor& sum, const Tensor& term) {
 void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) {
     if (operation.is<ops::SumOfSquares>())
         return add_square(rank, *operation.writes[0], *operation.reads[0]);
-    const bool is_one = operation.writes.size() == 1 &&
-                        operation.writes[0]->elements() == 1 && !operation.reads.empty();
+    const bool is_one =
+        operation.writes.size() == 1 && operation.writes[0]->elements() == 1;
+    if (is_one && operation.derivation.kind == Derivation::Kind::fill &&
+        operation.derivation.factor == 0)
+        return known(rank).set(*operation.writes[0], {std::make_shared<Terms>()});
     if (operation.is<ops::ClipFactor>()) {
         const std::int64_t number = clips_[rank]++;
         const auto terms = terms_of(rank, *operation.reads[0]);
-        if (!terms->empty()) open_[number].claims[rank] = {terms, operation.at};
+        known(rank).forget(*operation.writes[0]);
+        if (!terms || terms->empty()) return;
+        open_[number].claims[rank] = {terms, operation.at};
         return known(rank).set(*operation.writes[0], {terms, number});
     }
     if (operation.is<ops::ScaleByTensor>()) {
@@ -137,10 +148,12 @@ void GradientNormWatcher::collective_begins(const Team& team, const Meeting& mee
     if (!first.is_sum() || first.reduction != Reduction::sum || first.count != 1)
         return Tracker::collective_begins(team, meeting);
     auto all = std::make_shared<Terms>();
-    for (const Posted* side : meeting.arrived)
-        for (const auto& [held, count] :
-             *terms_of(side->launch->rank, side->operation.input))
+    for (const Posted* side : meeting.arrived) {
+        const auto terms = terms_of(side->launch->rank, side->operation.input);
+        if (!terms) return Tracker::collective_begins(team, meeting);
+        for (const auto& [held, count] : *terms)
             (*all)[held] += count;
+    }
     for (const Posted* side : holders_of(meeting))
         known(side->launch->rank).set(side->operation.output, {all});
 }
@@ -189,17 +202,32 @@ std::set<Held> GradientNormWatcher::replicas_of(const Held& held) const {
     return all;
 }
 
+bool GradientNormWatcher::work_together(int a, int b) const {
+    return a == b || std::any_of(engine_.teams().begin(), engine_.teams().end(),
+                                 [&](const auto& team) {
+                                     return team->id != engine_.teams().front()->id &&
+                                            team->has(a) && team->has(b);
+                                 });
+}
+
 void GradientNormWatcher::evaluate(const Clip& clip) const {
-    for (const auto& [rank, claim] : clip.claims)
-        for (const Held& held : clip.scaled) {
-            const std::set<Held> replicas = replicas_of(held);
+    std::map<Held, std::set<Held>> replicas_by_held;
+    for (const Held& held : clip.scaled)
+        replicas_by_held.emplace(held, replicas_of(held));
+    // Ranks that clip by one reduction's result have one norm.
+    std::set<const Terms*> looked_at;
+    for (const auto& [rank, claim] : clip.claims) {
+        if (!looked_at.insert(claim.terms.get()).second) continue;
+        for (const auto& [held, replicas] : replicas_by_held) {
             int count = 0;
             for (const Held& replica : replicas) {
                 const auto found = claim.terms->find(replica);
                 if (found != claim.terms->end()) count += found->second;
             }
+            if (count == 0 && !work_together(rank, held.first)) continue;
             if (count != 1) throw FaultError(explain(held, replicas, count, rank, claim));
         }
+    }
 }
 
 /// The name of the smallest communicator that both ranks are in; of those that have

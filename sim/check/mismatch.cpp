@@ -117,7 +117,7 @@ std::vector<Side> sides_in(const Meeting& meeting) {
     std::erase(present, nullptr);
     std::vector<Side> sides;
     for (auto& side : sides_of(present, [](const Posted*a, const Posted*b) {
-             return can_meet(a->operation, b->operation);
+             return can_meet(*a->launch->team, a->operation, b->operation);
          }))
         sides.push_back({std::move(side)});
     return sides;

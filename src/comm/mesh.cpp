@@ -78,6 +78,7 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
         require(!free[place], at, "mesh: a plane of {} twice", axis);
         free[place] = true;
     }
+    if (axes.size() == 1) return (*this)[axes[0]];
     std::string name;
     for (std::size_t i = 0; i < axes_.size(); ++i)
         if (free[i]) name += (name.empty() ? "" : " x ") + axes_[i].name;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/core/require.hpp"
+
 namespace lockstep {
 
 namespace {
@@ -31,7 +33,18 @@ Part whole_part(const Shape& whole) {
     return {whole, whole, {{0, 0, matrix_rows(whole)}}, 0};
 }
 
+namespace {
+
+/// Parts are of rows and columns.
+void require_matrix(const Shape& whole) {
+    require(whole.dimensions() <= 2,
+            "a part of a tensor of shape {}; vectors and matrices have parts", whole);
+}
+
+}  // namespace
+
 Part row_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    require_matrix(whole);
     return {whole,
             whole.with_first(count),
             {{0, from, rows_there(matrix_rows(whole), from, count)}},
@@ -44,6 +57,7 @@ Part column_part(const Shape& whole, std::int64_t from, std::int64_t count) {
 
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
                   int index) {
+    require_matrix(whole);
     Part part{whole, whole, {}, 0};
     std::int64_t at = 0, from = 0;
     for (const std::int64_t layer : layers) {
@@ -88,7 +102,19 @@ bool is_sound(const Part& part) {
            std::ranges::all_of(part.rows, is_there);
 }
 
+namespace {
+
+void require_fit(const HostTensor& whole, const Part& part) {
+    require(whole.shape() == part.whole && is_sound(part),
+            "a part of a tensor of shape {} was asked of one of shape {}, or names rows "
+            "that are not there",
+            part.whole, whole.shape());
+}
+
+}  // namespace
+
 HostTensor shard_of(const HostTensor& whole, const Part& part) {
+    require_fit(whole, part);
     HostTensor shard(part.shape, whole.dtype());
     const std::int64_t bytes = bytes_of(whole.dtype());
     each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
@@ -99,6 +125,10 @@ HostTensor shard_of(const HostTensor& whole, const Part& part) {
 }
 
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
+    require_fit(whole, part);
+    require(shard.shape() == part.shape && shard.dtype() == whole.dtype(),
+            "a shard of shape {} and {} was put into a whole whose part is {} of {}",
+            shard.shape(), name_of(shard.dtype()), part.shape, name_of(whole.dtype()));
     const std::int64_t bytes = bytes_of(whole.dtype());
     each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
         std::memcpy(whole.data() + from * bytes, shard.data() + at * bytes,

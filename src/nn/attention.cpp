@@ -85,9 +85,18 @@ RotaryAttention::RotaryAttention(Device& device, const AttentionSizes& sizes,
     require(core_ != nullptr, "rotary positions before an attention that is null");
 }
 
-Tensor RotaryAttention::turned(const Tensor& x, bool back) const {
+std::int64_t RotaryAttention::begin() const {
+    if (!first_ || *first_ == 0) return 0;
+    require(tokens_.ranks == 1,
+            "rotary positions from token {} on, of sequences that are dealt to {} ranks; "
+            "they begin at token 0 there",
+            *first_, tokens_.ranks);
+    return *first_;
+}
+
+Tensor RotaryAttention::turned(const Tensor& x, std::int64_t begin, bool back) const {
     TokenRows rows = tokens_.own(x.shape()[0]);
-    if (first_) rows.first += *first_;
+    rows.first += begin;
     const RotaryOptions options{sizes_.rotary_base, back};
     Tensor y = device_.empty(x.shape(), x.dtype());
     device_.copy(y, x);
@@ -98,15 +107,17 @@ Tensor RotaryAttention::turned(const Tensor& x, bool back) const {
 }
 
 Tensor RotaryAttention::do_forward(const Tensor& x, Saved& saved) {
-    return core_->forward(turned(x, false), saved.child(0));
+    saved.keep_value("begin", begin());
+    return core_->forward(turned(x, begin(), false), saved.child(0));
 }
 
 Tensor RotaryAttention::do_backward_input(const Tensor& dy, Saved& saved) {
-    return turned(core_->backward_input(dy, saved.child(0)), true);
+    return turned(core_->backward_input(dy, saved.child(0)),
+                  saved.value<std::int64_t>("begin"), true);
 }
 
 Tensor RotaryAttention::do_infer(const Tensor& x, SourceLine at) {
-    return core_->infer(turned(x, false), at);
+    return core_->infer(turned(x, begin(), false), at);
 }
 
 }  // namespace lockstep

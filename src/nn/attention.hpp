@@ -70,7 +70,9 @@ class RotaryAttention : public Module {
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     Tensor do_infer(const Tensor& x, SourceLine at) override;
-    Tensor turned(const Tensor& x, bool back) const;
+    /// The sequences' first token now.
+    std::int64_t begin() const;
+    Tensor turned(const Tensor& x, std::int64_t begin, bool back) const;
 
     Device& device_;
     AttentionSizes sizes_;

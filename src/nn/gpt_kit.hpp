@@ -100,13 +100,17 @@ struct GptKit {
     /// The loss of the head's logits.
     std::function<Loss(const GptSizes&)> loss;
 
-    /// How sequences are dealt to devices: attention is over this device's tokens of
-    /// each, and sees the others'. And how these are dealt once more, to the devices that
-    /// share out its linear layers: the rows of all between them are this stretch.
+    /// The linear layers are shared out to several devices.
+    bool shares_layers = false;
+    /// Says which tokens of each sequence this device has in attention, which sees those
+    /// of other devices, too. A core that is set later does not.
     TokenDeal tokens;
+    /// Devices that share out the linear layers may deal these tokens once more: outside
+    /// of the layers, a device then has this stretch of them.
     TokenDeal stretch;
-    /// Where the sequences begin, if not at token 0: a program that feeds them piece by
-    /// piece changes it.
+    /// Sequences begin at this token, if it is given: a program that feeds them piece by
+    /// piece changes it. Attention by rotary positions takes it on one device's sequences
+    /// alone.
     std::shared_ptr<std::int64_t> first;
 };
 

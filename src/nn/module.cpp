@@ -37,6 +37,7 @@ void Saved::drop(const char* name) {
 
 void Saved::clear() {
     values_.clear();
+    if (own_root_) own_root_->losses.clear();
     for (const auto& child : children_)
         child->clear();
 }

@@ -94,9 +94,19 @@ AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
     AdamW::Groups groups(2);
     groups[0].options = groups[1].options = options;
     groups[1].options.weight_decay = 0;
-    for (Parameter* parameter : parameters)
+    for (Parameter* parameter : parameters) {
+        const Tensor& value = parameter->value;
+        const std::string all =
+            value ? value.storage()->names(value.offset_bytes(),
+                                           value.offset_bytes() + value.bytes())
+                  : parameter->name();
+        require(all == parameter->name(),
+                "{} is a range of a flat buffer, of {}: it cannot be told there which "
+                "elements are a matrix's",
+                parameter->name(), all);
         groups[parameter->shape().dimensions() >= 2 ? 0 : 1].parameters.push_back(
             parameter);
+    }
     std::erase_if(groups, [](const auto& group) { return group.parameters.empty(); });
     return groups;
 }

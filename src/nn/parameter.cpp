@@ -32,8 +32,9 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
       name_(std::move(name)),
       part_(whole_part(value.shape())),
       dtype_(value.dtype()) {
-    value.set_label(name_);
-    gradient.set_label(name_);
+    // A range of a flat buffer may have the name of what it is made of.
+    if (value.label().empty()) value.set_label(name_);
+    if (gradient.label().empty()) gradient.set_label(name_);
 }
 
 void Parameter::set_initial(Fill fill) {
@@ -90,6 +91,7 @@ void Parameter::remove_hook(HookId id) {
 void Parameter::zero_gradient(int passes) {
     passes_ = passes;
     contributions_ = 0;
+    complete = false;
     if (gradient) gradient.device()->fill(gradient, 0);
 }
 

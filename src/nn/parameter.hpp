@@ -92,7 +92,7 @@ class Parameter {
     void fill_initial() const;
 
     /// How it lies along each axis of the mesh that the model is spread over; see
-    /// src/parallel/placement.hpp. An axis that is not here is none of its business.
+    /// src/parallel/placement.hpp. An axis that is not here does not concern it.
     std::vector<Placement> placements;
     /// The gradient has been added up along every axis where it is partial. Whoever does
     /// that says so; the next contribution takes it back.

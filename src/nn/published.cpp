@@ -105,6 +105,8 @@ void load_published(Module& gpt, const Tensors& tensors, Published layout) {
             layout == Published::gpt2 ? in_gpt2(name, tensors) : in_llama(name);
         const HostTensor shard =
             shard_of(whole_of(*parameter, source, tensors), parameter->part());
+        require(static_cast<bool>(parameter->value),
+                "{} cannot be loaded: its value is absent", name);
         Device& device = *parameter->value.device();
         device.copy(parameter->value, device.upload(shard));
     }

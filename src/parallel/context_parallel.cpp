@@ -55,6 +55,8 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
 // lesson: context-parallel
 GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
                         TokenOrder order) {
+    require(kit.tokens.ranks == 1,
+            "context_parallel() of a kit whose tokens are dealt out already");
     kit.tokens = {order, group.size(), group.rank()};
     kit.core = [=, &group](Device& device, const AttentionSizes& sizes) {
         return make_context_attention(method, device, group, sizes, order);

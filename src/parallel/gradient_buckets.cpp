@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -11,6 +12,7 @@ namespace lockstep {
 GradientBuckets::GradientBuckets(Device& device, Communicator& replicas,
                                  std::vector<Parameter*> parameters, std::int64_t bytes)
     : GradientSync(std::move(parameters)), replicas_(replicas) {
+    require_partial("GradientBuckets", replicas, this->parameters());
     std::vector<Parameter*> members;
     std::int64_t held = 0;
     const auto close = [&] {
@@ -39,7 +41,12 @@ void GradientBuckets::begin() {
 }
 
 void GradientBuckets::ready(Parameter& parameter) {
-    --buckets_[bucket_of_.at(&parameter)].missing;
+    int& missing = buckets_[bucket_of_.at(&parameter)].missing;
+    require(missing > 0,
+            "{} got a gradient after the last of the step, or before begin(): "
+            "zero_gradients(model, passes) says how many backward passes a step has",
+            parameter.name());
+    --missing;
     while (next_ < buckets_.size() && buckets_[next_].missing == 0)
         start_next();
 }

@@ -15,8 +15,8 @@ namespace lockstep {
 /// gradients is there (Li et al. 2020, PyTorch Distributed, 2006.15704, section 3.2).
 ///
 /// Sends as many bytes as one all-reduce a parameter, 2(n-1)/n of the gradients', in
-/// fewer messages. What stays exposed is the last bucket, the first layer's. Between
-/// micro- batches of a step nothing is sent. Gradients become views of the buckets. A
+/// fewer messages. What stays exposed is the last bucket, the first layer's. Nothing is
+/// sent between the micro-batches of a step. Gradients become views of the buckets. A
 /// parameter whose gradient is partial along other lines as well is added up along these
 /// at the end.
 class GradientBuckets : public GradientSync {

@@ -1,6 +1,7 @@
 #include "src/parallel/parameter_server.hpp"
 
 #include "src/parallel/flat_buffer.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
@@ -14,6 +15,7 @@ ServedWorker::ServedWorker(Device& device, Communicator& group,
       gradients_(make_flat(device, this->parameters(), &Parameter::gradient)) {}
 
 void ServedWorker::finish() {
+    complete_gradients(parameters(), &group_);
     group_.send(gradients_, server_).wait();
 }
 

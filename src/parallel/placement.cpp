@@ -7,9 +7,25 @@
 
 namespace lockstep {
 
+namespace {
+
+const Placement* find(const Parameter& parameter, const Communicator& line) {
+    for (const Placement& placement : parameter.placements)
+        if (placement.line == &line) return &placement;
+    return nullptr;
+}
+
+}  // namespace
+
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at) {
     for (Parameter* parameter : parameters) {
+        if (const Placement* known = find(*parameter, line)) {
+            require(known->kind == kind, at,
+                    "{} was said to lie along {} in another way before; one is expected",
+                    parameter->name(), line.name());
+            continue;
+        }
         parameter->placements.push_back({&line, kind});
         declare_replicas(line, parameter->value, parameter->name(), at);
     }
@@ -28,12 +44,16 @@ bool is_partial(const Parameter& parameter) {
 
 // lesson: complete-gradients
 void complete_gradients(const std::vector<Parameter*>& parameters,
-                        const Communicator* but, SourceLine at) {
+                        const Communicator* except, SourceLine at) {
     for (Parameter* parameter : parameters) {
+        require(!parameter->complete || !is_partial(*parameter), at,
+                "the gradient of {} has been added up already since it was set to zero; "
+                "a second time would count every rank's terms again",
+                parameter->name());
         bool complete = true;
         for (const Placement& placement : parameter->placements) {
             if (placement.kind != Placement::Kind::partial) continue;
-            if (placement.line == but)
+            if (placement.line == except)
                 complete = false;
             else
                 placement.line->all_reduce(parameter->gradient, Reduction::sum, at)
@@ -44,16 +64,46 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
 }
 // lesson: end
 
+void require_partial(const char* who, const Communicator& line,
+                     const std::vector<Parameter*>& parameters) {
+    if (line.size() == 1) return;
+    for (const Parameter* parameter : parameters) {
+        const Placement* known = find(*parameter, line);
+        require(known && known->kind == Placement::Kind::partial,
+                "{}: {} is not known to be partial along {}; say so first, by "
+                "declare_replicas_of(), of that very communicator",
+                who, parameter->name(), line.name());
+    }
+}
+
+namespace {
+
+/// All copies and shards of a parameter lie on different ranks.
+void require_room(const Parameter& parameter, const Communicator& ranks, SourceLine at) {
+    std::int64_t held = 1;
+    for (const Placement& placement : parameter.placements)
+        held *= placement.line->size();
+    require(held <= ranks.size(), at,
+            "the norm of gradients over the {} ranks of {}, but {} lies on {}: all ranks "
+            "that hold the model are expected, with all of its replicas",
+            ranks.size(), ranks.name(), parameter.name(), held);
+}
+
+}  // namespace
+
 // lesson: gradient-norm
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters, SourceLine at) {
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
     Tensor squares = device.zeros({1}, parameters.front()->value.dtype(), at);
     for (const Parameter* parameter : parameters) {
-        require(parameter->complete || !is_partial(*parameter), at,
-                "the gradient of {} has only this rank's terms: add them up over the "
-                "ranks that share the parameter (complete_gradients) before its norm",
-                parameter->name());
+        require(
+            parameter->complete || !is_partial(*parameter), at,
+            "the gradient of {} has only this rank's terms: add them up over the "
+            "ranks that share the parameter (complete_gradients) before its norm. If a "
+            "strategy shares gradients out, as Zero1 does, nobody has them whole",
+            parameter->name());
+        require_room(*parameter, ranks, at);
         const bool counts_here =
             std::all_of(parameter->placements.begin(), parameter->placements.end(),
                         [](const Placement& placement) {

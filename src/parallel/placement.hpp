@@ -11,7 +11,9 @@ namespace lockstep {
 // are added up over which ranks, and what counts once in a norm.
 
 /// Says of parameters that all ranks of `line` hold them alike, and must step alike; each
-/// rank says so, once. Costs nothing; see declare_replicas.
+/// rank says so, and says it again without effect. The line must stay as long as they.
+/// Costs nothing; see declare_replicas. Throws UsageError if the same line was said to
+/// have another kind.
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at = SourceLine::here());
 /// The same of all of a model whose replicas have micro-batches, or tokens, of their own:
@@ -25,16 +27,22 @@ bool is_partial(const Parameter& parameter);
 
 /// After the last backward of a step, once: adds up each gradient over the ranks that
 /// have terms of it, along one axis after the other. 2(n-1)/n of its bytes an axis of n
-/// ranks. A second call would add up what is whole. A strategy that has a way of its own
-/// along one line leaves it out: `but`.
+/// ranks. A strategy that has a way of its own along one line leaves that out: `except`.
+/// Throws UsageError for a gradient that has been added up since it was set to zero.
 void complete_gradients(const std::vector<Parameter*>& parameters,
-                        const Communicator* but = nullptr,
+                        const Communicator* except = nullptr,
                         SourceLine at = SourceLine::here());
 
-/// The sum of squares of all gradients of a model, which `ranks` hold together: (1), the
-/// same on every rank, each of which calls it with its own parameters. A parameter that
-/// several ranks hold alike counts once. One all-reduce of one number. Throws UsageError
-/// for a gradient that is partial and has not been added up.
+/// Throws UsageError, which begins with `who`, unless all of them are partial along the
+/// line: a strategy that reduces over it has to know that they are, and so have norms.
+void require_partial(const char* who, const Communicator& line,
+                     const std::vector<Parameter*>& parameters);
+
+/// The sum of squares of all gradients of a model: (1), the same on every rank. `ranks`
+/// are all that hold the model, with all of its replicas: the mesh's world. Each calls it
+/// with its own parameters; one that several ranks hold alike counts once. One all-reduce
+/// of one number. Throws UsageError for a gradient that is partial and has not been added
+/// up, or if `ranks` are too few to hold all copies and shards of a parameter.
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters,
                              SourceLine at = SourceLine::here());

@@ -1,5 +1,6 @@
 #include "src/parallel/tensor_parallel_kit.hpp"
 
+#include "src/core/require.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/vocabulary_parallel.hpp"
@@ -46,6 +47,9 @@ GptKit with_shared_layers(GptKit kit, TensorParallel& tp) {
 
 // lesson: parallel-gpt
 GptKit tensor_parallel(GptKit kit, TensorParallel& tp) {
+    require(!kit.shares_layers,
+            "tensor_parallel() of a kit whose layers are shared out already");
+    kit.shares_layers = true;
     kit = with_shared_layers(std::move(kit), tp);
     kit.norm = replicated(tp, kit.norm);
     kit.positions = replicated(tp, kit.positions);

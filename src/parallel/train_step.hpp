@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// What a strategy of data parallelism is, seen from a training step: how the gradients
-/// that ranks have terms of become whole, and who updates what.
+/// A strategy of data parallelism, as a training step sees it. It decides how gradients
+/// become whole of which ranks have terms, and who updates what.
 ///
 /// In each step a training loop or a pipeline calls begin(), then backward, which tells
 /// the strategy of each gradient as soon as it is done, then finish() and update().
@@ -25,7 +25,7 @@ class GradientSync {
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
 
-    /// A step begins; gradients are zeros.
+    /// A step begins; gradients are set to zero next.
     virtual void begin() {}
     /// The step's last backward is done. Waits until gradients are those of the batch, or
     /// this rank's shard of them is.
@@ -43,7 +43,8 @@ class GradientSync {
 };
 
 /// The simplest: once backward is done, one all-reduce a parameter along each axis where
-/// its gradient is partial. On one device there are none.
+/// its gradient is partial. It is as good as what is said of the parameters: replicas are
+/// declared first (declare_replicas_of), else nothing is reduced.
 class AllReduceSync : public GradientSync {
   public:
     using GradientSync::GradientSync;
@@ -51,8 +52,9 @@ class AllReduceSync : public GradientSync {
 };
 
 /// One step of training: micro-batches whose weights, over all ranks, make the mean that
-/// is wanted, then one update. Gives this rank's share of the loss, (1); leaves gradients
-/// as the strategy leaves them.
+/// is wanted, then one update. Gives the loss of this rank's micro-batches, (1): the sum
+/// over ranks with micro-batches of their own is the batch's. Leaves gradients as the
+/// strategy leaves them.
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,
                   Optimizer& optimizer);

@@ -12,7 +12,9 @@ Zero1::Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> par
       values_(make_flat(device, this->parameters(), &Parameter::value, replicas.size())),
       gradients_(
           make_flat(device, this->parameters(), &Parameter::gradient, replicas.size())),
-      shard_("shard", own(values_), own(gradients_)) {}
+      shard_("shard", own(values_), own(gradients_)) {
+    require_partial("Zero1", replicas, this->parameters());
+}
 
 Tensor Zero1::own(const Tensor& flat) const {
     const std::int64_t share = flat.elements() / replicas_.size();

@@ -140,7 +140,8 @@ void Pipeline::forward(Place place) {
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
     it.saved.set_loss_weight(batch.weight);
     const Tensor y = stash_.with_weights(place, chunk(place), [&] {
-        return loss_ ? chunk(place).forward(x, it.saved) : chunk(place).infer(x);
+        return loss_ ? chunk(place).forward(x, it.saved, at_)
+                     : chunk(place).infer(x, at_);
     });
     for (const Tensor& term : it.saved.take_losses())
         add_to_total(term);
@@ -156,7 +157,7 @@ void Pipeline::backward(Place place) {
     begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
-        return chunk(place).backward(dy, it.saved);
+        return chunk(place).backward(dy, it.saved, at_);
     }));
     it.saved = {};
 }
@@ -168,7 +169,7 @@ void Pipeline::backward_input(Place place) {
     const Tensor dy = arriving(it.dy, it.dy_arrives);
     const PhaseScope phase(device_, Phase::backward_input, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
-        return chunk(place).backward_input(dy, it.saved);
+        return chunk(place).backward_input(dy, it.saved, at_);
     }));
 }
 
@@ -177,7 +178,7 @@ void Pipeline::backward_weight(Place place) {
     begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward_weight, at(place).micro_batch);
     stash_.with_weights(place, chunk(place), [&] {
-        chunk(place).backward_weight(it.saved);
+        chunk(place).backward_weight(it.saved, at_);
         return true;
     });
     it.saved = {};
@@ -448,8 +449,8 @@ void Pipeline::begin_gradients(Place place) {
 
 void Pipeline::clear_used_up(int chunk, Place place) {
     if (!std::exchange(used_up_[chunk], char{0})) return;
-    zero_gradients(*chunks_[chunk], std::max(1, passes_left(chunk, place)));
     if (!syncs_.empty()) syncs_[chunk]->begin();
+    zero_gradients(*chunks_[chunk], std::max(1, passes_left(chunk, place)));
 }
 
 /// Returns how many backward passes of the chunk are to come, from `place` on, until its

@@ -162,12 +162,13 @@ class Pipeline {
                    SourceLine at = SourceLine::here());
 
     /// Follows the schedule once. The stage that holds the model's first part reads the
-    /// micro-batches' inputs, that of the last part their targets and weights (B_i / B
-    /// for the mean over all samples of all replicas). Leaves the sums of gradients since
-    /// the last optimizer step in the chunks' parameters. Gives the sum of weight times
-    /// loss, (1), where the last part is; elsewhere none. Throws UsageError for another
-    /// number of micro-batches, where shared gradients are not reduced once and in time,
-    /// and where a part that other stages hold too has a parameter that is not tied.
+    /// micro-batches' inputs, that of the last part their targets, all their weights (B_i
+    /// / B for the mean over all samples of all replicas). Leaves the sums of gradients
+    /// since the last optimizer step in the chunks' parameters. Gives the sum of weight
+    /// times loss, (1), where the last part is; elsewhere what layers of this stage have
+    /// added to the loss, or none. Throws UsageError for another number of micro-batches,
+    /// where shared gradients are not reduced once and in time, and where a part that
+    /// other stages hold too has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 

@@ -78,7 +78,8 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t le
     // Queries, keys, values and output; scores and their sums; the MLP,
     // whose SwiGLU has a gate beside its first product.
     const std::int64_t products = block.mlp == MlpKind::gelu ? 2 : 3;
-    const std::int64_t one = 8 * tokens * h * h + 4 * tokens * length * h +
+    const std::int64_t keys = h / block.heads * block.attention().key_heads();
+    const std::int64_t one = 4 * tokens * h * (h + keys) + 4 * tokens * length * h +
                              2 * products * tokens * h * block.inner_columns();
     std::vector<std::int64_t> flops(static_cast<std::size_t>(sizes.layer_count()), 0);
     std::fill_n(flops.begin() + sizes.first_block(), sizes.layers, one);
@@ -168,7 +169,7 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
             const LayerRange& range = cut[part];
             auto& layers = made.chunks[chunk];
             layers = make_gpt_layers(init, sizes, range.first, range.last, kit, table);
-            if (!table) table = find_parameter(*layers, kGptTable);
+            if (!table) table = find_parameter(*layers, init.child(kGptTable).name);
         }
     if (sizes.tied && ends[0] != ends[1]) made.tied = table;
     return made;

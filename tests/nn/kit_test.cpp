@@ -160,6 +160,21 @@ TEST_CASE("Rotary scores depend on how far two tokens are apart, not on where th
     CHECK(!(there == here));
 }
 
+TEST_CASE("Rotary positions of a dealt sequence begin at token 0", "[nn][errors]") {
+    OneDevice one;
+    AttentionSizes sizes{4, true};
+    sizes.rotary_base = 100;
+    GptKit kit;
+    kit.first = std::make_shared<std::int64_t>(3);
+    kit.tokens = {TokenOrder::striped, 2, 0};
+    const auto attention = make_attention(one.init("attn"), 8, sizes, kit);
+    CHECK(refused([&] {
+              attention->infer(one.device.zeros({2, 1, 8}, DType::f64));
+          })
+              .find("rotary positions from token 3 on, of sequences that are dealt to 2 "
+                    "ranks") != std::string::npos);
+}
+
 TEST_CASE("A parameter can be made without memory, and filled later", "[nn][sim]") {
     OneDevice one;
     ParameterInit init = one.init();

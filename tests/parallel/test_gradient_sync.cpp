@@ -1,6 +1,7 @@
 // Ways to make gradients whole, and to update: each trains as one device does.
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
@@ -296,6 +297,88 @@ TEST_CASE("Clipped gradients have the norm that was asked for, on every device",
         // PyTorch's formula has 1e-6 beside the norm.
         CHECK(std::abs(norm() - before / 4) <= 1e-5 * before);
     });
+}
+
+namespace {
+
+/// What two ranks are refused that each have a model, whose replicas are declared or not.
+std::string refusal(bool declared,
+                    const std::function<void(Rank&, Module&, Communicator&)>& call) {
+    std::string refused = "nothing was refused";
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.workers = 1;
+    sim::make_cluster(options)->run([&](Rank& rank) {
+        const auto gpt = make_gpt({rank.device(), DType::f64, 1, ""}, small_sizes());
+        const auto other = rank.world().split(0, rank.index(), "other");
+        if (declared) declare_replicas_of(rank.world(), *gpt);
+        try {
+            call(rank, *gpt, *other);
+        } catch (const UsageError& error) {
+            refused = error.what();
+        }
+    });
+    return refused;
+}
+
+bool says(const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+    return true;
+}
+
+}  // namespace
+
+TEST_CASE("Gradients are not added up twice, nor over a line that nobody declared",
+          "[parallel][errors]") {
+    says(refusal(true,
+                 [](Rank&, Module& gpt, Communicator&) {
+                     complete_gradients(gpt.parameters());
+                     complete_gradients(gpt.parameters());
+                 }),
+         "has been added up already");
+    for (const bool declared : {false, true}) {
+        says(refusal(declared,
+                     [](Rank& rank, Module& gpt, Communicator& other) {
+                         GradientBuckets(rank.device(), other, gpt.parameters());
+                     }),
+             "GradientBuckets: transformer.wte.weight is not known to be partial along "
+             "other");
+        says(refusal(declared,
+                     [](Rank& rank, Module& gpt, Communicator& other) {
+                         Zero1(rank.device(), other, gpt.parameters());
+                     }),
+             "Zero1: transformer.wte.weight is not known");
+    }
+    // Saying it again changes nothing.
+    CHECK(refusal(true, [](Rank& rank, Module& gpt, Communicator&) {
+              declare_replicas_of(rank.world(), gpt);
+              for (const Parameter* parameter : gpt.parameters())
+                  CHECK(parameter->placements.size() == 1);
+          }) == "nothing was refused");
+}
+
+TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][errors]") {
+    says(refusal(true,
+                 [](Rank& rank, Module& gpt, Communicator&) {
+                     Device& device = rank.device();
+                     GradientBuckets sync(device, rank.world(), gpt.parameters(),
+                                          1 << 20);
+                     zero_gradients(gpt);
+                     sync.begin();
+                     for (const MicroBatch& batch : batches_of(device, 0, 0, 2, 2))
+                         forward_backward(device, gpt, cross_entropy_loss, batch);
+                 }),
+         "got a gradient after the last of the step");
+}
+
+TEST_CASE("A flat shard is not decayed by guess", "[parallel][errors]") {
+    says(refusal(true,
+                 [](Rank& rank, Module& gpt, Communicator&) {
+                     Zero1 sync(rank.device(), rank.world(), gpt.parameters());
+                     decay_matrices_only({&sync.shard()}, {});
+                 }),
+         "shard is a range of a flat buffer");
 }
 
 }  // namespace lockstep::test

@@ -199,8 +199,17 @@ Trained train_spread(const Spread& spread) {
                 device, mesh.plane({"dp", "cp"}), chunk->parameters(), 2000));
             of_chunks.push_back(syncs.back().get());
         }
-        if (spread.buckets) pipeline.sync_by(of_chunks);
         Sgd optimizer(parameters, kSgd);
+        std::vector<std::unique_ptr<Optimizer>> optimizers;
+        std::vector<Optimizer*> updates;
+        for (const auto& chunk : stage.chunks) {
+            optimizers.push_back(std::make_unique<Sgd>(chunk->parameters(), kSgd));
+            updates.push_back(optimizers.back().get());
+        }
+        if (spread.buckets) {  // at R and U
+            pipeline.sync_by(of_chunks);
+            pipeline.update_by(updates);
+        }
         for (int step = 0; step < kSteps; ++step) {
             std::vector<MicroBatch> batches;
             const int all = kMicroBatches * spread.dp;
@@ -214,6 +223,7 @@ Trained train_spread(const Spread& spread) {
             if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
             whole.show(device, parameters, fmt::format("grad/{}/", step),
                        &Parameter::gradient);
+            if (spread.buckets) continue;
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
         }

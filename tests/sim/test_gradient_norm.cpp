@@ -166,4 +166,50 @@ TEST_CASE("A sum of different parameters is found at once, by their names", "[si
           }) == "nothing was found");
 }
 
+TEST_CASE("A norm that cannot be followed is not judged", "[sim][full]") {
+    // Each rank's share of what is replicated, scaled: right, and nobody follows it.
+    CHECK(clipped_by(
+              [](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
+                  Tensor squares = device.zeros({1}, DType::f64);
+                  for (const Parameter* parameter : parameters) {
+                      double copies = 1;
+                      for (const Placement& placement : parameter->placements)
+                          if (placement.kind != Placement::Kind::sharded)
+                              copies *= placement.line->size();
+                      const Tensor own = device.zeros({1}, DType::f64);
+                      device.sum_of_squares(own, parameter->gradient);
+                      device.scale(own, 1 / copies);
+                      device.add(squares, own);
+                  }
+                  mesh.world().all_reduce(squares).wait();
+                  return squares;
+              }) == "nothing was found");
+}
+
+TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim][full]") {
+    CHECK(found(4, sim::CheckLevel::full, [](Rank& rank) {
+              Device& device = rank.device();
+              const auto pair =
+                  rank.world().split(rank.index() / 2, rank.index(), "pair");
+              const ParameterInit init{device, DType::f64, 1,
+                                       "model " + std::to_string(rank.index() / 2)};
+              Parameter weight(init, "weight", Shape{4});
+              device.fill(weight.value, 1);
+              device.fill(weight.gradient, rank.index() / 2 + 1);
+              replicate_over(*pair, {&weight}, Placement::Kind::replicated);
+              clip_gradients(device, *pair, {&weight}, 0.5);
+          }) == "nothing was found");
+}
+
+TEST_CASE("Copies of other names that are declared may be added up", "[sim]") {
+    CHECK(found(2, sim::CheckLevel::cheap, [](Rank& rank) {
+              const ParameterInit init{rank.device(), DType::f32, 1,
+                                       rank.index() == 0 ? "embed" : "head"};
+              Parameter weight(init, "weight", Shape{4});
+              rank.device().fill(weight.value, 1);
+              replicate_over(rank.world(), {&weight}, Placement::Kind::partial);
+              complete_gradients({&weight});
+          }) == "nothing was found");
+}
+
 }  // namespace lockstep::test
