@@ -104,8 +104,13 @@ bool is_sound(const Part& part) {
 
 namespace {
 
+/// Returns whether the two have the same rows, whatever their other axes.
+bool are_same_matrix(const Shape& a, const Shape& b) {
+    return a.elements() == b.elements() && matrix_columns(a) == matrix_columns(b);
+}
+
 void require_fit(const HostTensor& whole, const Part& part) {
-    require(whole.shape() == part.whole && is_sound(part),
+    require(are_same_matrix(whole.shape(), part.whole) && is_sound(part),
             "a part of a tensor of shape {} was asked of one of shape {}, or names rows "
             "that are not there",
             part.whole, whole.shape());
@@ -126,7 +131,7 @@ HostTensor shard_of(const HostTensor& whole, const Part& part) {
 
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
     require_fit(whole, part);
-    require(shard.shape() == part.shape && shard.dtype() == whole.dtype(),
+    require(are_same_matrix(shard.shape(), part.shape) && shard.dtype() == whole.dtype(),
             "a shard of shape {} and {} was put into a whole whose part is {} of {}",
             shard.shape(), name_of(shard.dtype()), part.shape, name_of(whole.dtype()));
     const std::int64_t bytes = bytes_of(whole.dtype());

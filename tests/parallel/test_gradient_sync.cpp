@@ -366,8 +366,13 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
                                           1 << 20);
                      zero_gradients(gpt);
                      sync.begin();
-                     for (const MicroBatch& batch : batches_of(device, 0, 0, 2, 2))
-                         forward_backward(device, gpt, cross_entropy_loss, batch);
+                     try {
+                         for (const MicroBatch& batch : batches_of(device, 0, 0, 2, 2))
+                             forward_backward(device, gpt, cross_entropy_loss, batch);
+                     } catch (const UsageError&) {
+                         sync.finish();  // what has been started
+                         throw;
+                     }
                  }),
          "got a gradient after the last of the step");
 }
