@@ -37,10 +37,10 @@ TEST_CASE("Shards put together are the whole", "[core]") {
 
 TEST_CASE("A part of a part is the part of the whole that both say", "[core]") {
     const HostTensor whole = counted({8, 6});
-    for (const Part& outer : {whole_part({8, 6}), row_part({8, 6}, 2, 5),
-                              column_part({8, 6}, 2, 3), row_part({8, 6}, 5, 6),
-                              stacked_part({8, 6}, {4, 4}, 2, 1),
-                              stacked_part({8, 6}, {5, 3}, 2, 1)}) {
+    for (const Part& outer :
+         {whole_part({8, 6}), row_part({8, 6}, 2, 5), column_part({8, 6}, 2, 3),
+          row_part({8, 6}, 5, 6), stacked_part({8, 6}, {4, 4}, 2, 1),
+          stacked_part({8, 6}, {5, 3}, 2, 1)}) {
         const HostTensor shard = shard_of(whole, outer);
         for (const Part& inner :
              {whole_part(outer.shape), row_part(outer.shape, 1, 2),

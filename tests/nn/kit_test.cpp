@@ -4,6 +4,8 @@
 #include <functional>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "sim/cluster.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/gpt.hpp"
@@ -253,14 +255,16 @@ class SmallValues : public Module {
     Tensor do_forward(const Tensor& x, Saved& saved) override {
         const Tensor term = device_.zeros({1}, x.dtype());
         device_.sum_of_squares(term, x);
-        device_.scale(term, saved.loss_weight() / (2.0 * x.elements()));
+        device_.scale(term,
+                      saved.loss_weight() / (2 * static_cast<double>(x.elements())));
         saved.add_loss(term);
         saved.keep("x", x);
-        saved.keep_value("factor", saved.loss_weight() / x.elements());
+        saved.keep_value("factor",
+                         saved.loss_weight() / static_cast<double>(x.elements()));
         return x;
     }
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
-        const Tensor dx = device_.empty(dy.shape(), dy.dtype());
+        Tensor dx = device_.empty(dy.shape(), dy.dtype());
         device_.copy(dx, dy);
         device_.add(dx, saved.at("x"), saved.value<double>("factor"));
         return dx;
@@ -409,37 +413,45 @@ TEST_CASE("GPT-2's published names and layouts can be loaded", "[nn][sim]") {
                          "which does not fit") != std::string::npos);
 }
 
+namespace {
+
+/// The same as Llama has them: what lies below each other here is apart there.
+std::map<std::string, HostTensor> published_llama(OneDevice& one, Module& gpt) {
+    struct Piece {
+        std::string ours;
+        std::string theirs;
+        std::int64_t from;
+        std::int64_t rows;
+    };
+    const std::vector<Piece> pieces = {{"ln_1", "input_layernorm", 0, 8},
+                                       {"ln_2", "post_attention_layernorm", 0, 8},
+                                       {"attn.c_attn", "self_attn.q_proj", 0, 8},
+                                       {"attn.c_attn", "self_attn.k_proj", 8, 4},
+                                       {"attn.c_attn", "self_attn.v_proj", 12, 4},
+                                       {"attn.c_proj", "self_attn.o_proj", 0, 8},
+                                       {"mlp.gate_up_proj", "mlp.gate_proj", 0, 12},
+                                       {"mlp.gate_up_proj", "mlp.up_proj", 12, 12},
+                                       {"mlp.down_proj", "mlp.down_proj", 0, 8}};
+    const auto values = shown(one, gpt, &Parameter::value);
+    std::map<std::string, HostTensor> tensors = {
+        {"model.embed_tokens.weight", values.at("transformer.wte.weight")},
+        {"model.norm.weight", values.at("transformer.ln_f.weight")},
+        {"lm_head.weight", values.at("lm_head.weight")}};
+    for (const char* layer : {"0", "1"})
+        for (const Piece& piece : pieces)
+            tensors[fmt::format("model.layers.{}.{}.weight", layer, piece.theirs)] =
+                values.at(fmt::format("transformer.h.{}.{}.weight", layer, piece.ours))
+                    .rows(piece.from, piece.rows);
+    return tensors;
+}
+
+}  // namespace
+
 TEST_CASE("Llama's published names and layouts can be loaded", "[nn][sim]") {
     OneDevice one;
     const GptSizes sizes = small_gpt(/*llama=*/true);
     const auto gpt = make_gpt(one.init(), sizes);
-    std::map<std::string, HostTensor> tensors;
-    for (const auto& [name, value] : shown(one, *gpt, &Parameter::value)) {
-        if (name == "transformer.wte.weight")
-            tensors["model.embed_tokens.weight"] = value;
-        if (name == "transformer.ln_f.weight") tensors["model.norm.weight"] = value;
-        if (name == "lm_head.weight") tensors[name] = value;
-        if (!name.starts_with("transformer.h.")) continue;
-        const std::string layer = "model.layers." + name.substr(14, 1) + ".";
-        const auto put = [&](const std::string& theirs, std::int64_t from,
-                             std::int64_t rows) {
-            tensors[layer + theirs + ".weight"] = value.rows(from, rows);
-        };
-        const std::int64_t rows = value.shape()[0];
-        if (name.ends_with("ln_1.weight")) put("input_layernorm", 0, rows);
-        if (name.ends_with("ln_2.weight")) put("post_attention_layernorm", 0, rows);
-        if (name.ends_with("c_proj.weight")) put("self_attn.o_proj", 0, rows);
-        if (name.ends_with("down_proj.weight")) put("mlp.down_proj", 0, rows);
-        if (name.ends_with("c_attn.weight")) {
-            put("self_attn.q_proj", 0, 8);
-            put("self_attn.k_proj", 8, 4);
-            put("self_attn.v_proj", 12, 4);
-        }
-        if (name.ends_with("gate_up_proj.weight")) {
-            put("mlp.gate_proj", 0, 12);
-            put("mlp.up_proj", 12, 12);
-        }
-    }
+    const auto tensors = published_llama(one, *gpt);
     CHECK(tensors.size() == 3 + 2 * 9);
     ParameterInit other = one.init();
     other.seed = 99;
@@ -454,7 +466,8 @@ TEST_CASE("Published sizes have the published numbers of parameters", "[nn]") {
         std::int64_t elements = 0;
         ParameterInit init = one.init("", DType::f32);
         init.allocate = false;
-        for (const Parameter* parameter : make_gpt(init, sizes)->parameters())
+        const auto gpt = make_gpt(init, sizes);
+        for (const Parameter* parameter : gpt->parameters())
             elements += parameter->shape().elements();
         return elements;
     };

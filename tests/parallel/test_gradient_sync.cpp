@@ -308,6 +308,8 @@ std::string refusal(bool declared,
     sim::ClusterOptions options;
     options.ranks = 2;
     options.workers = 1;
+    // Full checking would see some of it first.
+    options.check = sim::CheckLevel::cheap;
     sim::make_cluster(options)->run([&](Rank& rank) {
         const auto gpt = make_gpt({rank.device(), DType::f64, 1, ""}, small_sizes());
         const auto other = rank.world().split(0, rank.index(), "other");

@@ -144,7 +144,8 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
 TEST_CASE("a wait for nothing, behind what is under way, is in the trace",
           "[sim][time]") {
     const auto program = [](Rank& rank) {
-        Work before = rank.world().all_reduce(floats(rank, 1000));
+        const Tensor values = floats(rank, 1000);
+        Work before = rank.world().all_reduce(values);
         rank.world().group().start().wait();
         before.wait();
     };
