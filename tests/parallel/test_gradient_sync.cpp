@@ -178,7 +178,7 @@ TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less tim
     });
     // 2 (n-1)/n of the gradients; an all-reduce of elements that n does not divide may
     // have chunks that differ by one.
-    const std::int64_t bytes = kSteps * 2 * 3 * elements / 4 * 8;
+    const std::int64_t bytes = std::int64_t{2} * 3 * 8 * kSteps * elements / 4;
     for (const RunReport* report : {&one_by_one, &buckets, &zero})
         CHECK(std::abs(report->ranks[0].bytes_sent() - bytes) <= bytes / 1000);
     CHECK(buckets.makespan() < one_by_one.makespan());
@@ -187,7 +187,7 @@ TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less tim
         return report.ranks[0]
             .memory.category_peak[static_cast<std::size_t>(MemoryCategory::optimizer)];
     };
-    CHECK(optimizer_bytes(zero) == 2 * 8 * ((elements + 3) / 4));
+    CHECK(optimizer_bytes(zero) == std::int64_t{2} * 8 * ((elements + 3) / 4));
 }
 
 TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim]") {

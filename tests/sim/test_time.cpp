@@ -32,17 +32,17 @@ TEST_CASE("a product takes its launch and the longer of arithmetic and memory",
         (void)rank.device().matmul(a, b);
     });
     // Fills: 1 us + 4 MB / (100 GB/s). Product: 1 us + 2e9 flop / (1e12 flop/s).
-    CHECK(report.makespan() == 2 * 41 * kMicrosecond + 2001 * kMicrosecond);
+    CHECK(report.makespan() == (2 * std::int64_t{41} + 2001) * kMicrosecond);
     CHECK(report.ranks[0].time.compute == report.makespan());
 }
 
 TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][time]") {
     for (const int n : {2, 4, 8}) {
-        const std::int64_t count = 10'000 * n;
+        const std::int64_t count = std::int64_t{10'000} * n;
         const RunReport built_in = run(
             n, [&](Rank& rank) { rank.world().all_reduce(floats(rank, count)).wait(); });
         const Picoseconds step = kMicrosecond + 4 * kMicrosecond;
-        CHECK(built_in.makespan() == 2 * (n - 1) * step);
+        CHECK(built_in.makespan() == std::int64_t{2} * (n - 1) * step);
         const RunReport by_hand = run(
             n, [&](Rank& rank) { ring_all_gather(rank.world(), floats(rank, count)); });
         CHECK(by_hand.makespan() == (n - 1) * step);
@@ -216,7 +216,7 @@ TEST_CASE("an all-to-all by hand takes n-1 messages' time", "[sim][time]") {
             }
             group.start().wait();
         });
-        CHECK(report.makespan() == (n - 1) * 5 * kMicrosecond);
+        CHECK(report.makespan() == std::int64_t{5} * (n - 1) * kMicrosecond);
     }
 }
 
