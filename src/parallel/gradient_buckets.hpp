@@ -27,20 +27,20 @@ class GradientBuckets : public GradientSync {
                     std::vector<Parameter*> parameters,
                     std::int64_t bytes = std::int64_t{25} << 20);
 
-    std::size_t bucket_count() const { return buckets_.size(); }
     void begin() override;
     void finish() override;
 
   private:
     struct Bucket {
         Tensor gradients;
-        int parameters = 0;
-        int missing = 0;
+        std::vector<Parameter*> members;
+        std::size_t missing = 0;
         std::optional<Work> work{};
     };
 
     void ready(Parameter& parameter) override;
-    void start_next();
+    /// Reduces the next buckets that are full, or all that are left.
+    void start(bool all);
 
     Communicator& replicas_;
     std::vector<Bucket> buckets_;
