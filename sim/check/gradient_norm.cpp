@@ -26,8 +26,8 @@ using Held = std::pair<int, std::string>;
 /// How often a sum of squares counts each.
 using Terms = std::map<Held, int>;
 
-/// What is known of one number: it is a sum of squares, or, from `clip` on, the factor
-/// that its rank's clip of that number made of one.
+/// A watcher knows this of one number: it is a sum of squares, or, from `clip` on, the
+/// factor that its rank's clip of that number made of one.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;

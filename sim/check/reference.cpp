@@ -25,9 +25,9 @@ namespace {
 /// ranks had different numbers of rows, a mean of unequal means (F28).
 ///
 /// A shard is compared with its part of what one device kept; padding is not compared.
-/// What has no partner, or one of another shape or dtype, is a mistake of its own. The
-/// difference may be that of sums in another order; integers must be equal, and NaN never
-/// passes.
+/// A name without a partner, or with one of another shape or dtype, is a mistake, too.
+/// The difference may be that of sums in another order; integers must be equal, and NaN
+/// never passes.
 class ReferenceWatcher final : public Watcher {
   public:
     ReferenceWatcher(const Engine& engine, RankReport expected);

@@ -130,8 +130,8 @@ constexpr N exponential(N score, N maximum) {
                : exp(score - maximum);
 }
 
-/// What gradients are scaled by, so that their norm is at most `most`, from the sum of
-/// their squares. NaN comes through.
+/// Returns the factor by which gradients are scaled, so that their norm is at most
+/// `most`, from the sum of their squares. NaN comes through.
 template <typename N>
 constexpr N clip_factor(N squares, N most) {
     using std::sqrt;

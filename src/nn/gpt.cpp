@@ -73,7 +73,7 @@ GptKit::GptKit()
 
 namespace {
 
-/// What stands between attention's linear layers.
+/// Makes what stands between attention's linear layers.
 std::unique_ptr<Module> make_core(Device& device, const AttentionSizes& sizes,
                                   const GptKit& kit) {
     auto core = kit.core ? kit.core(device, sizes)

@@ -23,8 +23,8 @@ struct BlockSizes {
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
     std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
-    /// Of rotary positions (Su et al. 2021, 2104.09864), 10,000 say; 0: a GPT learns a
-    /// vector for each position instead.
+    /// The base of rotary positions (Su et al. 2021, 2104.09864), 10,000 say; 0: a GPT
+    /// learns a vector for each position instead.
     double rotary_base = 0;
     bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
     GeluForm gelu = GeluForm::exact;
@@ -72,7 +72,7 @@ struct LinearSizes {
 ///     kit = context_parallel(kit, mesh["cp"], ContextMethod::ring_attention);
 ///     auto gpt = make_gpt(init, sizes, kit);
 ///
-/// What it refers to must stay as long as what is made with it.
+/// The things that it refers to must stay as long as the modules made with it.
 struct GptKit {
     template <typename... Sizes>
     using Make = std::function<std::unique_ptr<Module>(const ParameterInit&, Sizes...)>;
@@ -85,7 +85,7 @@ struct GptKit {
     Make<const LinearSizes&> narrow;
     /// Returns the heads that this device has of a layer's, which is named for errors.
     std::function<AttentionSizes(const std::string& layer, const AttentionSizes&)> heads;
-    /// What stands between attention's linear layers; CoreAttention if it is empty.
+    /// Makes what stands between attention's linear layers; CoreAttention if it is empty.
     MakeAttention core;
     /// The MLP, of this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;

@@ -19,8 +19,8 @@ class Saved {
     void keep(const char* name, Tensor tensor) { keep_value(name, std::move(tensor)); }
     /// Throws UsageError if forward kept nothing of that name.
     const Tensor& at(const char* name) const { return value<Tensor>(name); }
-    /// The same for values of any type, which backward asks for by the type that forward
-    /// kept: counts, a shape, a permutation.
+    /// These two keep values of any type, which backward asks for by the type that
+    /// forward kept: counts, a shape, a permutation.
     template <typename Value>
     void keep_value(const char* name, Value value) {
         require_free(name);
@@ -56,7 +56,7 @@ class Saved {
     }
 
   private:
-    /// What all parts of one Saved have in common.
+    /// All parts of one Saved have this in common.
     struct Root {
         double weight = 1;
         std::vector<Tensor> losses;

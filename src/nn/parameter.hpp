@@ -41,7 +41,7 @@ struct Placement {
     Kind kind = Kind::replicated;
 };
 
-/// What a module does with a parameter. `backward` is both of its halves at once.
+/// A module uses a parameter for one of these. `backward` is both of its halves at once.
 enum class Use : std::uint8_t { forward, backward, backward_input, backward_weight };
 
 /// Returns whether the use reads the value.

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Where a model's parameters lie on a mesh, and what follows from that: which gradients
+// Parameters of a model lie on a mesh. From where they lie it follows which gradients
 // are added up over which ranks, and what counts once in a norm.
 
 /// Says of parameters that all ranks of `line` hold them alike, and must step alike; each
@@ -16,7 +16,7 @@ namespace lockstep {
 /// have another kind.
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at = SourceLine::here());
-/// The same of all of a model whose replicas have micro-batches, or tokens, of their own:
+/// Says so of all of a model whose replicas have micro-batches, or tokens, of their own:
 /// each rank's gradients are terms of the batch's.
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
