@@ -95,31 +95,25 @@ struct Trained {
     std::map<std::string, HostTensor> whole;  ///< "grad/STEP/NAME" and "value/NAME"
 };
 
-/// Puts what ranks show of parameters together, by their parts.
-class Whole {
-  public:
-    explicit Whole(Trained& trained) : trained_(trained) {}
+void keep(Rank& rank, const std::vector<Parameter*>& parameters,
+          const std::string& prefix, Tensor Parameter::*tensor) {
+    for (const Parameter* parameter : parameters)
+        rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
+}
 
-    void show(Device& device, const std::vector<Parameter*>& parameters,
-              const std::string& prefix, Tensor Parameter::*tensor) {
-        for (const Parameter* parameter : parameters) {
-            const HostTensor shard = device.peek(parameter->*tensor);
-            HostTensor& whole = trained_.whole[prefix + parameter->name()];
-            if (whole.elements() == 0)
-                whole = HostTensor(parameter->part().whole, shard.dtype());
-            put_shard(whole, shard, parameter->part());
-        }
-    }
-
-  private:
-    Trained& trained_;
-};
+/// Shards put together; replicas that differ in a bit are refused.
+std::map<std::string, HostTensor> wholes(const RunReport& report) {
+    std::map<std::string, HostTensor> all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& kept : rank.kept)
+            if (!all.contains(kept.first)) all[kept.first] = report.whole(kept.first);
+    return all;
+}
 
 Trained train_alone(const Spread& spread) {
     Trained trained;
-    Whole whole(trained);
     const int all = kMicroBatches * spread.dp;
-    sim::make_cluster(1)->run([&](Rank& rank) {
+    const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes_of(spread));
         const auto parameters = gpt->parameters();
@@ -134,11 +128,11 @@ Trained train_alone(const Spread& spread) {
             trained.losses.push_back(device.peek(loss).at(0));
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
             trained.norms.push_back(device.peek(norm).at(0));
-            whole.show(device, parameters, fmt::format("grad/{}/", step),
-                       &Parameter::gradient);
+            keep(rank, parameters, fmt::format("grad/{}/", step), &Parameter::gradient);
         }
-        whole.show(device, parameters, "value/", &Parameter::value);
+        keep(rank, parameters, "value/", &Parameter::value);
     });
+    trained.whole = wholes(report);
     return trained;
 }
 
@@ -161,12 +155,11 @@ Trained train_spread(const Spread& spread) {
     Trained trained;
     trained.losses.assign(kSteps, 0);
     trained.norms.assign(kSteps, std::numeric_limits<double>::quiet_NaN());
-    Whole whole(trained);
     sim::ClusterOptions options;
     options.ranks = spread.ranks();
     options.check = sim::CheckLevel::full;
-    options.workers = 1;  // ranks put together what they have
-    sim::make_cluster(options)->run([&](Rank& rank) {
+    options.workers = 1;  // ranks add up losses
+    const RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(
             rank.world(),
@@ -221,14 +214,14 @@ Trained train_spread(const Spread& spread) {
             if (loss && tp->rank() == 0) trained.losses[step] += device.peek(loss).at(0);
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
             if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
-            whole.show(device, parameters, fmt::format("grad/{}/", step),
-                       &Parameter::gradient);
+            keep(rank, parameters, fmt::format("grad/{}/", step), &Parameter::gradient);
             if (spread.buckets) continue;
             const PhaseScope phase(device, Phase::update);
             optimizer.step();
         }
-        whole.show(device, parameters, "value/", &Parameter::value);
+        keep(rank, parameters, "value/", &Parameter::value);
     });
+    trained.whole = wholes(report);
     return trained;
 }
 
