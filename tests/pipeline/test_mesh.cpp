@@ -147,6 +147,53 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
     return kit;
 }
 
+/// A replica's micro-batches of a step.
+std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int step,
+                                    int replica, const TokenDeal& tokens) {
+    std::vector<MicroBatch> batches;
+    const int all = kMicroBatches * spread.dp;
+    for (int i = 0; i < kMicroBatches; ++i)
+        batches.push_back(micro_batch(device, step, kMicroBatches * replica + i, all,
+                                      tokens, 1.0 / (all * spread.cp)));
+    return batches;
+}
+
+void recompute_layers(const GptStage& stage) {
+    for (const auto& chunk : stage.chunks)
+        for (std::size_t i = 0; i < chunk->size(); ++i)
+            chunk->replace(i, [](std::unique_ptr<Module> layer) {
+                return std::make_unique<Recompute>(std::move(layer));
+            });
+}
+
+/// Buckets and an optimizer for each chunk, for a pipeline's R and U.
+class ByBuckets {
+  public:
+    ByBuckets(Device& device, Communicator& replicas, const GptStage& stage)
+        : device_(device), replicas_(replicas), stage_(stage) {}
+
+    void take_over(Pipeline& pipeline) {
+        std::vector<GradientSync*> syncs;
+        std::vector<Optimizer*> optimizers;
+        for (const auto& chunk : stage_.chunks) {
+            syncs_.push_back(std::make_unique<GradientBuckets>(
+                device_, replicas_, chunk->parameters(), /*bytes=*/2000));
+            syncs.push_back(syncs_.back().get());
+            optimizers_.push_back(std::make_unique<Sgd>(chunk->parameters(), kSgd));
+            optimizers.push_back(optimizers_.back().get());
+        }
+        pipeline.sync_by(syncs);
+        pipeline.update_by(optimizers);
+    }
+
+  private:
+    Device& device_;
+    Communicator& replicas_;
+    const GptStage& stage_;
+    std::vector<std::unique_ptr<GradientSync>> syncs_;
+    std::vector<std::unique_ptr<Optimizer>> optimizers_;
+};
+
 Trained train_spread(const Spread& spread) {
     const int chunks = spread.schedule == "interleaved" ? 2 : 1;
     const PipelinePlan plan(
@@ -173,43 +220,18 @@ Trained train_spread(const Spread& spread) {
         const GptStage stage =
             make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, line.rank(),
                            cut_gpt(sizes, schedule), kit);
-        if (spread.recompute)
-            for (const auto& chunk : stage.chunks)
-                for (std::size_t i = 0; i < chunk->size(); ++i)
-                    chunk->replace(i, [](std::unique_ptr<Module> layer) {
-                        return std::make_unique<Recompute>(std::move(layer));
-                    });
+        if (spread.recompute) recompute_layers(stage);
         const auto parameters = stage.parameters();
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(sizes, DType::f64, kit));
         pipeline.reduce_over(mesh.plane({"dp", "cp"}));
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
-        std::vector<std::unique_ptr<GradientSync>> syncs;
-        std::vector<GradientSync*> of_chunks;
-        for (const auto& chunk : stage.chunks) {
-            if (!spread.buckets) continue;
-            syncs.push_back(std::make_unique<GradientBuckets>(
-                device, mesh.plane({"dp", "cp"}), chunk->parameters(), 2000));
-            of_chunks.push_back(syncs.back().get());
-        }
+        ByBuckets buckets(device, mesh.plane({"dp", "cp"}), stage);
+        if (spread.buckets) buckets.take_over(pipeline);
         Sgd optimizer(parameters, kSgd);
-        std::vector<std::unique_ptr<Optimizer>> optimizers;
-        std::vector<Optimizer*> updates;
-        for (const auto& chunk : stage.chunks) {
-            optimizers.push_back(std::make_unique<Sgd>(chunk->parameters(), kSgd));
-            updates.push_back(optimizers.back().get());
-        }
-        if (spread.buckets) {  // at R and U
-            pipeline.sync_by(of_chunks);
-            pipeline.update_by(updates);
-        }
         for (int step = 0; step < kSteps; ++step) {
-            std::vector<MicroBatch> batches;
-            const int all = kMicroBatches * spread.dp;
-            const int first = kMicroBatches * mesh.coordinate("dp");
-            for (int i = 0; i < kMicroBatches; ++i)
-                batches.push_back(micro_batch(device, step, first + i, all, kit.tokens,
-                                              1.0 / (all * spread.cp)));
+            const auto batches =
+                own_batches(device, spread, step, mesh.coordinate("dp"), kit.tokens);
             const Tensor loss = pipeline.run(kit.loss(sizes), batches);
             if (loss && tp->rank() == 0) trained.losses[step] += device.peek(loss).at(0);
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
