@@ -121,6 +121,7 @@ Trained train_alone(const Spread& spread) {
         Sgd optimizer(parameters, kSgd);
         for (int step = 0; step < kSteps; ++step) {
             std::vector<MicroBatch> batches;
+            batches.reserve(all);
             for (int i = 0; i < all; ++i)
                 batches.push_back(micro_batch(device, step, i, all, {}, 1.0 / all));
             const Tensor loss =
@@ -151,6 +152,7 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
 std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int step,
                                     int replica, const TokenDeal& tokens) {
     std::vector<MicroBatch> batches;
+    batches.reserve(kMicroBatches);
     const int all = kMicroBatches * spread.dp;
     for (int i = 0; i < kMicroBatches; ++i)
         batches.push_back(micro_batch(device, step, kMicroBatches * replica + i, all,
@@ -338,6 +340,7 @@ TEST_CASE("A pipeline can run forwards alone", "[pipeline][mesh]") {
     const GptSizes sizes = sizes_of({});
     const auto batches = [](Device& device) {
         std::vector<MicroBatch> all;
+        all.reserve(kMicroBatches);
         for (int i = 0; i < kMicroBatches; ++i)
             all.push_back(micro_batch(device, 0, i, kMicroBatches, {}, 1));
         return all;
