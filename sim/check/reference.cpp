@@ -383,7 +383,7 @@ void ReferenceWatcher::require_same_whole(const std::string& name) const {
 HostTensor without_padding(const HostTensor& shard, const Part& part) {
     HostTensor clean(shard.shape(), shard.dtype());
     const std::int64_t bytes = bytes_of(shard.dtype());
-    each_row(part, [&](std::int64_t at, std::int64_t /*from*/, std::int64_t elements) {
+    each_run(part, [&](std::int64_t at, std::int64_t /*from*/, std::int64_t elements) {
         std::memcpy(clean.data() + at * bytes, shard.data() + at * bytes,
                     static_cast<std::size_t>(elements * bytes));
     });
@@ -417,7 +417,7 @@ void ReferenceWatcher::require_all_kept(const std::string& name) const {
     std::vector<bool> is_kept(static_cast<std::size_t>(whole.elements()));
     const std::vector<int> ranks = keepers_of(name);
     for (const int rank : ranks)
-        each_row(report_of(rank).part_of(name),
+        each_run(report_of(rank).part_of(name),
                  [&](std::int64_t /*at*/, std::int64_t from, std::int64_t elements) {
                      std::fill_n(is_kept.begin() + from, elements, true);
                  });

@@ -55,6 +55,11 @@ Part column_part(const Shape& whole, std::int64_t from, std::int64_t count) {
     return {whole, whole.with_last(count), {{0, 0, matrix_rows(whole)}}, from};
 }
 
+Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count) {
+    const std::int64_t there = rows_there(whole.elements(), from, count);
+    return {whole, Shape::flat(count), {{0, from, there}}, 0, true};
+}
+
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
                   int index) {
     require_matrix(whole);
@@ -71,7 +76,27 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
     return part;
 }
 
+namespace {
+
+/// Returns the part whose rows are the elements that lie in both.
+Part flat_part_of_part(const Part& outer, const Part& inner) {
+    Part part{outer.whole, inner.shape, {}, 0, true};
+    each_run(inner, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
+        each_run(outer, [&](std::int64_t there, std::int64_t whole, std::int64_t length) {
+            const std::int64_t first = std::max(from, there);
+            const std::int64_t last = std::min(from + count, there + length);
+            if (first < last)
+                part.rows.push_back(
+                    {at + first - from, whole + first - there, last - first});
+        });
+    });
+    return part;
+}
+
+}  // namespace
+
 Part part_of_part(const Part& outer, const Part& inner) {
+    if (outer.flat || inner.flat) return flat_part_of_part(outer, inner);
     Part part{outer.whole, inner.shape, {}, outer.column + inner.column};
     for (const Part::Rows& mine : inner.rows)
         for (const Part::Rows& theirs : outer.rows) {
@@ -91,14 +116,15 @@ bool holds_all(const Part& part) {
 }
 
 bool is_sound(const Part& part) {
+    const auto rows = [&](const Shape& shape) {
+        return part.flat ? shape.elements() : matrix_rows(shape);
+    };
     const auto is_there = [&](const Part::Rows& block) {
         return block.count == 0 ||
-               (block.count > 0 &&
-                lies_within(block.at, block.count, matrix_rows(part.shape)) &&
-                lies_within(block.from, block.count, matrix_rows(part.whole)));
+               (block.count > 0 && lies_within(block.at, block.count, rows(part.shape)) &&
+                lies_within(block.from, block.count, rows(part.whole)));
     };
-    return lies_within(part.column, matrix_columns(part.shape),
-                       matrix_columns(part.whole)) &&
+    return lies_within(part.column, part.width(), part.pitch()) &&
            std::ranges::all_of(part.rows, is_there);
 }
 
@@ -122,7 +148,7 @@ HostTensor shard_of(const HostTensor& whole, const Part& part) {
     require_fit(whole, part);
     HostTensor shard(part.shape, whole.dtype());
     const std::int64_t bytes = bytes_of(whole.dtype());
-    each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
+    each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
         std::memcpy(shard.data() + at * bytes, whole.data() + from * bytes,
                     static_cast<std::size_t>(elements * bytes));
     });
@@ -135,7 +161,7 @@ void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part) {
             "a shard of shape {} and {} was put into a whole whose part is {} of {}",
             shard.shape(), name_of(shard.dtype()), part.shape, name_of(whole.dtype()));
     const std::int64_t bytes = bytes_of(whole.dtype());
-    each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
+    each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
         std::memcpy(whole.data() + from * bytes, shard.data() + at * bytes,
                     static_cast<std::size_t>(elements * bytes));
     });

@@ -13,7 +13,8 @@ std::int64_t matrix_rows(const Shape& shape);
 std::int64_t matrix_columns(const Shape& shape);
 
 /// The part of a whole tensor that one holds, if devices share it out: blocks of rows,
-/// one below the other, from one column on. Rows that no block names are padding.
+/// one below the other, from one column on. Rows that no block names are padding. Of a
+/// flat part, shard and whole are laid out as vectors, and a row is one element.
 struct Part {
     /// Rows [at, at + count) are the whole's [from, from + count).
     struct Rows {
@@ -26,6 +27,11 @@ struct Part {
     Shape shape;  ///< of the shard
     std::vector<Rows> rows;
     std::int64_t column = 0;  ///< of the whole, where each row begins
+    bool flat = false;
+
+    /// Returns the elements of one of the shard's rows, and of the whole's.
+    std::int64_t width() const { return flat ? 1 : matrix_columns(shape); }
+    std::int64_t pitch() const { return flat ? 1 : matrix_columns(whole); }
 
     bool operator==(const Part&) const = default;
 };
@@ -36,6 +42,8 @@ Part whole_part(const Shape& whole);
 Part row_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Columns [from, from + count).
 Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
+/// Elements [from, from + count) of a whole that is laid out flat.
+Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Layers of so many rows each lie one below the other in the whole, and are all of it.
 /// The part holds a share of the rows of each: share `index` of `parts` equal ones. The
 /// last ones are padded if `parts` does not divide a layer's rows.
@@ -51,16 +59,18 @@ bool holds_all(const Part& part);
 /// Returns whether all that the part names is there, in the shard and in the whole.
 bool is_sound(const Part& part);
 
-/// Calls visit(place in the shard, place in the whole, elements) for every row that the
-/// part names; places are numbers of elements.
+/// Calls visit(place in the shard, place in the whole, elements) for every run of
+/// elements that lie one behind the other in both; places are numbers of elements.
 template <typename Visit>
-void each_row(const Part& part, Visit&& visit) {
-    const std::int64_t columns = matrix_columns(part.shape);
-    const std::int64_t pitch = matrix_columns(part.whole);
-    for (const Part::Rows& block : part.rows)
-        for (std::int64_t row = 0; row < block.count; ++row)
-            visit((block.at + row) * columns, (block.from + row) * pitch + part.column,
-                  columns);
+void each_run(const Part& part, Visit&& visit) {
+    const std::int64_t width = part.width(), pitch = part.pitch();
+    for (const Part::Rows& block : part.rows) {
+        const bool is_one_run = width == pitch;
+        const std::int64_t runs = is_one_run ? (block.count > 0) : block.count;
+        for (std::int64_t row = 0; row < runs; ++row)
+            visit((block.at + row) * width, (block.from + row) * pitch + part.column,
+                  is_one_run ? block.count * width : width);
+    }
 }
 
 /// A shard of the whole, and back: `whole` gets what the shard holds. Padding is 0, and

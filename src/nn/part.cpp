@@ -9,8 +9,7 @@ template <typename Draw>
 void draw_blocks(const Parameter& parameter, Draw&& draw) {
     const Part& part = parameter.part();
     const Tensor& value = parameter.value;
-    const std::int64_t columns = matrix_columns(part.shape);
-    const std::int64_t pitch = matrix_columns(part.whole);
+    const std::int64_t columns = part.width(), pitch = part.pitch();
     std::int64_t held = 0;
     for (const Part::Rows& block : part.rows)
         held += block.count;

@@ -72,7 +72,7 @@ class Whole {
         require(part.whole == values_.shape() && shard.dtype() == values_.dtype(),
                 "'{}': rank {} kept a part of {} {}, but a rank before it of {} {}",
                 name_, rank, shard.dtype(), part.whole, values_.dtype(), values_.shape());
-        each_row(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
+        each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
             for (std::int64_t i = 0; i < elements; ++i)
                 add(rank, from + i, shard, at + i);
         });
