@@ -21,8 +21,27 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A gradient, by the name of its parameter, as a rank holds it.
-using Held = std::pair<int, std::string>;
+/// A gradient, by the name of its parameter, as a rank holds it: all of what has that
+/// name there, or a range of it. In elements.
+struct Held {
+    int rank = 0;
+    std::string name;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::int64_t all = 0;
+
+    auto operator<=>(const Held&) const = default;
+    /// The same of another rank.
+    Held on(int other) const { return {other, name, begin, count, all}; }
+};
+
+Held held_by(int rank, const Tensor& gradient) {
+    const Storage::Label& range = *gradient.labelled();
+    const std::int64_t bytes = bytes_of(gradient.dtype());
+    return {rank, range.name, (gradient.offset_bytes() - range.begin) / bytes,
+            gradient.elements(), range.bytes / bytes};
+}
+
 /// How often a sum of squares counts each.
 using Terms = std::map<Held, int>;
 
@@ -39,13 +58,15 @@ struct NormFact {
 /// once in every rank's norm, and once alone if ranks have declared it a replica
 /// (declare_replicas). A sum that is scaled, goes through the host or counts what has no
 /// name is not followed, and a clip by it claims nothing. Ranks that share no
-/// communicator but world clip models of their own.
+/// communicator but world clip models of their own, and a rank that clips several times
+/// for one update leaves out on purpose what other ranks hold.
 class GradientNormWatcher final : public Tracker<NormFact> {
   public:
     explicit GradientNormWatcher(Engine& engine)
         : Tracker(engine.ranks().size()),
           engine_(engine),
-          clips_(engine.ranks().size(), 0) {}
+          clips_(engine.ranks().size(), 0),
+          unused_(engine.ranks().size()) {}
 
     void declared(const Team& team, int member, const Tensor& tensor,
                   const std::string& name, SourceLine at) override;
@@ -60,6 +81,7 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     struct Claim {
         std::shared_ptr<const Terms> terms;
         SourceLine at;
+        bool is_of_several = false;  ///< clips of its rank for one update
     };
     /// All ranks' clips of one number.
     struct Clip {
@@ -72,6 +94,7 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     bool work_together(int a, int b) const;
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
     void add(int rank, const Tensor& sum, const Tensor& term);
+    void note_clip(int rank, std::int64_t number);
     bool is_done(std::int64_t number) const;
     void evaluate(const Clip& clip) const;
     std::set<Held> replicas_of(const Held& held) const;
@@ -80,15 +103,16 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     std::string line_between(int a, int b, const std::string& label) const;
 
     const Engine& engine_;
-    std::vector<std::int64_t> clips_;  ///< of each rank, so far
+    std::vector<std::int64_t> clips_;                ///< of each rank, so far
+    std::vector<std::vector<std::int64_t>> unused_;  ///< of these, since its last update
     std::map<std::int64_t, Clip> open_;
-    std::map<std::string, std::set<const Team*>> declared_;  ///< by name
+    /// By name: who has declared a tensor of so many elements.
+    std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 
-void GradientNormWatcher::declared(const Team& team, int /*member*/,
-                                   const Tensor& /*tensor*/, const std::string& name,
-                                   SourceLine /*at*/) {
-    if (team.size() > 1) declared_[name].insert(&team);
+void GradientNormWatcher::declared(const Team& team, int /*member*/, const Tensor& tensor,
+                                   const std::string& name, SourceLine /*at*/) {
+    if (team.size() > 1) declared_[name][&team] = tensor.elements();
 }
 
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
@@ -102,7 +126,7 @@ void GradientNormWatcher::add_square(int rank, const Tensor& sum,
     const auto before = terms_of(rank, sum);
     if (!before || gradient.label().empty()) return known(rank).forget(sum);
     auto terms = std::make_shared<Terms>(*before);
-    ++(*terms)[{rank, gradient.label()}];
+    ++(*terms)[held_by(rank, gradient)];
     known(rank).set(sum, {std::move(terms)});
 }
 
@@ -113,6 +137,15 @@ void GradientNormWatcher::add(int rank, const Tensor& sum, const Tensor& term) {
     for (const auto& [held, count] : *more)
         (*terms)[held] += count;
     known(rank).set(sum, {std::move(terms)});
+}
+
+/// Each layer may be clipped by a norm of its own.
+void GradientNormWatcher::note_clip(int rank, std::int64_t number) {
+    unused_[rank].push_back(number);
+    if (unused_[rank].size() < 2) return;
+    for (const std::int64_t several : unused_[rank])
+        if (const auto clip = open_.find(several); clip != open_.end())
+            clip->second.claims.at(rank).is_of_several = true;
 }
 
 void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) {
@@ -129,13 +162,15 @@ void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) 
         known(rank).forget(*operation.writes[0]);
         if (!terms || terms->empty()) return;
         open_[number].claims[rank] = {terms, operation.at};
+        note_clip(rank, number);
         return known(rank).set(*operation.writes[0], {terms, number});
     }
+    if (is_update(operation)) unused_[rank].clear();
     if (operation.is<ops::ScaleByTensor>()) {
         const auto* factor = known(rank).whole(*operation.reads.back());
-        const std::string& label = operation.writes[0]->label();
-        if (factor && factor->fact.clip >= 0 && !label.empty())
-            open_[factor->fact.clip].scaled.insert({rank, label});
+        const Tensor& scaled = *operation.writes[0];
+        if (factor && factor->fact.clip >= 0 && scaled.labelled() != nullptr)
+            open_[factor->fact.clip].scaled.insert(held_by(rank, scaled));
     }
     if (is_one && operation.is<ops::Add>() && operation.derivation.factor == 1)
         return add(rank, *operation.writes[0], *operation.reads.back());
@@ -182,21 +217,22 @@ void GradientNormWatcher::run_ended() {
 }
 
 /// Returns who holds the same as `held`: along each line that has declared it, and along
-/// the lines of those.
+/// the lines of those. A shard in memory of its own, which is smaller than what they
+/// declared, nobody else holds.
 std::set<Held> GradientNormWatcher::replicas_of(const Held& held) const {
     std::set<Held> all{held};
-    const auto teams = declared_.find(held.second);
+    const auto teams = declared_.find(held.name);
     if (teams == declared_.end()) return all;
     for (bool grows = true; grows;) {
         grows = false;
-        for (const Team* team : teams->second) {
+        for (const auto& [team, elements] : teams->second) {
+            if (elements != held.all) continue;
             const bool meets =
-                std::any_of(team->ranks.begin(), team->ranks.end(), [&](int rank) {
-                    return all.contains({rank, held.second});
-                });
+                std::any_of(team->ranks.begin(), team->ranks.end(),
+                            [&](int rank) { return all.contains(held.on(rank)); });
             if (!meets) continue;
             for (const int rank : team->ranks)
-                grows = all.insert({rank, held.second}).second || grows;
+                grows = all.insert(held.on(rank)).second || grows;
         }
     }
     return all;
@@ -224,7 +260,9 @@ void GradientNormWatcher::evaluate(const Clip& clip) const {
                 const auto found = claim.terms->find(replica);
                 if (found != claim.terms->end()) count += found->second;
             }
-            if (count == 0 && !work_together(rank, held.first)) continue;
+            if (count == 0 && held.rank != rank &&
+                (claim.is_of_several || !work_together(rank, held.rank)))
+                continue;
             if (count != 1) throw FaultError(explain(held, replicas, count, rank, claim));
         }
     }
@@ -244,7 +282,7 @@ std::string GradientNormWatcher::line_between(int a, int b,
             best = team;
     };
     if (const auto teams = declared_.find(label); teams != declared_.end())
-        for (const Team* team : teams->second)
+        for (const auto& [team, elements] : teams->second)
             look(team);
     if (best == nullptr)
         for (const auto& team : engine_.teams())
@@ -254,20 +292,19 @@ std::string GradientNormWatcher::line_between(int a, int b,
 
 Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<Held>& replicas,
                                        int count, int rank, const Claim& claim) const {
-    const std::string& label = held.second;
+    const std::string& label = held.name;
     if (count == 0) {
         Diagnosis diagnosis = diagnosis_of("F23");
         diagnosis.title = "a gradient is missing in a norm";
         diagnosis.sentence = fmt::format(
             "rank {} clips at {} by a norm that leaves out rank {}'s gradient of {}, "
-            "which "
-            "the same clip scales there",
-            rank, claim.at.text(), held.first, label);
-        if (held.first != rank)
+            "which the same clip scales there",
+            rank, claim.at.text(), held.rank, label);
+        if (held.rank != rank)
             diagnosis.cause = fmt::format(
                 "The sum of squares is to be added up over {}, too: ranks {} and {} hold "
                 "different parts of the model along it.",
-                line_between(rank, held.first, label), rank, held.first);
+                line_between(rank, held.rank, label), rank, held.rank);
         else
             diagnosis.cause =
                 "A norm of all gradients has a sum of squares of each: this one's is not "
@@ -277,13 +314,12 @@ Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<Held>& r
     }
     std::vector<int> counted;
     for (const Held& replica : replicas)
-        if (claim.terms->contains(replica)) counted.push_back(replica.first);
+        if (claim.terms->contains(replica)) counted.push_back(replica.rank);
     Diagnosis diagnosis = diagnosis_of("F22");
     diagnosis.title = "a gradient counts more than once in a norm";
     diagnosis.sentence = fmt::format(
         "rank {} clips at {} by a norm in which the gradient of {} counts {} times, as "
-        "{} "
-        "{} it",
+        "{} {} it",
         rank, claim.at.text(), label, count, ranks_text(counted),
         counted.size() == 1 ? "adds" : "add");
     diagnosis.cause =

@@ -62,12 +62,22 @@ void Tensor::set_label(const std::string& label) const {
     storage_->labels.push_back({offset_, bytes(), label});
 }
 
+const Storage::Label* Tensor::labelled() const {
+    const Storage::Label* closest = nullptr;
+    if (!storage_) return closest;
+    for (const Storage::Label& known : storage_->labels) {
+        const bool holds_this =
+            known.begin <= offset_ && offset_ + bytes() <= known.begin + known.bytes;
+        if (holds_this && (closest == nullptr || known.bytes < closest->bytes))
+            closest = &known;
+    }
+    return closest;
+}
+
 const std::string& Tensor::label() const {
     static const std::string none;
-    if (!storage_) return none;
-    for (const Storage::Label& known : storage_->labels)
-        if (known.begin == offset_ && known.bytes == bytes()) return known.name;
-    return none;
+    const Storage::Label* range = labelled();
+    return range ? range->name : none;
 }
 
 bool Tensor::overlaps(const Tensor& other) const {

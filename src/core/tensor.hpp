@@ -115,10 +115,13 @@ class Tensor {
 
     const Storage* storage() const { return storage_.get(); }
     Device* device() const { return storage_ ? storage_->device : nullptr; }
-    /// The name of what it holds, for messages: of all its storage or, for a view, of a
-    /// range of it. Tensors of the same bytes have the same.
+    /// Names what it holds, for messages: all of its storage or, for a view, a range.
     void set_label(const std::string& label) const;
+    /// Returns the name of what it lies in: of the smallest range that was named. Empty
+    /// if there is none.
     const std::string& label() const;
+    /// That range, null if there is none.
+    const Storage::Label* labelled() const;
     /// This tensor begins at this byte of its storage.
     std::int64_t offset_bytes() const { return offset_; }
 

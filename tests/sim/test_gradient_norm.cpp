@@ -149,6 +149,28 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim][full]
     says(forgotten, "gradient of transformer.wpe.weight");
 }
 
+TEST_CASE("Layers may be clipped one by one, each by its own norm", "[sim][full]") {
+    CHECK(found(2, sim::CheckLevel::full, [](Rank& rank) {
+              Device& device = rank.device();
+              const auto line = rank.world().split(0, rank.index(), "pp");
+              const ParameterInit init{device, DType::f64, 1,
+                                       "stage " + std::to_string(rank.index())};
+              Parameter one(init, "one", Shape{4}), two(init, "two", Shape{4});
+              Sgd optimizer({&one, &two});
+              for (int step = 0; step < 3; ++step) {
+                  for (Parameter* layer : {&one, &two}) {
+                      device.fill(layer->value, 1);
+                      device.fill(layer->gradient, rank.index() + 1);
+                      const Tensor norm = device.zeros({1}, DType::f64);
+                      device.sum_of_squares(norm, layer->gradient);
+                      device.clip_factor(norm, norm, 0.5);
+                      device.scale(layer->gradient, norm);
+                  }
+                  optimizer.step();
+              }
+          }) == "nothing was found");
+}
+
 TEST_CASE("A sum of different parameters is found at once, by their names", "[sim]") {
     const std::string text = found(2, sim::CheckLevel::cheap, [](Rank& rank) {
         const ParameterInit init{rank.device(), DType::f32, 1,
