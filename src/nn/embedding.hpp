@@ -26,6 +26,7 @@ class Embedding : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+    bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
 
     Device& device_;
     Parameter weight_;
@@ -56,6 +57,7 @@ class PositionEmbedding : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+    bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
     /// Returns the position of each token of x, made anew if the shape changes.
     const Tensor& places_of(const Tensor& x);
 

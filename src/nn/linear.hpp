@@ -33,6 +33,9 @@ class Linear : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override;
+    bool reads_in_backward(const Parameter& own) const override {
+        return &own == &weight_;
+    }
 
     Device& device_;
     std::optional<Parameter> own_weight_;  ///< none if it is tied

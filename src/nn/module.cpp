@@ -73,17 +73,21 @@ void require_present(const Parameter& parameter, Use use, SourceLine at) {
         kNames[static_cast<int>(use)], value ? "gradient" : "value", parameter.name());
 }
 
+struct ParameterUse {
+    Parameter* parameter;
+    Use use;
+};
+
 /// Runs `work` between begin_use and end_use of the parameters. When it throws, the hooks
 /// of end_use do not run: they may communicate, and the run is over.
 template <typename Work>
-auto using_parameters(const std::vector<Parameter*>& parameters, Use use, SourceLine at,
-                      Work&& work) {
-    for (Parameter* parameter : parameters) {
+auto between(const std::vector<ParameterUse>& uses, SourceLine at, Work&& work) {
+    for (const auto& [parameter, use] : uses) {
         parameter->begin_use(use);
         require_present(*parameter, use, at);
     }
     auto result = work();
-    for (Parameter* parameter : parameters)
+    for (const auto& [parameter, use] : uses)
         parameter->end_use(use);
     return result;
 }
@@ -96,15 +100,28 @@ void require_gradient(const Tensor& dy, SourceLine at) {
 
 }  // namespace
 
+template <typename Work>
+auto Module::using_parameters(Use use, SourceLine at, Work&& work) {
+    std::vector<ParameterUse> uses;
+    for (Parameter* parameter : own_parameters()) {
+        const bool reads =
+            use == Use::forward || (input_gradient() && reads_in_backward(*parameter));
+        if (reads)
+            uses.push_back({parameter, use});
+        else if (adds_gradient(use))
+            uses.push_back({parameter, Use::backward_weight});
+    }
+    return between(uses, at, std::forward<Work>(work));
+}
+
 Tensor Module::forward(const Tensor& x, Saved& saved, SourceLine at) {
     saved.set_line(at);
-    return using_parameters(own_parameters(), Use::forward, saved.line(),
+    return using_parameters(Use::forward, saved.line(),
                             [&] { return do_forward(x, saved); });
 }
 
 Tensor Module::infer(const Tensor& x, SourceLine at) {
-    return using_parameters(own_parameters(), Use::forward, at,
-                            [&] { return do_infer(x, at); });
+    return using_parameters(Use::forward, at, [&] { return do_infer(x, at); });
 }
 
 Tensor Module::do_infer(const Tensor& x, SourceLine at) {
@@ -116,13 +133,13 @@ Tensor Module::do_infer(const Tensor& x, SourceLine at) {
 Tensor Module::backward_input(const Tensor& dy, Saved& saved, SourceLine at) {
     saved.set_line(at);
     require_gradient(dy, saved.line());
-    return using_parameters(own_parameters(), Use::backward_input, saved.line(),
+    return using_parameters(Use::backward_input, saved.line(),
                             [&] { return do_backward_input(dy, saved); });
 }
 
 void Module::backward_weight(Saved& saved, SourceLine at) {
     saved.set_line(at);
-    using_parameters(own_parameters(), Use::backward_weight, saved.line(), [&] {
+    using_parameters(Use::backward_weight, saved.line(), [&] {
         do_backward_weight(saved);
         saved.clear();
         return true;
@@ -132,7 +149,7 @@ void Module::backward_weight(Saved& saved, SourceLine at) {
 Tensor Module::backward(const Tensor& dy, Saved& saved, SourceLine at) {
     saved.set_line(at);
     require_gradient(dy, saved.line());
-    return using_parameters(own_parameters(), Use::backward, saved.line(), [&] {
+    return using_parameters(Use::backward, saved.line(), [&] {
         Tensor dx = do_backward(dy, saved);
         saved.clear();
         return dx;

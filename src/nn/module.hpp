@@ -107,7 +107,8 @@ class Module {
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
 
     /// A first layer need not compute the gradient of its input: backward then gives
-    /// none. To be chosen before forward, which then may save less.
+    /// none, and reads no parameter. To be chosen before forward, which then may save
+    /// less.
     virtual void set_input_gradient(bool needed) { input_gradient_ = needed; }
 
   protected:
@@ -124,6 +125,12 @@ class Module {
     virtual Tensor do_infer(const Tensor& x, SourceLine at);
     /// Parameters that this module itself reads, without its parts'.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
+    /// Returns whether the gradient of the input needs the value of one of them, as it
+    /// needs no bias: a strategy need not bring back what is not read.
+    virtual bool reads_in_backward(const Parameter& /*own*/) const { return true; }
+
+    template <typename Work>
+    auto using_parameters(Use use, SourceLine at, Work&& work);
 
     bool input_gradient_ = true;
 };

@@ -23,6 +23,9 @@ class LayerNorm : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_, &bias_}; }
+    bool reads_in_backward(const Parameter& own) const override {
+        return &own == &weight_;
+    }
 
     Device& device_;
     Parameter weight_;

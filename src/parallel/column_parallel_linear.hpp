@@ -52,6 +52,9 @@ class ColumnParallelLinear : public Module {
     void do_backward_weight(Saved& saved) override;
     Tensor do_backward(const Tensor& dy, Saved& saved) override;
     std::vector<Parameter*> own_parameters() override;
+    bool reads_in_backward(const Parameter& own) const override {
+        return &own == &weight_;
+    }
     Arriving start_backward_input(const Tensor& dy, Saved& saved);
     /// From f(x), whole.
     void add_weight_gradients(const Tensor& x, const Tensor& dy);

@@ -32,6 +32,9 @@ class RowParallelLinear : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override;
+    bool reads_in_backward(const Parameter& own) const override {
+        return &own == &weight_;
+    }
 
     TensorParallel& tp_;
     Device& device_;

@@ -27,6 +27,7 @@ class VocabularyParallelEmbedding : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
+    bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
 
     TensorParallel& tp_;
     Device& device_;

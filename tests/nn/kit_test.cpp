@@ -8,8 +8,10 @@
 
 #include "sim/cluster.hpp"
 #include "src/nn/activation.hpp"
+#include "src/nn/embedding.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
+#include "src/nn/norm.hpp"
 #include "src/nn/optimizer.hpp"
 #include "src/nn/part.hpp"
 #include "src/nn/published.hpp"
@@ -244,6 +246,47 @@ TEST_CASE("A use says for what, and a hook can be taken back", "[nn][sim]") {
     CHECK(uses.size() == 5);
 }
 
+TEST_CASE("A value that is not read is not announced", "[nn][sim]") {
+    OneDevice one;
+    const auto uses_of = [&](Module& module, const Tensor& x, const Tensor& dy,
+                             bool halves) {
+        std::map<std::string, std::vector<Use>> uses;
+        for (Parameter* parameter : module.parameters())
+            parameter->on_use(
+                [&](Parameter& it, Use use) { uses[it.name()].push_back(use); });
+        Saved saved;
+        module.forward(x, saved);
+        if (halves) {
+            module.backward_input(dy, saved);
+            module.backward_weight(saved);
+        } else {
+            module.backward(dy, saved);
+        }
+        return uses;
+    };
+    const Tensor x = one.device.zeros({1, 3}, DType::f64);
+    const std::vector<Use> unread{Use::forward, Use::backward_weight};
+    const std::vector<Use> read{Use::forward, Use::backward};
+    const std::vector<Use> read_apart{Use::forward, Use::backward_input,
+                                      Use::backward_weight};
+    for (const bool halves : {false, true}) {
+        Linear linear(one.init("linear"), 3, 3);
+        auto uses = uses_of(linear, x, x, halves);
+        CHECK(uses["linear.weight"] == (halves ? read_apart : read));
+        CHECK(uses["linear.bias"] == unread);
+        Linear first(one.init("first"), 3, 3);
+        first.set_input_gradient(false);
+        CHECK(uses_of(first, x, x, halves)["first.weight"] == unread);
+        LayerNorm norm(one.init("norm"), 3);
+        uses = uses_of(norm, x, x, halves);
+        CHECK(uses["norm.weight"] == (halves ? read_apart : read));
+        CHECK(uses["norm.bias"] == unread);
+        Embedding table(one.init("table"), 5, 3);
+        const Tensor ids = one.device.zeros({1}, DType::i32);
+        CHECK(uses_of(table, ids, x, halves)["table.weight"] == unread);
+    }
+}
+
 namespace {
 
 /// Adds the mean of y^2 / 2 to the loss, y what it passes on.
@@ -359,7 +402,9 @@ TEST_CASE("Views of a flat buffer have names of their own", "[nn]") {
     flat.slice(4, 6).set_label("b");
     CHECK(flat.slice(4, 6).label() == "b");
     CHECK(flat.slice(4, 6).reshaped({2, 3}).label() == "b");
-    CHECK(flat.slice(4, 5).label().empty());
+    CHECK(flat.slice(5, 2).label() == "b");
+    CHECK(flat.slice(3, 2).label().empty());
+    CHECK(flat.label().empty());
     CHECK(flat.storage()->names(0, 80) == "a, b");
     CHECK(flat.storage()->names(0, 32) == "a");
 }
