@@ -19,7 +19,8 @@ struct MicroBatch {
 /// gradients, and gives weight times loss, (1). `index` is the micro-batch's, for
 /// timelines.
 Tensor forward_backward(Device& device, Module& model, const Loss& loss,
-                        const MicroBatch& batch, int index = 0);
+                        const MicroBatch& batch, int index = 0,
+                        SourceLine at = SourceLine::here());
 
 /// Gradient accumulation: the gradient of a large batch from small ones,
 /// one after another, in the activation memory of one. The gradient of a
@@ -29,6 +30,7 @@ Tensor forward_backward(Device& device, Module& model, const Loss& loss,
 /// weight times loss, (1). Peak activations are one micro-batch's. Huang et al. 2019,
 /// GPipe (1811.06965), section 2.2 splits a mini-batch so.
 Tensor accumulate_gradients(Device& device, Module& model, const Loss& loss,
-                            std::span<const MicroBatch> micro_batches);
+                            std::span<const MicroBatch> micro_batches,
+                            SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

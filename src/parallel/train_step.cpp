@@ -23,9 +23,9 @@ void AllReduceSync::finish() {
 // lesson: train-step
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,
-                  Optimizer& optimizer) {
+                  Optimizer& optimizer, SourceLine at) {
     sync.begin();
-    Tensor share = accumulate_gradients(device, model, loss, micro_batches);
+    Tensor share = accumulate_gradients(device, model, loss, micro_batches, at);
     sync.finish();
     const PhaseScope phase(device, Phase::update);
     sync.update(optimizer);

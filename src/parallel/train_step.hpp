@@ -57,6 +57,6 @@ class AllReduceSync : public GradientSync {
 /// strategy leaves them.
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,
-                  Optimizer& optimizer);
+                  Optimizer& optimizer, SourceLine at = SourceLine::here());
 
 }  // namespace lockstep
