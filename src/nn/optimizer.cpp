@@ -27,8 +27,8 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
         MemoryScope scope(device, MemoryCategory::optimizer);
         tensors.push_back(
             device.zeros(parameter->value.shape(), parameter->value.dtype()));
-        state_.emplace_back(fmt::format("{}/{}", name, parameter->name()),
-                            tensors.back());
+        state_.push_back(
+            {fmt::format("{}/{}", name, parameter->name()), tensors.back(), parameter});
     }
     return tensors;
 }
@@ -104,8 +104,8 @@ AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                 "{} is a range of a flat buffer, of {}: it cannot be told there which "
                 "elements are a matrix's",
                 parameter->name(), all);
-        groups[parameter->shape().dimensions() >= 2 ? 0 : 1].parameters.push_back(
-            parameter);
+        const bool is_matrix = parameter->part().whole.dimensions() >= 2;
+        groups[is_matrix ? 0 : 1].parameters.push_back(parameter);
     }
     std::erase_if(groups, [](const auto& group) { return group.parameters.empty(); });
     return groups;

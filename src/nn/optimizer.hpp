@@ -24,8 +24,15 @@ class Optimizer {
     virtual void step() = 0;
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
-    /// Every state tensor, for records: "exp_avg/hidden.weight". The words are PyTorch's.
-    const std::vector<std::pair<std::string, Tensor>>& state() const { return state_; }
+    /// A tensor of the state, in the parameter's shape; if that is a part of a whole, so
+    /// is the state.
+    struct State {
+        std::string name;  ///< "exp_avg/hidden.weight"; the words are PyTorch's
+        Tensor tensor;
+        const Parameter* parameter;
+    };
+    /// All of it, for records and checkpoints.
+    const std::vector<State>& state() const { return state_; }
 
   protected:
     /// Throws UsageError if a parameter is absent or given twice.
@@ -38,7 +45,7 @@ class Optimizer {
 
   private:
     std::vector<Parameter*> parameters_;
-    std::vector<std::pair<std::string, Tensor>> state_;
+    std::vector<State> state_;
 };
 
 /// Parameters that are updated alike.
@@ -66,9 +73,8 @@ class Sgd : public Optimizer {
     void step() override;
 
     /// Options may be changed between steps; momentum only if a group had some at the
-    /// start. `options` are the first group's.
+    /// start.
     Groups groups;
-    SgdOptions& options = groups.front().options;
 
   private:
     Sgd(OfGroups, Groups chosen);
@@ -97,9 +103,8 @@ class AdamW : public Optimizer {
     /// Steps taken.
     std::int64_t steps() const { return steps_; }
 
-    /// Options may be changed between steps. `options` are the first group's.
+    /// Options may be changed between steps.
     Groups groups;
-    AdamWOptions& options = groups.front().options;
 
   private:
     AdamW(OfGroups, Groups chosen);
@@ -109,8 +114,9 @@ class AdamW : public Optimizer {
     std::int64_t steps_ = 0;
 };
 
-/// Two groups: matrices, with those options, and all else (biases, norms), which do not
-/// decay; as GPTs are trained since GPT-2. Empty groups are left out.
+/// Two groups: matrices and parts of matrices, with those options, and all else (biases,
+/// norms), which do not decay; as GPTs are trained since GPT-2. Empty groups are left
+/// out.
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                   AdamWOptions options);
 

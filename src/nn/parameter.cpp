@@ -27,11 +27,17 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
 }
 
 Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
+    : Parameter(std::move(name), values, std::move(gradients),
+                whole_part(values.shape())) {}
+
+Parameter::Parameter(std::string name, Tensor values, Tensor gradients, Part part)
     : value(std::move(values)),
       gradient(std::move(gradients)),
       name_(std::move(name)),
-      part_(whole_part(value.shape())),
+      part_(std::move(part)),
       dtype_(value.dtype()) {
+    require(value.shape() == part_.shape, "{}: a value of shape {}, but its part is {}",
+            name_, value.shape(), part_.shape);
     // A range of a flat buffer may have the name of what it is made of.
     if (value.label().empty()) value.set_label(name_);
     if (gradient.label().empty()) gradient.set_label(name_);

@@ -70,8 +70,9 @@ class Parameter {
     Parameter(const ParameterInit& init, const std::string& name, Shape shape);
     /// A shard of a whole parameter.
     Parameter(const ParameterInit& init, const std::string& name, Part part);
-    /// Over tensors that exist: a shard, or a view into a flat buffer.
+    /// Over tensors that exist: a view into a flat buffer, or that part of a whole.
     Parameter(std::string name, Tensor values, Tensor gradients);
+    Parameter(std::string name, Tensor values, Tensor gradients, Part part);
     Parameter(const Parameter&) = delete;
     Parameter& operator=(const Parameter&) = delete;
 

@@ -1,8 +1,22 @@
 #include "src/parallel/flat_buffer.hpp"
 
+#include <algorithm>
+
+#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
+
+namespace {
+
+/// A value that has moved is still the replica that it was said to be.
+void declare_replicas_again(const Parameter& parameter) {
+    for (const Placement& placement : parameter.placements)
+        if (placement.kind != Placement::Kind::sharded)
+            declare_replicas(*placement.line, parameter.value, parameter.name());
+}
+
+}  // namespace
 
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple) {
@@ -29,8 +43,34 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
         begin += tensor.elements();
         tensor = view;
         tensor.set_label(parameter->name());
+        if (values) declare_replicas_again(*parameter);
     }
     return flat;
+}
+
+std::vector<std::unique_ptr<Parameter>> shard_flat(
+    const std::vector<Parameter*>& parameters, const Tensor& values,
+    const Tensor& gradients, Communicator& line) {
+    const std::int64_t share = values.elements() / line.size();
+    const std::int64_t first = line.rank() * share;
+    std::vector<std::unique_ptr<Parameter>> shards;
+    std::int64_t begin = 0;  // of the parameter, in the buffer
+    for (const Parameter* parameter : parameters) {
+        const std::int64_t end = begin + parameter->shape().elements();
+        const std::int64_t from = std::max(begin, first);
+        const std::int64_t count = std::min(end, first + share) - from;
+        if (count > 0) {
+            const Part range = flat_part(parameter->shape(), from - begin, count);
+            shards.push_back(std::make_unique<Parameter>(
+                parameter->name(), values.slice(from, count),
+                gradients.slice(from, count), part_of_part(parameter->part(), range)));
+            shards.back()->placements = parameter->placements;
+            for (Placement& placement : shards.back()->placements)
+                if (placement.line == &line) placement.kind = Placement::Kind::sharded;
+        }
+        begin = end;
+    }
+    return shards;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "src/nn/parameter.hpp"
@@ -13,5 +14,12 @@ namespace lockstep {
 /// UsageError if one is absent, or of another dtype than the first.
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple = 1);
+
+/// Shares two such buffers, of the parameters' values and gradients, out over a line, in
+/// equal ranges. Returns what lies in this rank's range: parameters of the same names,
+/// each a part of one of them, sharded along the line and placed as it is along others.
+std::vector<std::unique_ptr<Parameter>> shard_flat(
+    const std::vector<Parameter*>& parameters, const Tensor& values,
+    const Tensor& gradients, Communicator& line);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "src/parallel/placement.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
@@ -64,6 +65,28 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
 }
 // lesson: end
 
+std::vector<std::vector<Parameter*>> placed_alike(
+    const std::vector<Parameter*>& parameters, const Communicator& except) {
+    const auto lines_of = [&](const Parameter& parameter) {
+        std::set<const Communicator*> lines;
+        for (const Placement& placement : parameter.placements)
+            if (placement.kind != Placement::Kind::sharded && placement.line != &except)
+                lines.insert(placement.line);
+        return lines;
+    };
+    std::vector<std::vector<Parameter*>> groups;
+    for (Parameter* parameter : parameters) {
+        const auto group = std::ranges::find_if(groups, [&](const auto& known) {
+            return lines_of(*known.front()) == lines_of(*parameter);
+        });
+        if (group == groups.end())
+            groups.push_back({parameter});
+        else
+            group->push_back(parameter);
+    }
+    return groups;
+}
+
 void require_partial(const char* who, const Communicator& line,
                      const std::vector<Parameter*>& parameters) {
     if (line.size() == 1) return;
@@ -101,7 +124,7 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
             parameter->complete || !is_partial(*parameter), at,
             "the gradient of {} has only this rank's terms: add them up over the "
             "ranks that share the parameter (complete_gradients) before its norm. If a "
-            "strategy shares gradients out, as Zero1 does, nobody has them whole",
+            "strategy shares gradients out, as Zero1 does, its shards have them",
             parameter->name());
         require_room(*parameter, ranks, at);
         const bool counts_here =

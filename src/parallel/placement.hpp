@@ -33,6 +33,12 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
                         const Communicator* except = nullptr,
                         SourceLine at = SourceLine::here());
 
+/// Returns the parameters in groups: all of a group are alike along the same lines,
+/// `except` aside. Ranks that hold one of them alike hold all of its group so, whatever
+/// other parameters they have, as the two ends of a pipeline do with tied tables.
+std::vector<std::vector<Parameter*>> placed_alike(
+    const std::vector<Parameter*>& parameters, const Communicator& except);
+
 /// Throws UsageError, which begins with `who`, unless all of them are partial along the
 /// line: a strategy that reduces over it has to know that they are, and so have norms.
 void require_partial(const char* who, const Communicator& line,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "src/comm/communicator.hpp"
 #include "src/parallel/train_step.hpp"
 
@@ -10,29 +12,43 @@ namespace lockstep {
 /// 2019, 1910.02054, section 5).
 ///
 ///     Zero1 sync(device, replicas, model.parameters());
-///     AdamW optimizer({&sync.shard()});
+///     AdamW optimizer(sync.shards());
 ///     train_step(device, model, loss, micro_batches, sync, optimizer);
 ///
 /// A reduce-scatter of all gradients and an all-gather of all values: 2(n-1)/n of their
 /// bytes, as much as data parallelism's all-reduce. Values and gradients become views of
-/// one buffer each, the shard is a range of them. Only an optimizer that works element by
+/// one buffer each, and each rank has an equal range of them: whole parameters, and at
+/// its ends parts. Parameters that other ranks hold alike, along other lines, have a
+/// buffer of their own, so that those share them out, and add them up, in the same way:
+/// copies of a tied table would else drift apart by rounding. (Megatron-LM keeps tied
+/// embeddings in a bucket of their own for that.) Only an optimizer that works element by
 /// element can be shared out so.
 class Zero1 : public GradientSync {
   public:
+    /// Throws UsageError if the parameters are not known to be partial along `replicas`,
+    /// or are too few to give each rank one element.
     Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters);
 
-    /// This rank's range of all parameters, padded at the end.
-    Parameter& shard() { return shard_; }
+    /// What this rank updates, and what norms and records are made of: after finish()
+    /// their gradients are the batch's.
+    std::vector<Parameter*> shards() const;
+
+    void begin() override;
     void finish() override;
+    /// Throws UsageError if the optimizer has other parameters than the shards.
     void update(Optimizer& optimizer) override;
 
   private:
+    struct Flat {
+        Tensor values;
+        Tensor gradients;
+    };
+    /// This rank's range of a buffer.
     Tensor own(const Tensor& flat) const;
 
     Communicator& replicas_;
-    Tensor values_;
-    Tensor gradients_;
-    Parameter shard_;
+    std::vector<Flat> buffers_;
+    std::vector<std::unique_ptr<Parameter>> shards_;
 };
 
 }  // namespace lockstep

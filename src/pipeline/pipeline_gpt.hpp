@@ -54,8 +54,8 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
 PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit = {});
 
 /// Ties the stage's table to its other copy: every rank of `line` calls it. Gives the
-/// communicator of the two, to be kept as long as the pipeline; null on ranks that hold
-/// neither end. A step then has one all-reduce of the table more.
+/// communicator of the two, to be kept as long as the pipeline and the table; null on
+/// ranks that hold neither end. A step then has one all-reduce of the table more.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
                                       const Schedule& schedule, Communicator& line);
 

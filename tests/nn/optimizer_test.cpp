@@ -68,8 +68,8 @@ TEST_CASE("SGD with momentum and weight decay follows its update rule", "[nn][si
                         return p - 0.1 * velocity;
                     });
     REQUIRE(sgd.state().size() == 1);
-    CHECK(sgd.state()[0].first == "momentum_buffer/p.weight");
-    CHECK(relative_difference(one.device.download(sgd.state()[0].second),
+    CHECK(sgd.state()[0].name == "momentum_buffer/p.weight");
+    CHECK(relative_difference(one.device.download(sgd.state()[0].tensor),
                               f64({2, 3}, v)) <= 1e-13);
 }
 
@@ -106,11 +106,11 @@ TEST_CASE("AdamW follows algorithm 2 of Loshchilov and Hutter", "[nn][sim]") {
         });
     CHECK(adamw.steps() == kSteps);
     REQUIRE(adamw.state().size() == 2);
-    CHECK(adamw.state()[0].first == "exp_avg/p.weight");
-    CHECK(adamw.state()[1].first == "exp_avg_sq/p.weight");
-    CHECK(relative_difference(one.device.download(adamw.state()[0].second),
+    CHECK(adamw.state()[0].name == "exp_avg/p.weight");
+    CHECK(adamw.state()[1].name == "exp_avg_sq/p.weight");
+    CHECK(relative_difference(one.device.download(adamw.state()[0].tensor),
                               f64({2, 3}, m)) <= 1e-13);
-    CHECK(relative_difference(one.device.download(adamw.state()[1].second),
+    CHECK(relative_difference(one.device.download(adamw.state()[1].tensor),
                               f64({2, 3}, v)) <= 1e-13);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("The learning rate may change between steps", "[nn][sim]") {
     one.device.fill(one.parameter.gradient, 1);
     Sgd sgd({&one.parameter}, {.learning_rate = 1});
     sgd.step();
-    sgd.options.learning_rate = 0.25;
+    sgd.groups.front().options.learning_rate = 0.25;
     sgd.step();
     CHECK(one.device.download(one.parameter.value).at(0) == -1.25);
 }
@@ -143,8 +143,8 @@ TEST_CASE("An optimizer updates every parameter, with a state for each", "[nn][s
     AdamW adamw(linear.parameters());
     CHECK(adamw.parameters() == linear.parameters());
     std::vector<std::string> names;
-    for (const auto& [name, tensor] : adamw.state())
-        names.push_back(name);
+    for (const Optimizer::State& state : adamw.state())
+        names.push_back(state.name);
     CHECK(names == std::vector<std::string>{"exp_avg/layer.weight", "exp_avg/layer.bias",
                                             "exp_avg_sq/layer.weight",
                                             "exp_avg_sq/layer.bias"});

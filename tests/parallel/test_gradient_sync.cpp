@@ -9,6 +9,8 @@
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
@@ -91,7 +93,7 @@ Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_size
                                                      plan.bucket_bytes);
         } else if (plan.way == Way::zero1) {
             auto zero = std::make_unique<Zero1>(device, rank.world(), parameters);
-            updated = {&zero->shard()};
+            updated = zero->shards();
             sync = std::move(zero);
         } else {
             sync = std::make_unique<AllReduceSync>(parameters);
@@ -379,13 +381,84 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
          "got a gradient after the last of the step");
 }
 
-TEST_CASE("A flat shard is not decayed by guess", "[parallel][errors]") {
+TEST_CASE("A range of several parameters is not decayed by guess", "[parallel][errors]") {
+    says(refusal(true,
+                 [](Rank& rank, Module& gpt, Communicator&) {
+                     const Tensor flat =
+                         make_flat(rank.device(), gpt.parameters(), &Parameter::value);
+                     Parameter range("range", flat, flat);
+                     decay_matrices_only({&range}, {});
+                 }),
+         "range is a range of a flat buffer");
+}
+
+TEST_CASE("Shards of ZeRO-1 decay, are measured and kept as what they are part of",
+          "[parallel][sim]") {
+    const int ranks = GENERATE(1, 2, 3, 4);
+    CAPTURE(ranks);
+    const auto train = [&](int replicas) {
+        sim::ClusterOptions options;
+        options.ranks = replicas;
+        options.workers = 1;
+        options.check = sim::CheckLevel::full;
+        return sim::make_cluster(options)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+            declare_replicas_of(rank.world(), *gpt);
+            Zero1 sync(device, rank.world(), gpt->parameters());
+            AdamW optimizer(
+                decay_matrices_only(sync.shards(), {0.01, 0.9, 0.99, 1e-8, 0.3}));
+            const int all = kMicroBatches * ranks, mine = all / replicas;
+            for (int step = 0; step < kSteps; ++step) {
+                sync.begin();
+                accumulate_gradients(
+                    device, *gpt, cross_entropy_loss,
+                    batches_of(device, step, mine * rank.index(), mine, all));
+                sync.finish();
+                const Tensor norm =
+                    clip_gradients(device, rank.world(), sync.shards(), /*most=*/0.1);
+                rank.keep_value("norm", device.peek(norm).at(0));
+                sync.update(optimizer);
+            }
+            for (const Parameter* parameter : gpt->parameters())
+                rank.keep("replica/" + parameter->name(), parameter->value);
+            for (const Parameter* shard : sync.shards()) {
+                rank.keep("value/" + shard->name(), shard->value, shard->part());
+                rank.keep("gradient/" + shard->name(), shard->gradient, shard->part());
+            }
+            for (const Optimizer::State& state : optimizer.state())
+                rank.keep(state.name, state.tensor, state.parameter->part());
+        });
+    };
+    const RunReport one = train(1), many = train(ranks);
+    REQUIRE(one.ranks[0].kept.size() > 50);
+    for (const auto& kept : one.ranks[0].kept) {
+        const std::string& name = kept.first;
+        CAPTURE(name);
+        CHECK(relative_difference(many.whole(name), one.whole(name)) <= 1e-11);
+    }
+    for (const RankReport& rank : many.ranks)
+        for (int step = 0; step < kSteps; ++step)
+            CHECK(std::abs(rank.series.at("norm")[step] -
+                           one.ranks[0].series.at("norm")[step]) <=
+                  1e-12 * one.ranks[0].series.at("norm")[step]);
+}
+
+TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]") {
     says(refusal(true,
                  [](Rank& rank, Module& gpt, Communicator&) {
                      Zero1 sync(rank.device(), rank.world(), gpt.parameters());
-                     decay_matrices_only({&sync.shard()}, {});
+                     Sgd optimizer(gpt.parameters());
+                     sync.update(optimizer);
                  }),
-         "shard is a range of a flat buffer");
+         "Zero1: the optimizer is not one of shards()");
+    says(refusal(true,
+                 [](Rank& rank, Module&, Communicator&) {
+                     Linear linear({rank.device(), DType::f64, 1, "one"}, 1, 1, false);
+                     declare_replicas_of(rank.world(), linear);
+                     Zero1 sync(rank.device(), rank.world(), linear.parameters());
+                 }),
+         "Zero1: too few elements for the 2 ranks");
 }
 
 }  // namespace lockstep::test

@@ -13,6 +13,7 @@
 
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
+#include "src/nn/flash_attention.hpp"
 #include "src/nn/part.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/parallel/context_parallel.hpp"
@@ -21,6 +22,7 @@
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
+#include "src/parallel/zero1.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"
@@ -35,6 +37,13 @@ constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
 constexpr SgdOptions kSgd{0.05, 0.9, 0};
 
+/// How gradients become whole, over all ranks with micro-batches or tokens of their own.
+enum class Sync {
+    all_reduce,
+    buckets,  ///< reduced while backward goes on
+    zero1     ///< each rank updates a shard
+};
+
 /// How a GPT is spread.
 struct Spread {
     int pp = 1, dp = 1, cp = 1, tp = 1;
@@ -45,15 +54,17 @@ struct Spread {
     ContextMethod method = ContextMethod::ring_attention;
     TokenOrder order = TokenOrder::contiguous;
     bool context_first = false;  ///< the order in which kits are nested
-    bool buckets = false;        ///< reduced while backward goes on
-    bool llama = false;          ///< RMS norms, SwiGLU, rotary positions, no biases
-    bool recompute = false;      ///< of every block
+    Sync sync = Sync::all_reduce;
+    bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
+    bool recompute = false;  ///< of every block
+    bool flash = false;      ///< FlashAttention, on a rank's heads
 
     int ranks() const { return pp * dp * cp * tp; }
     std::string text() const {
-        return fmt::format("pp {} dp {} cp {} tp {}{} {} {}kv {} {} {}", pp, dp, cp, tp,
-                           sequence ? " sp" : "", schedule, tied ? "tied " : "", kv_heads,
-                           name_of(method), name_of(order));
+        return fmt::format("pp {} dp {} cp {} tp {}{} {} {}kv {} {} {} sync {}", pp, dp,
+                           cp, tp, sequence ? " sp" : "", schedule, tied ? "tied " : "",
+                           kv_heads, name_of(method), name_of(order),
+                           static_cast<int>(sync));
     }
 };
 
@@ -139,6 +150,10 @@ Trained train_alone(const Spread& spread) {
 
 GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
     GptKit kit;
+    if (spread.flash)
+        kit.core = [](Device& device, const AttentionSizes& sizes) {
+            return std::make_unique<FlashAttention>(device, sizes);
+        };
     const auto context = [&] {
         if (spread.cp > 1) kit = context_parallel(kit, cp, spread.method, spread.order);
     };
@@ -168,32 +183,40 @@ void recompute_layers(const GptStage& stage) {
             });
 }
 
-/// Buckets and an optimizer for each chunk, for a pipeline's R and U.
-class ByBuckets {
+/// A strategy of data parallelism and an optimizer for each chunk, for a pipeline's R and
+/// U.
+class SyncOfChunks {
   public:
-    ByBuckets(Device& device, Communicator& replicas, const GptStage& stage)
-        : device_(device), replicas_(replicas), stage_(stage) {}
-
-    void take_over(Pipeline& pipeline) {
+    SyncOfChunks(Device& device, Communicator& replicas, const GptStage& stage, Sync way,
+                 Pipeline& pipeline) {
         std::vector<GradientSync*> syncs;
         std::vector<Optimizer*> optimizers;
-        for (const auto& chunk : stage_.chunks) {
-            syncs_.push_back(std::make_unique<GradientBuckets>(
-                device_, replicas_, chunk->parameters(), /*bytes=*/2000));
+        for (const auto& chunk : stage.chunks) {
+            auto own = chunk->parameters();
+            if (way == Sync::zero1) {
+                auto zero = std::make_unique<Zero1>(device, replicas, own);
+                own = zero->shards();
+                syncs_.push_back(std::move(zero));
+            } else {
+                syncs_.push_back(std::make_unique<GradientBuckets>(device, replicas, own,
+                                                                   /*bytes=*/2000));
+            }
             syncs.push_back(syncs_.back().get());
-            optimizers_.push_back(std::make_unique<Sgd>(chunk->parameters(), kSgd));
+            optimizers_.push_back(std::make_unique<Sgd>(own, kSgd));
             optimizers.push_back(optimizers_.back().get());
+            updated_.insert(updated_.end(), own.begin(), own.end());
         }
         pipeline.sync_by(syncs);
         pipeline.update_by(optimizers);
     }
 
+    /// What this rank updates.
+    const std::vector<Parameter*>& updated() const { return updated_; }
+
   private:
-    Device& device_;
-    Communicator& replicas_;
-    const GptStage& stage_;
     std::vector<std::unique_ptr<GradientSync>> syncs_;
     std::vector<std::unique_ptr<Optimizer>> optimizers_;
+    std::vector<Parameter*> updated_;
 };
 
 Trained train_spread(const Spread& spread) {
@@ -228,20 +251,23 @@ Trained train_spread(const Spread& spread) {
                           gpt_boundary(sizes, DType::f64, kit));
         pipeline.reduce_over(mesh.plane({"dp", "cp"}));
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
-        ByBuckets buckets(device, mesh.plane({"dp", "cp"}), stage);
-        if (spread.buckets) buckets.take_over(pipeline);
-        Sgd optimizer(parameters, kSgd);
+        std::optional<SyncOfChunks> sync;
+        if (spread.sync != Sync::all_reduce)
+            sync.emplace(device, mesh.plane({"dp", "cp"}), stage, spread.sync, pipeline);
+        const auto updated = sync ? sync->updated() : parameters;
+        std::optional<Sgd> optimizer;
+        if (!sync) optimizer.emplace(parameters, kSgd);
         for (int step = 0; step < kSteps; ++step) {
             const auto batches =
                 own_batches(device, spread, step, mesh.coordinate("dp"), kit.tokens);
             const Tensor loss = pipeline.run(kit.loss(sizes), batches);
             if (loss && tp->rank() == 0) trained.losses[step] += device.peek(loss).at(0);
-            const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
+            const Tensor norm = squared_gradient_norm(device, rank.world(), updated);
             if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
-            keep(rank, parameters, fmt::format("grad/{}/", step), &Parameter::gradient);
-            if (spread.buckets) continue;
+            keep(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
+            if (!optimizer) continue;
             const PhaseScope phase(device, Phase::update);
-            optimizer.step();
+            optimizer->step();
         }
         keep(rank, parameters, "value/", &Parameter::value);
     });
@@ -327,9 +353,26 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
         Spread{2, 4, 1, 2, true, "interleaved", true},
         Spread{1, 2, 2, 4, true, "gpipe", true, 4, kRing, kStriped},
         Spread{2, 1, 4, 2, true, "zb-h1", false, 2, kRing, kZigzag, true},
-        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, true},
-        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, true},
-        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false, true});
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, Sync::buckets},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, Sync::buckets},
+        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
+               Sync::buckets},
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4, kRing, kZigzag, false, Sync::zero1},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag, false, Sync::zero1},
+        Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
+               Sync::zero1},
+        Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, false, Sync::zero1});
+    check_as_alone(spread);
+}
+
+TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]") {
+    Spread spread;
+    spread.flash = true;
+    spread.tp = GENERATE(2, 4);
+    spread.pp = GENERATE(1, 2);
+    spread.sequence = GENERATE(false, true);
+    spread.kv_heads = GENERATE(0, 4);
+    spread.schedule = spread.pp == 1 ? "gpipe" : "1f1b";
     check_as_alone(spread);
 }
 
