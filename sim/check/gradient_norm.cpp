@@ -2,6 +2,7 @@
 // is made of.
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -21,25 +22,38 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A gradient, by the name of its parameter, as a rank holds it: all of what has that
-/// name there, or a range of it. In elements.
+/// A gradient, by the name of its parameter, as a rank holds it: elements [begin, end) of
+/// the `all` that have that name there.
 struct Held {
     int rank = 0;
     std::string name;
     std::int64_t begin = 0;
-    std::int64_t count = 0;
+    std::int64_t end = 0;
     std::int64_t all = 0;
 
     auto operator<=>(const Held&) const = default;
-    /// The same of another rank.
-    Held on(int other) const { return {other, name, begin, count, all}; }
 };
 
-Held held_by(int rank, const Tensor& gradient) {
-    const Storage::Label& range = *gradient.labelled();
+/// Returns what the tensor has of each gradient: of one if it lies within it, of several
+/// if it is a range of a flat buffer. Nothing if nothing there has a name.
+std::vector<Held> held_by(int rank, const Tensor& gradient) {
     const std::int64_t bytes = bytes_of(gradient.dtype());
-    return {rank, range.name, (gradient.offset_bytes() - range.begin) / bytes,
-            gradient.elements(), range.bytes / bytes};
+    const std::int64_t first = gradient.offset_bytes();
+    const std::int64_t last = first + gradient.bytes();
+    std::vector<Held> all;
+    const auto add = [&](const Storage::Label& range) {
+        const std::int64_t begin = std::max(first, range.begin);
+        const std::int64_t end = std::min(last, range.begin + range.bytes);
+        if (begin < end)
+            all.push_back({rank, range.name, (begin - range.begin) / bytes,
+                           (end - range.begin) / bytes, range.bytes / bytes});
+    };
+    if (const Storage::Label* range = gradient.labelled())
+        add(*range);
+    else
+        for (const Storage::Label& each : gradient.storage()->labels)
+            add(each);
+    return all;
 }
 
 /// How often a sum of squares counts each.
@@ -58,15 +72,14 @@ struct NormFact {
 /// once in every rank's norm, and once alone if ranks have declared it a replica
 /// (declare_replicas). A sum that is scaled, goes through the host or counts what has no
 /// name is not followed, and a clip by it claims nothing. Ranks that share no
-/// communicator but world clip models of their own, and a rank that clips several times
-/// for one update leaves out on purpose what other ranks hold.
+/// communicator but world clip models of their own, unless they have declared replicas
+/// over world; and ranks that clip in parts leave out on purpose what others hold.
 class GradientNormWatcher final : public Tracker<NormFact> {
   public:
     explicit GradientNormWatcher(Engine& engine)
         : Tracker(engine.ranks().size()),
           engine_(engine),
-          clips_(engine.ranks().size(), 0),
-          unused_(engine.ranks().size()) {}
+          clips_(engine.ranks().size(), 0) {}
 
     void declared(const Team& team, int member, const Tensor& tensor,
                   const std::string& name, SourceLine at) override;
@@ -81,12 +94,19 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     struct Claim {
         std::shared_ptr<const Terms> terms;
         SourceLine at;
-        bool is_of_several = false;  ///< clips of its rank for one update
+        /// The rank's next clip, or the one before, is of other gradients: it clips
+        /// layer by layer, say.
+        bool is_in_parts = false;
     };
     /// All ranks' clips of one number.
     struct Clip {
         std::map<int, Claim> claims;
         std::set<Held> scaled;
+
+        bool is_in_parts(int rank) const {
+            const auto claim = claims.find(rank);
+            return claim != claims.end() && claim->second.is_in_parts;
+        }
     };
 
     /// Null if nothing is known.
@@ -94,25 +114,27 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     bool work_together(int a, int b) const;
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
     void add(int rank, const Tensor& sum, const Tensor& term);
-    void note_clip(int rank, std::int64_t number);
+    void note_clip(int rank, const std::shared_ptr<const Terms>& terms, SourceLine at);
     bool is_done(std::int64_t number) const;
     void evaluate(const Clip& clip) const;
-    std::set<Held> replicas_of(const Held& held) const;
-    Diagnosis explain(const Held& held, const std::set<Held>& replicas, int count,
-                      int rank, const Claim& claim) const;
+    std::set<int> ranks_with(const Held& held) const;
+    Diagnosis explain(const Held& held, const std::set<int>& holders, int count, int rank,
+                      const Claim& claim) const;
     std::string line_between(int a, int b, const std::string& label) const;
 
     const Engine& engine_;
-    std::vector<std::int64_t> clips_;                ///< of each rank, so far
-    std::vector<std::vector<std::int64_t>> unused_;  ///< of these, since its last update
+    std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
     /// By name: who has declared a tensor of so many elements.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
+    std::set<const Team*> declaring_;  ///< all of these
 };
 
 void GradientNormWatcher::declared(const Team& team, int /*member*/, const Tensor& tensor,
                                    const std::string& name, SourceLine /*at*/) {
-    if (team.size() > 1) declared_[name][&team] = tensor.elements();
+    if (team.size() < 2) return;
+    declared_[name][&team] = tensor.elements();
+    declaring_.insert(&team);
 }
 
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
@@ -124,9 +146,11 @@ std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
 void GradientNormWatcher::add_square(int rank, const Tensor& sum,
                                      const Tensor& gradient) {
     const auto before = terms_of(rank, sum);
-    if (!before || gradient.label().empty()) return known(rank).forget(sum);
+    const std::vector<Held> counted = held_by(rank, gradient);
+    if (!before || counted.empty()) return known(rank).forget(sum);
     auto terms = std::make_shared<Terms>(*before);
-    ++(*terms)[held_by(rank, gradient)];
+    for (const Held& held : counted)
+        ++(*terms)[held];
     known(rank).set(sum, {std::move(terms)});
 }
 
@@ -139,13 +163,29 @@ void GradientNormWatcher::add(int rank, const Tensor& sum, const Tensor& term) {
     known(rank).set(sum, {std::move(terms)});
 }
 
-/// Each layer may be clipped by a norm of its own.
-void GradientNormWatcher::note_clip(int rank, std::int64_t number) {
-    unused_[rank].push_back(number);
-    if (unused_[rank].size() < 2) return;
-    for (const std::int64_t several : unused_[rank])
-        if (const auto clip = open_.find(several); clip != open_.end())
-            clip->second.claims.at(rank).is_of_several = true;
+/// Returns whether two norms count the same gradients of a rank.
+bool count_alike(int rank, const Terms& one, const Terms& other) {
+    const auto gradients_of = [rank](const Terms& terms) {
+        std::set<Held> own;
+        for (const auto& [held, count] : terms)
+            if (held.rank == rank) own.insert(held);
+        return own;
+    };
+    return gradients_of(one) == gradients_of(other);
+}
+
+/// Enters a rank's clip, and looks whether it is of the same gradients as the one before.
+void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>& terms,
+                                    SourceLine at) {
+    const std::int64_t number = clips_[rank] - 1;
+    Claim& claim = open_[number].claims[rank] = {terms, at};
+    const auto before = open_.find(number - 1);
+    if (before == open_.end()) return;
+    const auto last = before->second.claims.find(rank);
+    if (last == before->second.claims.end() ||
+        count_alike(rank, *last->second.terms, *terms))
+        return;
+    claim.is_in_parts = last->second.is_in_parts = true;
 }
 
 void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) {
@@ -161,16 +201,15 @@ void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) 
         const auto terms = terms_of(rank, *operation.reads[0]);
         known(rank).forget(*operation.writes[0]);
         if (!terms || terms->empty()) return;
-        open_[number].claims[rank] = {terms, operation.at};
-        note_clip(rank, number);
+        note_clip(rank, terms, operation.at);
         return known(rank).set(*operation.writes[0], {terms, number});
     }
-    if (is_update(operation)) unused_[rank].clear();
     if (operation.is<ops::ScaleByTensor>()) {
         const auto* factor = known(rank).whole(*operation.reads.back());
-        const Tensor& scaled = *operation.writes[0];
-        if (factor && factor->fact.clip >= 0 && scaled.labelled() != nullptr)
-            open_[factor->fact.clip].scaled.insert(held_by(rank, scaled));
+        const auto clip = open_.find(factor ? factor->fact.clip : -1);
+        if (clip != open_.end())
+            for (const Held& held : held_by(rank, *operation.writes[0]))
+                clip->second.scaled.insert(held);
     }
     if (is_one && operation.is<ops::Add>() && operation.derivation.factor == 1)
         return add(rank, *operation.writes[0], *operation.reads.back());
@@ -216,54 +255,87 @@ void GradientNormWatcher::run_ended() {
     open_.clear();
 }
 
-/// Returns who holds the same as `held`: along each line that has declared it, and along
-/// the lines of those. A shard in memory of its own, which is smaller than what they
-/// declared, nobody else holds.
-std::set<Held> GradientNormWatcher::replicas_of(const Held& held) const {
-    std::set<Held> all{held};
+/// Returns the ranks that hold a gradient alike: along each line that has declared it,
+/// and along the lines of those. Nobody else holds a shard in memory of its own, which is
+/// smaller than what the lines declared.
+std::set<int> GradientNormWatcher::ranks_with(const Held& held) const {
+    std::set<int> all{held.rank};
     const auto teams = declared_.find(held.name);
     if (teams == declared_.end()) return all;
     for (bool grows = true; grows;) {
         grows = false;
         for (const auto& [team, elements] : teams->second) {
-            if (elements != held.all) continue;
-            const bool meets =
-                std::any_of(team->ranks.begin(), team->ranks.end(),
-                            [&](int rank) { return all.contains(held.on(rank)); });
-            if (!meets) continue;
+            if (elements != held.all || std::ranges::none_of(team->ranks, [&](int rank) {
+                    return all.contains(rank);
+                }))
+                continue;
             for (const int rank : team->ranks)
-                grows = all.insert(held.on(rank)).second || grows;
+                grows = all.insert(rank).second || grows;
         }
     }
     return all;
 }
 
 bool GradientNormWatcher::work_together(int a, int b) const {
-    return a == b || std::any_of(engine_.teams().begin(), engine_.teams().end(),
-                                 [&](const auto& team) {
-                                     return team->id != engine_.teams().front()->id &&
-                                            team->has(a) && team->has(b);
-                                 });
+    const Team* const world = engine_.teams().front().get();
+    return a == b || std::ranges::any_of(engine_.teams(), [&](const auto& team) {
+               const bool counts = team.get() != world || declaring_.contains(world);
+               return counts && team->has(a) && team->has(b);
+           });
+}
+
+/// A norm's terms by the names of their gradients.
+using TermsByName = std::map<std::string, std::vector<Terms::value_type>>;
+
+TermsByName by_name(const Terms& terms) {
+    TermsByName all;
+    for (const auto& term : terms)
+        all[term.first.name].push_back(term);
+    return all;
+}
+
+/// Returns the least and the largest number of times that the norm counts an element of
+/// `held`, on whichever rank that holds it.
+std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
+                                  const std::set<int>& holders) {
+    std::map<std::int64_t, int> changes{{held.begin, 0}, {held.end, 0}};
+    const auto of_name = terms.find(held.name);
+    if (of_name == terms.end()) return {0, 0};
+    for (const auto& [term, count] : of_name->second) {
+        const std::int64_t begin = std::max(term.begin, held.begin);
+        const std::int64_t end = std::min(term.end, held.end);
+        if (term.all != held.all || begin >= end || !holders.contains(term.rank))
+            continue;
+        changes[begin] += count;
+        changes[end] -= count;
+    }
+    int times = 0;
+    std::pair<int, int> bounds{std::numeric_limits<int>::max(), 0};
+    for (const auto& [at, change] : changes) {
+        times += change;
+        if (at == held.end) break;
+        bounds = {std::min(bounds.first, times), std::max(bounds.second, times)};
+    }
+    return bounds;
 }
 
 void GradientNormWatcher::evaluate(const Clip& clip) const {
-    std::map<Held, std::set<Held>> replicas_by_held;
+    std::map<Held, std::set<int>> holders_by_held;
     for (const Held& held : clip.scaled)
-        replicas_by_held.emplace(held, replicas_of(held));
+        holders_by_held.emplace(held, ranks_with(held));
     // Ranks that clip by one reduction's result have one norm.
     std::set<const Terms*> looked_at;
     for (const auto& [rank, claim] : clip.claims) {
         if (!looked_at.insert(claim.terms.get()).second) continue;
-        for (const auto& [held, replicas] : replicas_by_held) {
-            int count = 0;
-            for (const Held& replica : replicas) {
-                const auto found = claim.terms->find(replica);
-                if (found != claim.terms->end()) count += found->second;
-            }
-            if (count == 0 && held.rank != rank &&
-                (claim.is_of_several || !work_together(rank, held.rank)))
-                continue;
-            if (count != 1) throw FaultError(explain(held, replicas, count, rank, claim));
+        const TermsByName terms = by_name(*claim.terms);
+        for (const auto& [held, holders] : holders_by_held) {
+            const auto [least, most] = times_counted(terms, held, holders);
+            if (most > 1) throw FaultError(explain(held, holders, most, rank, claim));
+            const bool is_own_affair =
+                held.rank != rank && (claim.is_in_parts || clip.is_in_parts(held.rank) ||
+                                      !work_together(rank, held.rank));
+            if (least == 0 && !is_own_affair)
+                throw FaultError(explain(held, holders, 0, rank, claim));
         }
     }
 }
@@ -290,7 +362,7 @@ std::string GradientNormWatcher::line_between(int a, int b,
     return best ? best->name : "";
 }
 
-Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<Held>& replicas,
+Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<int>& holders,
                                        int count, int rank, const Claim& claim) const {
     const std::string& label = held.name;
     if (count == 0) {
@@ -313,8 +385,11 @@ Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<Held>& r
         return diagnosis;
     }
     std::vector<int> counted;
-    for (const Held& replica : replicas)
-        if (claim.terms->contains(replica)) counted.push_back(replica.rank);
+    for (const int holder : holders)
+        if (std::ranges::any_of(*claim.terms, [&](const auto& term) {
+                return term.first.rank == holder && term.first.name == label;
+            }))
+            counted.push_back(holder);
     Diagnosis diagnosis = diagnosis_of("F22");
     diagnosis.title = "a gradient counts more than once in a norm";
     diagnosis.sentence = fmt::format(

@@ -13,8 +13,8 @@ std::int64_t matrix_rows(const Shape& shape);
 std::int64_t matrix_columns(const Shape& shape);
 
 /// The part of a whole tensor that one holds, if devices share it out: blocks of rows,
-/// one below the other, from one column on. Rows that no block names are padding. Of a
-/// flat part, shard and whole are laid out as vectors, and a row is one element.
+/// one below the other, from one column on. Rows that no block names are padding. If a
+/// part is flat, shard and whole are laid out as vectors, and a row is one element.
 struct Part {
     /// Rows [at, at + count) are the whole's [from, from + count).
     struct Rows {

@@ -116,6 +116,10 @@ Tensor RotaryAttention::do_backward_input(const Tensor& dy, Saved& saved) {
                   saved.value<std::int64_t>("begin"), true);
 }
 
+void RotaryAttention::do_backward_weight(Saved& saved) {
+    core_->backward_weight(saved.child(0));
+}
+
 Tensor RotaryAttention::do_infer(const Tensor& x, SourceLine at) {
     return core_->infer(turned(x, begin(), false), at);
 }

@@ -66,9 +66,13 @@ class RotaryAttention : public Module {
                     std::unique_ptr<Module> core, TokenDeal tokens = {},
                     std::shared_ptr<const std::int64_t> first = nullptr);
 
+    /// The core's.
+    std::vector<Parameter*> parameters() override { return core_->parameters(); }
+
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
     Tensor do_infer(const Tensor& x, SourceLine at) override;
     /// The sequences' first token now.
     std::int64_t begin() const;

@@ -35,6 +35,12 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
 
 namespace {
 
+void require_present(const Parameter& parameter) {
+    require(parameter.value && parameter.gradient,
+            "an optimizer's step needs the {} of {}, which is absent",
+            parameter.value ? "gradient" : "value", parameter.name());
+}
+
 template <typename Group>
 std::vector<Parameter*> parameters_of(const std::vector<Group>& groups) {
     require(!groups.empty(), "an optimizer was given no group of parameters");
@@ -60,6 +66,7 @@ void Sgd::step() {
     std::size_t i = 0;
     for (const auto& group : groups)
         for (const Parameter* parameter : group.parameters) {
+            require_present(*parameter);
             const bool has_velocity = !velocities_.empty() && group.options.momentum != 0;
             const Tensor velocity = has_velocity ? velocities_[i] : Tensor();
             parameter->value.device()->sgd(parameter->value, parameter->gradient,
@@ -82,6 +89,7 @@ void AdamW::step() {
     std::size_t i = 0;
     for (const auto& group : groups)
         for (const Parameter* parameter : group.parameters) {
+            require_present(*parameter);
             parameter->value.device()->adamw(parameter->value, parameter->gradient,
                                              first_moments_[i], second_moments_[i],
                                              steps_, group.options);
@@ -100,7 +108,10 @@ AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
             value ? value.storage()->names(value.offset_bytes(),
                                            value.offset_bytes() + value.bytes())
                   : parameter->name();
-        require(all == parameter->name(),
+        const bool is_unsaid_part = holds_all(parameter->part()) && value &&
+                                    value.labelled() != nullptr &&
+                                    value.labelled()->bytes > value.bytes();
+        require(all == parameter->name() && !is_unsaid_part,
                 "{} is a range of a flat buffer, of {}: it cannot be told there which "
                 "elements are a matrix's",
                 parameter->name(), all);

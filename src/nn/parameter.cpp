@@ -38,9 +38,12 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients, Part par
       dtype_(value.dtype()) {
     require(value.shape() == part_.shape, "{}: a value of shape {}, but its part is {}",
             name_, value.shape(), part_.shape);
-    // A range of a flat buffer may have the name of what it is made of.
-    if (value.label().empty()) value.set_label(name_);
-    if (gradient.label().empty()) gradient.set_label(name_);
+    for (const Tensor* tensor : {&value, &gradient}) {
+        // What is this very range may have the name of what it is made of.
+        const Storage::Label* range = tensor->labelled();
+        if (range == nullptr || (range->name != name_ && range->bytes > tensor->bytes()))
+            tensor->set_label(name_);
+    }
 }
 
 void Parameter::set_initial(Fill fill) {

@@ -31,7 +31,10 @@ struct ParameterInit {
 /// How a parameter lies along one axis of a mesh, that is, over the ranks of a line.
 struct Placement {
     enum class Kind : std::uint8_t {
-        sharded,     ///< each rank holds a part of its own, Parameter::part()
+        sharded,  ///< each rank holds a part of its own, Parameter::part()
+        /// Each rank holds a part of its own, whose gradient is the sum of all ranks'
+        /// terms: who reduces and scatters them says when it is complete.
+        sharded_sum,
         replicated,  ///< all hold the same, and each gets the whole gradient by itself
         /// All hold the same, and each gets its terms of the gradient, which is their
         /// sum.
@@ -39,6 +42,10 @@ struct Placement {
     };
     Communicator* line = nullptr;
     Kind kind = Kind::replicated;
+
+    bool is_sharded() const { return kind == Kind::sharded || kind == Kind::sharded_sum; }
+    /// A rank's gradient is only its own terms of a sum, until that is taken.
+    bool has_terms() const { return kind == Kind::partial || kind == Kind::sharded_sum; }
 };
 
 /// A module uses a parameter for one of these. `backward` is both of its halves at once.

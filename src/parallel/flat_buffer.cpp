@@ -2,21 +2,10 @@
 
 #include <algorithm>
 
-#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep {
-
-namespace {
-
-/// A value that has moved is still the replica that it was said to be.
-void declare_replicas_again(const Parameter& parameter) {
-    for (const Placement& placement : parameter.placements)
-        if (placement.kind != Placement::Kind::sharded)
-            declare_replicas(*placement.line, parameter.value, parameter.name());
-}
-
-}  // namespace
 
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple) {
@@ -43,15 +32,28 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
         begin += tensor.elements();
         tensor = view;
         tensor.set_label(parameter->name());
-        if (values) declare_replicas_again(*parameter);
+        if (values) declare_again(*parameter);
     }
     return flat;
+}
+
+Tensor own_range(const Tensor& flat, const Communicator& line) {
+    require(
+        flat.elements() % line.size() == 0,
+        "a flat buffer of {} elements over the {} ranks of {}: a multiple of these is "
+        "expected",
+        flat.elements(), line.size(), line.name());
+    const std::int64_t share = flat.elements() / line.size();
+    return flat.slice(line.rank() * share, share);
 }
 
 std::vector<std::unique_ptr<Parameter>> shard_flat(
     const std::vector<Parameter*>& parameters, const Tensor& values,
     const Tensor& gradients, Communicator& line) {
-    const std::int64_t share = values.elements() / line.size();
+    const std::int64_t share = own_range(values, line).elements();
+    require(own_range(gradients, line).elements() == share,
+            "{} values and {} gradients to share out; as many are expected",
+            values.elements(), gradients.elements());
     const std::int64_t first = line.rank() * share;
     std::vector<std::unique_ptr<Parameter>> shards;
     std::int64_t begin = 0;  // of the parameter, in the buffer
@@ -66,7 +68,9 @@ std::vector<std::unique_ptr<Parameter>> shard_flat(
                 gradients.slice(from, count), part_of_part(parameter->part(), range)));
             shards.back()->placements = parameter->placements;
             for (Placement& placement : shards.back()->placements)
-                if (placement.line == &line) placement.kind = Placement::Kind::sharded;
+                if (placement.line == &line)
+                    placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
+                                                           : Placement::Kind::sharded;
         }
         begin = end;
     }

@@ -15,8 +15,12 @@ namespace lockstep {
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple = 1);
 
-/// Shares two such buffers, of the parameters' values and gradients, out over a line, in
-/// equal ranges. Returns what lies in this rank's range: parameters of the same names,
+/// Returns this rank's share of a flat buffer that is dealt out to a line, in equal
+/// ranges. Throws UsageError if the ranks do not divide it.
+Tensor own_range(const Tensor& flat, const Communicator& line);
+
+/// Shares two such buffers, of the parameters' values and gradients, out over a line.
+/// Returns what lies in this rank's range: parameters of the same names,
 /// each a part of one of them, sharded along the line and placed as it is along others.
 std::vector<std::unique_ptr<Parameter>> shard_flat(
     const std::vector<Parameter*>& parameters, const Tensor& values,

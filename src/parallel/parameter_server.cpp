@@ -16,6 +16,8 @@ ServedWorker::ServedWorker(Device& device, Communicator& group,
 
 void ServedWorker::finish() {
     complete_gradients(parameters(), &group_);
+    for (Parameter* parameter : parameters())
+        parameter->complete = false;  // the server has the other workers' terms
     group_.send(gradients_, server_).wait();
 }
 

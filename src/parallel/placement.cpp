@@ -28,8 +28,15 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
             continue;
         }
         parameter->placements.push_back({&line, kind});
-        declare_replicas(line, parameter->value, parameter->name(), at);
+        if (parameter->value)
+            declare_replicas(line, parameter->value, parameter->name(), at);
     }
+}
+
+void declare_again(const Parameter& parameter, SourceLine at) {
+    for (const Placement& placement : parameter.placements)
+        if (!placement.is_sharded())
+            declare_replicas(*placement.line, parameter.value, parameter.name(), at);
 }
 
 void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
@@ -38,10 +45,19 @@ void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
 
 bool is_partial(const Parameter& parameter) {
     return std::any_of(parameter.placements.begin(), parameter.placements.end(),
-                       [](const Placement& placement) {
-                           return placement.kind == Placement::Kind::partial;
-                       });
+                       [](const Placement& placement) { return placement.has_terms(); });
 }
+
+namespace {
+
+void require_gradient(const Parameter& parameter, SourceLine at) {
+    require(static_cast<bool>(parameter.gradient), at,
+            "the gradient of {} is absent: a strategy that lets go of it has to bring it "
+            "back before it is added up or measured",
+            parameter.name());
+}
+
+}  // namespace
 
 // lesson: complete-gradients
 void complete_gradients(const std::vector<Parameter*>& parameters,
@@ -51,10 +67,11 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
                 "the gradient of {} has been added up already since it was set to zero; "
                 "a second time would count every rank's terms again",
                 parameter->name());
+        require_gradient(*parameter, at);
         bool complete = true;
         for (const Placement& placement : parameter->placements) {
-            if (placement.kind != Placement::Kind::partial) continue;
-            if (placement.line == except)
+            if (!placement.has_terms()) continue;
+            if (placement.line == except || placement.is_sharded())
                 complete = false;
             else
                 placement.line->all_reduce(parameter->gradient, Reduction::sum, at)
@@ -70,7 +87,7 @@ std::vector<std::vector<Parameter*>> placed_alike(
     const auto lines_of = [&](const Parameter& parameter) {
         std::set<const Communicator*> lines;
         for (const Placement& placement : parameter.placements)
-            if (placement.kind != Placement::Kind::sharded && placement.line != &except)
+            if (!placement.is_sharded() && placement.line != &except)
                 lines.insert(placement.line);
         return lines;
     };
@@ -118,20 +135,21 @@ void require_room(const Parameter& parameter, const Communicator& ranks, SourceL
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters, SourceLine at) {
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
-    Tensor squares = device.zeros({1}, parameters.front()->value.dtype(), at);
+    Tensor squares = device.zeros({1}, parameters.front()->dtype(), at);
     for (const Parameter* parameter : parameters) {
+        require_gradient(*parameter, at);
         require(
             parameter->complete || !is_partial(*parameter), at,
             "the gradient of {} has only this rank's terms: add them up over the "
             "ranks that share the parameter (complete_gradients) before its norm. If a "
-            "strategy shares gradients out, as Zero1 does, its shards have them",
+            "strategy shares gradients out, as Zero1 does, its shards have them after "
+            "finish()",
             parameter->name());
         require_room(*parameter, ranks, at);
         const bool counts_here =
             std::all_of(parameter->placements.begin(), parameter->placements.end(),
                         [](const Placement& placement) {
-                            return placement.kind == Placement::Kind::sharded ||
-                                   placement.line->rank() == 0;
+                            return placement.is_sharded() || placement.line->rank() == 0;
                         });
         if (counts_here) device.sum_of_squares(squares, parameter->gradient, at);
     }

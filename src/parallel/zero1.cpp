@@ -9,6 +9,17 @@
 
 namespace lockstep {
 
+namespace {
+
+std::size_t places_of(const std::vector<Parameter*>& parameters) {
+    std::size_t places = 0;
+    for (const Parameter* parameter : parameters)
+        places += parameter->placements.size();
+    return places;
+}
+
+}  // namespace
+
 // lesson: zero-1
 Zero1::Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters)
     : GradientSync(std::move(parameters)), replicas_(replicas) {
@@ -22,13 +33,10 @@ Zero1::Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> par
                           std::back_inserter(shards_));
     }
     require(!shards_.empty(),
-            "Zero1: too few elements for the {} ranks of {}: rank {} gets none",
-            replicas.size(), replicas.name(), replicas.rank());
-}
-
-Tensor Zero1::own(const Tensor& flat) const {
-    const std::int64_t share = flat.elements() / replicas_.size();
-    return flat.slice(replicas_.rank() * share, share);
+            "Zero1: the parameters have too few elements for {} ranks: rank {} of {} has "
+            "none of them",
+            replicas.size(), replicas.rank(), replicas.name());
+    places_ = places_of(this->parameters());
 }
 
 void Zero1::begin() {
@@ -37,9 +45,13 @@ void Zero1::begin() {
 }
 
 void Zero1::finish() {
+    require(places_of(parameters()) == places_,
+            "Zero1: where parameters lie was said after it was made; say all of it "
+            "before, as tie_gpt does for a tied table");
     complete_gradients(parameters(), &replicas_);
     for (const Flat& flat : buffers_)
-        replicas_.reduce_scatter(own(flat.gradients), flat.gradients).wait();
+        replicas_.reduce_scatter(own_range(flat.gradients, replicas_), flat.gradients)
+            .wait();
     for (const auto& shard : shards_)
         shard->complete = true;
 }
@@ -50,7 +62,7 @@ void Zero1::update(Optimizer& optimizer) {
             "shards, and no other parameter");
     optimizer.step();
     for (const Flat& flat : buffers_)
-        replicas_.all_gather(flat.values, own(flat.values)).wait();
+        replicas_.all_gather(flat.values, own_range(flat.values, replicas_)).wait();
 }
 // lesson: end
 

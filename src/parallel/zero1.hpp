@@ -19,10 +19,10 @@ namespace lockstep {
 /// bytes, as much as data parallelism's all-reduce. Values and gradients become views of
 /// one buffer each, and each rank has an equal range of them: whole parameters, and at
 /// its ends parts. Parameters that other ranks hold alike, along other lines, have a
-/// buffer of their own, so that those share them out, and add them up, in the same way:
-/// copies of a tied table would else drift apart by rounding. (Megatron-LM keeps tied
-/// embeddings in a bucket of their own for that.) Only an optimizer that works element by
-/// element can be shared out so.
+/// buffer of their own: those ranks then share them out, and add them up, in the same
+/// way. Otherwise the copies of a tied table would drift apart by rounding. (Megatron-LM
+/// keeps tied embeddings in a bucket of their own for that.) So where the parameters lie
+/// is said before. Only an optimizer that works element by element can be shared out so.
 class Zero1 : public GradientSync {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,
@@ -43,11 +43,9 @@ class Zero1 : public GradientSync {
         Tensor values;
         Tensor gradients;
     };
-    /// This rank's range of a buffer.
-    Tensor own(const Tensor& flat) const;
-
     Communicator& replicas_;
     std::vector<Flat> buffers_;
+    std::size_t places_ = 0;  ///< of all parameters, when it was made
     std::vector<std::unique_ptr<Parameter>> shards_;
 };
 

@@ -350,6 +350,11 @@ void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
             "{} ways to reduce gradients, of which {} are null, for {} chunks; one for "
             "each is expected",
             syncs.size(), std::ranges::count(syncs, nullptr), chunks_.size());
+    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk)
+        require(std::ranges::is_permutation(syncs[chunk]->parameters(),
+                                            chunks_[chunk]->parameters()),
+                at, "what reduces the gradients of chunk {} has other parameters than it",
+                chunk);
     syncs_ = std::move(syncs);
 }
 

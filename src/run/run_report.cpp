@@ -72,6 +72,9 @@ class Whole {
         require(part.whole == values_.shape() && shard.dtype() == values_.dtype(),
                 "'{}': rank {} kept a part of {} {}, but a rank before it of {} {}",
                 name_, rank, shard.dtype(), part.whole, values_.dtype(), values_.shape());
+        require(is_sound(part) && shard.shape() == part.shape,
+                "'{}': rank {} kept {}, which is not the part of {} that it says", name_,
+                rank, shard.shape(), part.whole);
         each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t elements) {
             for (std::int64_t i = 0; i < elements; ++i)
                 add(rank, from + i, shard, at + i);

@@ -444,6 +444,56 @@ TEST_CASE("Shards of ZeRO-1 decay, are measured and kept as what they are part o
                   1e-12 * one.ranks[0].series.at("norm")[step]);
 }
 
+TEST_CASE("ZeRO-1 is made when all places are said", "[parallel][errors]") {
+    says(refusal(true,
+                 [](Rank& rank, Module& gpt, Communicator& other) {
+                     Zero1 sync(rank.device(), rank.world(), gpt.parameters());
+                     replicate_over(other, {gpt.parameters().front()},
+                                    Placement::Kind::partial);
+                     sync.finish();
+                 }),
+         "where parameters lie was said after it was made");
+}
+
+TEST_CASE("An absent gradient or value is named by sums, norms and optimizers",
+          "[parallel][errors]") {
+    const auto name = [](const std::function<void(Rank&, Module&)>& call) {
+        return refusal(true, [&](Rank& rank, Module& gpt, Communicator&) {
+            gpt.parameters().front()->gradient = {};
+            call(rank, gpt);
+        });
+    };
+    const std::string absent = "the gradient of transformer.wte.weight is absent";
+    says(name([](Rank&, Module& gpt) { complete_gradients(gpt.parameters()); }), absent);
+    says(name([](Rank& rank, Module& gpt) {
+             gpt.parameters().front()->complete = true;
+             squared_gradient_norm(rank.device(), rank.world(), gpt.parameters());
+         }),
+         absent);
+    says(name([](Rank&, Module& gpt) { Sgd(gpt.parameters()).step(); }),
+         "step needs the gradient of transformer.wte.weight");
+    says(refusal(false,
+                 [](Rank&, Module& gpt, Communicator&) {
+                     Sgd optimizer(gpt.parameters());
+                     gpt.parameters().front()->value = {};
+                     optimizer.step();
+                 }),
+         "step needs the value of transformer.wte.weight");
+}
+
+TEST_CASE("Places can be said of a model without memory", "[parallel][sim]") {
+    CHECK(refusal(false, [](Rank& rank, Module&, Communicator&) {
+              ParameterInit init{rank.device(), DType::f64, 1, "late"};
+              init.allocate = false;
+              Linear linear(init, 3, 2);
+              declare_replicas_of(rank.world(), linear);
+              Parameter& weight = linear.weight();
+              weight.value = rank.device().empty(weight.shape(), weight.dtype());
+              weight.fill_initial();
+              declare_again(weight);
+          }) == "nothing was refused");
+}
+
 TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]") {
     says(refusal(true,
                  [](Rank& rank, Module& gpt, Communicator&) {
@@ -458,7 +508,7 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
                      declare_replicas_of(rank.world(), linear);
                      Zero1 sync(rank.device(), rank.world(), linear.parameters());
                  }),
-         "Zero1: too few elements for the 2 ranks");
+         "Zero1: the parameters have too few elements for 2 ranks");
 }
 
 }  // namespace lockstep::test

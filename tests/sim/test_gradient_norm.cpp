@@ -6,9 +6,11 @@
 
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
+#include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
+#include "src/parallel/zero1.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"
@@ -169,6 +171,93 @@ TEST_CASE("Layers may be clipped one by one, each by its own norm", "[sim][full]
                   optimizer.step();
               }
           }) == "nothing was found");
+}
+
+TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is found",
+          "[sim][full]") {
+    using Norm = std::function<Tensor(Rank&, Zero1&)>;
+    const auto clipped = [](const Norm& norm, bool before_finish = false) {
+        return found(2, sim::CheckLevel::full, [&](Rank& rank) {
+            Device& device = rank.device();
+            const auto gpt = make_gpt({device, DType::f64, 1, ""}, {11, 4, 1, {8, 2}});
+            declare_replicas_of(rank.world(), *gpt);
+            Zero1 sync(device, rank.world(), gpt->parameters());
+            Sgd optimizer(sync.shards(), {0.1, 0, 0});
+            for (int step = 0; step < 2; ++step) {
+                HostTensor ids({4, 1}, DType::i32);
+                for (int e = 0; e < 4; ++e)
+                    ids.set(e, (3 * e + rank.index() + step) % 11);
+                const MicroBatch batch{device.upload(ids), device.upload(ids), 0.5};
+                sync.begin();
+                accumulate_gradients(device, *gpt, cross_entropy_loss, {&batch, 1});
+                if (!before_finish) sync.finish();
+                const Tensor factor = norm(rank, sync);
+                device.clip_factor(factor, factor, 0.5);
+                for (const Parameter* shard : sync.shards())
+                    device.scale(shard->gradient, factor);
+                if (before_finish) sync.finish();
+                sync.update(optimizer);
+            }
+        });
+    };
+    const auto own = [](Rank& rank, Zero1& sync) {
+        const Tensor squares = rank.device().zeros({1}, DType::f64);
+        for (const Parameter* shard : sync.shards())
+            rank.device().sum_of_squares(squares, shard->gradient);
+        return squares;
+    };
+    const auto whole = [](Rank& rank, Zero1& sync) {
+        return squared_gradient_norm(rank.device(), rank.world(), sync.shards());
+    };
+    CHECK(clipped(whole) == "nothing was found");
+    CHECK(clipped([&](Rank& rank, Zero1& sync) {
+              Tensor squares = own(rank, sync);
+              rank.world().all_reduce(squares).wait();
+              return squares;
+          }) == "nothing was found");
+    const std::string alone = clipped(own);
+    says(alone, "F23: a gradient is missing in a norm");
+    const std::string twice = clipped([&](Rank& rank, Zero1& sync) {
+        Tensor squares = own(rank, sync);
+        rank.device().sum_of_squares(squares, sync.shards().front()->gradient);
+        rank.world().all_reduce(squares).wait();
+        return squares;
+    });
+    says(twice, "F22: a gradient counts more than once in a norm");
+    says(twice, "counts 2 times");
+    try {
+        clipped(whole, /*before_finish=*/true);
+        FAIL("a sum that is not taken was measured");
+    } catch (const UsageError& error) {
+        says(error.what(), "has only this rank's terms");
+    }
+}
+
+TEST_CASE("A norm counts elements, in whatever ranges they are added and scaled",
+          "[sim][full]") {
+    const auto clipped = [](bool pieces_are_counted, bool pieces_are_scaled) {
+        return found(1, sim::CheckLevel::full, [&](Rank& rank) {
+            Device& device = rank.device();
+            const ParameterInit init{device, DType::f64, 1, ""};
+            Parameter one(init, "one", Shape{6}), two(init, "two", Shape{4});
+            const Tensor flat = make_flat(device, {&one, &two}, &Parameter::gradient);
+            device.fill(flat, 1);
+            const Tensor factor = device.zeros({1}, DType::f64);
+            const auto each = [&](bool pieces, const auto& use) {
+                if (!pieces) return use(flat);
+                use(flat.slice(0, 3));
+                use(flat.slice(3, 5));  // of both
+                use(flat.slice(8, 2));
+            };
+            each(pieces_are_counted,
+                 [&](const Tensor& x) { device.sum_of_squares(factor, x); });
+            device.clip_factor(factor, factor, 0.5);
+            each(pieces_are_scaled, [&](const Tensor& x) { device.scale(x, factor); });
+        });
+    };
+    for (const bool counted : {false, true})
+        for (const bool scaled : {false, true})
+            CHECK(clipped(counted, scaled) == "nothing was found");
 }
 
 TEST_CASE("A sum of different parameters is found at once, by their names", "[sim]") {

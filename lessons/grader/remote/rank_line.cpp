@@ -32,8 +32,13 @@ std::string RankLine::receive() {
 
 TensorOnWire RankLine::named(const Tensor& tensor) {
     if (!tensor) return {};
+    // The name of this very range: a part of it needs none, since the other side finds
+    // it.
+    const Storage::Label* range = tensor.labelled();
+    const bool is_named = range != nullptr && range->begin == tensor.offset_bytes() &&
+                          range->bytes == tensor.bytes();
     return {handle_of(*tensor.storage()), tensor.offset_bytes(), tensor.shape(),
-            tensor.dtype(), tensor.label()};
+            tensor.dtype(), is_named ? range->name : ""};
 }
 
 Tensor RankLine::found(const TensorOnWire& tensor) {
