@@ -2,6 +2,7 @@
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/random.hpp"
 #include "gpu/kernels/scatter.hpp"
+#include "gpu/kernels/sort.hpp"
 #include "gpu/kernels/top_k.hpp"
 #include "src/core/require.hpp"
 
@@ -44,7 +45,7 @@ void Device::compute(const ops::EmbeddingBackward& op) {
                                   elements};
     if (elements <= kFewIds && elements * op.d_table.elements() <= kFewLooks)
         return launch_scatter_few(stream_.get(), scattered, id);
-    const Tensor workspace = scratch({scatter_workspace(elements)}, DType::i32);
+    const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);
     launch_scatter_many(stream_.get(), workspace.data<std::int32_t>(), scattered, id);
 }
 
@@ -62,6 +63,17 @@ template <>
 void Device::compute(const ops::TopK& op) {
     launch_top_k(stream_.get(), op.values, op.indices.data<std::int32_t>(), op.x,
                  op.x.shape().rows(), op.x.shape().columns(), op.k);
+}
+
+template <>
+void Device::compute(const ops::SortIds& op) {
+    const std::int64_t elements = op.ids.elements();
+    const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);
+    launch_sort_ids(
+        stream_.get(),
+        {op.order.data<std::int32_t>(), op.rows.data<std::int32_t>(),
+         op.counts.data<std::int32_t>(), op.ids.shape().columns(), op.counts.elements()},
+        workspace.data<std::int32_t>(), op.ids.data<const std::int32_t>(), elements);
 }
 
 template <>

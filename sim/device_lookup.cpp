@@ -76,6 +76,25 @@ void Device::compute(const ops::TopK& op) {
 }
 
 template <>
+void Device::compute(const ops::SortIds& op) {
+    const auto* id = op.ids.data<std::int32_t>();
+    auto* count = op.counts.data<std::int32_t>();
+    auto* order = op.order.data<std::int32_t>();
+    auto* row = op.rows.data<std::int32_t>();
+    std::fill_n(count, op.counts.elements(), 0);
+    for (std::int64_t place = 0; place < op.ids.elements(); ++place)
+        ++count[id[place]];
+    // The next place of an id comes behind those of lower ids, and its own earlier ones.
+    std::vector<std::int32_t> next(op.counts.elements());
+    std::exclusive_scan(count, count + op.counts.elements(), next.begin(), 0);
+    for (std::int64_t place = 0; place < op.ids.elements(); ++place) {
+        const std::int32_t to = next[id[place]]++;
+        order[to] = static_cast<std::int32_t>(place);
+        row[to] = static_cast<std::int32_t>(place / op.ids.shape().columns());
+    }
+}
+
+template <>
 void Device::compute(const ops::RandomUniform& op) {
     with_real(op.destination.dtype(), [&]<typename T>(T) {
         ops::each_run(

@@ -23,11 +23,8 @@ struct ScatteredRows {
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids);
 
-/// Elements of workspace that the next needs.
-constexpr std::int64_t scatter_workspace(std::int64_t elements) {
-    return 4 * elements;
-}
 /// Leaves the same bits: it sorts the ids, fewer than 2^31, and a row looks at its own.
+/// The workspace is that of sorting (gpu/kernels/sort.hpp).
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
                          const ScatteredRows& scattered, const std::int32_t* ids);
 

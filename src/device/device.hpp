@@ -409,6 +409,18 @@ class Device {
         run(ops::TopK{values, indices, x, k}, at);
     }
 
+    /// Sorts ids (n, k), i32, each from 0 to the number of counts: a stable counting
+    /// sort, which brings what goes to one expert, say, side by side (Gale et al. 2022,
+    /// 2211.15841, section 5). Of the places 0, 1, … of ids laid out flat, order (n k)
+    /// has those of id 0 first, then those of id 1, and so on, each in ascending order;
+    /// rows (n k) has the row of each such place: order[i] / k. counts[i] says how many
+    /// places have the id i. All are i32, and may have any shape with that many elements.
+    /// An id outside [0, counts) throws UsageError if there are numbers.
+    void sort_ids(const Tensor& order, const Tensor& rows, const Tensor& counts,
+                  const Tensor& ids, SourceLine at = SourceLine::here()) {
+        run(ops::SortIds{order, rows, counts, ids}, at);
+    }
+
     // Optimizers; state and parameter are updated in place.
 
     /// destination (1) = min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_ has

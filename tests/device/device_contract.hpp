@@ -25,5 +25,6 @@
 #include "tests/device/optimizer_contract.hpp"
 #include "tests/device/random_contract.hpp"
 #include "tests/device/rotary_contract.hpp"
+#include "tests/device/sort_ids_contract.hpp"
 #include "tests/device/top_k_contract.hpp"
 #include "tests/device/vocabulary_contract.hpp"

@@ -298,6 +298,10 @@ TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][d
     bench->top_k(largest, columns, list, 2);
     costs(bench, "top_k", 24, (24 + 6) * e + 6 * 4);
     REQUIRE(last(bench).dtype == dtype);
+    const Tensor order = bench->zeros({6}, DType::i32);
+    const Tensor rows = bench->zeros({6}, DType::i32);
+    bench->sort_ids(order, rows, bench->zeros({5}, DType::i32), columns);
+    costs(bench, "sort_ids", 0, (6 + 6 + 6 + 5) * bytes_of(DType::i32));
 }
 
 TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {

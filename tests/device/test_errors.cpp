@@ -140,6 +140,19 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
         refuses(fmt::format("top_k: the {} largest of 3 columns; from 1 to all", k), [&] {
             bench->top_k(pairs, bench->zeros({4, 2}, i32), x, k);
         });
+    const Tensor places = bench->zeros({4}, i32);
+    const Tensor counts = bench->zeros({3}, i32);
+    const Tensor of_rows = bench->zeros({2, 2}, i32);
+    refuses("sort_ids: ids has shape (4); rows of ids are expected",
+            [&] { bench->sort_ids(places, places, counts, places); });
+    refuses("sort_ids: ids is f32; i32 is expected",
+            [&] { bench->sort_ids(places, places, counts, pairs); });
+    refuses("sort_ids: order has shape (2), that is 2 elements; 4 are expected",
+            [&] { bench->sort_ids(ids, places, counts, of_rows); });
+    refuses("sort_ids: rows has shape (2), that is 2 elements; 4 are expected",
+            [&] { bench->sort_ids(places, ids, counts, of_rows); });
+    refuses("sort_ids: counts is f32; i32 is expected",
+            [&] { bench->sort_ids(places, places, two, of_rows); });
     refuses("upload: destination has shape (2), but the values have (1, 2)", [&] {
         bench->upload_into(two, HostTensor({1, 2}, f32));
     });
@@ -214,6 +227,14 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
             [&] { bench->row_products(x.rows(3, 1), x.rows(0, 4), x.rows(4, 4)); });
     refuses("top_k: values and x" + apart, [&] {
         bench->top_k(x, bench->zeros({8, 4}, i32), x, 4);
+    });
+    const Tensor names = bench->zeros({2, 2}, i32);
+    refuses("sort_ids: order and ids" + apart, [&] {
+        bench->sort_ids(names, bench->zeros({4}, i32), bench->zeros({3}, i32), names);
+    });
+    refuses("sort_ids: order and rows" + apart, [&] {
+        const Tensor order = bench->zeros({4}, i32);
+        bench->sort_ids(order, order, bench->zeros({3}, i32), names);
     });
     bench->matmul_into(x.rows(0, 4), x.rows(4, 4), bench->zeros({4, 4}, f32));
     bench->add(x.rows(0, 4), x.rows(4, 4));

@@ -70,6 +70,15 @@ inline std::vector<NamedOperation> repeated_by_row() {
                   x->top_k(values, x->empty(values.shape(), DType::i32), a, 3);
                   return values;
               }),
+        named("sort_ids",
+              [](B& x, T& a, T&, T&) {
+                  const Tensor ids = x->empty({a.shape().rows(), 3}, DType::i32);
+                  x->top_k(x->empty(ids.shape(), a.dtype()), ids, a, 3);
+                  const Tensor order = x->empty({ids.elements()}, DType::i32);
+                  x->sort_ids(order, x->empty(order.shape(), DType::i32),
+                              x->empty({a.shape().columns()}, DType::i32), ids);
+                  return order;
+              }),
         named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
         named("softmax_backward",
               [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),

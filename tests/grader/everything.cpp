@@ -89,6 +89,13 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     device.top_k(largest, columns, rows, 2);
     out.tensors["largest"] = largest;
     out.tensors["columns"] = columns;
+    const Tensor order = device.empty({6}, DType::i32);
+    const Tensor of_places = device.empty({6}, DType::i32);
+    const Tensor counts = device.empty({logits.shape().columns()}, DType::i32);
+    device.sort_ids(order, of_places, counts, columns);
+    out.tensors["order"] = order;
+    out.tensors["of_places"] = of_places;
+    out.tensors["counts"] = counts;
     out.tensors["d_table"] = d_table;
 }
 

@@ -157,6 +157,8 @@ void add_losses(std::vector<Request>& to) {
     to.push_back(call("take_rows", ops::TakeRows{real(5, {6, 4}), table, targets}));
     to.push_back(call("add_rows", ops::AddRows{table, real(5, {6, 4}), targets}));
     to.push_back(call("top_k", ops::TopK{real(5, {6, 2}), whole(1, {6, 2}), x, 2}));
+    to.push_back(call("sort_ids", ops::SortIds{whole(1, {6}), whole(2, {6}),
+                                               whole(3, {8}), whole(0, {6, 1})}));
 }
 
 // What is no call of the device. Works and communicators are numbered from 1.

@@ -9,8 +9,8 @@
 
 namespace lockstep::ops {
 
-// Rows that are looked up, the columns of the largest values, by which they may be, and
-// random numbers.
+// Rows that are looked up; the columns of the largest values, by which they may be; ids
+// in order; and random numbers.
 
 inline void check_table(const OperandCheck& check, const char* name,
                         const Tensor& table) {
@@ -167,6 +167,39 @@ struct TopK {
     Derivation derivation() const { return {}; }
 };
 
+/// The places 0, 1, … of ids (n, k) laid out flat, by id, and of equal ids the first one
+/// first: into order (n k). The row of ids in which each place lies, into rows (n k); and
+/// how many places have the id i, into counts[i].
+struct SortIds {
+    static constexpr const char* kName = "sort_ids";
+    Tensor order;
+    Tensor rows;
+    Tensor counts;
+    Tensor ids;
+
+    void check(const OperandCheck& check) const {
+        check.dtype("ids", ids, DType::i32);
+        check.that(ids.shape().dimensions() >= 2,
+                   "ids has shape {}; rows of ids are expected, as top_k gives them",
+                   ids.shape());
+        const std::int64_t places = ids.elements();
+        check.that(places <= INT32_MAX, "ids has {} places; an i32 names up to {}",
+                   places, INT32_MAX);
+        check.count("order", order, places, DType::i32);
+        check.count("rows", rows, places, DType::i32);
+        check.dtype("counts", counts, DType::i32);
+    }
+    OperandList operands() const {
+        return {reads("ids", ids), writes("order", order), writes("rows", rows),
+                writes("counts", counts)};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return {}; }
+    const Tensor& indices() const { return ids; }
+    std::int64_t bound() const { return counts.elements(); }
+    void when_empty(const auto& fill) const { fill(counts, 0); }
+};
+
 /// Numbers that are drawn: element (i, j) is number part.offset + i * part.pitch + j of
 /// the stream.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
@@ -236,6 +269,6 @@ struct RandomNormal {
 };
 
 using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TopK,
-                                    RandomUniform, RandomNormal>;
+                                    SortIds, RandomUniform, RandomNormal>;
 
 }  // namespace lockstep::ops
