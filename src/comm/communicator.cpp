@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "src/comm/aliasing.hpp"
+#include "src/core/no_count.hpp"
 #include "src/core/require.hpp"
 #include "src/run/fault_text.hpp"
 
@@ -221,8 +222,8 @@ void require_counts(const char* name, const std::vector<std::int64_t>& counts,
             counts.size(), size);
     std::int64_t rest = tensor.shape()[0];
     for (std::size_t peer = 0; peer < counts.size(); ++peer) {
-        require(counts[peer] >= 0, at, "all_to_all_v: {}[{}] is negative: {}", name, peer,
-                counts[peer]);
+        require(counts[peer] >= 0, at, "all_to_all_v: {}[{}] is negative: {}{}", name,
+                peer, counts[peer], hint_of_no_count(counts[peer]));
         require(counts[peer] <= rest, at,
                 "all_to_all_v: {} add up to more than the {} rows of the {}, at {}[{}]",
                 name, tensor.shape()[0], tensor_name, name, peer);

@@ -1,7 +1,9 @@
 #include "src/core/host_tensor.hpp"
 
+#include <algorithm>
 #include <cstring>
 
+#include "src/core/no_count.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -85,7 +87,8 @@ HostTensor HostTensor::as(DType dtype) const {
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
-        "{} rows from {} on of a tensor of shape {}", count, begin, shape_);
+        "{} rows from {} on of a tensor of shape {}{}", count, begin, shape_,
+        hint_of_no_count(std::min(begin, count)));
     HostTensor part(shape_.with_first(count), dtype_);
     const std::int64_t row_bytes = shape_[0] == 0 ? 0 : bytes() / shape_[0];
     if (part.bytes() > 0)

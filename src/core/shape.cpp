@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "src/core/no_count.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -14,8 +15,8 @@ Shape::Shape(const std::int64_t* extents, int dimensions) : dimensions_(dimensio
             kMaxDimensions, dimensions);
     std::int64_t elements = 1;
     for (int d = 0; d < dimensions; ++d) {
-        require(extents[d] >= 0, "extent {} of a shape is {}; it must not be negative", d,
-                extents[d]);
+        require(extents[d] >= 0, "extent {} of a shape is {}; it must not be negative{}",
+                d, extents[d], hint_of_no_count(extents[d]));
         require(extents[d] == 0 || elements <= std::numeric_limits<std::int64_t>::max() /
                                                    16 / extents[d],
                 "a shape with more elements than can be addressed");

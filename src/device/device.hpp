@@ -50,7 +50,8 @@ class Device {
     /// Into an existing tensor of the same shape and dtype.
     virtual void upload_into(const Tensor& destination, const HostTensor& values,
                              SourceLine at = SourceLine::here()) = 0;
-    /// Waits for the device. NaN (0 for i32) if the run computes shapes only.
+    /// Waits for the device. NaN, or kNoCount of i32, if the run computes shapes only;
+    /// shapes and counts refuse kNoCount.
     virtual HostTensor download(const Tensor& source,
                                 SourceLine at = SourceLine::here()) = 0;
     /// As download, but costs no virtual time: for records, not for programs.

@@ -1,5 +1,6 @@
 #include "src/device/local_device.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
@@ -7,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "src/core/no_count.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -117,6 +119,8 @@ HostTensor LocalDevice::transfer_to_host(const Tensor& source) {
         // A run that computes shapes only has no numbers to give. All bits set are a NaN
         // in every floating type.
         std::memset(values.data(), 0xff, static_cast<std::size_t>(values.bytes()));
+    } else {
+        std::ranges::fill(values.values<std::int32_t>(), kNoCount);
     }
     return values;
 }

@@ -1,4 +1,6 @@
+#include "src/core/no_count.hpp"
 #include "tests/device/support.hpp"
+#include "tests/refusal.hpp"
 
 // What the monitor is told, which is the same for all backends, with numbers and without.
 
@@ -324,7 +326,7 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
     for (std::int64_t i = 0; i < 9; ++i)
         REQUIRE(std::isnan(got.at(i)));
     REQUIRE(bench->download(bench->zeros({2}, DType::i32)) ==
-            HostTensor({2}, DType::i32));
+            HostTensor::of<std::int32_t>({2}, std::vector(2, kNoCount)));
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_device] == 48);
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_host] == 36 + 8);
 
@@ -340,6 +342,35 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
     // More than any machine has.
     REQUIRE(bench->empty({1 << 20, 1 << 20}, DType::f32).bytes() == std::int64_t{1}
                                                                         << 42);
+}
+
+TEST_CASE("What is downloaded from a run of shapes only is refused as a size",
+          "[sim][device][errors]") {
+    Bench bench(false);
+    const Tensor x = bench->zeros({6, 4}, DType::f32);
+    const HostTensor counts = bench->download(bench->zeros({2}, DType::i32));
+    const auto count = static_cast<std::int64_t>(counts.at(0));
+    const auto is_explained = says(
+        "; what a program downloads in a run that computes shapes only is no number: use "
+        "route(), or ask Device::has_numbers()");
+    // By itself, and as programs reckon with it.
+    for (const std::int64_t size : {count, 2 * count, 128 * count + 3, count / 8}) {
+        CHECK_THAT(refusal([&] {
+                       (void)bench->empty({size, 4}, DType::f32);
+                   }),
+                   is_explained);
+        CHECK_THAT(refusal([&] {
+                       (void)HostTensor({4, size}, DType::i32);
+                   }),
+                   is_explained);
+        CHECK_THAT(refusal([&] { (void)x.rows(0, size); }), is_explained);
+        CHECK_THAT(refusal([&] { (void)x.rows(size, 1); }), is_explained);
+        CHECK_THAT(refusal([&] { (void)x.slice(0, size); }), is_explained);
+        CHECK_THAT(refusal([&] { (void)counts.rows(0, size); }), is_explained);
+    }
+    CHECK_THAT(refusal([&] { (void)x.rows(-1, 1); }), !is_explained);
+    CHECK_THAT(refusal([&] { (void)x.slice(0, 25); }), !is_explained);
+    CHECK_THAT(refusal([&] { (void)bench->empty({-3}, DType::f32); }), !is_explained);
 }
 
 TEST_CASE("Phases begin and end with their scope", "[sim][device]") {
