@@ -85,9 +85,9 @@ Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
     diagnosis.details = {counts_text(send), counts_text(recv)};
     if (!engine.options().numbers)
         diagnosis.cause =
-            "This run computes shapes only: what a program downloads is zeros, so counts "
-            "that come from a download mean nothing. Deal evenly where "
-            "Device::has_numbers() is false.";
+            "This run computes shapes only, so counts cannot come from a download: "
+            "route() deals evenly, and exchange_counts() takes all ranks to send the "
+            "same. That fits if all ranks route as many tokens.";
     if (expects_what_it_sends(*recv.launch))
         diagnosis.details.push_back(
             fmt::format("rank {} expects from each rank just what it sends to it: its "
