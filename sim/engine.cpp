@@ -33,6 +33,14 @@ Picoseconds start_of(const Meeting& meeting) {
     return start;
 }
 
+/// Returns how much of a collective's latency its group has paid already, on all ranks.
+Picoseconds latency_paid(const Meeting& meeting) {
+    Picoseconds paid = meeting.first->launch->latency;
+    for (const Posted* posted : meeting.arrived)
+        paid = std::min(paid, posted->launch->latency);
+    return paid;
+}
+
 /// Sorts teams whose first collectives can end by when these start: if two of them use
 /// one buffer, the order shows.
 void in_virtual_order(std::vector<Team*>& teams) {
@@ -241,6 +249,7 @@ void Engine::open(Launch& launch) {
     launch.state = Launch::State::open;
     launch.opened = std::max(launch.issued, side.free_at);
     launch.started = launch.end = launch.turn = launch.opened;
+    launch.latency = 0;
     if (launch.undone == 0) return close(launch);
     for (Posted& posted : launch.posted) {
         if (!is_point_to_point(posted.operation.verb))
@@ -363,6 +372,19 @@ bool Engine::end_meetings() {
     return !teams.empty();
 }
 
+/// Returns how long a collective takes behind those before it in its group, if it has
+/// one: NCCL runs a group in one kernel, so that latencies pass side by side.
+Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
+                                  const Meeting& meeting) const {
+    const Picoseconds alone = collective_time(call, options_.spec, team.ranks);
+    if (meeting.first->launch->posted.size() == 1) return alone;
+    const Picoseconds latency = collective_latency(call, options_.spec, team.ranks);
+    const Picoseconds paid = latency_paid(meeting);
+    for (const Posted* posted : meeting.arrived)
+        posted->launch->latency = std::max(posted->launch->latency, latency);
+    return alone - std::min(latency, paid);
+}
+
 void Engine::end_meeting(Team& team) {
     if (team.meetings.front().first->operation.verb == Verb::split)
         checker_->require_same_groups(team, team.meetings.front());
@@ -374,8 +396,7 @@ void Engine::end_meeting(Team& team) {
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
     const Picoseconds start = start_of(meeting);
-    const Network::Span span{start,
-                             start + collective_time(call, options_.spec, team.ranks)};
+    const Network::Span span{start, start + time_in_group(call, team, meeting)};
 
     if (operation.verb == Verb::split) split_team(team, meeting);
     watchers_.tell(&Watcher::collective_begins, team, meeting);

@@ -113,6 +113,8 @@ class Engine {
     bool on_quiet();
     bool move_on();
     bool end_meetings();
+    Picoseconds time_in_group(const CollectiveCall& call, const Team& team,
+                              const Meeting& meeting) const;
     void end_meeting(Team& team);
     void split_team(const Team& team, const Meeting& meeting);
     bool pass_messages();

@@ -63,7 +63,11 @@ bool Network::is_free(const Way& way, Picoseconds time) const {
 
 Network::Span Network::occupy(const Message& message, const Way& way, Picoseconds time) {
     const LinkSpec& link = spec_.link(message.source, message.destination);
-    const Span span{time, time + message_time(link, message.bytes)};
+    Picoseconds duration = message_time(link, message.bytes);
+    if (!spec_.stragglers.empty())
+        duration = slowed(duration, std::max(spec_.link_factor(message.source),
+                                             spec_.link_factor(message.destination)));
+    const Span span{time, time + duration};
     for (int i = 0; i < way.count; ++i) {
         const std::int32_t taken = way.ports[i];
         port(taken).free_at = span.end;

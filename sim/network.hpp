@@ -25,7 +25,7 @@ struct Message {
 
 /// The ports that messages occupy: each device has one out and one in; where a node has
 /// fewer network ports than devices, devices share those. A message holds all of its
-/// ports for alpha + bytes / beta.
+/// ports for alpha + bytes / beta, times the factor of the slower of its devices.
 ///
 /// A port serves what is ready and whose other ports are free, in order of (ready time,
 /// place in the group, rank, sequence): of virtual things alone, so that nothing depends

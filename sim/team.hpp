@@ -73,7 +73,8 @@ class Launch final : public PendingWork {
     Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
     Picoseconds turn = 0;  ///< when its collectives so far are done: the next one's turn
-    Launch* next = nullptr;  ///< behind it in its member's queue
+    Picoseconds latency = 0;  ///< of these: the longest one's, which it pays once
+    Launch* next = nullptr;   ///< behind it in its member's queue
     Launch* pool_next = nullptr;
     Launch* pool_previous = nullptr;
 

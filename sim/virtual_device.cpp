@@ -19,6 +19,7 @@ VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
                              Scheduler& scheduler, Trace& trace, const Watchers& check)
     : rank_(rank),
       spec_(options.spec),
+      slowdown_(options.spec.compute_factor(rank)),
       scheduler_(scheduler),
       trace_(trace),
       check_(check),
@@ -42,9 +43,10 @@ void VirtualDevice::execute(const DeviceOperation& operation,
     require_own(operation.at);
     const Picoseconds start = now_;
     const Picoseconds duration =
-        spec_.phases
-            ? 0
-            : operation_time(spec_, operation.flops, operation.bytes, operation.dtype);
+        spec_.phases ? 0
+                     : slowed(operation_time(spec_, operation.flops, operation.bytes,
+                                             operation.dtype),
+                              slowdown_);
     advance(duration);
     time_.compute += duration;
     flops_ += operation.flops;
@@ -113,8 +115,9 @@ void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     if (phase == Phase::backward) seconds = times.backward_input + times.backward_weight;
     if (phase == Phase::backward_input) seconds = times.backward_input;
     if (phase == Phase::backward_weight) seconds = times.backward_weight;
-    advance(picoseconds(seconds));
-    time_.compute += picoseconds(seconds);
+    const Picoseconds duration = slowed(picoseconds(seconds), slowdown_);
+    advance(duration);
+    time_.compute += duration;
 }
 
 void VirtualDevice::phase_ended() noexcept {

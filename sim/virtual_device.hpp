@@ -64,6 +64,7 @@ class VirtualDevice final : public DeviceMonitor {
 
     int rank_;
     const ClusterSpec& spec_;
+    double slowdown_;  ///< of what it computes
     Scheduler& scheduler_;
     Trace& trace_;
     const Watchers& check_;

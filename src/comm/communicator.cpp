@@ -392,10 +392,8 @@ Group& Group::add(CommOperation operation) {
     if (started_) [[unlikely]]
         refuse_late(operation.verb, operation.at);
     const VerbFacts& facts = facts_of(operation.verb);
-    require(facts.can_be_grouped(), operation.at,
-            "a group has no {}: it takes send, recv, all_reduce, all_gather, "
-            "reduce_scatter, broadcast and reduce",
-            facts.name);
+    require(facts.moves(), operation.at,
+            "a group has no {}: it takes the verbs that move values", facts.name);
     communicator_.complete(operation);
     communicator_.grouped_.push_back(std::move(operation));
     return *this;
@@ -451,6 +449,19 @@ Group& Group::reduce(const Tensor& buffer, int root, Reduction reduction, Source
     return add({{.verb = Verb::reduce, .reduction = reduction, .peer = root, .at = at},
                 {},
                 buffer});
+}
+
+Group& Group::gather(const Tensor& output, const Tensor& input, int root, SourceLine at) {
+    return add({{.verb = Verb::gather, .peer = root, .at = at}, output, input});
+}
+
+Group& Group::scatter(const Tensor& output, const Tensor& input, int root,
+                      SourceLine at) {
+    return add({{.verb = Verb::scatter, .peer = root, .at = at}, output, input});
+}
+
+Group& Group::all_to_all(const Tensor& output, const Tensor& input, SourceLine at) {
+    return add({{.verb = Verb::all_to_all, .at = at}, output, input});
 }
 
 void Group::refuse_second_start(SourceLine at) const {

@@ -258,6 +258,11 @@ class Communicator {
 /// communicator's. One group of a communicator at a time; a group must be started, once,
 /// and takes nothing more then: FaultError (F15). One that an exception leaves is given
 /// up: nothing of it starts.
+///
+/// Collectives that all ranks have in one group cost the latency of the longest and the
+/// bytes of all. (NCCL runs them in one kernel. Left out: it reads a descriptor of each,
+/// and splits a group whose descriptors do not fit its buffers into several kernels; see
+/// ncclTasksRegAndEnqueue and ncclLaunchPrepare in NCCL 2.28's src/enqueue.cc.)
 class [[nodiscard]] Group {
   public:
     Group(Communicator& communicator, SourceLine at);
@@ -277,6 +282,12 @@ class [[nodiscard]] Group {
     Group& broadcast(const Tensor& buffer, int root, SourceLine at = SourceLine::here());
     Group& reduce(const Tensor& buffer, int root, Reduction reduction = Reduction::sum,
                   SourceLine at = SourceLine::here());
+    Group& gather(const Tensor& output, const Tensor& input, int root,
+                  SourceLine at = SourceLine::here());
+    Group& scatter(const Tensor& output, const Tensor& input, int root,
+                   SourceLine at = SourceLine::here());
+    Group& all_to_all(const Tensor& output, const Tensor& input,
+                      SourceLine at = SourceLine::here());
     /// One of these verbs as data, as Communicator::start takes it. UsageError for
     /// others.
     Group& add(CommOperation operation);

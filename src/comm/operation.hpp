@@ -59,12 +59,6 @@ struct VerbFacts {
     }
     /// One buffer is input, output or both; else there are two.
     constexpr bool has_one_buffer() const { return has_root() && input == output; }
-    /// A backend makes the others of sends and recvs.
-    constexpr bool can_be_grouped() const {
-        return is_message || (moves() && (has_root() ? input == output
-                                                     : input == Holds::whole ||
-                                                           output == Holds::whole));
-    }
     /// Puts the members' inputs side by side.
     constexpr bool gathers() const {
         return input == Holds::whole && output == Holds::blocks;

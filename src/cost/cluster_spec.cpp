@@ -1,9 +1,11 @@
 #include "src/cost/cluster_spec.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,6 +26,29 @@ double ClusterSpec::flops(DType dtype) const {
             return flops_bf16;
     }
     return 0;
+}
+
+namespace {
+
+double factor_of(const ClusterSpec& spec, int rank,
+                 double ClusterSpec::Straggler::*factor) {
+    for (const ClusterSpec::Straggler& straggler : spec.stragglers)
+        if (straggler.rank == rank) return straggler.*factor;
+    return 1;
+}
+
+}  // namespace
+
+double ClusterSpec::compute_factor(int rank) const {
+    return factor_of(*this, rank, &Straggler::compute);
+}
+
+double ClusterSpec::link_factor(int rank) const {
+    return factor_of(*this, rank, &Straggler::links);
+}
+
+Picoseconds slowed(Picoseconds time, double factor) {
+    return factor == 1 ? time : std::llround(static_cast<double>(time) * factor);
 }
 
 namespace {
@@ -86,12 +111,14 @@ class Reader {
             spec_.network_ports = static_cast<int>(integer(value, key, 0, 1 << 20));
         else if (key == "phases")
             spec_.phases = phases_of(value, key);
+        else if (key == "stragglers")
+            spec_.stragglers = stragglers_of(value, key);
         else if (key != "base")
-            fail(
-                key,
-                "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
-                "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
-                "host_copy, inside, between, devices_per_node, network_ports and phases");
+            fail(key,
+                 "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
+                 "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
+                 "host_copy, inside, between, devices_per_node, network_ports, phases "
+                 "and stragglers");
     }
 
     LinkSpec link_of(const Json& value, const std::string& key) {
@@ -123,6 +150,44 @@ class Reader {
             *place->second = seconds(duration, key + "." + name);
         }
         return times;
+    }
+
+    std::vector<ClusterSpec::Straggler> stragglers_of(const Json& value,
+                                                      const std::string& key) {
+        if (!value.is_array()) fail(key, "is not a list of devices");
+        std::vector<ClusterSpec::Straggler> all;
+        std::set<int> ranks;
+        for (const Json& element : value.elements()) {
+            const std::string place = fmt::format("{}[{}]", key, all.size());
+            const ClusterSpec::Straggler one = straggler_of(element, place);
+            if (!ranks.insert(one.rank).second)
+                fail(place, fmt::format("is of rank {} again", one.rank));
+            all.push_back(one);
+        }
+        return all;
+    }
+
+    ClusterSpec::Straggler straggler_of(const Json& value, const std::string& key) {
+        ClusterSpec::Straggler straggler{-1};
+        for (const auto& [name, member] : sorted(value, key)) {
+            const std::string place = key + "." + name;
+            if (name == "rank")
+                straggler.rank = static_cast<int>(integer(member, place, 0, 1 << 20));
+            else if (name == "compute")
+                straggler.compute = factor(member, place);
+            else if (name == "links")
+                straggler.links = factor(member, place);
+            else
+                fail(place, "is not known; a straggler has rank, compute and links");
+        }
+        if (straggler.rank < 0) fail(key, "names no rank");
+        return straggler;
+    }
+
+    double factor(const Json& value, const std::string& key) {
+        const double factor = number(value, key);
+        if (!(factor >= 1 && factor <= 100)) fail(key, "is not a factor from 1 to 100");
+        return factor;
     }
 
     // Virtual time is picoseconds in 64 bits, 106 days at most: no step may come near.

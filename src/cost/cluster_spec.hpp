@@ -44,6 +44,17 @@ struct ClusterSpec {
     };
     std::optional<PhaseTimes> phases;
 
+    /// A device that is slower than the others: everything that it computes takes
+    /// `compute` times as long, and every message to or from it `links` times.
+    struct Straggler {
+        int rank = 0;
+        double compute = 1;
+        double links = 1;
+    };
+    std::vector<Straggler> stragglers;  ///< ranks that a run does not have do nothing
+
+    double compute_factor(int rank) const;
+    double link_factor(int rank) const;
     double flops(DType dtype) const;
     bool same_node(int a, int b) const {
         return a / devices_per_node == b / devices_per_node;
@@ -52,6 +63,9 @@ struct ClusterSpec {
         return same_node(a, b) ? inside : between;
     }
 };
+
+/// Returns the time times the factor, to the nearest picosecond.
+Picoseconds slowed(Picoseconds time, double factor);
 
 /// Time of one message over a link.
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);

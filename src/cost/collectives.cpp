@@ -169,14 +169,23 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
     if (call.ranks == 1) return 0;
     bool inside = false;
     bool between = false;
+    double slowest_link = 1;
     for (std::size_t i = 0; i < members.size(); ++i) {
         const bool same = spec.same_node(members[i], members[(i + 1) % members.size()]);
         (same ? inside : between) = true;
+        if (!spec.stragglers.empty())
+            slowest_link = std::max(slowest_link, spec.link_factor(members[i]));
     }
     Picoseconds slowest = 0;
     if (inside) slowest = time_over(call, spec.inside);
     if (between) slowest = std::max(slowest, time_over(call, spec.between));
-    return slowest;
+    return slowed(slowest, slowest_link);
+}
+
+Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
+                               const std::vector<int>& members) {
+    call.count = 0;
+    return collective_time(call, spec, members);
 }
 
 namespace {

@@ -52,9 +52,13 @@ void for_each_transfer(const CollectiveCall& call, int rank,
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// Returns how long it takes by the alpha-beta model, over the group's slowest link from
-/// a member to the next: a ring runs in step with it. `members` are the global ranks.
+/// a member to the next, and at the pace of its slowest straggler: a ring runs in step
+/// with them. `members` are the global ranks.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
+/// Returns how much of that time it would take for no bytes at all.
+Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
+                               const std::vector<int>& members);
 
 /// All-reduce of `bytes` over n ranks in seconds, by algorithm: for choosing one. ring
 /// 2(n-1)(alpha + S/n beta); recursive doubling lg n (alpha + S/beta); Rabenseifner's

@@ -267,6 +267,28 @@ void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DTyp
                [&](int r, std::int64_t i) { return value((r + ranks - 1) % ranks, i); });
 }
 
+/// The verbs that deal out blocks or collect them, in one group: to, and from, the last
+/// rank.
+void group_of_blocks(Rank& rank, std::int64_t count, DType dtype) {
+    Device& device = rank.device();
+    const int ranks = rank.size(), last = ranks - 1;
+    const Tensor own = device.upload(filled({count}, dtype, rank.index()));
+    const Tensor blocks = device.upload(filled({ranks * count}, dtype, rank.index()));
+    const Tensor collected = device.zeros({ranks * count}, dtype);
+    const Tensor dealt = device.zeros({count}, dtype);
+    const Tensor transposed = device.zeros({ranks * count}, dtype);
+    rank.world()
+        .group()
+        .gather(rank.index() == last ? collected : Tensor(), own, last)
+        .scatter(dealt, rank.index() == last ? blocks : Tensor(), last)
+        .all_to_all(transposed, blocks)
+        .start()
+        .wait();
+    rank.keep("collected", collected);
+    rank.keep("dealt", dealt);
+    rank.keep("transposed", transposed);
+}
+
 void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
     const RunReport report = make(ranks)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -300,7 +322,16 @@ void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType 
         rank.keep("second", second);
         rank.keep("gathered", whole);
         rank.world().group().start().wait();
+        group_of_blocks(rank, count, dtype);
     });
+    const int last = ranks - 1;
+    check_kept(report, "dealt",
+               [&](int rank, std::int64_t i) { return value(last, rank * count + i); });
+    check_kept(report, "transposed", [&](int rank, std::int64_t i) {
+        return value(static_cast<int>(i / count), rank * count + i % count);
+    });
+    CHECK(report.ranks[last].kept.at("collected") ==
+          report.ranks[last].kept.at("gathered"));
     const auto sum = [&](int, std::int64_t i) {
         return reduced(Reduction::sum, ranks, i);
     };

@@ -48,7 +48,8 @@ TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
     const ClusterSpec spec =
         load(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
         "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
-        "phases": {"forward": 1, "backward_weight": 3}})");
+        "phases": {"forward": 1, "backward_weight": 3},
+        "stragglers": [{"rank": 3, "compute": 4}, {"rank": 0, "links": 1.5}]})");
     CHECK(spec.name == "mine");
     CHECK(spec.memory_bytes == 1000);
     CHECK(spec.network_ports == 2);
@@ -57,6 +58,10 @@ TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
     REQUIRE(spec.phases);
     CHECK(spec.phases->backward_weight == 3);
     CHECK(spec.phases->backward_input == 0);
+    CHECK(spec.compute_factor(3) == 4);
+    CHECK(spec.link_factor(3) == 1);
+    CHECK(spec.link_factor(0) == 1.5);
+    CHECK(spec.compute_factor(1) == 1);
 }
 
 TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
@@ -76,6 +81,14 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
     check_refused(R"({"base": "moon"})", {"base", "classroom"});
     check_refused(R"({"phases": {"sideways": 1}})",
                   {"phases.sideways", "backward_input"});
+    check_refused(R"({"stragglers": {"rank": 1}})", {"stragglers", "list"});
+    check_refused(R"({"stragglers": [{"compute": 4}]})", {"stragglers[0]", "no rank"});
+    check_refused(R"({"stragglers": [{"rank": 1}, {"rank": 1}]})",
+                  {"stragglers[1]", "rank 1 again"});
+    check_refused(R"({"stragglers": [{"rank": 1, "compute": 0.5}]})",
+                  {"stragglers[0].compute", "from 1 to 100"});
+    check_refused(R"({"stragglers": [{"rank": 1, "speed": 2}]})",
+                  {"stragglers[0].speed", "rank, compute and links"});
     CHECK_THROWS_AS(load_cluster("no such cluster"), UsageError);
     CHECK_THROWS_AS(load_cluster("/"), UsageError);
 }

@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "src/parallel/ring_collectives.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
@@ -47,6 +49,73 @@ TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][ti
             n, [&](Rank& rank) { ring_all_gather(rank.world(), floats(rank, count)); });
         CHECK(by_hand.makespan() == (n - 1) * step);
     }
+}
+
+TEST_CASE("a group of collectives takes the longest latency and all bytes",
+          "[sim][time][group]") {
+    constexpr int kRanks = 8;
+    constexpr std::int64_t kCount = 16'384;  // 64 kB
+    constexpr int kOperations = 100;
+    const auto gather_all = [&](bool in_group) {
+        return run(kRanks, [&](Rank& rank) {
+            Communicator& world = rank.world();
+            const Tensor own = floats(rank, kCount), all = floats(rank, kRanks * kCount);
+            if (!in_group) {
+                for (int i = 0; i < kOperations; ++i)
+                    world.all_gather(all, own).wait();
+                return;
+            }
+            std::vector<Tensor> outputs;
+            Group group = world.group();
+            for (int i = 0; i < kOperations; ++i) {
+                outputs.push_back(floats(rank, kRanks * kCount));
+                group.all_gather(outputs.back(), own);
+            }
+            group.start().wait();
+        });
+    };
+    const RunReport flat = run(kRanks, [&](Rank& rank) {
+        rank.world()
+            .all_gather(floats(rank, kRanks * kOperations * kCount),
+                        floats(rank, kOperations * kCount))
+            .wait();
+    });
+    // 7 steps of 1 us + 64 kiB / (10 GB/s) = 6.5536 us.
+    const Picoseconds latency = 7 * kMicrosecond, bytes = Picoseconds{7} * 6'553'600;
+    CHECK(gather_all(false).makespan() == kOperations * (latency + bytes));
+    CHECK(gather_all(true).makespan() == latency + kOperations * bytes);
+    CHECK(flat.makespan() == latency + kOperations * bytes);
+}
+
+TEST_CASE("a group pays the latency of its longest collective, wherever that stands",
+          "[sim][time][group]") {
+    // On 8 ranks: a barrier's worth for a broadcast (7 hops), 14 for an all-reduce.
+    const Picoseconds longest = 14 * kMicrosecond;
+    const Picoseconds bytes = Picoseconds{4 * 8'000 / 10} * 1'000 +      // broadcast
+                              Picoseconds{14} * 4 * 1'000 / 10 * 1'000;  // all-reduce
+    for (const bool reduces_first : {false, true}) {
+        const RunReport report = run(8, [&](Rank& rank) {
+            const Tensor a = floats(rank, 8'000), b = floats(rank, 8'000);
+            Group group = rank.world().group();
+            if (reduces_first) group.all_reduce(a);
+            group.broadcast(b, 0);
+            if (!reduces_first) group.all_reduce(a);
+            group.start().wait();
+        });
+        CHECK(report.makespan() == longest + bytes);
+    }
+    // A rank that calls one by one has no group to share a latency with.
+    const RunReport mixed = run(8, [&](Rank& rank) {
+        const Tensor a = floats(rank, 8'000), b = floats(rank, 8'000);
+        if (rank.index() == 0) {
+            Work first = rank.world().broadcast(b, 0);
+            rank.world().all_reduce(a).wait();
+            first.wait();
+        } else {
+            rank.world().group().broadcast(b, 0).all_reduce(a).start().wait();
+        }
+    });
+    CHECK(mixed.makespan() == longest + bytes + 7 * kMicrosecond);
 }
 
 TEST_CASE("a collective starts when its last member is ready", "[sim][time]") {
@@ -240,6 +309,91 @@ TEST_CASE("devices of a node share its network ports", "[sim][time]") {
     CHECK(four_pairs(4) == 14 * kMicrosecond);
     CHECK(four_pairs(2) == 28 * kMicrosecond);
     CHECK(four_pairs(1) == 56 * kMicrosecond);
+}
+
+namespace {
+
+/// On the classroom's devices, one of which is slow.
+Picoseconds with_straggler(int ranks, const ClusterSpec::Straggler& straggler,
+                           const Program& program) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.spec.stragglers = {straggler};
+    return sim::make_cluster(options)->run(program).makespan();
+}
+
+}  // namespace
+
+TEST_CASE("a slow link sets the pace of every collective", "[sim][time][straggler]") {
+    constexpr int kRanks = 4;
+    constexpr std::int64_t kCount = 10'000;
+    using Call = std::function<void(Rank&)>;
+    const auto root = [](Rank& rank, const Tensor& x) {
+        return rank.index() == 0 ? x : Tensor();
+    };
+    const Call calls[] = {
+        [](Rank& rank) { rank.world().all_reduce(floats(rank, kCount)).wait(); },
+        [](Rank& rank) {
+            rank.world()
+                .all_gather(floats(rank, kRanks * kCount), floats(rank, kCount))
+                .wait();
+        },
+        [](Rank& rank) {
+            rank.world()
+                .reduce_scatter(floats(rank, kCount), floats(rank, kRanks * kCount))
+                .wait();
+        },
+        [](Rank& rank) { rank.world().broadcast(floats(rank, kCount), 1).wait(); },
+        [](Rank& rank) { rank.world().reduce(floats(rank, kCount), 1).wait(); },
+        [&](Rank& rank) {
+            const Tensor all = root(rank, floats(rank, kRanks * kCount));
+            rank.world().gather(all, floats(rank, kCount), 0).wait();
+        },
+        [&](Rank& rank) {
+            const Tensor all = root(rank, floats(rank, kRanks * kCount));
+            rank.world().scatter(floats(rank, kCount), all, 0).wait();
+        },
+        [](Rank& rank) {
+            rank.world()
+                .all_to_all(floats(rank, kRanks * kCount), floats(rank, kRanks * kCount))
+                .wait();
+        },
+        [](Rank& rank) { rank.world().barrier().wait(); },
+        // By hand: each step of a ring waits for the message that is slow.
+        [](Rank& rank) { ring_all_gather(rank.world(), floats(rank, kRanks * kCount)); },
+        [](Rank& rank) {
+            const Tensor x = floats(rank, kCount);
+            if (rank.index() == 1) rank.world().send(x, 2).wait();
+            if (rank.index() == 2) rank.world().recv(x, 1).wait();
+        },
+    };
+    for (const Call& call : calls) {
+        const Picoseconds even = run(kRanks, call).makespan();
+        CHECK(even > 0);
+        CHECK(with_straggler(kRanks, {2, 1, 4}, call) == 4 * even);
+        CHECK(with_straggler(kRanks, {2, 4, 1}, call) == even);
+        CHECK(with_straggler(kRanks, {kRanks, 4, 4}, call) == even);
+    }
+}
+
+TEST_CASE("a slow device makes all wait at the next collective",
+          "[sim][time][straggler]") {
+    const auto step = [](Rank& rank) {
+        const Tensor x = floats(rank, 1'000'000);
+        rank.device().fill(x, 1);
+        rank.world().all_reduce(x).wait();
+    };
+    // A fill: 1 us + 4 MB / (100 GB/s) = 41 us.
+    const Picoseconds even = run(4, step).makespan();
+    CHECK(with_straggler(4, {1, 4, 1}, step) == even + 3 * 41 * kMicrosecond);
+    // Phases of the unit cluster, too.
+    sim::ClusterOptions options;
+    options.spec = load_cluster("unit");
+    options.spec.stragglers = {{0, 4, 1}};
+    const RunReport report = sim::make_cluster(options)->run(
+        [](Rank& rank) { const PhaseScope phase(rank.device(), Phase::forward, 0); });
+    CHECK(report.makespan() == 4 * kSecond);
 }
 
 TEST_CASE("in the unit cluster phases cost their units and all else is free",
