@@ -32,6 +32,20 @@ void LaunchedWork::wait(SourceLine at) {
     buffers_.clear();
 }
 
+std::size_t LaunchedWork::wait_any(std::span<PendingWork* const> works, SourceLine at) {
+    require(*run_ != nullptr, at,
+            "works were waited for after the run that launched them was over");
+    const RankRun& run = **run_;
+    for (Pause pause;; pause()) {
+        run.nccl.check();
+        for (std::size_t i = 0; i < works.size(); ++i)
+            if (static_cast<LaunchedWork*>(works[i])->done()) {
+                works[i]->wait(at);
+                return i;
+            }
+    }
+}
+
 void Channel::let_go_of_finished() {
     while (!in_flight.empty() && in_flight.front()->done())
         in_flight.pop_front();

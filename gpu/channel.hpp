@@ -24,6 +24,8 @@ class LaunchedWork final : public PendingWork {
     LaunchedWork(RunHandle run, std::int64_t number, std::span<CommOperation> operations);
 
     void wait(SourceLine at) override;
+    /// The host waits: which one it is has to be known there.
+    std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) override;
     bool done() const { return end.done(); }
 
     Event end;

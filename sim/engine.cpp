@@ -1,6 +1,7 @@
 #include "sim/engine.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -39,6 +40,16 @@ Picoseconds latency_paid(const Meeting& meeting) {
     for (const Posted* posted : meeting.arrived)
         paid = std::min(paid, posted->launch->latency);
     return paid;
+}
+
+/// Returns the one that ends first, of those that are done; null if none is.
+Launch* first_to_end(const std::vector<Launch*>& launches) {
+    Launch* first = nullptr;
+    for (Launch* launch : launches)
+        if (launch->state == Launch::State::closed &&
+            (first == nullptr || launch->end < first->end))
+            first = launch;
+    return first;
 }
 
 /// Sorts teams whose first collectives can end by when these start: if two of them use
@@ -207,6 +218,23 @@ void Engine::wait(Launch& launch, SourceLine at) {
     watchers_.tell_of(launch.rank, &Watcher::waited, launch, at);
 }
 
+std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
+    const int index = scheduler_.current();
+    for (const Launch* launch : launches)
+        require(launch->engine == this && launch->rank == index, at,
+                "rank {} waited for any of several works, one of which is rank {}'s",
+                index, launch->rank);
+    arrivals_decide_ = true;
+    RankState& state = rank(index);
+    state.any_of = launches;
+    wait_for_any_.push_back(index);
+    scheduler_.suspend();
+    const auto ends_first = std::ranges::find(launches, first_to_end(state.any_of));
+    state.any_of.clear();
+    wait(**ends_first, at);
+    return static_cast<std::size_t>(ends_first - launches.begin());
+}
+
 /// Adds to the trace that the rank's compute queue stood still for the launch.
 void Engine::trace_wait(const Launch& launch, Picoseconds start, SourceLine at) {
     // A group of no operations has no event; it can end late behind what is before it.
@@ -332,6 +360,7 @@ bool Engine::move_on() {
         moved = pass_messages() || moved;
         if (woken_ > 0 && mistakes_.empty()) return true;
         if (moved) continue;
+        if (mistakes_.empty() && end_wait_for_any()) return true;
         // No rank can run and no pair is new, so none can add a message of an earlier
         // time.
         const auto hand_over = [&](const Message& message, Network::Span span) {
@@ -340,6 +369,9 @@ bool Engine::move_on() {
         if (!network_.advance(hand_over)) break;
         if (woken_ > 0 && mistakes_.empty()) return true;
     }
+    // None of what they wait for ends: the first one stands for all.
+    for (const int index : wait_for_any_)
+        rank(index).waiting = rank(index).any_of.front();
     if (std::optional<Diagnosis> stop = checker_->explain_stop()) {
         note_diagnosis(std::move(*stop));
         return false;
@@ -347,6 +379,23 @@ bool Engine::move_on() {
     checker_->run_ended();
     watchers_.tell(&Watcher::run_ended);
     return false;
+}
+
+/// Wakes the rank whose wait for any of several ends first, unless something can end
+/// before that: a message that is on its way. All else that is to come, this rank or one
+/// that waits longer begins, so that nobody is overtaken.
+bool Engine::end_wait_for_any() {
+    constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
+    std::pair<Picoseconds, int> first{kNever, -1};
+    for (const int index : wait_for_any_) {
+        const RankState& state = rank(index);
+        if (const Launch* launch = first_to_end(state.any_of))
+            first = std::min(first, {std::max(launch->end, state.clock.now()), index});
+    }
+    if (first.second < 0 || network_.next_event() <= first.first) return false;
+    std::erase(wait_for_any_, first.second);
+    scheduler_.make_ready(first.second);
+    return true;
 }
 
 /// Adds communications that never end to the trace, up to the stop.

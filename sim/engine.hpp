@@ -36,7 +36,8 @@ struct RankState {
     std::unique_ptr<Device> device;
     std::unique_ptr<Communicator> world;
     RankReport report;
-    std::exception_ptr failure;  ///< what its program threw
+    std::exception_ptr failure;   ///< what its program threw
+    std::vector<Launch*> any_of;  ///< it is suspended until one of these has ended
 
     /// A split: the rank has asked for this, and got that.
     struct Split {
@@ -68,6 +69,11 @@ class Engine {
     /// member has launched before.
     void enqueue(Launch& launch);
     void wait(Launch& launch, SourceLine at);
+    /// Waits for the one that ends first, and returns its place.
+    std::size_t wait_any(std::vector<Launch*> launches, SourceLine at);
+    /// Returns whether a rank has waited for any of several: other times of arrival may
+    /// then lead elsewhere.
+    bool arrivals_decide() const { return arrivals_decide_; }
     /// Returns what the rank asks of its split, and what that has made for it.
     RankState::Split& split_of(int index) { return ranks_[index]->split; }
     /// The member lets go of its communicator.
@@ -112,6 +118,7 @@ class Engine {
 
     bool on_quiet();
     bool move_on();
+    bool end_wait_for_any();
     bool end_meetings();
     Picoseconds time_in_group(const CollectiveCall& call, const Team& team,
                               const Meeting& meeting) const;
@@ -151,6 +158,8 @@ class Engine {
     /// Communicators hold it; it is null once the run is over.
     std::shared_ptr<Engine*> handle_;
     int woken_ = 0;
+    std::vector<int> wait_for_any_;  ///< ranks, in the order in which they began to
+    bool arrivals_decide_ = false;
 };
 
 }  // namespace lockstep::sim

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "src/core/function_ref.hpp"
@@ -50,6 +51,12 @@ class Network {
 
     /// For any message: it waits its turn in virtual time.
     void enqueue(const Message& message);
+
+    /// Returns when the next message may start or end; the end of time if none waits.
+    Picoseconds next_event() const {
+        return events_.empty() ? std::numeric_limits<Picoseconds>::max()
+                               : events_.front().time;
+    }
 
     /// Moves on to the next instant at which a message may start, and delivers those that
     /// do. False where none waits. Right only when no rank can add a message of an

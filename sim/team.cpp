@@ -23,6 +23,15 @@ void Launch::wait(SourceLine wait_at) {
     engine->wait(*this, wait_at);
 }
 
+std::size_t Launch::wait_any(std::span<PendingWork* const> works, SourceLine wait_at) {
+    require(engine != nullptr, wait_at,
+            "wait_any: the run that these works were part of is over");
+    std::vector<Launch*> launches;
+    for (PendingWork* work : works)
+        launches.push_back(static_cast<Launch*>(work));
+    return engine->wait_any(std::move(launches), wait_at);
+}
+
 void Launch::index_by_peer() {
     constexpr std::size_t kMany = 16;
     if (posted.size() < kMany) return;

@@ -51,6 +51,7 @@ class Launch final : public PendingWork {
     enum class State : std::uint8_t { queued, open, closed };
 
     void wait(SourceLine at) override;
+    std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) override;
 
     Engine* engine = nullptr;  ///< null once the run is over
     Team* team = nullptr;

@@ -208,6 +208,11 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
 }
 
 void complete(const Engine& engine, Diagnosis& diagnosis) {
+    if (engine.arrivals_decide())
+        diagnosis.cause +=
+            std::string(diagnosis.cause.empty() ? "" : " ") +
+            "This run used wait_any: if messages arrive in another order, it may end "
+            "otherwise.";
     if (diagnosis.fault == "F30") add_memory_of_others(engine, diagnosis);
     if (diagnosis.time >= 0) return;
     std::vector<int> told;

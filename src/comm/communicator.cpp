@@ -37,6 +37,21 @@ void Work::wait(SourceLine at) {
     state_->wait(at);
 }
 
+std::size_t wait_any(std::span<Work> works, SourceLine at) {
+    std::vector<PendingWork*> pending;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < works.size(); ++i) {
+        if (works[i].state_ == nullptr) continue;
+        pending.push_back(works[i].state_.get());
+        places.push_back(i);
+    }
+    require(!pending.empty(), at, "wait_any: none of the {} Works is left to wait for",
+            works.size());
+    const std::size_t place = places[pending.front()->wait_any(pending, at)];
+    works[place].state_.reset();
+    return place;
+}
+
 void Communicator::refuse_foreign(const CommOperation& operation,
                                   const Tensor& tensor) const {
     throw UsageError(

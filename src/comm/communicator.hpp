@@ -17,6 +17,9 @@ class PendingWork {
   public:
     virtual ~PendingWork() = default;
     virtual void wait(SourceLine at) = 0;
+    /// Waits for one of them, whichever ends first, and returns its place. One backend
+    /// has made all of them; it is called of any.
+    virtual std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) = 0;
 
   protected:
     int references() const { return references_; }
@@ -44,8 +47,20 @@ class [[nodiscard]] Work {
     void wait(SourceLine at = SourceLine::here());
 
   private:
+    friend std::size_t wait_any(std::span<Work> works, SourceLine at);
+
     boost::intrusive_ptr<PendingWork> state_;
 };
+
+/// Waits for one of several, whichever ends first, and returns its place; that Work is
+/// used up as if it had been moved from, and those that are so already do not count.
+/// Receives from several ranks, each over a communicator of its own, become "from whoever
+/// comes first" so. Throws UsageError if none is left.
+///
+/// On virtual devices virtual time decides (of equals, the lowest place), so that equal
+/// programs choose alike; on GPUs the events do, and the host waits for one of them. A
+/// program that uses it may do other things, and hang, if others come first.
+std::size_t wait_any(std::span<Work> works, SourceLine at = SourceLine::here());
 
 class ByteCount;
 class Group;

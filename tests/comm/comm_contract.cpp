@@ -1,7 +1,9 @@
 #include "tests/comm/comm_contract.hpp"
 
 #include <cmath>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "src/comm/mesh.hpp"
 #include "tests/catch.hpp"
@@ -343,6 +345,37 @@ void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType 
     for (const char* name : {"broadcast", "second"})
         check_kept(report, name,
                    [&](int, std::int64_t i) { return value(ranks - 1, i); });
+}
+
+void check_wait_any(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
+    const RunReport report = make(ranks)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        std::vector<std::unique_ptr<Communicator>> pairs;
+        for (int other = 1; other < ranks; ++other)
+            pairs.push_back(rank.world().subgroup({0, other}, "pair"));
+        if (rank.index() > 0) {
+            const Tensor own = device.upload(filled({count}, dtype, rank.index()));
+            pairs[rank.index() - 1]->send(own, 0).wait();
+            return;
+        }
+        std::vector<Tensor> arriving;
+        std::vector<Work> works;
+        for (const auto& pair : pairs) {
+            arriving.push_back(device.zeros({count}, dtype));
+            works.push_back(pair->recv(arriving.back(), 1));
+        }
+        for (std::size_t i = 0; i < pairs.size(); ++i) {
+            const std::size_t place = wait_any(works);
+            rank.keep(std::to_string(place + 1), arriving[place]);
+        }
+        CHECK_THROWS_AS(wait_any(works), UsageError);
+    });
+    REQUIRE(report.ranks[0].kept.size() == static_cast<std::size_t>(ranks - 1));
+    for (int other = 1; other < ranks; ++other) {
+        const HostTensor& kept = report.ranks[0].kept.at(std::to_string(other));
+        for (std::int64_t i = 0; i < count; ++i)
+            REQUIRE(kept.at(i) == value(other, i));
+    }
 }
 
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {

@@ -28,6 +28,8 @@ void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
                         DType dtype);
 void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+/// Messages from all other ranks, taken as they come.
+void check_wait_any(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 /// Groups by lists of members, and a mesh.
 void check_subgroups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);

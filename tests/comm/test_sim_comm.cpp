@@ -52,6 +52,9 @@ TEST_CASE("sends and recvs meet, in groups and one by one", "[sim][comm]") {
 TEST_CASE("a group's operations progress together, in order", "[sim][comm]") {
     for_all_sizes(check_groups);
 }
+TEST_CASE("works can be waited for as they end", "[sim][comm]") {
+    for_all_sizes(check_wait_any);
+}
 TEST_CASE("a split makes communicators by colour and key", "[sim][comm]") {
     for_all_sizes(check_split);
 }

@@ -57,6 +57,9 @@ TEST_CASE("NCCL's sends and recvs meet, in groups and one by one", "[gpu][comm]"
 TEST_CASE("A group of NCCL's operations progresses together, in order", "[gpu][comm]") {
     for_all_sizes(check_groups);
 }
+TEST_CASE("NCCL's works can be waited for as they end", "[gpu][comm]") {
+    for_all_sizes(check_wait_any);
+}
 TEST_CASE("A split of NCCL's makes communicators by colour and key", "[gpu][comm]") {
     for_all_sizes(check_split);
 }

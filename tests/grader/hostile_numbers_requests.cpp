@@ -242,6 +242,10 @@ void add_handles(std::vector<Request>& to) {
     same("phase_began", 0, {began, message(RankRequest::phase_ended)});
     same("phase_ended", 1, {began, message(RankRequest::phase_ended)});
     same("wait", 1, {barrier, wait_for(kFirstWork)});
+    same("wait_any", 2,
+         {barrier, barrier,
+          message(RankRequest::wait_any, std::vector{kFirstWork, kFirstWork + 1}, kHere),
+          wait_for(kFirstWork + 1)});
     same(
         "work_released", 2,
         {barrier, wait_for(kFirstWork), message(RankRequest::work_released, kFirstWork)});

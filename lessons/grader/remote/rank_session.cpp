@@ -172,6 +172,8 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
             in.end();
             return work->second.wait(at);
         }
+        case RankRequest::wait_any:
+            return wait_any(in, out);
         case RankRequest::bytes_sent: {
             const Communicator& group = communicator(in);
             const auto at = in.get<SourceLine>();
@@ -182,6 +184,22 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
         default:
             return say_of_replicas(request, in);
     }
+}
+
+/// The one that has ended is used up, but stays until the process lets go of it.
+void RankSession::wait_any(WireReader& in, WireWriter& out) {
+    const auto numbers = in.get<std::vector<std::int64_t>>();
+    const auto at = in.get<SourceLine>();
+    in.end();
+    std::vector<Work> works;
+    for (const std::int64_t number : numbers) {
+        const auto work = works_.find(number);
+        if (work == works_.end()) throw WireError("a wait for work that is not there");
+        works.push_back(work->second);
+    }
+    const std::size_t place = lockstep::wait_any(works, at);
+    works_.at(numbers[place]) = std::move(works[place]);
+    out(static_cast<std::int64_t>(place));
 }
 
 /// No memory bounds the time of attention, and nothing ends it on its way.

@@ -113,6 +113,7 @@ class RankSession final : public TensorNames {
     void read(RankRequest request, WireReader& in, WireWriter& out);
     void perform(WireReader& in, WireWriter& out);
     void launch(WireReader& in, WireWriter& out);
+    void wait_any(WireReader& in, WireWriter& out);
     void all_to_all_v(WireReader& in, WireWriter& out);
     void split(WireReader& in, WireWriter& out);
     void say_of_replicas(RankRequest request, WireReader& in);

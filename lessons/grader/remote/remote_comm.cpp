@@ -10,6 +10,13 @@ class RemoteWork final : public PendingWork {
   public:
     RemoteWork(RankLine& line, std::int64_t number) : line_(line), number_(number) {}
     void wait(SourceLine at) override { line_.ask<void>(RankRequest::wait, number_, at); }
+    std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) override {
+        std::vector<std::int64_t> numbers;
+        for (const PendingWork* work : works)
+            numbers.push_back(static_cast<const RemoteWork*>(work)->number_);
+        return static_cast<std::size_t>(
+            line_.ask<std::int64_t>(RankRequest::wait_any, numbers, at));
+    }
 
   private:
     void release() noexcept override {

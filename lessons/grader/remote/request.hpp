@@ -21,6 +21,7 @@ enum class RankRequest : std::uint8_t {
     launch,             ///< communicator, operations, line; number of the work
     all_to_all_v,       ///< communicator, arguments; number of the work
     wait,               ///< work, line; nothing
+    wait_any,           ///< works, line; the place of one of them
     work_released,      ///< told: work
     split,              ///< communicator, request, line; number, rank and size
     communicator_gone,  ///< told: communicator
