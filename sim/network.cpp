@@ -28,7 +28,8 @@ Network::Network(const ClusterSpec& spec, int ranks)
       ranks_(ranks),
       network_ports_(std::min({spec.network_ports, spec.devices_per_node, ranks})) {
     const int nodes = (ranks - 1) / spec.devices_per_node + 1;
-    ports_.resize(static_cast<std::size_t>(2 * ranks + 2 * nodes * network_ports_));
+    ports_.resize(2 * (static_cast<std::size_t>(ranks) +
+                       static_cast<std::size_t>(nodes) * network_ports_));
 }
 
 bool Network::is_shared(int source, int destination) const {

@@ -99,10 +99,10 @@ class Network {
     bool is_free(const Way& way, Picoseconds time) const;
     Span occupy(const Message& message, const Way& way, Picoseconds time);
     void become_ready(Slot slot, Picoseconds time, Deliver deliver);
-    void release(std::int32_t port, Picoseconds time, Deliver deliver);
-    void list(Slot slot, std::int32_t port, Picoseconds time);
+    void release(std::int32_t at, Picoseconds time, Deliver deliver);
+    void list(Slot slot, std::int32_t at, Picoseconds time);
     void unlist(Slot slot);
-    void expect_release(std::int32_t port);
+    void expect_release(std::int32_t at);
     void add_event(const Event& event);
     Port& port(std::int32_t index) { return ports_[index]; }
 

@@ -31,7 +31,7 @@ struct Held {
     std::int64_t end = 0;
     std::int64_t all = 0;
 
-    auto operator<=>(const Held&) const = default;
+    auto operator<=>(const Held&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Returns what the tensor has of each gradient: of one if it lies within it, of several

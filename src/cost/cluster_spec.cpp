@@ -121,15 +121,19 @@ class Reader {
                  "and stragglers");
     }
 
+    static std::string member_of(const std::string& key, const std::string& name) {
+        return fmt::format("{}.{}", key, name);
+    }
+
     LinkSpec link_of(const Json& value, const std::string& key) {
         LinkSpec link;
         for (const auto& [name, number_value] : sorted(value, key)) {
             if (name == "alpha_seconds")
-                link.alpha_seconds = seconds(number_value, key + "." + name);
+                link.alpha_seconds = seconds(number_value, member_of(key, name));
             else if (name == "bytes_per_second")
-                link.bytes_per_second = per_second(number_value, key + "." + name);
+                link.bytes_per_second = per_second(number_value, member_of(key, name));
             else
-                fail(key + "." + name,
+                fail(member_of(key, name),
                      "is not known; a link has alpha_seconds and bytes_per_second");
         }
         return link;
@@ -144,10 +148,10 @@ class Reader {
         for (const auto& [name, duration] : sorted(value, key)) {
             const auto place = known.find(name);
             if (place == known.end())
-                fail(key + "." + name,
+                fail(member_of(key, name),
                      "is not known; phases are forward, backward_input and "
                      "backward_weight");
-            *place->second = seconds(duration, key + "." + name);
+            *place->second = seconds(duration, member_of(key, name));
         }
         return times;
     }
@@ -170,7 +174,7 @@ class Reader {
     ClusterSpec::Straggler straggler_of(const Json& value, const std::string& key) {
         ClusterSpec::Straggler straggler{-1};
         for (const auto& [name, member] : sorted(value, key)) {
-            const std::string place = key + "." + name;
+            const std::string place = member_of(key, name);
             if (name == "rank")
                 straggler.rank = static_cast<int>(integer(member, place, 0, 1 << 20));
             else if (name == "compute")

@@ -10,10 +10,10 @@ namespace lockstep {
 namespace {
 
 int ceil_log2(int n) {
-    return std::bit_width(static_cast<unsigned>(n - 1));
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(n - 1)));
 }
 int floor_log2(int n) {
-    return std::bit_width(static_cast<unsigned>(n)) - 1;
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
 }
 
 /// All of `count` elements but chunk `skipped`, counted round the ring.
@@ -140,7 +140,7 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
     const std::int64_t largest_chunk = (call.count + n - 1) / n * call.element_bytes;
     switch (call.verb) {
         case Verb::all_reduce:
-            return 2 * (n - 1) * message_time(link, largest_chunk);
+            return std::int64_t{2} * (n - 1) * message_time(link, largest_chunk);
         case Verb::all_gather:
         case Verb::reduce_scatter:
         case Verb::gather:
@@ -212,7 +212,7 @@ double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int 
 }
 
 double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks) {
-    const int n = 1 << floor_log2(ranks);
+    const int n = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
     const double moved = 2.0 * (n - 1) / n * static_cast<double>(bytes);
     return 2 * floor_log2(ranks) * link.alpha_seconds +
            (link.bytes_per_second > 0 ? moved / link.bytes_per_second : 0) +

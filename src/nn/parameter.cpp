@@ -26,6 +26,7 @@ Parameter::Parameter(const ParameterInit& init, const std::string& name, Part pa
     gradient.set_label(name_);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): it would move before its shape.
 Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : Parameter(std::move(name), values, std::move(gradients),
                 whole_part(values.shape())) {}
