@@ -15,7 +15,7 @@ namespace {
 /// A value for element i of rank r that is exact in every dtype, as are sums over few
 /// ranks.
 double value(int rank, std::int64_t i) {
-    return static_cast<double>((rank * 37 + i * 11) % 64 - 20);
+    return static_cast<double>((std::int64_t{rank} * 37 + i * 11) % 64 - 20);
 }
 
 HostTensor filled(Shape shape, DType dtype, int rank) {
@@ -243,7 +243,7 @@ void check_subgroups(const MakeCluster& make, int ranks, std::int64_t count,
     for (int r = 0; r < ranks; ++r) {
         const auto& series = report.ranks[static_cast<std::size_t>(r)].series;
         CHECK(series.at("member").front() == (r >= ranks / 2 ? 1 : 0));
-        CHECK(series.at("dp").front() == r / columns);
+        CHECK(static_cast<int>(series.at("dp").front()) == r / columns);
         CHECK(series.at("tp").front() == r % columns);
     }
 }
@@ -398,7 +398,8 @@ void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType d
     });
     for (int r = 0; r < ranks; ++r) {
         const RankReport& rank = report.ranks[static_cast<std::size_t>(r)];
-        CHECK(rank.series.at("size").front() == (ranks - r % 2 + 1) / 2);
+        CHECK(static_cast<int>(rank.series.at("size").front()) ==
+              (ranks - r % 2 + 1) / 2);
         CHECK(rank.series.at("left out").front() == (r == 0 ? 1 : 0));
     }
 }

@@ -4,6 +4,9 @@
 
 // What the monitor is told, which is the same for all backends, with numbers and without.
 
+// Products of small literals are no overflow.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
+
 namespace lockstep::test {
 
 namespace {
@@ -384,3 +387,5 @@ TEST_CASE("Phases begin and end with their scope", "[sim][device]") {
 }
 
 }  // namespace lockstep::test
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

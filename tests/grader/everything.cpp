@@ -65,7 +65,8 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const Tensor& logits = in.tensor("x");
     const Tensor targets = device.upload(
         HostTensor::of<std::int32_t>({6}, std::vector<std::int32_t>{0, 5, 9, 1, 12, 15}));
-    const VocabularyShard shard{8 * rank.index(), 8 * rank.size()};
+    const VocabularyShard shard{std::int64_t{8} * rank.index(),
+                                std::int64_t{8} * rank.size()};
     const Tensor maximum = device.row_maximum(logits, shard);
     rank.world().all_reduce(maximum, Reduction::maximum).wait();
     const Tensor parts = device.cross_entropy_parts(logits, targets, maximum, shard);

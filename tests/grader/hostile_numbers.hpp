@@ -60,6 +60,7 @@ void put(std::string& bytes, std::size_t at, Number number) {
 
 /// What a task is given on each rank: one tensor of each type and an empty one, whose
 /// handles are these.
+// NOLINTNEXTLINE(readability-identifier-naming): these are used as numbers.
 enum Handle : std::int64_t { kReal = 1, kOther, kSingle, kWhole, kHalf, kEmpty };
 inline constexpr std::int64_t kGiven = 1024;  ///< elements of each
 lessons::RankTask hostile_task();

@@ -154,7 +154,7 @@ TEST_CASE("a mean taken twice, or a mean of unequal means, is another training",
             const Chunk mine = chunk(kRows, rank.size(), rank.index());
             const std::vector<MicroBatch> batches{
                 part(rank.device(), mine, weight_of(mine))};
-            const Tensor loss =
+            Tensor loss =
                 accumulate_gradients(rank.device(), model, mean_squared_error, batches);
             for (Parameter* parameter : model.parameters())
                 rank.world().all_reduce(parameter->gradient, reduction).wait();

@@ -219,6 +219,16 @@ class SyncOfChunks {
     std::vector<Parameter*> updated_;
 };
 
+/// A loss that several ranks share is none on all but one.
+void note_step(Rank& rank, int step, const Tensor& loss,
+               const std::vector<Parameter*>& updated, Trained& trained) {
+    Device& device = rank.device();
+    if (loss) trained.losses[step] += device.peek(loss).at(0);
+    const Tensor norm = squared_gradient_norm(device, rank.world(), updated);
+    if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
+    keep(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
+}
+
 Trained train_spread(const Spread& spread) {
     const int chunks = spread.schedule == "interleaved" ? 2 : 1;
     const PipelinePlan plan(
@@ -261,10 +271,7 @@ Trained train_spread(const Spread& spread) {
             const auto batches =
                 own_batches(device, spread, step, mesh.coordinate("dp"), kit.tokens);
             const Tensor loss = pipeline.run(kit.loss(sizes), batches);
-            if (loss && tp->rank() == 0) trained.losses[step] += device.peek(loss).at(0);
-            const Tensor norm = squared_gradient_norm(device, rank.world(), updated);
-            if (rank.index() == 0) trained.norms[step] = device.peek(norm).at(0);
-            keep(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
+            note_step(rank, step, tp->rank() == 0 ? loss : Tensor(), updated, trained);
             if (!optimizer) continue;
             const PhaseScope phase(device, Phase::update);
             optimizer->step();

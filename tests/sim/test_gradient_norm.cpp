@@ -173,52 +173,64 @@ TEST_CASE("Layers may be clipped one by one, each by its own norm", "[sim][full]
           }) == "nothing was found");
 }
 
+namespace {
+
+using ShardNorm = std::function<Tensor(Rank&, Zero1&)>;
+
+Tensor own_squares(Rank& rank, Zero1& sync) {
+    Tensor squares = rank.device().zeros({1}, DType::f64);
+    for (const Parameter* shard : sync.shards())
+        rank.device().sum_of_squares(squares, shard->gradient);
+    return squares;
+}
+
+Tensor whole_squares(Rank& rank, Zero1& sync) {
+    return squared_gradient_norm(rank.device(), rank.world(), sync.shards());
+}
+
+void clip(Rank& rank, Zero1& sync, const ShardNorm& norm) {
+    const Tensor factor = norm(rank, sync);
+    rank.device().clip_factor(factor, factor, 0.5);
+    for (const Parameter* shard : sync.shards())
+        rank.device().scale(shard->gradient, factor);
+}
+
+/// Two steps of a GPT by ZeRO-1 on two ranks, clipped by that norm.
+std::string shards_clipped_by(const ShardNorm& norm, bool before_finish = false) {
+    return found(2, sim::CheckLevel::full, [&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt = make_gpt({device, DType::f64, 1, ""}, {11, 4, 1, {8, 2}});
+        declare_replicas_of(rank.world(), *gpt);
+        Zero1 sync(device, rank.world(), gpt->parameters());
+        Sgd optimizer(sync.shards(), {0.1, 0, 0});
+        for (int step = 0; step < 2; ++step) {
+            HostTensor ids({4, 1}, DType::i32);
+            for (int e = 0; e < 4; ++e)
+                ids.set(e, (3 * e + rank.index() + step) % 11);
+            const MicroBatch batch{device.upload(ids), device.upload(ids), 0.5};
+            sync.begin();
+            accumulate_gradients(device, *gpt, cross_entropy_loss, {&batch, 1});
+            if (before_finish) clip(rank, sync, norm);
+            sync.finish();
+            if (!before_finish) clip(rank, sync, norm);
+            sync.update(optimizer);
+        }
+    });
+}
+
+}  // namespace
+
 TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is found",
           "[sim][full]") {
-    using Norm = std::function<Tensor(Rank&, Zero1&)>;
-    const auto clipped = [](const Norm& norm, bool before_finish = false) {
-        return found(2, sim::CheckLevel::full, [&](Rank& rank) {
-            Device& device = rank.device();
-            const auto gpt = make_gpt({device, DType::f64, 1, ""}, {11, 4, 1, {8, 2}});
-            declare_replicas_of(rank.world(), *gpt);
-            Zero1 sync(device, rank.world(), gpt->parameters());
-            Sgd optimizer(sync.shards(), {0.1, 0, 0});
-            for (int step = 0; step < 2; ++step) {
-                HostTensor ids({4, 1}, DType::i32);
-                for (int e = 0; e < 4; ++e)
-                    ids.set(e, (3 * e + rank.index() + step) % 11);
-                const MicroBatch batch{device.upload(ids), device.upload(ids), 0.5};
-                sync.begin();
-                accumulate_gradients(device, *gpt, cross_entropy_loss, {&batch, 1});
-                if (!before_finish) sync.finish();
-                const Tensor factor = norm(rank, sync);
-                device.clip_factor(factor, factor, 0.5);
-                for (const Parameter* shard : sync.shards())
-                    device.scale(shard->gradient, factor);
-                if (before_finish) sync.finish();
-                sync.update(optimizer);
-            }
-        });
-    };
-    const auto own = [](Rank& rank, Zero1& sync) {
-        const Tensor squares = rank.device().zeros({1}, DType::f64);
-        for (const Parameter* shard : sync.shards())
-            rank.device().sum_of_squares(squares, shard->gradient);
-        return squares;
-    };
-    const auto whole = [](Rank& rank, Zero1& sync) {
-        return squared_gradient_norm(rank.device(), rank.world(), sync.shards());
-    };
-    CHECK(clipped(whole) == "nothing was found");
-    CHECK(clipped([&](Rank& rank, Zero1& sync) {
-              Tensor squares = own(rank, sync);
+    CHECK(shards_clipped_by(whole_squares) == "nothing was found");
+    CHECK(shards_clipped_by([](Rank& rank, Zero1& sync) {
+              Tensor squares = own_squares(rank, sync);
               rank.world().all_reduce(squares).wait();
               return squares;
           }) == "nothing was found");
-    const std::string alone = clipped(own);
-    says(alone, "F23: a gradient is missing in a norm");
-    const std::string twice = clipped([&](Rank& rank, Zero1& sync) {
-        Tensor squares = own(rank, sync);
+    says(shards_clipped_by(own_squares), "F23: a gradient is missing in a norm");
+    const std::string twice = shards_clipped_by([](Rank& rank, Zero1& sync) {
+        Tensor squares = own_squares(rank, sync);
         rank.device().sum_of_squares(squares, sync.shards().front()->gradient);
         rank.world().all_reduce(squares).wait();
         return squares;
@@ -226,7 +238,7 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each way of getting it wrong is
     says(twice, "F22: a gradient counts more than once in a norm");
     says(twice, "counts 2 times");
     try {
-        clipped(whole, /*before_finish=*/true);
+        shards_clipped_by(whole_squares, /*before_finish=*/true);
         FAIL("a sum that is not taken was measured");
     } catch (const UsageError& error) {
         says(error.what(), "has only this rank's terms");
@@ -306,7 +318,8 @@ TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim][fu
                                        "model " + std::to_string(rank.index() / 2)};
               Parameter weight(init, "weight", Shape{4});
               device.fill(weight.value, 1);
-              device.fill(weight.gradient, rank.index() / 2 + 1);
+              const int model = rank.index() / 2;
+              device.fill(weight.gradient, model + 1);
               replicate_over(*pair, {&weight}, Placement::Kind::replicated);
               clip_gradients(device, *pair, {&weight}, 0.5);
           }) == "nothing was found");

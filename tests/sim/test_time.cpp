@@ -55,7 +55,7 @@ TEST_CASE("a group of collectives takes the longest latency and all bytes",
           "[sim][time][group]") {
     constexpr int kRanks = 8;
     constexpr std::int64_t kCount = 16'384;  // 64 kB
-    constexpr int kOperations = 100;
+    constexpr std::int64_t kOperations = 100;
     const auto gather_all = [&](bool in_group) {
         return run(kRanks, [&](Rank& rank) {
             Communicator& world = rank.world();
@@ -76,7 +76,7 @@ TEST_CASE("a group of collectives takes the longest latency and all bytes",
     };
     const RunReport flat = run(kRanks, [&](Rank& rank) {
         rank.world()
-            .all_gather(floats(rank, kRanks * kOperations * kCount),
+            .all_gather(floats(rank, kOperations * kRanks * kCount),
                         floats(rank, kOperations * kCount))
             .wait();
     });
@@ -386,7 +386,7 @@ TEST_CASE("a slow device makes all wait at the next collective",
     };
     // A fill: 1 us + 4 MB / (100 GB/s) = 41 us.
     const Picoseconds even = run(4, step).makespan();
-    CHECK(with_straggler(4, {1, 4, 1}, step) == even + 3 * 41 * kMicrosecond);
+    CHECK(with_straggler(4, {1, 4, 1}, step) == even + 3 * (41 * kMicrosecond));
     // Phases of the unit cluster, too.
     sim::ClusterOptions options;
     options.spec = load_cluster("unit");

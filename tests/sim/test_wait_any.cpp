@@ -18,7 +18,7 @@ namespace {
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
 Tensor numbers(Rank& rank, std::int64_t count, double value) {
-    const Tensor tensor = rank.device().empty({count}, DType::f64);
+    Tensor tensor = rank.device().empty({count}, DType::f64);
     rank.device().fill(tensor, value);
     return tensor;
 }
@@ -120,6 +120,7 @@ TEST_CASE("the work that ends first is taken, also if all have ended",
             return;
         }
         std::vector<Work> works;
+        works.reserve(pairs.size());
         for (const auto& pair : pairs)
             works.push_back(pair->recv(nothing, 1));
         compute(rank, busy);
