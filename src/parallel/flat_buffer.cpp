@@ -47,15 +47,13 @@ Tensor own_range(const Tensor& flat, const Communicator& line) {
     return flat.slice(line.rank() * share, share);
 }
 
-std::vector<std::unique_ptr<Parameter>> shard_flat(
-    const std::vector<Parameter*>& parameters, const Tensor& values,
-    const Tensor& gradients, Communicator& line) {
-    const std::int64_t share = own_range(values, line).elements();
-    require(own_range(gradients, line).elements() == share,
-            "{} values and {} gradients to share out; as many are expected",
-            values.elements(), gradients.elements());
+FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,
+                     Communicator& line) {
+    FlatShare flat{make_flat(device, parameters, &Parameter::value, line.size()),
+                   make_flat(device, parameters, &Parameter::gradient, line.size()),
+                   {}};
+    const std::int64_t share = flat.values.elements() / line.size();
     const std::int64_t first = line.rank() * share;
-    std::vector<std::unique_ptr<Parameter>> shards;
     std::int64_t begin = 0;  // of the parameter, in the buffer
     for (const Parameter* parameter : parameters) {
         const std::int64_t end = begin + parameter->shape().elements();
@@ -63,18 +61,20 @@ std::vector<std::unique_ptr<Parameter>> shard_flat(
         const std::int64_t count = std::min(end, first + share) - from;
         if (count > 0) {
             const Part range = flat_part(parameter->shape(), from - begin, count);
-            shards.push_back(std::make_unique<Parameter>(
-                parameter->name(), values.slice(from, count),
-                gradients.slice(from, count), part_of_part(parameter->part(), range)));
-            shards.back()->placements = parameter->placements;
-            for (Placement& placement : shards.back()->placements)
+            auto shard = std::make_unique<Parameter>(
+                parameter->name(), flat.values.slice(from, count),
+                flat.gradients.slice(from, count),
+                part_of_part(parameter->part(), range));
+            shard->placements = parameter->placements;
+            for (Placement& placement : shard->placements)
                 if (placement.line == &line)
                     placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
                                                            : Placement::Kind::sharded;
+            flat.shards.push_back(std::move(shard));
         }
         begin = end;
     }
-    return shards;
+    return flat;
 }
 
 }  // namespace lockstep

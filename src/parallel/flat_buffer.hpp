@@ -19,11 +19,16 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
 /// ranges. Throws UsageError if the ranks do not divide it.
 Tensor own_range(const Tensor& flat, const Communicator& line);
 
-/// Shares two such buffers, of the parameters' values and gradients, out over a line.
-/// Returns what lies in this rank's range: parameters of the same names,
-/// each a part of one of them, sharded along the line and placed as it is along others.
-std::vector<std::unique_ptr<Parameter>> shard_flat(
-    const std::vector<Parameter*>& parameters, const Tensor& values,
-    const Tensor& gradients, Communicator& line);
+/// Parameters in two such buffers that a line shares out.
+struct FlatShare {
+    Tensor values;
+    Tensor gradients;
+    /// What lies in this rank's range, if anything does: parameters of the same names,
+    /// each a part of one of them, sharded along the line and placed as it is along
+    /// others.
+    std::vector<std::unique_ptr<Parameter>> shards;
+};
+FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,
+                     Communicator& line);
 
 }  // namespace lockstep

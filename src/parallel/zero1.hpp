@@ -1,8 +1,7 @@
 #pragma once
 
-#include <memory>
-
 #include "src/comm/communicator.hpp"
+#include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/train_step.hpp"
 
 namespace lockstep {
@@ -39,14 +38,9 @@ class Zero1 : public GradientSync {
     void update(Optimizer& optimizer) override;
 
   private:
-    struct Flat {
-        Tensor values;
-        Tensor gradients;
-    };
     Communicator& replicas_;
-    std::vector<Flat> buffers_;
+    std::vector<FlatShare> buffers_;
     std::size_t places_ = 0;  ///< of all parameters, when it was made
-    std::vector<std::unique_ptr<Parameter>> shards_;
 };
 
 }  // namespace lockstep
