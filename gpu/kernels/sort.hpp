@@ -20,7 +20,7 @@ constexpr std::int64_t sort_workspace(std::int64_t elements) {
 SortedIds sorted(cudaStream_t stream, std::int32_t* workspace, const std::int32_t* ids,
                  std::int64_t elements);
 
-/// Where the results of a sort of ids (n, columns) go, which lie in [0, bound).
+/// A sort of ids (n, columns), which lie in [0, bound), writes its results here.
 struct SortResults {
     std::int32_t* order;   ///< where each id stood
     std::int32_t* rows;    ///< the row that it stood in

@@ -127,14 +127,11 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     std::map<std::int64_t, Clip> open_;
     /// By name: who has declared a tensor of so many elements.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
-    std::set<const Team*> declaring_;  ///< all of these
 };
 
 void GradientNormWatcher::declared(const Team& team, int /*member*/, const Tensor& tensor,
                                    const std::string& name, SourceLine /*at*/) {
-    if (team.size() < 2) return;
-    declared_[name][&team] = tensor.elements();
-    declaring_.insert(&team);
+    if (team.size() > 1) declared_[name][&team] = tensor.elements();
 }
 
 std::shared_ptr<const Terms> GradientNormWatcher::terms_of(int rank,
@@ -278,9 +275,12 @@ std::set<int> GradientNormWatcher::ranks_with(const Held& held) const {
 
 bool GradientNormWatcher::work_together(int a, int b) const {
     const Team* const world = engine_.teams().front().get();
-    return a == b || std::ranges::any_of(engine_.teams(), [&](const auto& team) {
-               const bool counts = team.get() != world || declaring_.contains(world);
-               return counts && team->has(a) && team->has(b);
+    const auto is_declared = [world](const auto& name) {
+        return name.second.contains(world);
+    };
+    return a == b || std::ranges::any_of(declared_, is_declared) ||
+           std::ranges::any_of(engine_.teams(), [&](const auto& team) {
+               return team.get() != world && team->has(a) && team->has(b);
            });
 }
 

@@ -40,7 +40,7 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients, Part par
     require(value.shape() == part_.shape, "{}: a value of shape {}, but its part is {}",
             name_, value.shape(), part_.shape);
     for (const Tensor* tensor : {&value, &gradient}) {
-        // What is this very range may have the name of what it is made of.
+        // A name of this very range stays: of what the parameter is made of.
         const Storage::Label* range = tensor->labelled();
         if (range == nullptr || (range->name != name_ && range->bytes > tensor->bytes()))
             tensor->set_label(name_);

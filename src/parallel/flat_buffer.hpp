@@ -23,9 +23,8 @@ Tensor own_range(const Tensor& flat, const Communicator& line);
 struct FlatShare {
     Tensor values;
     Tensor gradients;
-    /// What lies in this rank's range, if anything does: parameters of the same names,
-    /// each a part of one of them, sharded along the line and placed as it is along
-    /// others.
+    /// This rank's range consists of these, if of any: parameters of the same names, each
+    /// a part of one of them, sharded along the line and placed as it is along others.
     std::vector<std::unique_ptr<Parameter>> shards;
 };
 FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,

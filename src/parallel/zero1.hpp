@@ -28,7 +28,7 @@ class Zero1 : public GradientSync {
     /// or are too few to give each rank one element.
     Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters);
 
-    /// What this rank updates, and what norms and records are made of: after finish()
+    /// This rank updates these, and norms and records are made of them: after finish()
     /// their gradients are the batch's.
     std::vector<Parameter*> shards() const;
 

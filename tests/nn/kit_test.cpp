@@ -460,7 +460,7 @@ TEST_CASE("GPT-2's published names and layouts can be loaded", "[nn][sim]") {
 
 namespace {
 
-/// The same as Llama has them: what lies below each other here is apart there.
+/// Returns them as Llama has them: parts that lie below each other here are apart.
 std::map<std::string, HostTensor> published_llama(OneDevice& one, Module& gpt) {
     struct Piece {
         std::string ours;

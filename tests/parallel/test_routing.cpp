@@ -241,7 +241,7 @@ TEST_CASE("Copies that cannot be dealt evenly go to the first ranks in a run of 
     const RunReport report = run(mixture, random_data(mixture), false);
     for (std::size_t rank = 0; rank < 4; ++rank) {
         const std::int64_t own = rank < 2 ? 3 : 2;
-        // What it sends to the others, and what it sends back to three ranks.
+        // A rank sends the rest of 10 rows to the others, and 3 times its own back.
         CHECK(bytes_by(report.ranks[rank], "send") == (10 - own + 3 * own) * kWidth * 8);
     }
 }

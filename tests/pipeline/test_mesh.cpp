@@ -210,7 +210,7 @@ class SyncOfChunks {
         pipeline.update_by(optimizers);
     }
 
-    /// What this rank updates.
+    /// Returns the parameters that this rank updates.
     const std::vector<Parameter*>& updated() const { return updated_; }
 
   private:
