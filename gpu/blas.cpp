@@ -21,8 +21,9 @@ Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
         GPU_CHECK(cublasSetStream(handle_, stream.get()));
         GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
                                      static_cast<std::size_t>(workspace_.bytes())));
-        GPU_CHECK(cublasSetMathMode(
-            handle_, tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+        const int math = (tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) |
+                         CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+        GPU_CHECK(cublasSetMathMode(handle_, static_cast<cublasMath_t>(math)));
     } catch (...) {
         cublasDestroy(handle_);
         throw;
@@ -55,6 +56,17 @@ void Blas::multiply(double* c, std::int64_t m, std::int64_t n, std::int64_t k,
 }
 
 template <>
+void Blas::multiply(Bf16* c, std::int64_t m, std::int64_t n, std::int64_t k,
+                    const Operand<Bf16>& a, const Operand<Bf16>& b, bool accumulate) {
+    const float one = 1;
+    const float beta = accumulate ? 1 : 0;
+    GPU_CHECK(cublasGemmEx_64(handle_, operation(b.transposed), operation(a.transposed),
+                              n, m, k, &one, b.data, CUDA_R_16BF, b.pitch, a.data,
+                              CUDA_R_16BF, a.pitch, &beta, c, CUDA_R_16BF, n,
+                              CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+template <>
 void Blas::multiply(const Products<float>& of) {
     const auto factor = static_cast<float>(of.factor);
     const float beta = of.accumulate ? 1 : 0;
@@ -71,6 +83,17 @@ void Blas::multiply(const Products<double>& of) {
         handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
         &of.factor, of.b.data, of.b.pitch, of.b_step, of.a.data, of.a.pitch, of.a_step,
         &beta, of.c, of.c_pitch, of.c_step, of.count));
+}
+
+template <>
+void Blas::multiply(const Products<Bf16>& of) {
+    const auto factor = static_cast<float>(of.factor);
+    const float beta = of.accumulate ? 1 : 0;
+    GPU_CHECK(cublasGemmStridedBatchedEx_64(
+        handle_, operation(of.b.transposed), operation(of.a.transposed), of.n, of.m, of.k,
+        &factor, of.b.data, CUDA_R_16BF, of.b.pitch, of.b_step, of.a.data, CUDA_R_16BF,
+        of.a.pitch, of.a_step, &beta, of.c, CUDA_R_16BF, of.c_pitch, of.c_step, of.count,
+        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace lockstep::gpu

@@ -12,7 +12,8 @@ namespace lockstep::gpu {
 /// the same way, and has the same bits, every time.
 class Blas {
   public:
-    /// Products of f32 in TF32 where `tf32`.
+    /// Products of f32 in TF32 where `tf32`; those of bf16 are added up in f32, from the
+    /// first term to the last, and rounded once.
     Blas(const Stream& stream, Tensor workspace, bool tf32);
     ~Blas();
     Blas(const Blas&) = delete;

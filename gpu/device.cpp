@@ -100,8 +100,25 @@ void Device::do_download(HostTensor& values, const Tensor& source) {
     GPU_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
-void Device::compute(OperationRef operation) {
+void Device::compute_native(OperationRef operation) {
     operation.visit([this](const auto& op) { compute(op); });
+}
+
+/// cuBLAS multiplies bf16. Heads that a group shares it adds to call by call, rounding
+/// each time: those are added up in f32.
+bool Device::takes_bf16(OperationRef operation) const {
+    bool shares_heads = false;
+    operation.visit([&]<typename Op>(const Op& op) {
+        if constexpr (std::is_same_v<Op, ops::AddHeadSums>)
+            shares_heads = op.destination.heads < op.y.heads;
+        if constexpr (std::is_same_v<Op, ops::HeadSums>)
+            shares_heads = op.destination().heads < op.y.heads;
+    });
+    const OperationKind kind = operation.kind();
+    const bool sums_heads =
+        kind == kKindOf<ops::HeadSums> || kind == kKindOf<ops::AddHeadSums>;
+    return kind == kKindOf<ops::Matmul> || kind == kKindOf<ops::HeadProducts> ||
+           (sums_heads && !shares_heads) || LocalDevice::takes_bf16(operation);
 }
 
 Tensor Device::workspace_for_reduction() {

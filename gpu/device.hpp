@@ -41,7 +41,8 @@ class Device final : public LocalDevice {
 
     /// Waits.
     void check_indices(const Tensor& indices, std::int64_t bound) override;
-    void compute(OperationRef operation) override;
+    void compute_native(OperationRef operation) override;
+    bool takes_bf16(OperationRef operation) const override;
     /// How each operation is computed: device_*.cpp specialize it, a file a family. One
     /// that is forgotten does not link.
     template <typename Op>

@@ -46,7 +46,7 @@ void Device::compute(const ops::HeadProducts& op) {
     const std::int64_t m = op.x.rows();
     const std::int64_t n = op.y.rows();
     const std::int64_t group = op.x.heads / op.y.heads;
-    with_real(op.products.dtype(), [&]<typename T>(T) {
+    with_floating(op.products.dtype(), [&]<typename T>(T) {
         each_call(op.x.batches(), group, [&](std::int64_t batch, std::int64_t member) {
             const auto a = stepped<const T>(op.x, op.y.heads, batch, member);
             const auto b = stepped<const T>(op.y, op.y.heads, batch, 0);
@@ -77,7 +77,7 @@ void Device::sum_heads(const Heads& destination, const Tensor& weights, const He
     const std::int64_t groups = std::min(destination.heads, y.heads);
     const std::int64_t group = heads / groups;
     const bool shared = destination.heads < heads;
-    with_real(weights.dtype(), [&]<typename T>(T) {
+    with_floating(weights.dtype(), [&]<typename T>(T) {
         each_call(y.batches(), group, [&](std::int64_t batch, std::int64_t member) {
             const auto c = stepped<T>(destination, groups, batch, member);
             const auto b = stepped<const T>(y, groups, batch, member);

@@ -25,12 +25,13 @@ void Device::prepare() {
     };
     multiply(float{});
     multiply(double{});
+    multiply(Bf16{});
     synchronize();
 }
 
 template <>
 void Device::compute(const ops::Matmul& op) {
-    with_real(op.a.dtype(), [&]<typename T>(T) {
+    with_floating(op.a.dtype(), [&]<typename T>(T) {
         const Blas::Operand<T> left{op.a.data<T>(), op.a.shape().columns(),
                                     op.options.transpose_a};
         const Blas::Operand<T> right{op.b.data<T>(), op.b.shape().columns(),

@@ -104,10 +104,12 @@ void Device::compute(const ops::Multiply& op) {
 
 template <>
 void Device::compute(const ops::Cast& op) {
-    with_real(op.destination.dtype(), [&]<typename To>(To) {
-        with_real(op.source.dtype(), [&]<typename From>(From) {
-            launch_cast(stream_.get(), op.destination.data<To>(),
-                        op.source.data<const From>(), op.source.elements());
+    beside(op.source, [&] {
+        with_floating(op.destination.dtype(), [&]<typename To>(To) {
+            with_floating(op.source.dtype(), [&]<typename From>(From) {
+                launch_cast(stream_.get(), op.destination.data<To>(),
+                            op.source.data<const From>(), op.source.elements());
+            });
         });
     });
 }

@@ -57,7 +57,7 @@ void Device::check_indices(const Tensor& indices, std::int64_t bound) {
         if (index[i] < 0 || index[i] >= bound) throw IndexOutside{i, index[i]};
 }
 
-void Device::compute(OperationRef operation) {
+void Device::compute_native(OperationRef operation) {
     operation.visit([this](const auto& op) { compute(op); });
 }
 

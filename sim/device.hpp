@@ -22,7 +22,7 @@ class Device final : public LocalDevice {
     void do_download(HostTensor& values, const Tensor& source) override;
 
     void check_indices(const Tensor& indices, std::int64_t bound) override;
-    void compute(OperationRef operation) override;
+    void compute_native(OperationRef operation) override;
     /// Computes an operation: device_*.cpp specialize it, a file a family. One that is
     /// forgotten does not link.
     template <typename Op>

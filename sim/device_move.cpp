@@ -144,8 +144,8 @@ void Device::compute(const ops::Multiply& op) {
 
 template <>
 void Device::compute(const ops::Cast& op) {
-    with_real(op.destination.dtype(), [&]<typename To>(To) {
-        with_real(op.source.dtype(), [&]<typename From>(From) {
+    with_floating(op.destination.dtype(), [&]<typename To>(To) {
+        with_floating(op.source.dtype(), [&]<typename From>(From) {
             const From* from = op.source.data<From>();
             std::transform(from, from + op.source.elements(), op.destination.data<To>(),
                            [](From value) { return static_cast<To>(value); });

@@ -3,6 +3,7 @@
 #include "gpu/kernels/each.cuh"
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/tiles.cuh"
+#include "src/core/bf16.hpp"
 
 namespace lockstep::gpu {
 
@@ -228,6 +229,11 @@ template void launch_cast(cudaStream_t, float*, const float*, std::int64_t);
 template void launch_cast(cudaStream_t, float*, const double*, std::int64_t);
 template void launch_cast(cudaStream_t, double*, const float*, std::int64_t);
 template void launch_cast(cudaStream_t, double*, const double*, std::int64_t);
+template void launch_cast(cudaStream_t, Bf16*, const float*, std::int64_t);
+template void launch_cast(cudaStream_t, Bf16*, const double*, std::int64_t);
+template void launch_cast(cudaStream_t, Bf16*, const Bf16*, std::int64_t);
+template void launch_cast(cudaStream_t, float*, const Bf16*, std::int64_t);
+template void launch_cast(cudaStream_t, double*, const Bf16*, std::int64_t);
 template void launch_add(cudaStream_t, float*, const float*, std::int64_t, float);
 template void launch_add(cudaStream_t, double*, const double*, std::int64_t, double);
 template void launch_add(cudaStream_t, std::uint32_t*, const std::uint32_t*, std::int64_t,

@@ -6,6 +6,7 @@
 #include "lessons/01_gradient_accumulation/tasks.hpp"
 #include "lessons/01_gradient_accumulation/training.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
 
 namespace lockstep::lessons {
 
@@ -27,7 +28,12 @@ class GradientAccumulation final : public Lesson {
     void read_text(Page& page);
     void predict(Page& page);
 
-    double bound() const { return options().dtype == DType::f64 ? 1e-13 : 1e-5; }
+    /// Stored one behind the other: the prediction, its error, the gradient after each
+    /// micro-batch and after each addition over devices, the parameter.
+    int stores() const { return 2 * parts_ + 3; }
+    double bound() const {
+        return RoundingBound{1e-5, 1e-13}.of(options().dtype, stores());
+    }
     RunReport train_alone(const Regression& data, const std::vector<Share>& shares);
     RunReport train_together(const Regression& data, const std::vector<Share>& shares,
                              double rate_factor = 1,

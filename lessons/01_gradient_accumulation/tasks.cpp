@@ -90,7 +90,7 @@ Training linear_training(const Regression& data, const LinearSettings& settings,
     };
     training.make_optimizer =
         [rate = settings.learning_rate](std::vector<Parameter*> parameters) {
-            return std::make_unique<Sgd>(std::move(parameters), SgdOptions{rate, 0, 0});
+            return make_optimizer<Sgd>(std::move(parameters), SgdOptions{rate, 0, 0});
         };
     training.loss = mean_squared_error;
     training.batches = [data, shares_of = std::move(shares_of)](int rank, int) {
@@ -172,7 +172,7 @@ Training language_training(std::shared_ptr<const LanguageTask> task,
     };
     training.make_optimizer =
         [rate = task->learning_rate](std::vector<Parameter*> parameters) {
-            return std::make_unique<Sgd>(std::move(parameters), SgdOptions{rate, 0.9, 0});
+            return make_optimizer<Sgd>(std::move(parameters), SgdOptions{rate, 0.9, 0});
         };
     training.loss = cross_entropy_loss;
     training.batches = [task = std::move(task), first = std::move(first), count](

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/runner/rounding.hpp"
 #include "src/comm/rank.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
@@ -56,7 +57,10 @@ void ColumnLinear::check_equal(Page& page, const std::string& name, std::int64_t
 }
 
 void ColumnLinear::check_bound(Page& page, const std::string& name, double difference) {
-    check_values(page, name, difference, options().dtype == DType::f64 ? 1e-13 : 1e-5);
+    // Two layers and an activation between them, forward and backward, and a sum over the
+    // devices on either way.
+    const RoundingBound bound{1e-5, 1e-13};
+    check_values(page, name, difference, bound.of(options().dtype, 6 + 2 * ranks_));
 }
 
 RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {

@@ -71,7 +71,8 @@ double twin_difference(const RunReport& shared, const RunReport& alone) {
 
 namespace {
 
-constexpr std::int64_t kBytes = 2;  // of a 16-bit number
+/// Bytes of a mean, or of 1/deviation: f32, also of rows in 16 bits.
+constexpr std::int64_t kStatistic = 4;
 
 std::int64_t live_activations(const Device& device) {
     std::int64_t bytes = 0;
@@ -115,7 +116,7 @@ std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
     const std::int64_t sbh = length * batch * sizes.hidden;
     const std::int64_t scores = batch * sizes.heads * length * length;
     const std::int64_t outside = split ? ranks : 1;
-    const std::int64_t statistics = 4 * kBytes * length * batch / outside;
+    const std::int64_t statistics = 4 * kStatistic * length * batch / outside;
     const std::string over = split ? "/t" : "";
     return {{"inputs of both norms, and what they give", "8 sbh" + over,
              8 * sbh / outside, 8 * sbh / outside},
@@ -138,8 +139,8 @@ std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
     };
     return {
         term("ln_1's input and result", "4 sbh", 4 * sbh),
-        term("ln_1's mean and 1/deviation of each token", "4 sb",
-             2 * kBytes * length * batch),
+        term("ln_1's mean and 1/deviation of each token", "8 sb",
+             2 * kStatistic * length * batch),
         term("queries, keys, values", "6 sbh/t", 6 * sbh / ranks),
         term("softmax's result", "2 as²b/t", scores),
         term("gradients of the block's result and of its middle", "4 sbh", 4 * sbh),

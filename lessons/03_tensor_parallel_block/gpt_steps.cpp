@@ -94,7 +94,7 @@ void TensorParallelLesson::vocabulary(Page& page) {
 void TensorParallelLesson::show_loss_bytes(Page& page, const RunReport& shared,
                                            std::int64_t columns) {
     const std::int64_t rows = task_->tokens();
-    const std::int64_t size = bytes_of(options().dtype);
+    const std::int64_t size = bytes_of(computed_in(options().dtype));
     page.predict(
         fmt::format("How many bytes does a device send for the loss of {} tokens, {} "
                     "bytes a number?",
@@ -170,8 +170,9 @@ void TensorParallelLesson::train(Page& page) {
     const Curves curves = train_on_all(page);
     if (has_numbers()) curves.show(page);
     const std::vector<double>& one = curves.losses.front();
+    const int stores = static_cast<int>(sizes.layers) * block_stores(ranks_);
     check_values(page, "largest difference of a loss from one device's, at any step",
-                 curves.widest_gap(), options().dtype == DType::f64 ? 1e-11 : 1e-3);
+                 curves.widest_gap(), loss_bound(options().dtype, stores, one));
     const double entropy = unigram_entropy(task_->text);
     page.text(fmt::format(
         "Drawn by frequency alone, a character of this text carries {:.3f} nats.",

@@ -7,6 +7,7 @@
 #include "lessons/03_tensor_parallel_block/block_runs.hpp"
 #include "lessons/03_tensor_parallel_block/gpt_training.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
 
 namespace lockstep::lessons {
 
@@ -33,7 +34,9 @@ class TensorParallelLesson final : public Lesson {
     /// `columns` a device.
     void show_loss_bytes(Page& page, const RunReport& shared, std::int64_t columns);
     void show_block_bytes(Page& page, const RunReport& forward, const RunReport& both);
-    double bound() const { return options().dtype == DType::f64 ? 1e-12 : 2e-5; }
+    double bound() const {
+        return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks_));
+    }
     /// Trains on `ranks` devices, and leaves it in the record.
     RunReport train_on(Page& page, int ranks, Regions regions,
                        const std::string& variant);

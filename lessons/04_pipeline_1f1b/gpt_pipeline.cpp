@@ -74,14 +74,15 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                           gpt_boundary(task.sizes, training.dtype));
         if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
-        Sgd optimizer(stage.parameters(), {task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(
+            stage.parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
         const auto step = [&](int i) {
             const auto batches =
                 upload_batches(device, task, i, mesh.coordinate("dp") * share, share,
                                share * training.replicas);
             Tensor loss = pipeline.run(cross_entropy_loss, batches);
             const PhaseScope phase(device, Phase::update);
-            optimizer.step();
+            optimizer->step();
             return loss;
         };
         run_training(rank, stage.parameters(), task.steps, step, progress);
@@ -97,11 +98,13 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
         const auto gpt =
             make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
         AllReduceSync sync(gpt->parameters());
-        Sgd optimizer(gpt->parameters(), {task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(
+            gpt->parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
         const auto step = [&](int i) {
             const auto batches =
                 upload_batches(device, task, i, 0, micro_batches, micro_batches);
-            return train_step(device, *gpt, cross_entropy_loss, batches, sync, optimizer);
+            return train_step(device, *gpt, cross_entropy_loss, batches, sync,
+                              *optimizer);
         };
         run_training(rank, gpt->parameters(), task.steps, step, progress);
     });

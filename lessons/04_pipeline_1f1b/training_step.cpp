@@ -4,6 +4,7 @@
 
 #include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
 #include "lessons/04_pipeline_1f1b/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
 #include "src/core/units.hpp"
 
 namespace lockstep::lessons {
@@ -148,8 +149,11 @@ void PipelineLesson::train(Page& page) {
            2, "1f1b_replicas");
     if (has_numbers()) curves.show(page);
     show_costs(page, curves.names);
+    const int stores =
+        static_cast<int>(sizes.layers) * block_stores(1) + 2 * micro_batches_;
     check_values(page, "largest difference of a loss from one device's, at any step",
-                 curves.widest_gap(), options().dtype == DType::f64 ? 1e-11 : 1e-3);
+                 curves.widest_gap(),
+                 loss_bound(options().dtype, stores, curves.losses.front()));
     if (!has_numbers()) return;
     page.text(
         "One curve. Every stage adds up its micro-batches' gradients in the same order, "

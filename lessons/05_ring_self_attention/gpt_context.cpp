@@ -87,7 +87,8 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(rank.world(), *gpt);
         AllReduceSync sync(gpt->parameters());
-        Sgd optimizer(gpt->parameters(), {task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(
+            gpt->parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
         const std::int64_t sequences = task.batch / run.replicas;
         const auto step = [&](int i) {
             // To the weights, a rank's tokens are a share of the batch.
@@ -95,7 +96,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
                 upload_tokens(device, task, i, mesh.coordinate("dp") * sequences,
                               sequences, 1.0 / rank.size(), kit.tokens);
             return train_step(device, *gpt, cross_entropy_loss, {&mine, 1}, sync,
-                              optimizer);
+                              *optimizer);
         };
         run_training(rank, gpt->parameters(), task.steps, step, progress);
     });

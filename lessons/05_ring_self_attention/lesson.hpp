@@ -7,6 +7,7 @@
 #include "lessons/05_ring_self_attention/attention_problem.hpp"
 #include "lessons/05_ring_self_attention/gpt_context.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
 
 namespace lockstep::lessons {
 
@@ -29,7 +30,11 @@ class RingLesson final : public Lesson {
     void overlap(Page& page);
     void train(Page& page);
 
-    double bound() const { return options().dtype == DType::f64 ? 1e-12 : 2e-5; }
+    /// Stored one behind the other: scores, weights and output, their three gradients,
+    /// and sums over the devices, forward and backward.
+    double bound() const {
+        return RoundingBound{2e-5, 1e-12}.of(options().dtype, 6 + 2 * ranks_);
+    }
     /// A few tokens a device, for steps 2, 3 and 5; and one of a size that
     /// is trained in earnest, in 16 bits, for shapes only.
     AttentionProblem small(bool causal) const;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lessons/05_ring_self_attention/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
 #include "src/core/units.hpp"
 #include "src/device/ledger.hpp"
 #include "src/device/operations/attention.hpp"
@@ -304,12 +305,13 @@ struct BlockTimes {
 BlockTimes times_of(const AttentionProblem& of, int ranks, const ClusterSpec& spec) {
     const std::int64_t c = of.tokens / ranks;
     const std::int64_t rows = c * of.batch * of.sizes.heads;
-    const auto time = [&](std::int64_t flops) {
-        return operation_time(spec, flops, 0, of.dtype);
+    const auto time = [&](std::int64_t flops, DType dtype) {
+        return operation_time(spec, flops, 0, dtype);
     };
-    return {time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair)),
+    return {time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair), of.dtype),
             message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
-            time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow)};
+            time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow,
+                 computed_in(of.dtype))};
 }
 
 /// F/B.
@@ -382,6 +384,11 @@ void RingLesson::show_blocks(Page& page) {
 
 namespace {
 
+/// See RoundingBound.
+int stores_of(const GptTask& task, int ranks) {
+    return static_cast<int>(task.sizes.layers) * block_stores(ranks);
+}
+
 /// The largest relative difference of a first gradient; NaN if there is one.
 double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
     double worst = 0;
@@ -409,14 +416,14 @@ std::vector<double> RingLesson::train_on(Page& page, const ContextRun& run,
     record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
         return kept_under(report, prefix);
     });
-    if (!alone)
-        check_values(
-            page,
-            fmt::format(
-                "{}: first gradients against one device's, largest relative difference",
-                variant),
-            gradient_difference(record().outputs, variant),
-            options().dtype == DType::f64 ? 1e-11 : 2e-4);
+    if (alone) return curve;
+    check_values(
+        page,
+        fmt::format(
+            "{}: first gradients against one device's, largest relative difference",
+            variant),
+        gradient_difference(record().outputs, variant),
+        RoundingBound{2e-4, 1e-11}.of(options().dtype, stores_of(*task_, run.ranks())));
     return curve;
 }
 
@@ -494,9 +501,10 @@ void RingLesson::train_all(Page& page, std::int64_t capacity) {
                    train_on(page, *mesh, all + "_mesh"));
     }
     if (has_numbers()) curves.show(page);
-    check_values(page, "largest difference of a loss from one device's, at any step",
-                 has_numbers() ? curves.widest_gap() : 0,
-                 options().dtype == DType::f64 ? 1e-11 : 1e-3);
+    check_values(
+        page, "largest difference of a loss from one device's, at any step",
+        has_numbers() ? curves.widest_gap() : 0,
+        loss_bound(options().dtype, stores_of(*task_, ranks_), curves.losses.front()));
 }
 
 }  // namespace lockstep::lessons

@@ -63,8 +63,9 @@ void declare_lesson_options(Command& command, LessonOptions& options) {
     command.option("--ranks", "N", "number of devices",
                    whole_into(options.ranks, 1, sim::ClusterOptions::kMaxRanks));
     command.option(
-        "--dtype", "f32|f64", "numbers of 32 (default) or 64 bits",
-        choice_into(options.dtype, {{"f32", DType::f32}, {"f64", DType::f64}}));
+        "--dtype", "f32|f64|bf16", "numbers of 32 (default), 64 or 16 bits",
+        choice_into(options.dtype,
+                    {{"f32", DType::f32}, {"f64", DType::f64}, {"bf16", DType::bf16}}));
     command.option("--seed", "S", "of all random numbers; default 1",
                    whole_into(options.seed, std::uint64_t{0}, kMostSeed));
     command.option("--cluster", "NAME|FILE",

@@ -140,7 +140,6 @@ class InFlight final : public Watcher {
 
 /// Fills it with what no program takes for a result.
 void spoil(const Tensor& tensor) {
-    if (tensor.dtype() == DType::bf16) return;
     tensor.device()->transfer_fill(tensor, is_floating(tensor.dtype())
                                                ? std::numeric_limits<double>::quiet_NaN()
                                                : -1.0);

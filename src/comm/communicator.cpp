@@ -103,10 +103,6 @@ void Communicator::complete_collective(CommOperation& operation) const {
     require(operation.reduction != Reduction::mean || is_floating(operation.dtype), at,
             "{}: a mean of {} values is not an integer; use sum", facts.name,
             name_of(operation.dtype));
-    require(operation.dtype != DType::bf16 || !device_.has_numbers(), at,
-            "{}: bf16 has no arithmetic yet; only runs that compute shapes only may "
-            "reduce it",
-            facts.name);
 }
 
 void Communicator::complete_message(CommOperation& operation) const {

@@ -79,6 +79,9 @@ using BytesByVerb = std::array<std::int64_t, kVerbs>;
 /// (src/comm/aliasing.hpp). The caller keeps them until the Work was waited for. Wrong
 /// shapes, dtypes or ranks throw UsageError.
 ///
+/// bf16 is rounded after each addition on the way round the ring, as NCCL's kernels do
+/// (__hadd in 2.28's src/device/reduce_kernel.h): sum gradients of many ranks in f32.
+///
 /// S is the bytes of the whole buffer, n the size. "Bytes" is what one rank sends, over a
 /// ring unless said otherwise; latency steps are messages one after another.
 class Communicator {

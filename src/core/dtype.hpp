@@ -5,10 +5,12 @@
 
 #include <fmt/core.h>
 
+#include "src/core/bf16.hpp"
+
 namespace lockstep {
 
-/// Element types. bf16 has a size, so that memory can be planned with it, but no
-/// arithmetic yet.
+/// Element types. Operations on bf16 (src/core/bf16.hpp) are computed in f32, and each
+/// result is rounded once.
 enum class DType : std::uint8_t { f32, f64, i32, bf16 };
 
 constexpr std::int64_t bytes_of(DType dtype) {
@@ -43,6 +45,12 @@ constexpr bool is_floating(DType dtype) {
     return dtype != DType::i32;
 }
 
+/// Returns the type in which operations on it are computed, and in which statistics of
+/// its rows are kept: means, sums of exponentials, losses.
+constexpr DType computed_in(DType dtype) {
+    return dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
 template <typename T>
 constexpr DType dtype_of();
 template <>
@@ -56,6 +64,10 @@ constexpr DType dtype_of<double>() {
 template <>
 constexpr DType dtype_of<std::int32_t>() {
     return DType::i32;
+}
+template <>
+constexpr DType dtype_of<Bf16>() {
+    return DType::bf16;
 }
 
 }  // namespace lockstep

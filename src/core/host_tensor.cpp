@@ -49,15 +49,9 @@ double HostTensor::at(std::int64_t index) const {
         case DType::i32:
             return read(std::int32_t{});
         case DType::bf16:
-            break;
+            return read(Bf16{});
     }
-    // A bf16 is the upper half of the f32 with the same value.
-    std::uint16_t upper = 0;
-    std::memcpy(&upper, element, sizeof upper);
-    const std::uint32_t bits = static_cast<std::uint32_t>(upper) << 16;
-    float value = 0;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
+    return 0;
 }
 
 void HostTensor::set(std::int64_t index, double value) {
@@ -71,9 +65,8 @@ void HostTensor::set(std::int64_t index, double value) {
         case DType::i32:
             return write(static_cast<std::int32_t>(value));
         case DType::bf16:
-            break;
+            return write(Bf16(value));
     }
-    throw UsageError("bf16 values cannot be written: bf16 has no arithmetic yet");
 }
 
 HostTensor HostTensor::as(DType dtype) const {
@@ -106,5 +99,6 @@ template std::span<std::int32_t> HostTensor::values<std::int32_t>();
 template std::span<const float> HostTensor::values<float>() const;
 template std::span<const double> HostTensor::values<double>() const;
 template std::span<const std::int32_t> HostTensor::values<std::int32_t>() const;
+template std::span<const Bf16> HostTensor::values<Bf16>() const;
 
 }  // namespace lockstep

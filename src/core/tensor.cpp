@@ -43,6 +43,14 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) cons
     return view;
 }
 
+Tensor Tensor::extended(std::int64_t count) const {
+    require(offset_ + count * bytes_of(dtype_) <= storage_->bytes,
+            "{} elements were asked for, beyond the end of the storage", count);
+    Tensor view = *this;
+    view.shape_ = Shape::flat(count);
+    return view;
+}
+
 std::string Storage::names(std::int64_t begin, std::int64_t end) const {
     constexpr int kMost = 3;
     std::string text;

@@ -103,6 +103,10 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
+    /// Returns so many elements as one row, from this tensor's first on: more than it
+    /// has, as far as its storage goes.
+    Tensor extended(std::int64_t count) const;
+
     /// The address of the first element on the device; it is null if the run computes
     /// shapes only.
     template <typename T>

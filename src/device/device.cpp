@@ -26,7 +26,7 @@ OnlineAttention Device::begin_attention(const Heads& queries, SourceLine at) {
     const OperandCheck check(*this, "begin_attention", at);
     check.heads("queries", queries);
     ops::check_width(check, queries);
-    const DType dtype = queries.tensor.dtype();
+    const DType dtype = computed_in(queries.tensor.dtype());
     const Shape rows = ops::shape_of_rows(queries);
     OnlineAttention state{zeros(ops::shape_of_result(queries), dtype, at),
                           empty(rows, dtype, at), zeros(rows, dtype, at)};

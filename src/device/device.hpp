@@ -24,7 +24,9 @@ namespace lockstep {
 /// what sums of nothing do.
 ///
 /// Types: f32 and f64 everywhere; i32 for indices, and to move, add, multiply and
-/// combine; bf16 if a run computes shapes only.
+/// combine. bf16 everywhere: computed in f32 and rounded once, to even where two are as
+/// near. Statistics of rows, sums, losses and the state of attention are then f32, and
+/// optimizers take bf16 gradients for f32 parameters.
 ///
 /// Tensors of another device are refused: ranks share nothing but messages. So is memory
 /// shared by a destination and a source, except that of element-by-element operations the
@@ -99,8 +101,8 @@ class Device {
                  SourceLine at = SourceLine::here()) {
         run(ops::Combine{destination, source, reduction}, at);
     }
-    /// Each element of source, rounded to the destination's type: between f32 and f64,
-    /// and bf16 if the run computes shapes only; same rows and columns.
+    /// Each element of source, rounded to the destination's type, among f32, f64 and
+    /// bf16; same rows and columns.
     void cast(const Tensor& destination, const Tensor& source,
               SourceLine at = SourceLine::here()) {
         run(ops::Cast{destination, source}, at);
@@ -496,14 +498,14 @@ class Device {
     Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
 
     /// The arithmetic alone: operands are checked and have elements.
-    virtual void compute(OperationRef operation) = 0;
+    virtual void do_compute(OperationRef operation) = 0;
 
     Storage* live_ = nullptr;
 
   private:
     template <typename Op>
     void compute_unless_empty(const Op& operation) {
-        if (operation.destination.elements() > 0) compute(OperationRef(operation));
+        if (operation.destination.elements() > 0) do_compute(OperationRef(operation));
     }
     friend void intrusive_ptr_release(Storage* storage);
     /// The last tensor of a storage has gone; so does the storage, after this.

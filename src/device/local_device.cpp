@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -179,12 +181,109 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
         }
 }
 
+/// The dtype at whose rate the operation's flops are charged: that of its result, unless
+/// it says otherwise.
+template <typename Op>
+DType multiplied_in(const Op& operation, const Told& told) {
+    if constexpr (requires { operation.multiplied_in(); })
+        return operation.multiplied_in();
+    else
+        return told.writes[0]->dtype();
+}
+
 template <typename Op>
 constexpr bool kHasIndices = requires(const Op operation) {
     operation.indices();
 };
 
 }  // namespace
+
+namespace {
+
+/// Memory in bf16 that one or several operands of an operation lie in.
+struct Narrow {
+    Tensor flat;
+    bool is_read = false;
+    bool is_written = false;
+    Tensor wide = {};  ///< the same numbers in f32
+};
+
+/// Returns the least range that both lie in; they overlap.
+Tensor joined(const Tensor& a, const Tensor& b) {
+    const Tensor& first = a.offset_bytes() <= b.offset_bytes() ? a : b;
+    const std::int64_t end =
+        std::max(a.offset_bytes() + a.bytes(), b.offset_bytes() + b.bytes());
+    return first.extended((end - first.offset_bytes()) / bytes_of(first.dtype()));
+}
+
+/// Ranges that do not overlap each other, in which all operands in bf16 lie.
+std::vector<Narrow> narrow_ranges(const OperandList& operands) {
+    std::vector<Narrow> ranges;
+    for (const Operand& operand : operands) {
+        if (operand.tensor->dtype() != DType::bf16) continue;
+        // Heads are only some of their tensor's columns: the others stay.
+        Narrow range{operand.tensor->flat(), operand.use != Operand::Use::result,
+                     operand.is_written()};
+        std::erase_if(ranges, [&](const Narrow& known) {
+            if (!known.flat.overlaps(range.flat)) return false;
+            range.flat = joined(known.flat, range.flat);
+            range.is_read |= known.is_read;
+            range.is_written |= known.is_written;
+            return true;
+        });
+        ranges.push_back(std::move(range));
+    }
+    return ranges;
+}
+
+}  // namespace
+
+bool LocalDevice::takes_bf16(OperationRef operation) const {
+    return operation.kind() == kKindOf<ops::Copy> ||
+           operation.kind() == kKindOf<ops::CopyColumns> ||
+           operation.kind() == kKindOf<ops::Cast>;
+}
+
+void LocalDevice::do_compute(OperationRef operation) {
+    operation.visit([&](const auto& op) {
+        const OperandList operands = op.operands();
+        const bool has_bf16 =
+            std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
+                return operand.tensor->dtype() == DType::bf16;
+            });
+        if (has_bf16 && !takes_bf16(operation)) return compute_in_f32(op);
+        compute_native(operation);
+    });
+}
+
+/// Computes the operation on f32 copies of its operands in bf16, and rounds what it has
+/// written.
+template <typename Op>
+void LocalDevice::compute_in_f32(Op operation) {
+    const auto cast = [this](const Tensor& destination, const Tensor& source) {
+        const ops::Cast conversion{destination, source};
+        compute_native(OperationRef(conversion));
+    };
+    std::vector<Narrow> ranges = narrow_ranges(operation.operands());
+    for (Narrow& range : ranges) {
+        range.wide = scratch(range.flat.shape(), DType::f32);
+        if (range.is_read) cast(range.wide, range.flat);
+    }
+    for (const Operand& operand : operation.operands()) {
+        if (operand.tensor->dtype() != DType::bf16) continue;
+        const Tensor flat = operand.tensor->flat();
+        const Narrow& range = *std::ranges::find_if(
+            ranges, [&](const Narrow& known) { return known.flat.overlaps(flat); });
+        const std::int64_t begin =
+            (flat.offset_bytes() - range.flat.offset_bytes()) / bytes_of(DType::bf16);
+        // The list names the tensors of this very copy of the operation.
+        const_cast<Tensor&>(*operand.tensor) =
+            range.wide.slice(begin, flat.elements()).reshaped(operand.tensor->shape());
+    }
+    compute_native(OperationRef(operation));
+    for (const Narrow& range : ranges)
+        if (range.is_written) cast(range.flat, range.wide);
+}
 
 void LocalDevice::perform(OperationRef operation, SourceLine at) {
     operation.visit([&](auto& op) { perform(op, at); });
@@ -212,7 +311,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
         .name = Op::kName,
         .flops = flops,
         .bytes = operands.bytes(),
-        .dtype = told.writes[0]->dtype(),
+        .dtype = multiplied_in(operation, told),
         .reads = {told.reads.data(), told.read},
         .writes = {told.writes.data(), told.written},
         .at = at,
@@ -221,7 +320,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     const bool is_empty = operands.has_empty();
     monitor().execute(charged, [&] {
         if constexpr (kHasIndices<Op>) require_indices(operation, is_empty, at);
-        if (!is_empty) return compute(OperationRef(operation));
+        if (!is_empty) return do_compute(OperationRef(operation));
         // Results of nothing are what sums of nothing are.
         if constexpr (requires { operation.when_empty([](const Tensor&, double) {}); })
             operation.when_empty([this](const Tensor& tensor, double value) {

@@ -34,6 +34,12 @@ class LocalDevice : public Device {
   protected:
     using Device::Device;
 
+    /// In the operands' types; of those on bf16, only what takes_bf16.
+    virtual void compute_native(OperationRef operation) = 0;
+    /// Returns whether the backend computes the operation on bf16 as it is: moves of bits
+    /// and casts, which every backend does, and what it can do better than on f32 copies.
+    virtual bool takes_bf16(OperationRef operation) const;
+
     virtual std::byte* do_allocate(std::int64_t bytes) = 0;
     virtual void do_free(std::byte* data) noexcept = 0;
     virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
@@ -47,6 +53,9 @@ class LocalDevice : public Device {
     void free_all() noexcept;
 
   private:
+    void do_compute(OperationRef operation) final;
+    template <typename Op>
+    void compute_in_f32(Op operation);
     template <typename Op>
     void perform(Op& operation, SourceLine at);
     template <typename Op>

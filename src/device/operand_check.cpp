@@ -24,18 +24,9 @@ void OperandCheck::refuse_owner(const char* name, const Tensor& tensor) const {
 
 void OperandCheck::real(const char* name, const Tensor& tensor) const {
     own(name, tensor);
-    if (tensor.dtype() == DType::i32)
-        refuse(fmt::format("{} is i32; f32 or f64 is expected", name));
-    number(name, tensor);
-}
-
-void OperandCheck::number(const char* name, const Tensor& tensor) const {
-    own(name, tensor);
-    if (tensor.dtype() == DType::bf16 && device_.has_numbers())
-        refuse(
-            fmt::format("{} is bf16, which has no arithmetic yet; only runs that compute "
-                        "shapes only may use it",
-                        name));
+    if (!is_floating(tensor.dtype()))
+        refuse(fmt::format("{} is {}; f32, f64 or bf16 is expected", name,
+                           name_of(tensor.dtype())));
 }
 
 void OperandCheck::dtype(const char* name, const Tensor& tensor, DType expected) const {

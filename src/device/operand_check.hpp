@@ -26,10 +26,8 @@ class OperandCheck {
         if (tensor.device() != &device_) [[unlikely]]
             refuse_owner(name, tensor);
     }
-    /// f32 or f64; bf16 if the run computes shapes only.
+    /// f32, f64 or bf16.
     void real(const char* name, const Tensor& tensor) const;
-    /// A type with arithmetic: what real() allows, or i32.
-    void number(const char* name, const Tensor& tensor) const;
     void dtype(const char* name, const Tensor& tensor, DType expected) const;
     /// The rows, columns and dtype of another operand.
     void like(const char* name, const Tensor& tensor, const char* other_name,

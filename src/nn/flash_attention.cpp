@@ -8,8 +8,13 @@ Tensor keep_online_attention(Device& device, const OnlineAttention& state,
                              const Tensor& x, Saved& saved) {
     saved.keep("log_sum_exp", device.finish_attention(state));
     saved.keep("x", x);
-    saved.keep("y", state.y);
-    return state.y;
+    Tensor y = state.y;
+    if (y.dtype() != x.dtype()) {
+        y = device.empty(y.shape(), x.dtype());
+        device.cast(y, state.y);
+    }
+    saved.keep("y", y);
+    return y;
 }
 
 AttentionBackward begin_backward(Device& device, const Tensor& dy,

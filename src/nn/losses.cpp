@@ -51,7 +51,7 @@ LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor
     require_rows("cross_entropy_loss", logits, at);
     require_targets("cross_entropy_loss", logits, targets, at);
     const double factor = weight / static_cast<double>(logits.shape().rows());
-    Tensor loss = device.empty({1}, logits.dtype(), at);
+    Tensor loss = device.empty({1}, computed_in(logits.dtype()), at);
     device.sum(loss, device.cross_entropy(logits, targets, at), /*accumulate=*/false, at);
     device.scale(loss, factor, at);
     return {std::move(loss), device.cross_entropy_backward(logits, targets, factor, at)};

@@ -97,6 +97,33 @@ void AdamW::step() {
         }
 }
 
+MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& make)
+    : Optimizer(std::move(parameters)) {
+    std::vector<Parameter*> masters;
+    for (const Parameter* parameter : this->parameters()) {
+        Device& device = *parameter->value.device();
+        const MemoryScope scope(device, MemoryCategory::optimizer);
+        const Tensor value = device.empty(parameter->shape(), DType::f32);
+        device.cast(value, parameter->value);
+        add_state({"master/" + parameter->name(), value, parameter});
+        masters_.push_back(std::make_unique<Parameter>(
+            parameter->name(), value, parameter->gradient, parameter->part()));
+        masters_.back()->placements = parameter->placements;
+        masters.push_back(masters_.back().get());
+    }
+    optimizer_ = make(std::move(masters));
+    for (const State& state : optimizer_->state())
+        add_state(state);
+}
+
+void MasterWeights::step() {
+    optimizer_->step();
+    for (std::size_t i = 0; i < masters_.size(); ++i) {
+        const Tensor& value = parameters()[i]->value;
+        value.device()->cast(value, masters_[i]->value);
+    }
+}
+
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                   AdamWOptions options) {
     AdamW::Groups groups(2);

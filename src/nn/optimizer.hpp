@@ -2,6 +2,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +42,7 @@ class Optimizer {
 
     struct OfGroups {};
 
+    void add_state(State state) { state_.push_back(std::move(state)); }
     /// Zeros in each parameter's shape, entered into state() under `name`.
     std::vector<Tensor> make_state(const char* name);
 
@@ -47,6 +50,44 @@ class Optimizer {
     std::vector<Parameter*> parameters_;
     std::vector<State> state_;
 };
+
+/// Has another optimizer update f32 copies of parameters in bf16, their masters, by
+/// gradients in bf16, and rounds them into the parameters: so updates count that are too
+/// small for bf16 (Micikevicius et al. 2018, 1710.03740, section 3.1).
+///
+///     MasterWeights optimizer(model.parameters(), [](std::vector<Parameter*> masters) {
+///         return std::make_unique<AdamW>(std::move(masters));
+///     });
+///
+/// With AdamW 16 bytes a parameter: 2 its value, 2 its gradient, 4 its master, 8 the two
+/// moments. State: "master/NAME", and what the other one has.
+class MasterWeights : public Optimizer {
+  public:
+    using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
+
+    /// Masters begin as the parameters are then.
+    MasterWeights(std::vector<Parameter*> parameters, const Make& make);
+
+    void step() override;
+    /// The one that updates masters, whose options may be changed.
+    Optimizer& of_masters() { return *optimizer_; }
+
+  private:
+    std::vector<std::unique_ptr<Parameter>> masters_;
+    std::unique_ptr<Optimizer> optimizer_;
+};
+
+/// Makes an Sgd or an AdamW, of parameters in bf16 by way of masters.
+template <typename Made, typename Options>
+std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
+                                          const Options& options) {
+    const auto make = [&](std::vector<Parameter*> updated) {
+        return std::make_unique<Made>(std::move(updated), options);
+    };
+    if (parameters.empty() || parameters.front()->dtype() != DType::bf16)
+        return make(std::move(parameters));
+    return std::make_unique<MasterWeights>(std::move(parameters), make);
+}
 
 /// Parameters that are updated alike.
 template <typename Options>

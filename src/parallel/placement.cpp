@@ -135,7 +135,8 @@ void require_room(const Parameter& parameter, const Communicator& ranks, SourceL
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters, SourceLine at) {
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
-    Tensor squares = device.zeros({1}, parameters.front()->dtype(), at);
+    const DType dtype = computed_in(parameters.front()->dtype());
+    Tensor squares = device.zeros({1}, dtype, at);
     for (const Parameter* parameter : parameters) {
         require_gradient(*parameter, at);
         require(

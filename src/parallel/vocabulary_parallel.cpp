@@ -80,7 +80,7 @@ LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& l
     const Tensor parts = device.cross_entropy_parts(logits, targets, maximum, shard, at);
     tp.group().all_reduce(parts, Reduction::sum, at).wait(at);
 
-    Tensor loss = device.empty({1}, logits.dtype(), at);
+    Tensor loss = device.empty({1}, maximum.dtype(), at);
     device.sum(loss, device.cross_entropy_of_parts(maximum, parts, at),
                /*accumulate=*/false, at);
     device.scale(loss, factor, at);

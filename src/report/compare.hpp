@@ -49,7 +49,7 @@ struct Comparison {
 /// 8 √K ε, with K the length of the sum and ε the distance from 1 to the next number of
 /// the dtype. Rounding errors of a sum add up like a random walk, so the difference of
 /// two orders has a deviation of about 0.4 √K ε; the rest is for sums whose terms cancel.
-/// 0 for integers.
+/// bf16's sums are f32's, rounded once: any K counts as 1. 0 for integers.
 double sum_bound(DType dtype, std::int64_t length);
 
 /// `bound` on the relative difference of every floating tensor; none takes sum_bound of

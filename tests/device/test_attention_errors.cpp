@@ -23,7 +23,7 @@ TEST_CASE("Heads that cannot turn are refused", "[sim][device][errors]") {
         [&] {
             bench->rotate({bench->zeros({4, 2, 24}, DType::f32), 3, 4}, two);
         });
-    refuses("rotate: source is i32; f32 or f64 is expected", [&] {
+    refuses("rotate: source is i32; f32, f64 or bf16 is expected", [&] {
         bench->rotate(two, {bench->zeros({4, 2, 8}, DType::i32), 2, 4});
     });
     for (const double base : {0.5, -2.0, double{NAN}, double{INFINITY}})
@@ -98,7 +98,7 @@ TEST_CASE("Queries, keys and values that do not belong together are refused",
                 [](Fitting& f) { f.heads.keys = f.zeros(7, 2, 3, f64); });
     both_refuse("values is f64; f32 is expected",
                 [](Fitting& f) { f.heads.values = f.zeros(7, 2, 3, f64); });
-    both_refuse("queries is i32; f32 or f64 is expected",
+    both_refuse("queries is i32; f32, f64 or bf16 is expected",
                 [](Fitting& f) { f.heads.queries = f.zeros(5, 4, 3, DType::i32); });
     both_refuse("keys has 2 batches of heads of width 4, but queries has 2 of width 3",
                 [](Fitting& f) { f.heads.keys = f.zeros(7, 2, 4); });

@@ -56,10 +56,17 @@ TEST_CASE("Types that do not fit are refused", "[sim][device][errors]") {
     const Tensor half = bench->empty({2, 3}, DType::bf16);
     refuses("add: source is f64, but destination is f32", [&] { bench->add(x, wide); });
     refuses("matmul: b is f64; f32 is expected", [&] { bench->matmul(x, wide); });
-    refuses("tanh: x is i32; f32 or f64 is expected", [&] { bench->tanh(whole); });
-    refuses("softmax: x is bf16, which has no arithmetic yet",
-            [&] { bench->softmax(half); });
-    refuses("fill: destination is bf16", [&] { bench->fill(half, 1); });
+    refuses("tanh: x is i32; f32, f64 or bf16 is expected", [&] { bench->tanh(whole); });
+    refuses("add: source is f32, but destination is bf16", [&] { bench->add(half, x); });
+    refuses("matmul: b is bf16; f32 is expected",
+            [&] { bench->matmul(x, half, {.transpose_b = true}); });
+    refuses("layer_norm_backward_input: mean is bf16; f32 is expected", [&] {
+        const Tensor mean = bench->zeros({2}, DType::bf16);
+        bench->layer_norm_backward_input(half, half, half.flat().slice(0, 3),
+                                         {{}, mean, mean});
+    });
+    refuses("sgd: gradient is f32; bf16 is expected",
+            [&] { bench->sgd(half, x, {}, {}); });
     refuses("cross_entropy: targets is f32; i32 is expected",
             [&] { bench->cross_entropy(x, x.flat().rows(0, 2)); });
     refuses("embedding: ids is f64; i32 is expected", [&] { bench->embedding(x, wide); });
@@ -72,7 +79,7 @@ TEST_CASE("Types that do not fit are refused", "[sim][device][errors]") {
             [&] { bench->scale(whole, 0.5); });
     refuses("scale_by_tensor: factor is f64; f32 is expected",
             [&] { bench->scale(x, wide.flat().slice(0, 1)); });
-    refuses("scale_by_tensor: destination is i32; f32 or f64 is expected",
+    refuses("scale_by_tensor: destination is i32; f32, f64 or bf16 is expected",
             [&] { bench->scale(whole, whole.flat().slice(0, 1)); });
     bench->fill(half, 0);
     bench->copy(half, bench->zeros({2, 3}, DType::bf16));
@@ -196,7 +203,7 @@ TEST_CASE("Memory that an operation may not share is refused", "[sim][device][er
     refuses("cast: source has shape (8, 4); (4, 4) is expected", [&] {
         bench->cast(bench->zeros({4, 4}, f64), x);
     });
-    refuses("cast: source is i32; f32 or f64 is expected", [&] {
+    refuses("cast: source is i32; f32, f64 or bf16 is expected", [&] {
         bench->cast(x, bench->zeros({8, 4}, i32));
     });
     refuses("add: source and destination" + same,

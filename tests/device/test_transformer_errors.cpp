@@ -82,7 +82,7 @@ TEST_CASE("Heads that do not fit are refused", "[sim][device][errors]") {
     refuses("head_products: y is f64; f32 is expected", [&] {
         bench->head_products({x, 2, 3}, {bench->zeros({4, 1, 6}, f64), 2, 3});
     });
-    refuses("head_products: x is i32; f32 or f64 is expected", [&] {
+    refuses("head_products: x is i32; f32, f64 or bf16 is expected", [&] {
         bench->head_products({bench->zeros({4, 1, 6}, i32), 2, 3}, {x, 2, 3});
     });
 }

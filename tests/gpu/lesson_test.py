@@ -70,7 +70,7 @@ class Lessons(unittest.TestCase):
         self.assertTrue(json.loads(done.stdout)["passed"])
 
     def test_virtual_devices_with_numbers_from_cuda(self):
-        for dtype in ("f32", "f64"):
+        for dtype in ("f32", "f64", "bf16"):
             with self.subTest(dtype=dtype):
                 self.run_to("sim", "--dtype", dtype)
                 done = self.run_to("cuda", "--backend", "cuda", "--dtype", dtype)
@@ -111,7 +111,7 @@ class Lessons(unittest.TestCase):
                 self.assertEqual(len(together["ranks"]), ranks)
 
     def test_a_layer_that_ranks_share(self):
-        for dtype in ("f32", "f64"):
+        for dtype in ("f32", "f64", "bf16"):
             self.run_to("sim", "--dtype", dtype, lesson=COLUMNS)
             self.run_to("cuda", "--dtype", dtype, "--backend", "cuda", lesson=COLUMNS)
             self.assert_equal_within_bound("sim", "cuda")
@@ -143,7 +143,8 @@ class Lessons(unittest.TestCase):
     def test_a_pipeline_by_every_schedule_as_in_the_simulator(self):
         for backend, ranks, options in (
                 ("cuda", 2, []), ("cuda", 3, ["--dtype", "f64", "--set", "tied=1"]),
-                ("nccl", 2, ["--dtype", "f64", "--set", "tied=1"]), ("nccl", 4, [])):
+                ("nccl", 2, ["--dtype", "f64", "--set", "tied=1"]), ("nccl", 4, []),
+                ("nccl", 2, ["--dtype", "bf16"])):
             if backend == "nccl" and ranks > GPUS:
                 continue
             with self.subTest(backend=backend, ranks=ranks, options=options):
@@ -159,7 +160,8 @@ class Lessons(unittest.TestCase):
         for backend, ranks, options in (
                 ("cuda", 4, []), ("cuda", 4, ["--dtype", "f64", "--set", "kv_heads=2"]),
                 ("nccl", 2, ["--set", "method=ulysses", "--set", "order=striped"]),
-                ("nccl", 3, ["--dtype", "f64", "--set", "method=gather"]), ("nccl", 4, [])):
+                ("nccl", 3, ["--dtype", "f64", "--set", "method=gather"]), ("nccl", 4, []),
+                ("nccl", 2, ["--dtype", "bf16"])):
             if backend == "nccl" and ranks > GPUS:
                 continue
             with self.subTest(backend=backend, ranks=ranks, options=options):

@@ -90,7 +90,8 @@ TEST_CASE("a bad value is named with its option and what was expected",
           "--step 0: a whole number from 1 to 2147483647 is expected");
     CHECK(lesson_refusal({"--seed", "-1"}) ==
           "--seed -1: a whole number from 0 to 18446744073709551615 is expected");
-    CHECK(lesson_refusal({"--dtype", "f16"}) == "--dtype f16: f32 or f64 is expected");
+    CHECK(lesson_refusal({"--dtype", "f16"}) ==
+          "--dtype f16: f32, f64 or bf16 is expected");
     CHECK(lesson_refusal({"--backend", "tpu"}) ==
           "--backend tpu: sim, cuda, nccl or gpu is expected");
     CHECK(lesson_refusal({"--set", "nonsense"}) ==

@@ -82,7 +82,7 @@ CASES = [
     ([*LESSON, "--ranks", "-1"], 2, ["--ranks -1"]),
     ([*LESSON, "--step", "99"], 2, ["--step 99", "steps"]),
     ([*LESSON, "--step", "0"], 2, ["--step 0"]),
-    ([*LESSON, "--dtype", "f8"], 2, ["--dtype f8", "f32 or f64"]),
+    ([*LESSON, "--dtype", "f8"], 2, ["--dtype f8", "f32, f64 or bf16"]),
     ([*LESSON, "--check", "some"], 2, ["--check some", "cheap or full"]),
     ([*LESSON, "--check"], 2, ["--check"]),
     ([*LESSON, "--seed", "lucky"], 2, ["--seed lucky"]),

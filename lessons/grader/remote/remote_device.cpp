@@ -51,7 +51,7 @@ HostTensor RemoteDevice::transfer_to_host(const Tensor&) {
     refuse();
 }
 
-void RemoteDevice::compute(OperationRef) {
+void RemoteDevice::do_compute(OperationRef) {
     refuse();
 }
 

@@ -48,7 +48,7 @@ class RemoteDevice final : public Device {
     HostTensor transfer_to_host(const Tensor& source) override;
 
   private:
-    void compute(OperationRef operation) override;
+    void do_compute(OperationRef operation) override;
     void release(Storage& storage) noexcept override { line_.forget(storage); }
 
     RankLine& line_;

@@ -174,7 +174,7 @@ struct Attend {
 
     void check(const OperandCheck& check) const {
         check_attention(check, heads, options);
-        const DType dtype = heads.queries.tensor.dtype();
+        const DType dtype = computed_in(heads.queries.tensor.dtype());
         check.shape("y", state.y, shape_of_result(heads.queries), dtype);
         check.shape("maximum", state.maximum, shape_of_rows(heads.queries), dtype);
         check.shape("sum", state.sum, shape_of_rows(heads.queries), dtype);
@@ -192,6 +192,8 @@ struct Attend {
     std::int64_t flops() const {
         return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
     }
+    /// The state, which it writes, is f32 where heads are bf16.
+    DType multiplied_in() const { return heads.queries.tensor.dtype(); }
     Derivation derivation() const { return {}; }
 };
 
@@ -243,7 +245,9 @@ struct HeadRowProducts {
         check.heads("x", x);
         check.alike("y", y, "x", x);
     }
-    void make(const auto& make) { make(products, shape_of_rows(x), x.tensor.dtype()); }
+    void make(const auto& make) {
+        make(products, shape_of_rows(x), computed_in(x.tensor.dtype()));
+    }
     OperandList operands() const {
         return {reads("x", x), reads("y", y), makes("products", products)};
     }
@@ -272,8 +276,8 @@ struct AttendBackward {
         const DType dtype = heads.queries.tensor.dtype();
         const Shape rows = shape_of_rows(heads.queries);
         check.shape("dy", backward.dy, shape_of_result(heads.queries), dtype);
-        check.shape("log_sum_exp", backward.log_sum_exp, rows, dtype);
-        check.shape("dy_y", backward.dy_y, rows, dtype);
+        check.shape("log_sum_exp", backward.log_sum_exp, rows, computed_in(dtype));
+        check.shape("dy_y", backward.dy_y, rows, computed_in(dtype));
     }
     OperandList operands() const {
         return {reads("queries", heads.queries),

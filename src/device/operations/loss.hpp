@@ -64,7 +64,7 @@ struct CrossEntropy {
         check.count("targets", targets, logits.shape().rows(), DType::i32);
     }
     void make(const auto& make) {
-        make(losses, Shape{logits.shape().rows()}, logits.dtype());
+        make(losses, Shape{logits.shape().rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
@@ -116,7 +116,7 @@ struct RowMaximum {
         shard = check.shard(shard, logits.shape().columns());
     }
     void make(const auto& make) {
-        make(maximum, Shape{logits.shape().rows()}, logits.dtype());
+        make(maximum, Shape{logits.shape().rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), makes("maximum", maximum)};
@@ -135,7 +135,7 @@ inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
                                              const VocabularyShard& shard) {
     check.real("logits", logits);
     check.count("targets", targets, logits.shape().rows(), DType::i32);
-    check.count("maximum", maximum, logits.shape().rows(), logits.dtype());
+    check.count("maximum", maximum, logits.shape().rows(), computed_in(logits.dtype()));
     return check.shard(shard, logits.shape().columns());
 }
 
@@ -153,7 +153,7 @@ struct CrossEntropyParts {
         shard = check_shard_of_logits(check, logits, targets, maximum, shard);
     }
     void make(const auto& make) {
-        make(parts, Shape{2, logits.shape().rows()}, logits.dtype());
+        make(parts, Shape{2, logits.shape().rows()}, computed_in(logits.dtype()));
     }
     OperandList operands() const {
         return {reads("logits", logits), reads("targets", targets),
@@ -203,7 +203,7 @@ struct CrossEntropyBackwardOfParts {
 
     void check(const OperandCheck& check) {
         shard = check_shard_of_logits(check, logits, targets, maximum, shard);
-        check.dtype("parts", parts, logits.dtype());
+        check.dtype("parts", parts, computed_in(logits.dtype()));
         check.matrix("parts", parts, 2, logits.shape().rows());
     }
     void make(const auto& make) { make(d_logits, logits.shape(), logits.dtype()); }
@@ -230,7 +230,7 @@ struct SquaredError {
         check.real("prediction", prediction);
         check.like("target", target, "prediction", prediction);
     }
-    void make(const auto& make) { make(loss, Shape{1}, prediction.dtype()); }
+    void make(const auto& make) { make(loss, Shape{1}, computed_in(prediction.dtype())); }
     OperandList operands() const {
         return {reads("prediction", prediction), reads("target", target),
                 makes("loss", loss)};

@@ -20,7 +20,7 @@ inline void check_factor(const OperandCheck& check, const Tensor& destination,
 /// Two tensors that are combined element by element.
 inline void check_pair(const OperandCheck& check, const Tensor& destination,
                        const Tensor& source) {
-    check.number("destination", destination);
+    check.own("destination", destination);
     check.like("source", source, "destination", destination);
 }
 
@@ -31,7 +31,6 @@ struct Fill {
 
     void check(const OperandCheck& check) const {
         check.own("destination", destination);
-        if (value != 0) check.number("destination", destination);
         check_factor(check, destination, value);
     }
     OperandList operands() const { return {writes("destination", destination)}; }
@@ -118,7 +117,7 @@ struct Scale {
     double factor = 1;
 
     void check(const OperandCheck& check) const {
-        check.number("destination", destination);
+        check.own("destination", destination);
         check_factor(check, destination, factor);
     }
     OperandList operands() const { return {updates("destination", destination)}; }
@@ -134,7 +133,7 @@ struct ScaleByTensor {
 
     void check(const OperandCheck& check) const {
         check.real("destination", destination);
-        check.row("factor", factor, 1, destination.dtype());
+        check.row("factor", factor, 1, computed_in(destination.dtype()));
     }
     OperandList operands() const {
         return {updates("destination", destination), reads("factor", factor)};
@@ -193,8 +192,8 @@ struct Sum {
     bool accumulate = false;
 
     void check(const OperandCheck& check) const {
-        check.number("source", source);
-        check.row("destination", destination, 1, source.dtype());
+        check.own("source", source);
+        check.row("destination", destination, 1, computed_in(source.dtype()));
     }
     OperandList operands() const {
         return {reads("source", source), accumulate ? adds_to("destination", destination)
@@ -215,7 +214,7 @@ struct SumOfSquares {
 
     void check(const OperandCheck& check) const {
         check.real("x", x);
-        check.row("destination", destination, 1, x.dtype());
+        check.row("destination", destination, 1, computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("x", x), adds_to("destination", destination)};

@@ -25,8 +25,8 @@ struct LayerNorm {
     }
     void make(const auto& make) {
         make(result.y, x.shape(), x.dtype());
-        make(result.mean, Shape{x.shape().rows()}, x.dtype());
-        make(result.rstd, Shape{x.shape().rows()}, x.dtype());
+        make(result.mean, Shape{x.shape().rows()}, computed_in(x.dtype()));
+        make(result.rstd, Shape{x.shape().rows()}, computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {
@@ -58,8 +58,8 @@ struct LayerNormBackwardInput {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("weight", weight, x.shape().columns(), x.dtype());
-        check.count("mean", mean, x.shape().rows(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), x.dtype());
+        check.count("mean", mean, x.shape().rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
     }
     void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
@@ -86,8 +86,8 @@ struct LayerNormBackwardWeight {
         check.like("dy", dy, "x", x);
         check.row("d_weight", d_weight, x.shape().columns(), x.dtype());
         check.row("d_bias", d_bias, x.shape().columns(), x.dtype());
-        check.count("mean", mean, x.shape().rows(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), x.dtype());
+        check.count("mean", mean, x.shape().rows(), computed_in(x.dtype()));
+        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("dy", dy),
@@ -118,7 +118,7 @@ struct RmsNorm {
     }
     void make(const auto& make) {
         make(y, x.shape(), x.dtype());
-        make(rstd, Shape{x.shape().rows()}, x.dtype());
+        make(rstd, Shape{x.shape().rows()}, computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("x", x), reads("weight", weight), makes("y", y),
@@ -143,7 +143,7 @@ struct RmsNormBackwardInput {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("weight", weight, x.shape().columns(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), x.dtype());
+        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
     }
     void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
     OperandList operands() const {
@@ -167,7 +167,7 @@ struct RmsNormBackwardWeight {
         check.real("x", x);
         check.like("dy", dy, "x", x);
         check.row("d_weight", d_weight, x.shape().columns(), x.dtype());
-        check.count("rstd", rstd, x.shape().rows(), x.dtype());
+        check.count("rstd", rstd, x.shape().rows(), computed_in(x.dtype()));
     }
     OperandList operands() const {
         return {reads("dy", dy), reads("x", x), reads("rstd", rstd),

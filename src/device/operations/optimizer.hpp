@@ -31,6 +31,17 @@ struct ClipFactor {
     Derivation derivation() const { return {}; }
 };
 
+/// A gradient may be bf16 where its parameter, a master copy, is f32.
+inline void check_gradient(const OperandCheck& check, const Tensor& gradient,
+                           const Tensor& parameter) {
+    check.real("parameter", parameter);
+    check.real("gradient", gradient);
+    check.matrix("gradient", gradient, parameter.shape().rows(),
+                 parameter.shape().columns());
+    if (gradient.dtype() != DType::bf16 || parameter.dtype() != DType::f32)
+        check.dtype("gradient", gradient, parameter.dtype());
+}
+
 struct Sgd {
     static constexpr const char* kName = "sgd";
     Tensor parameter;
@@ -39,8 +50,7 @@ struct Sgd {
     SgdOptions options;
 
     void check(const OperandCheck& check) const {
-        check.real("parameter", parameter);
-        check.like("gradient", gradient, "parameter", parameter);
+        check_gradient(check, gradient, parameter);
         if (options.momentum != 0)
             check.like("velocity", velocity, "parameter", parameter);
     }
@@ -66,8 +76,7 @@ struct AdamW {
     AdamWOptions options;
 
     void check(const OperandCheck& check) const {
-        check.real("parameter", parameter);
-        check.like("gradient", gradient, "parameter", parameter);
+        check_gradient(check, gradient, parameter);
         check.like("first_moment", first_moment, "parameter", parameter);
         check.like("second_moment", second_moment, "parameter", parameter);
         check.that(step >= 1, "step is {}; steps count from 1", step);

@@ -213,6 +213,41 @@ cublasStatus_t cublasDgemmStridedBatched_64(
     });
 }
 
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transpose_a,
+                               cublasOperation_t transpose_b, int64_t m, int64_t n,
+                               int64_t k, const void* alpha, const void* a,
+                               cudaDataType_t type_a, int64_t lda, const void* b,
+                               cudaDataType_t type_b, int64_t ldb, const void* beta,
+                               void* c, cudaDataType_t type_c, int64_t ldc,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
+    return cublasGemmStridedBatchedEx_64(handle, transpose_a, transpose_b, m, n, k, alpha,
+                                         a, type_a, lda, 0, b, type_b, ldb, 0, beta, c,
+                                         type_c, ldc, 0, 1, compute, algorithm);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const void* alpha, const void* a,
+    cudaDataType_t type_a, int64_t lda, long long stride_a, const void* b,
+    cudaDataType_t type_b, int64_t ldb, long long stride_b, const void* beta, void* c,
+    cudaDataType_t type_c, int64_t ldc, long long stride_c, int64_t count,
+    cublasComputeType_t compute, cublasGemmAlgo_t) {
+    using lockstep::Bf16;
+    if (type_a != CUDA_R_16BF || type_b != CUDA_R_16BF || type_c != CUDA_R_16BF ||
+        compute != CUBLAS_COMPUTE_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return with(handle, [&](const Blas& blas) {
+        return start_batch(
+            blas, transpose_a, transpose_b,
+            Product<Bf16>{transpose_a != CUBLAS_OP_N, transpose_b != CUBLAS_OP_N, m, n, k,
+                          *static_cast<const float*>(alpha),
+                          *static_cast<const float*>(beta), static_cast<const Bf16*>(a),
+                          lda, static_cast<const Bf16*>(b), ldb, static_cast<Bf16*>(c),
+                          ldc},
+            {stride_a, stride_b, stride_c}, count);
+    });
+}
+
 cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transpose_a,
                            cublasOperation_t transpose_b, int m, int n, int k,
                            const float* alpha, const float* a, int lda, const float* b,

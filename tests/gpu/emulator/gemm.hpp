@@ -2,9 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
+#include "src/core/bf16.hpp"
+
 namespace emulated {
+
+/// Products of such elements are added up in this.
+template <typename T>
+using SumOf = std::conditional_t<std::is_same_v<T, lockstep::Bf16>, float, T>;
 
 /// C (m, n) = alpha op(A) op(B) + beta C, all column by column; op(A) is (m, k), op(B)
 /// (k, n). C is not read where beta is 0.
@@ -12,7 +19,7 @@ template <typename T>
 struct Product {
     bool transpose_a, transpose_b;
     std::int64_t m, n, k;
-    T alpha, beta;
+    SumOf<T> alpha, beta;
     const T* a;
     std::int64_t lda;
     const T* b;
@@ -41,27 +48,27 @@ struct Product {
     }
 
     void run() const {
-        const std::vector<T> straight = columns_of_a();
-        std::vector<T> sums(static_cast<std::size_t>(m));
+        const std::vector<SumOf<T>> straight = columns_of_a();
+        std::vector<SumOf<T>> sums(static_cast<std::size_t>(m));
         for (std::int64_t j = 0; j < n; ++j) {
-            std::fill(sums.begin(), sums.end(), T{0});
+            std::fill(sums.begin(), sums.end(), SumOf<T>{0});
             for (std::int64_t l = 0; l < k; ++l) {
-                const T factor = transpose_b ? b[j + l * ldb] : b[l + j * ldb];
-                const T* const column = straight.data() + l * m;
+                const SumOf<T> factor = transpose_b ? b[j + l * ldb] : b[l + j * ldb];
+                const SumOf<T>* const column = straight.data() + l * m;
                 for (std::int64_t i = 0; i < m; ++i)
                     sums[static_cast<std::size_t>(i)] += column[i] * factor;
             }
             T* const into = c + j * ldc;
             for (std::int64_t i = 0; i < m; ++i) {
-                const T sum = alpha * sums[static_cast<std::size_t>(i)];
-                into[i] = beta == 0 ? sum : sum + beta * into[i];
+                const SumOf<T> sum = alpha * sums[static_cast<std::size_t>(i)];
+                into[i] = T(beta == 0 ? sum : sum + beta * into[i]);
             }
         }
     }
 
   private:
-    std::vector<T> columns_of_a() const {
-        std::vector<T> straight(static_cast<std::size_t>(m * k));
+    std::vector<SumOf<T>> columns_of_a() const {
+        std::vector<SumOf<T>> straight(static_cast<std::size_t>(m * k));
         for (std::int64_t l = 0; l < k; ++l)
             for (std::int64_t i = 0; i < m; ++i)
                 straight[static_cast<std::size_t>(i + l * m)] =

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "src/core/bf16.hpp"
+
 namespace emulated {
 
 namespace {
@@ -29,10 +31,12 @@ void reduce_as(ncclRedOp_t reduction, const std::vector<const char*>& parts, cha
         return reinterpret_cast<const T*>(parts[rank]);
     };
     const bool mean = reduction == ncclAvg;
-    const T before = mean && std::is_floating_point_v<T>
-                         ? static_cast<T>(1) / static_cast<T>(parts.size())
-                         : T{1};
-    const T after = mean && std::is_integral_v<T> ? static_cast<T>(parts.size()) : T{1};
+    const T before = mean && !std::is_integral_v<T>
+                         ? static_cast<T>(1.0 / static_cast<double>(parts.size()))
+                         : static_cast<T>(1.0);
+    const T after = mean && std::is_integral_v<T>
+                        ? static_cast<T>(static_cast<double>(parts.size()))
+                        : static_cast<T>(1.0);
     for (std::size_t i = 0; i < count; ++i) {
         T sum = static_cast<T>(part(0)[i] * before);
         for (std::size_t rank = 1; rank < parts.size(); ++rank)
@@ -68,7 +72,8 @@ std::size_t bytes_of(ncclDataType_t type) {
 }
 
 bool can_reduce(ncclDataType_t type) {
-    return type <= ncclUint64 || type == ncclFloat32 || type == ncclFloat64;
+    return type <= ncclUint64 || type == ncclFloat32 || type == ncclFloat64 ||
+           type == ncclBfloat16;
 }
 
 void reduce(ncclDataType_t type, ncclRedOp_t reduction,
@@ -90,6 +95,8 @@ void reduce(ncclDataType_t type, ncclRedOp_t reduction,
             return reduce_as<float>(reduction, parts, result, count);
         case ncclFloat64:
             return reduce_as<double>(reduction, parts, result, count);
+        case ncclBfloat16:
+            return reduce_as<lockstep::Bf16>(reduction, parts, result, count);
         default:
             return;
     }

@@ -28,6 +28,10 @@ enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST = 0, CUBLAS_POINTER_MODE_DEV
 
 enum cublasAtomicsMode_t { CUBLAS_ATOMICS_NOT_ALLOWED = 0, CUBLAS_ATOMICS_ALLOWED = 1 };
 
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16BF = 14 };
+enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
+enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
+
 enum cublasMath_t {
     CUBLAS_DEFAULT_MATH = 0,
     CUBLAS_PEDANTIC_MATH = 2,
@@ -79,5 +83,20 @@ cublasStatus_t cublasDgemmStridedBatched_64(
     int64_t m, int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
     long long stride_a, const double* b, int64_t ldb, long long stride_b,
     const double* beta, double* c, int64_t ldc, long long stride_c, int64_t count);
+// Of bf16 only, added up in f32.
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transpose_a,
+                               cublasOperation_t transpose_b, int64_t m, int64_t n,
+                               int64_t k, const void* alpha, const void* a,
+                               cudaDataType_t type_a, int64_t lda, const void* b,
+                               cudaDataType_t type_b, int64_t ldb, const void* beta,
+                               void* c, cudaDataType_t type_c, int64_t ldc,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+    int64_t m, int64_t n, int64_t k, const void* alpha, const void* a,
+    cudaDataType_t type_a, int64_t lda, long long stride_a, const void* b,
+    cudaDataType_t type_b, int64_t ldb, long long stride_b, const void* beta, void* c,
+    cudaDataType_t type_c, int64_t ldc, long long stride_c, int64_t count,
+    cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 
 }  // extern "C"

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Every lesson in bf16: its checks pass, and what differs from f32 is rounding.
+
+Arguments: the program.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv[1])
+SHORT = {
+    "gradient-accumulation": ["steps=20", "epochs=20"],
+    "column-linear": ["rows=64"],
+    "tensor-parallel-block": ["steps=10"],
+    "pipeline-1f1b": ["steps=4"],
+    "ring-self-attention": ["steps=4", "context=64"],
+}
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=300,
+                          stdin=subprocess.DEVNULL, check=False)
+
+
+class Bf16(unittest.TestCase):
+    def check(self, slug, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            settings = [word for setting in SHORT[slug] for word in ("--set", setting)]
+            for dtype in ("f32", "bf16"):
+                done = run("lesson", slug, "--dtype", dtype, "--out", f"{folder}/{dtype}",
+                           *settings, *options)
+                self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+            # Bounds are 2^-7 times the root of a number of stores, and printed.
+            bounds = [float(bound) for bound in re.findall(
+                r"device[^.:]*:\s+at\s+most\s+([0-9.e-]+)", done.stdout)]
+            self.assertTrue([b for b in bounds if 2**-7 <= b < 0.5], bounds)
+            compared = run("compare", f"{folder}/f32", f"{folder}/bf16")
+            self.assertEqual(compared.returncode, 0, compared.stdout[-3000:])
+            self.assertIn("differ in dtype (f32 and bf16)", compared.stdout)
+            self.assertIn("rounding explains what differs", compared.stdout)
+            exact = run("compare", f"{folder}/f32", f"{folder}/bf16", "--bound", "1e-5", "--json")
+            self.assertEqual(exact.returncode, 1)
+            self.assertFalse(json.loads(exact.stdout)["passed"])
+
+    def test_every_lesson(self):
+        for slug in SHORT:
+            with self.subTest(lesson=slug):
+                self.check(slug)
+
+    def test_by_all_that_is_looked_for(self):
+        for slug in SHORT:
+            with self.subTest(lesson=slug):
+                self.check(slug, "--check", "full", "--ranks", "2")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]])
