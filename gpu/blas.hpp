@@ -51,7 +51,7 @@ class Blas {
         bool accumulate;
     };
     template <typename T>
-    void multiply(const Products<T>& products);
+    void multiply(const Products<T>& of);
 
   private:
     Tensor workspace_;

@@ -277,6 +277,7 @@ void Comm::enqueue(const CommOperation& operation) {
             return;
         case Verb::barrier:
         case Verb::split:
+        case Verb::copy:
             return;
     }
 }

@@ -22,8 +22,9 @@ TraceEvent span_of(const Launch& launch, int micro_batch) {
         add_verb(name, posted.operation);
         bytes += posted.operation.bytes();
     }
-    return {launch.rank, launch.team->name, name,  "communication", launch.started,
-            launch.end,  micro_batch,       bytes, launch.at,       {}};
+    const char* const kind = launch.is_copy() ? "copy" : "communication";
+    return {launch.rank, launch.team->name, name,  kind,      launch.started,
+            launch.end,  micro_batch,       bytes, launch.at, {}};
 }
 
 /// When a collective starts for which all are there.
@@ -78,11 +79,14 @@ Engine::Engine(ClusterOptions options)
     std::iota(all.begin(), all.end(), 0);
     Team& world = make_team("world", std::move(all));
     for (int i = 0; i < options_.ranks; ++i) {
-        ranks_.push_back(
-            std::make_unique<RankState>(i, options_, scheduler_, trace_, watchers_));
+        ranks_.push_back(std::make_unique<RankState>(*this, i, options_, scheduler_,
+                                                     trace_, watchers_));
         RankState& state = *ranks_.back();
+        state.host = std::make_unique<Device>(i, state.host_clock);
         state.device = options_.device_factory ? options_.device_factory(i, state.clock)
                                                : std::make_unique<Device>(i, state.clock);
+        state.host->set_host(*state.host);
+        state.device->set_host(*state.host);
         state.world =
             std::make_unique<Comm>(handle_, *state.device, world, i, SourceLine());
     }
@@ -194,6 +198,43 @@ void Engine::enqueue(Launch& launch) {
     }
 }
 
+/// A queue of copies is a team of one rank, made when that first copies.
+Team& Engine::copy_queue(int index, CopyDirection direction) {
+    const bool to_host = direction == CopyDirection::to_host;
+    RankState& state = rank(index);
+    Team*& queue = to_host ? state.copies_to_host : state.copies_to_device;
+    if (queue == nullptr) {
+        queue = &make_team(to_host ? "copy to host" : "copy to device", {index});
+        queue->copies = true;
+    }
+    return *queue;
+}
+
+Work Engine::start_copy(int index, CopyDirection direction, const Tensor& destination,
+                        const Tensor& source, SourceLine at) {
+    RankState& state = rank(index);
+    const bool to_host = direction == CopyDirection::to_host;
+    const bool pinned = (to_host ? destination : source).storage()->pinned;
+    const std::int64_t bytes = source.bytes();
+    (to_host ? state.report.host.bytes_to_host : state.report.host.bytes_to_device) +=
+        bytes;
+    if (!pinned && !to_host) state.host_clock.stage(bytes, at);
+    CommOperation copy;
+    copy.verb = Verb::copy;
+    copy.dtype = source.dtype();
+    copy.count = source.elements();
+    copy.at = at;
+    copy.output = destination;
+    copy.input = source;
+    Launch& launch = post(copy_queue(index, direction), 0, {&copy, 1}, at);
+    Work work(&launch);
+    enqueue(launch);
+    if (pinned) return work;
+    wait(launch, at);
+    if (to_host) state.host_clock.stage(bytes, at);
+    return work;
+}
+
 void Engine::note_past(const Posted& posted) {
     RankState& state = rank(posted.launch->rank);
     const CommOperation& operation = posted.operation;
@@ -210,9 +251,13 @@ void Engine::wait(Launch& launch, SourceLine at) {
         state.waiting = &launch;
         scheduler_.suspend();
     }
+    // The program waits for a copy, the device's queue for a communication.
+    VirtualDevice& waits = launch.is_copy() ? state.host_clock : state.clock;
+    state.clock.follow_host(at);
     const Picoseconds start = state.clock.now();
-    state.clock.wait_until(launch.end);
-    if (trace_.on() && launch.end > start) trace_wait(launch, start, at);
+    waits.wait_until(launch.end);
+    if (trace_.on() && !launch.is_copy() && launch.end > start)
+        trace_wait(launch, start, at);
     Member& side = launch.team->members[launch.member];
     side.note_waited(launch.number);
     watchers_.tell_of(launch.rank, &Watcher::waited, launch, at);
@@ -232,6 +277,7 @@ std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
     const auto ends_first = std::ranges::find(launches, first_to_end(state.any_of));
     state.any_of.clear();
     wait(**ends_first, at);
+    state.host_clock.wait_until((*ends_first)->end);
     return static_cast<std::size_t>(ends_first - launches.begin());
 }
 
@@ -434,6 +480,31 @@ Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
     return alone - std::min(latency, paid);
 }
 
+/// The copy has its turn: it moves when its link is free.
+void Engine::begin_copy(Posted& posted) {
+    const Picoseconds ready = posted.launch->turn;
+    const std::int64_t bytes = posted.operation.input.bytes();
+    if (options_.spec.host_links == 0) {
+        const Picoseconds time =
+            options_.spec.phases ? 0 : message_time(options_.spec.host_copy, bytes);
+        return end_copy(posted, {ready, ready + time});
+    }
+    Message message{&posted, nullptr, posted.launch->rank, posted.launch->rank, bytes,
+                    ready,   0,       posted.sequence};
+    message.to_host = posted.launch->team == rank(posted.launch->rank).copies_to_host;
+    network_.enqueue(message);
+}
+
+void Engine::end_copy(Posted& posted, Network::Span span) {
+    const CommOperation& copy = posted.operation;
+    watchers_.tell(&Watcher::message_begins, posted, posted);
+    if (options_.numbers && copy.output.elements() > 0)
+        copy.output.device()->transfer_from_host(
+            copy.output, copy.input.device()->transfer_to_host(copy.input));
+    watchers_.tell(&Watcher::message_ended, posted, posted);
+    finish(posted, span);
+}
+
 void Engine::end_meeting(Team& team) {
     if (team.meetings.front().first->operation.verb == Verb::split)
         checker_->require_same_groups(team, team.meetings.front());
@@ -442,6 +513,7 @@ void Engine::end_meeting(Team& team) {
     ++team.first_meeting;
 
     const CommRequest operation = meeting.first->operation;
+    if (operation.verb == Verb::copy) return begin_copy(*meeting.arrived.front());
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
     const Picoseconds start = start_of(meeting);
@@ -544,6 +616,7 @@ bool Engine::is_alone(const Message& message) const {
 }
 
 void Engine::deliver(const Message& message, Network::Span span) {
+    if (message.recv == nullptr) return end_copy(*message.send, span);
     watchers_.tell(&Watcher::message_begins, *message.send, *message.recv);
     const Tensor& output = message.recv->operation.output;
     if (options_.numbers && output.elements() > 0)
@@ -574,7 +647,10 @@ void Engine::close(Launch& launch) {
     Member& side = launch.team->members[launch.member];
     launch.state = Launch::State::closed;
     side.free_at = launch.end;
-    state.clock.communicated(launch.started, launch.end);
+    if (launch.is_copy())
+        state.clock.copied(launch.started, launch.end);
+    else
+        state.clock.communicated(launch.started, launch.end);
     const bool traces = trace_.on() && !launch.posted.empty();
     launch.traced =
         traces ? trace_.event(span_of(launch, state.clock.micro_batch())) : -1;
@@ -660,6 +736,11 @@ RunReport Engine::report() {
         state->report.time = state->clock.time();
         state->report.memory = state->clock.memory();
         state->report.flops = state->clock.flops();
+        state->report.time.end =
+            std::max(state->report.time.end, state->host_clock.time().end);
+        state->report.host.compute = state->host_clock.time().compute;
+        state->report.host.flops = state->host_clock.flops();
+        state->report.host.memory = state->host_clock.memory();
     }
     for (const auto& team : teams_) {
         for (int member = 0; member < team->size(); ++member)

@@ -20,20 +20,27 @@ namespace lockstep::sim {
 struct RankState {
     static constexpr std::size_t kHistory = 4;
 
-    RankState(int index, const ClusterOptions& options, Scheduler& scheduler,
-              Trace& trace, const Watchers& watchers)
-        : clock(index, options, scheduler, trace, watchers) {}
+    RankState(Engine& engine, int index, const ClusterOptions& options,
+              Scheduler& scheduler, Trace& trace, const Watchers& watchers)
+        : host_clock(engine, index, options, scheduler, trace, watchers,
+                     VirtualDevice::Host{}),
+          clock(engine, index, options, scheduler, trace, watchers, host_clock) {}
 
     // First what every message touches.
     Launch* waiting = nullptr;  ///< what it is suspended for
     int message_launches = 0;   ///< with sends or recvs; launched, and not closed
     bool ended = false;
     std::uint64_t launched = 0;
+    VirtualDevice host_clock;
     VirtualDevice clock;
     /// A ring; the newest is number launched - 1.
     std::array<PastOperation, kHistory> history;
 
+    std::unique_ptr<Device> host;  ///< outlives the device, which knows it
     std::unique_ptr<Device> device;
+    /// Queues of copies to the host, and to the device, once there were any.
+    Team* copies_to_host = nullptr;
+    Team* copies_to_device = nullptr;
     std::unique_ptr<Communicator> world;
     RankReport report;
     std::exception_ptr failure;   ///< what its program threw
@@ -71,6 +78,9 @@ class Engine {
     void wait(Launch& launch, SourceLine at);
     /// Waits for the one that ends first, and returns its place.
     std::size_t wait_any(std::vector<Launch*> launches, SourceLine at);
+    /// Starts a copy between a rank's device and its host.
+    Work start_copy(int index, CopyDirection direction, const Tensor& destination,
+                    const Tensor& source, SourceLine at);
     /// Returns whether a rank has waited for any of several: other times of arrival may
     /// then lead elsewhere.
     bool arrivals_decide() const { return arrivals_decide_; }
@@ -123,6 +133,9 @@ class Engine {
     Picoseconds time_in_group(const CollectiveCall& call, const Team& team,
                               const Meeting& meeting) const;
     void end_meeting(Team& team);
+    Team& copy_queue(int index, CopyDirection direction);
+    void begin_copy(Posted& posted);
+    void end_copy(Posted& posted, Network::Span span);
     void split_team(const Team& team, const Meeting& meeting);
     bool pass_messages();
     void prefetch(const Message& message) const;

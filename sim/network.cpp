@@ -26,10 +26,25 @@ constexpr auto kEventLater = [](const auto& a, const auto& b) {
 Network::Network(const ClusterSpec& spec, int ranks)
     : spec_(spec),
       ranks_(ranks),
-      network_ports_(std::min({spec.network_ports, spec.devices_per_node, ranks})) {
+      network_ports_(std::min({spec.network_ports, spec.devices_per_node, ranks})),
+      host_links_(std::min({spec.host_links, spec.devices_per_node, ranks})) {
     const int nodes = (ranks - 1) / spec.devices_per_node + 1;
-    ports_.resize(2 * (static_cast<std::size_t>(ranks) +
-                       static_cast<std::size_t>(nodes) * network_ports_));
+    first_copy_port_ = 2 * (ranks + nodes * network_ports_);
+    const int copy_ports = host_links_ == 0 ? 0 : 2 * (ranks + nodes * host_links_);
+    ports_.resize(static_cast<std::size_t>(first_copy_port_) + copy_ports);
+}
+
+/// A port of the device for each direction, and one of its node's links for each.
+Network::Way Network::way_of_copy(const Message& message) const {
+    const int direction = message.to_host ? 0 : 1;
+    const int node = message.source / spec_.devices_per_node;
+    const int local = message.source % spec_.devices_per_node;
+    const int link = ranks_ + node * host_links_ + local % host_links_;
+    Way way;
+    way.ports[0] = first_copy_port_ + 2 * message.source + direction;
+    way.ports[1] = first_copy_port_ + 2 * link + direction;
+    way.count = 2;
+    return way;
 }
 
 bool Network::is_shared(int source, int destination) const {
@@ -37,6 +52,7 @@ bool Network::is_shared(int source, int destination) const {
 }
 
 Network::Way Network::way(const Message& message) const {
+    if (message.recv == nullptr) return way_of_copy(message);
     Way way;
     way.ports[0] = 2 * message.source;
     way.ports[1] = 2 * message.destination + 1;
@@ -63,9 +79,11 @@ bool Network::is_free(const Way& way, Picoseconds time) const {
 }
 
 Network::Span Network::occupy(const Message& message, const Way& way, Picoseconds time) {
-    const LinkSpec& link = spec_.link(message.source, message.destination);
+    const bool is_copy = message.recv == nullptr;
+    const LinkSpec& link =
+        is_copy ? spec_.host_copy : spec_.link(message.source, message.destination);
     Picoseconds duration = message_time(link, message.bytes);
-    if (!spec_.stragglers.empty())
+    if (!is_copy && !spec_.stragglers.empty())
         duration = slowed(duration, std::max(spec_.link_factor(message.source),
                                              spec_.link_factor(message.destination)));
     const Span span{time, time + duration};

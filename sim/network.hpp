@@ -22,6 +22,7 @@ struct Message {
     Picoseconds ready = 0;       ///< both sides were there
     std::uint64_t place = 0;     ///< in the group that the source launched it with
     std::uint64_t sequence = 0;  ///< among the source's messages
+    bool to_host = false;        ///< of a copy between device and host, which has no recv
 };
 
 /// The ports that messages occupy: each device has one out and one in; where a node has
@@ -96,6 +97,7 @@ class Network {
     };
 
     Way way(const Message& message) const;
+    Way way_of_copy(const Message& message) const;
     bool is_free(const Way& way, Picoseconds time) const;
     Span occupy(const Message& message, const Way& way, Picoseconds time);
     void become_ready(Slot slot, Picoseconds time, Deliver deliver);
@@ -109,6 +111,8 @@ class Network {
     const ClusterSpec& spec_;
     int ranks_;
     int network_ports_;  ///< a node's; no more than it has devices
+    int host_links_;     ///< likewise
+    int first_copy_port_;
     std::vector<Port> ports_;
     std::vector<Event> events_;  ///< a heap
     std::vector<Waiting> slots_;

@@ -79,6 +79,7 @@ class Launch final : public PendingWork {
     Launch* pool_next = nullptr;
     Launch* pool_previous = nullptr;
 
+    bool is_copy() const;
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
     /// Returns whether the program has a Work of it that it can still wait for.
     bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
@@ -207,6 +208,7 @@ struct Team {
     int id = 0;
     std::string name;
     std::vector<int> ranks;  ///< by member
+    bool copies = false;     ///< between a device and its host, of one rank
     std::vector<Member> members;
     std::vector<Lifetime> lifetimes;    ///< by member
     std::vector<TrafficByVerb> counts;  ///< by member
@@ -227,6 +229,10 @@ struct Team {
     /// call came to is kept: most calls are made again and again.
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
 };
+
+inline bool Launch::is_copy() const {
+    return team->copies;
+}
 
 inline PastOperation past_of(const Posted& posted) {
     return {posted.operation, posted.launch->team, posted.sequence};

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "sim/engine.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::sim {
@@ -15,9 +18,26 @@ constexpr std::int64_t kOffloadBytes = 2'000'000;
 
 }  // namespace
 
-VirtualDevice::VirtualDevice(int rank, const ClusterOptions& options,
-                             Scheduler& scheduler, Trace& trace, const Watchers& check)
-    : rank_(rank),
+VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
+                             Scheduler& scheduler, Trace& trace, const Watchers& check,
+                             Host)
+    : engine_(engine),
+      rank_(rank),
+      host_(nullptr),
+      spec_(options.spec),
+      slowdown_(1),
+      scheduler_(scheduler),
+      trace_(trace),
+      check_(check),
+      numbers_(options.numbers),
+      ledger_(options.spec.host.memory_bytes) {}
+
+VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
+                             Scheduler& scheduler, Trace& trace, const Watchers& check,
+                             VirtualDevice& host)
+    : engine_(engine),
+      rank_(rank),
+      host_(&host),
       spec_(options.spec),
       slowdown_(options.spec.compute_factor(rank)),
       scheduler_(scheduler),
@@ -38,21 +58,36 @@ void VirtualDevice::advance(Picoseconds duration) {
     time_.end = std::max(time_.end, now_);
 }
 
+void VirtualDevice::follow_host(SourceLine at) {
+    if (is_host() || host_->now_ <= now_) return;
+    if (trace_.on())
+        trace_.event({rank_, "compute", "wait for the host", "wait", now_, host_->now_,
+                      micro_batch(), 0, at, "host"});
+    wait_until(host_->now_);
+}
+
+Picoseconds VirtualDevice::time_of(const DeviceOperation& operation) const {
+    if (spec_.phases) return 0;
+    if (is_host())
+        return operation_time(spec_.host, operation.flops, operation.bytes,
+                              operation.dtype);
+    return slowed(
+        operation_time(spec_, operation.flops, operation.bytes, operation.dtype),
+        slowdown_);
+}
+
 void VirtualDevice::execute(const DeviceOperation& operation,
                             FunctionRef<void()> numbers) {
     require_own(operation.at);
+    follow_host(operation.at);
     const Picoseconds start = now_;
-    const Picoseconds duration =
-        spec_.phases ? 0
-                     : slowed(operation_time(spec_, operation.flops, operation.bytes,
-                                             operation.dtype),
-                              slowdown_);
+    const Picoseconds duration = time_of(operation);
     advance(duration);
     time_.compute += duration;
     flops_ += operation.flops;
     if (trace_.on())
-        trace_.event({rank_, "compute", operation.name, "operation", start, now_,
-                      micro_batch(), operation.bytes, operation.at});
+        trace_.event({rank_, is_host() ? "host" : "compute", operation.name, "operation",
+                      start, now_, micro_batch(), operation.bytes, operation.at});
     check_.tell_of(rank_, &Watcher::executing, rank_, operation);
     if (numbers_) compute(operation, numbers);
 }
@@ -70,9 +105,13 @@ void VirtualDevice::compute(const DeviceOperation& operation,
 void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
                          FunctionRef<void()> move) {
     require_own(at);
+    follow_host(at);
     const Picoseconds start = now_;
-    if (!spec_.phases) advance(message_time(spec_.host_copy, tensor.bytes()));
+    if (!spec_.phases)
+        advance(is_host() ? staging_time(spec_.host, tensor.bytes())
+                          : message_time(spec_.host_copy, tensor.bytes()));
     time_.copy += now_ - start;
+    if (!is_host()) host_->wait_until(now_);
     if (trace_.on())
         trace_.event({rank_, "copy",
                       direction == CopyDirection::to_host ? "to host" : "to device",
@@ -80,6 +119,21 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
     check_.tell_of(rank_, &Watcher::copying, rank_, direction, tensor, at);
     move();
     check_.tell_of(rank_, &Watcher::copied, rank_, direction, tensor, at);
+}
+
+Work VirtualDevice::start_copy(CopyDirection direction, const Tensor& destination,
+                               const Tensor& source, SourceLine at) {
+    require_own(at);
+    return engine_.start_copy(rank_, direction, destination, source, at);
+}
+
+void VirtualDevice::stage(std::int64_t bytes, SourceLine at) {
+    const Picoseconds start = now_;
+    if (!spec_.phases) advance(staging_time(spec_.host, bytes));
+    time_.compute += now_ - start;
+    if (trace_.on())
+        trace_.event(
+            {rank_, "host", "stage", "operation", start, now_, -1, 2 * bytes, at});
 }
 
 void VirtualDevice::peeked(const Tensor& tensor, SourceLine at) {
@@ -90,7 +144,10 @@ void VirtualDevice::peeked(const Tensor& tensor, SourceLine at) {
 
 void VirtualDevice::allocated(const Storage& storage) {
     require_own(storage.allocated_at);
-    if (!ledger_.fits(storage.bytes)) throw out_of_memory(ledger_, storage, rank_);
+    if (!ledger_.fits(storage.bytes)) {
+        const std::string rank = fmt::format("rank {}", rank_);
+        throw out_of_memory(ledger_, storage, is_host() ? "the host of " + rank : rank);
+    }
     ledger_.add(storage.category, storage.bytes);
     note_memory();
 }
@@ -102,10 +159,12 @@ void VirtualDevice::freed(const Storage& storage) noexcept {
 }
 
 void VirtualDevice::note_memory() {
-    if (trace_.on()) trace_.memory({rank_, now_, ledger_.report().current});
+    if (trace_.on() && !is_host())
+        trace_.memory({rank_, now(), ledger_.report().current});
 }
 
 void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
+    follow_host(at);
     phases_.push_back({phase, micro_batch, now_, at});
     check_.tell_of(rank_, &Watcher::phase_began, rank_, phase, micro_batch);
     if (!spec_.phases) return;
@@ -139,6 +198,11 @@ void VirtualDevice::wait_until(Picoseconds end) {
 
 void VirtualDevice::communicated(Picoseconds start, Picoseconds end) {
     time_.communication += end - start;
+    time_.end = std::max(time_.end, end);
+}
+
+void VirtualDevice::copied(Picoseconds start, Picoseconds end) {
+    time_.copy += end - start;
     time_.end = std::max(time_.end, end);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
 #include "sim/watcher.hpp"
@@ -16,29 +18,48 @@ namespace lockstep::sim {
 /// The compute queue runs operations in program order. Its clock, now(), is when all that
 /// was issued so far is done; a communication begins then at the earliest, and waiting
 /// for one moves the clock to its end.
+///
+/// A host is one, too. The program runs on it: what it computes, and what it waits for,
+/// moves its clock, and what the device is then asked for begins no earlier.
 class VirtualDevice final : public DeviceMonitor {
   public:
-    VirtualDevice(int rank, const ClusterOptions& options, Scheduler& scheduler,
-                  Trace& trace, const Watchers& check);
+    struct Host {};
+
+    VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
+                  Scheduler& scheduler, Trace& trace, const Watchers& check, Host);
+    /// The device beside that host.
+    VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
+                  Scheduler& scheduler, Trace& trace, const Watchers& check,
+                  VirtualDevice& host);
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
     void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
               FunctionRef<void()> move) override;
+    Work start_copy(CopyDirection direction, const Tensor& destination,
+                    const Tensor& source, SourceLine at) override;
     void peeked(const Tensor& tensor, SourceLine at) override;
     void allocated(const Storage& storage) override;
     void freed(const Storage& storage) noexcept override;
     void phase_began(Phase phase, int micro_batch, SourceLine at) override;
     void phase_ended() noexcept override;
     Moment moment() const override {
-        return {name_of(phase()), micro_batch(), steps_, now_};
+        return {name_of(phase()), micro_batch(), steps_, now()};
     }
     bool has_numbers() const override { return numbers_; }
 
-    Picoseconds now() const { return now_; }
+    Picoseconds now() const {
+        return host_ == nullptr ? now_ : std::max(now_, host_->now_);
+    }
+    /// What the device is asked for next comes after what the program did on the host.
+    void follow_host(SourceLine at);
     /// Later operations come after `end`.
     void wait_until(Picoseconds end);
     /// A communicator's queue was busy; the rank ends no earlier than that.
     void communicated(Picoseconds start, Picoseconds end);
+    /// A queue of copies was.
+    void copied(Picoseconds start, Picoseconds end);
+    /// A host copies so many bytes into or out of a pinned buffer.
+    void stage(std::int64_t bytes, SourceLine at);
 
     Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
     /// Returns the phase that the device is in or, between phases, was in last.
@@ -57,12 +78,16 @@ class VirtualDevice final : public DeviceMonitor {
         SourceLine at;
     };
 
+    bool is_host() const { return host_ == nullptr; }
     void require_own(SourceLine at) const;
+    Picoseconds time_of(const DeviceOperation& operation) const;
     void compute(const DeviceOperation& operation, FunctionRef<void()> numbers);
     void advance(Picoseconds duration);
     void note_memory();
 
+    Engine& engine_;
     int rank_;
+    VirtualDevice* host_;  ///< null of a host
     const ClusterSpec& spec_;
     double slowdown_;  ///< of what it computes
     Scheduler& scheduler_;

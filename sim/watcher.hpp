@@ -64,6 +64,8 @@ class Watcher {
     /// A collective moves its data, or has moved it. Members are still posted.
     virtual void collective_begins(const Team& /*team*/, const Meeting& /*meeting*/) {}
     virtual void collective_ended(const Team& /*team*/, const Meeting& /*meeting*/) {}
+    /// A copy between a device and its host is a message of a rank to itself: both are
+    /// one.
     virtual void message_begins(Posted& /*send*/, Posted& /*recv*/) {}
     virtual void message_ended(Posted& /*send*/, Posted& /*recv*/) {}
     /// All of a launch's operations have ended; its buffers are still known.

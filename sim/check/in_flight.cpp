@@ -513,7 +513,7 @@ void InFlight::arrive(const Posted& posted) {
 
 void InFlight::message_begins(Posted& send, Posted& recv) {
     begin(send);
-    begin(recv);
+    if (&send != &recv) begin(recv);
 }
 
 void InFlight::message_ended(Posted& send, Posted& recv) {
@@ -524,8 +524,9 @@ void InFlight::message_ended(Posted& send, Posted& recv) {
         if (!is_blocked_on(*side->launch)) add_facts(sum, *side);
     const Knowledge end = end_of(sum);
     end_with(send, end);
-    end_with(recv, end);
     arrive(send);
+    if (&send == &recv) return;
+    end_with(recv, end);
     arrive(recv);
 }
 

@@ -32,26 +32,6 @@ void require_parts(const char* verb, const char* whole_name, const Tensor& whole
 
 }  // namespace
 
-void Work::wait(SourceLine at) {
-    require(state_ != nullptr, at, "wait: this Work was moved from");
-    state_->wait(at);
-}
-
-std::size_t wait_any(std::span<Work> works, SourceLine at) {
-    std::vector<PendingWork*> pending;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < works.size(); ++i) {
-        if (works[i].state_ == nullptr) continue;
-        pending.push_back(works[i].state_.get());
-        places.push_back(i);
-    }
-    require(!pending.empty(), at, "wait_any: none of the {} Works is left to wait for",
-            works.size());
-    const std::size_t place = places[pending.front()->wait_any(pending, at)];
-    works[place].state_.reset();
-    return place;
-}
-
 void Communicator::refuse_foreign(const CommOperation& operation,
                                   const Tensor& tensor) const {
     throw UsageError(
@@ -76,6 +56,8 @@ void Communicator::complete_collective(CommOperation& operation) const {
     const VerbFacts& facts = facts_of(operation.verb);
     const SourceLine at = operation.at;
     require(operation.verb != Verb::split, at, "start: a split is asked for by split()");
+    require(operation.verb != Verb::copy, at,
+            "start: a copy between device and host is asked for by Device::start_copy()");
     if (!facts.moves()) {
         static_cast<CommRequest&>(operation) = {.verb = operation.verb, .at = at};
         for (Tensor* buffer : {&operation.output, &operation.input})

@@ -25,8 +25,9 @@ enum class Verb : std::uint8_t {
     split,
     send,
     recv,
+    copy,  ///< between a device and its host, which are one member
 };
-inline constexpr std::size_t kVerbs = 12;
+inline constexpr std::size_t kVerbs = 13;
 
 /// Says who gives what to whom in a verb. This is the one place that says so; backends
 /// and checkers ask here.
@@ -104,6 +105,8 @@ constexpr VerbFacts listed_facts(Verb verb) {
             return {"send", Who::all, Who::none, kWhole, kWhole, false, true};
         case Verb::recv:
             return {"recv", Who::none, Who::all, kWhole, kWhole, false, true};
+        case Verb::copy:
+            return {"copy", Who::all, Who::all, kWhole, kWhole, false};
     }
     return {};
 }

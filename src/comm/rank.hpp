@@ -19,13 +19,18 @@ class Rank {
     int index() const { return world_.rank(); }
     int size() const { return world_.size(); }
     Device& device() { return device_; }
+    /// The processor and the memory beside the device: see Device::host.
+    Device& host(SourceLine at = SourceLine::here()) { return device_.host(at); }
     Communicator& world() { return world_; }
 
-    /// Leaves a tensor in the run's report; costs no virtual time. A name kept twice
-    /// holds the later value.
+    /// Leaves a tensor, of the device or its host, in the run's report; costs no virtual
+    /// time. A name kept twice holds the later value.
     void keep(const std::string& name, const Tensor& tensor,
               SourceLine at = SourceLine::here()) {
-        report_.kept.insert_or_assign(name, device_.peek(tensor, at));
+        Device* const place = tensor.device();
+        const bool is_mine = place != nullptr && place->index() == device_.index();
+        report_.kept.insert_or_assign(name,
+                                      (is_mine ? *place : device_).peek(tensor, at));
         report_.kept_at.insert_or_assign(name, at);
         report_.kept_parts.erase(name);
     }

@@ -52,6 +52,7 @@ class Storage {
     MemoryCategory category = MemoryCategory::activations;
     bool counted =
         true;  ///< false for a communicator's scratch, which the ledger leaves out
+    bool pinned = false;  ///< host memory that a device copies from and to by itself
     SourceLine allocated_at;
     Moment allocated_in;
     /// Names of what it holds: "hidden.weight", all of it or a range of bytes.

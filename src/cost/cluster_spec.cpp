@@ -70,6 +70,17 @@ Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
                     time_at_rate(bytes, spec.memory_bytes_per_second));
 }
 
+Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
+                           DType dtype) {
+    const double rate = dtype == DType::f64 ? spec.flops_f64 : spec.flops_f32;
+    return std::max(time_at_rate(flops, rate),
+                    time_at_rate(bytes, spec.memory_bytes_per_second));
+}
+
+Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes) {
+    return time_at_rate(2 * bytes, spec.memory_bytes_per_second);
+}
+
 namespace {
 
 /// Reads a cluster's JSON member by member; each complaint names file and key.
@@ -109,6 +120,10 @@ class Reader {
             spec_.devices_per_node = static_cast<int>(integer(value, key, 1, 1 << 20));
         else if (key == "network_ports")
             spec_.network_ports = static_cast<int>(integer(value, key, 0, 1 << 20));
+        else if (key == "host_links")
+            spec_.host_links = static_cast<int>(integer(value, key, 0, 1 << 20));
+        else if (key == "host")
+            spec_.host = host_of(value, key);
         else if (key == "phases")
             spec_.phases = phases_of(value, key);
         else if (key == "stragglers")
@@ -117,8 +132,8 @@ class Reader {
             fail(key,
                  "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
                  "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
-                 "host_copy, inside, between, devices_per_node, network_ports, phases "
-                 "and stragglers");
+                 "host, host_copy, host_links, inside, between, devices_per_node, "
+                 "network_ports, phases and stragglers");
     }
 
     static std::string member_of(const std::string& key, const std::string& name) {
@@ -137,6 +152,26 @@ class Reader {
                      "is not known; a link has alpha_seconds and bytes_per_second");
         }
         return link;
+    }
+
+    HostSpec host_of(const Json& value, const std::string& key) {
+        HostSpec host = spec_.host;
+        const std::map<std::string, double*> rates{
+            {"flops_f32", &host.flops_f32},
+            {"flops_f64", &host.flops_f64},
+            {"memory_bytes_per_second", &host.memory_bytes_per_second}};
+        for (const auto& [name, figure] : sorted(value, key)) {
+            const std::string place = member_of(key, name);
+            if (const auto rate = rates.find(name); rate != rates.end())
+                *rate->second = per_second(figure, place);
+            else if (name == "memory_bytes")
+                host.memory_bytes = integer(figure, place, 0, std::int64_t{1} << 50);
+            else
+                fail(place,
+                     "is not known; a host has flops_f32, flops_f64, "
+                     "memory_bytes_per_second and memory_bytes");
+        }
+        return host;
     }
 
     ClusterSpec::PhaseTimes phases_of(const Json& value, const std::string& key) {

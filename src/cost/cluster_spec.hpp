@@ -16,6 +16,14 @@ struct LinkSpec {
     double bytes_per_second = 0;  ///< 0 means free of cost per byte
 };
 
+/// What a device has of its node's processors and their memory. bf16 is computed in f32.
+struct HostSpec {
+    double flops_f32 = 0;
+    double flops_f64 = 0;
+    double memory_bytes_per_second = 0;
+    std::int64_t memory_bytes = 0;  ///< capacity; 0 is unlimited
+};
+
 /// The abilities of a device and its links. Times are in seconds, rates per second, sizes
 /// in bytes; a rate of 0 stands for "takes no time".
 struct ClusterSpec {
@@ -28,7 +36,9 @@ struct ClusterSpec {
     double memory_bytes_per_second = 0;
     std::int64_t memory_bytes = 0;  ///< capacity of a device; 0 is unlimited
     double launch_seconds = 0;      ///< added to each device operation
-    LinkSpec host_copy;             ///< between host and device
+    LinkSpec host_copy;             ///< between host and device, in either direction
+    int host_links = 0;  ///< a node's links to its host memory; 0 is one a device
+    HostSpec host;
 
     int devices_per_node = 8;
     LinkSpec inside;        ///< between devices of a node, each with ports of its own
@@ -73,6 +83,14 @@ Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);
 /// Time of a device operation: launch + the longer of arithmetic and memory traffic.
 Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
                            std::int64_t bytes, DType dtype);
+
+/// Time of an operation of the host: the longer of arithmetic and memory traffic.
+Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
+                           DType dtype);
+
+/// Time that the host takes to copy what is not pinned into, or out of, a buffer that is:
+/// each byte is read and written.
+Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes);
 
 /// "unit", "classroom", "v100", "a100", "h100", "h200".
 std::vector<std::string> cluster_preset_names();

@@ -119,6 +119,7 @@ void for_each_transfer(const CollectiveCall& call, int rank,
         case Verb::split:
         case Verb::send:
         case Verb::recv:
+        case Verb::copy:
             return;
     }
 }
@@ -157,6 +158,7 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
         case Verb::split:
         case Verb::send:
         case Verb::recv:
+        case Verb::copy:
             break;
     }
     return 0;

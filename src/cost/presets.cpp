@@ -18,6 +18,23 @@ constexpr double kNetworkAlpha = 14e-6;
 constexpr double kLaunch = 3e-6;
 constexpr double kHostAlpha = 10e-6;
 
+/// A node's processors: data sheets of theirs and of the DGX.
+struct Processors {
+    int cores;
+    double hertz;
+    int flops_f32_a_cycle;
+    double memory_bytes_per_second;
+    std::int64_t memory_bytes;
+};
+
+/// An eighth of it: what each of a node's eight devices has.
+HostSpec host_of(const Processors& node) {
+    constexpr int kDevices = 8;
+    const double flops = node.cores * node.hertz * node.flops_f32_a_cycle / kDevices;
+    return {flops, flops / 2, node.memory_bytes_per_second / kDevices,
+            node.memory_bytes / kDevices};
+}
+
 ClusterSpec unit() {
     ClusterSpec spec;
     spec.name = "unit";
@@ -38,6 +55,7 @@ ClusterSpec classroom() {
     spec.memory_bytes = 16 * kGiB;
     spec.launch_seconds = 1e-6;
     spec.host_copy = {1e-6, 10e9};
+    spec.host = {100e9, 50e9, 20e9, 64 * kGiB};
     spec.inside = {1e-6, 10e9};
     spec.between = {10e-6, 1e9};
     return spec;
@@ -56,6 +74,9 @@ ClusterSpec v100() {
     spec.memory_bytes = 32 * kGiB;
     spec.launch_seconds = kLaunch;
     spec.host_copy = {kHostAlpha, 12e9};
+    // 2 x Xeon E5-2698 v4: 20 cores at 2.2 GHz, 32 operations a cycle (AVX2), 4 channels
+    // of DDR4-2133; 512 GB.
+    spec.host = host_of({2 * 20, 2.2e9, 32, 2 * 4 * 2133e6 * 8, 512'000'000'000});
     spec.inside = {kNvlinkAlpha, 6 * 20.0e9};
     spec.between = {kNetworkAlpha, 12.5e9};
     spec.network_ports = 4;
@@ -75,6 +96,9 @@ ClusterSpec a100() {
     spec.memory_bytes = 80 * kGiB;
     spec.launch_seconds = kLaunch;
     spec.host_copy = {kHostAlpha, 25e9};
+    // 2 x EPYC 7742: 64 cores at 2.25 GHz, 32 operations a cycle (AVX2), 8 channels of
+    // DDR4-3200; 2 TB.
+    spec.host = host_of({2 * 64, 2.25e9, 32, 2 * 8 * 3200e6 * 8, 2'000'000'000'000});
     spec.inside = {kNvlinkAlpha, 12 * 20.0e9};
     spec.between = {kNetworkAlpha, 25e9};
     return spec;
@@ -93,6 +117,9 @@ ClusterSpec h100() {
     spec.memory_bytes = 80 * kGiB;
     spec.launch_seconds = kLaunch;
     spec.host_copy = {kHostAlpha, 50e9};
+    // 2 x Xeon 8480C: 56 cores at 2.0 GHz, 64 operations a cycle (AVX-512), 8 channels of
+    // DDR5-4800; 2 TB.
+    spec.host = host_of({2 * 56, 2.0e9, 64, 2 * 8 * 4800e6 * 8, 2'000'000'000'000});
     spec.inside = {kNvlinkAlpha, 18 * 20.6e9};
     spec.between = {kNetworkAlpha, 50e9};
     return spec;

@@ -22,6 +22,34 @@ Tensor Device::upload(const HostTensor& values, SourceLine at) {
     return tensor;
 }
 
+Device& Device::host(SourceLine at) {
+    require(host_ != nullptr, at,
+            "host: this backend has no host to compute on; virtual devices have");
+    return *host_;
+}
+
+Work Device::start_copy(const Tensor& destination, const Tensor& source, SourceLine at) {
+    const OperandCheck check(*this, "start_copy", at);
+    Device& host = this->host(at);
+    check.that(&host != this, "a host was asked; the device is expected to be");
+    const bool to_host = destination.device() == &host;
+    if (to_host) {
+        check.own("source", source);
+    } else {
+        check.own("destination", destination);
+        OperandCheck(host, "start_copy", at).own("source", source);
+    }
+    check.that(destination.dtype() == source.dtype(),
+               "source is {}, but destination is {}", name_of(source.dtype()),
+               name_of(destination.dtype()));
+    check.that(destination.elements() == source.elements(),
+               "source has {} elements, but destination has {}", source.elements(),
+               destination.elements());
+    return monitor_.start_copy(
+        to_host ? CopyDirection::to_host : CopyDirection::to_device, destination, source,
+        at);
+}
+
 OnlineAttention Device::begin_attention(const Heads& queries, SourceLine at) {
     const OperandCheck check(*this, "begin_attention", at);
     check.heads("queries", queries);

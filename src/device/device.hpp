@@ -42,6 +42,23 @@ class Device {
     bool has_numbers() const { return monitor_.has_numbers(); }
     DeviceMonitor& monitor() { return monitor_; }
 
+    /// The processor and the memory beside the device, which are a device too: it has a
+    /// clock, a ledger and figures of its own, and what lies there is computed there. The
+    /// program itself runs on it: what the device is asked for after something that the
+    /// host computes begins no earlier than when that is done; what it was asked for
+    /// before goes on meanwhile. A host is its own. Throws UsageError if there is none.
+    Device& host(SourceLine at = SourceLine::here());
+    /// For who makes both.
+    void set_host(Device& host) { host_ = &host; }
+    /// Starts a copy between a tensor of this device and one of its host, of the same
+    /// dtype and as many elements. It begins when what both were asked for before is
+    /// done, and the copies of its direction that were started before; it runs beside
+    /// what the device does next. Waiting for it keeps the program, and so the host,
+    /// until it has ended. Host memory that is not pinned (PinnedMemory) goes by way of a
+    /// buffer that is: the host copies first, and the call waits.
+    Work start_copy(const Tensor& destination, const Tensor& source,
+                    SourceLine at = SourceLine::here());
+
     // Memory. Allocation counts for the category of the innermost MemoryScope.
 
     /// Unspecified values. Throws what the monitor throws when memory runs out.
@@ -470,6 +487,8 @@ class Device {
 
     MemoryCategory category() const { return category_; }
     void set_category(MemoryCategory category) { category_ = category; }
+    bool pins() const { return pins_; }
+    void set_pins(bool pins) { pins_ = pins; }
 
     // For a communicator, which charges its own cost: memory that the ledger leaves out,
     // and moves that are neither checked nor charged. Nothing happens for empty tensors.
@@ -477,6 +496,8 @@ class Device {
 
     virtual Tensor scratch(Shape shape, DType dtype) = 0;
     virtual HostTensor transfer_to_host(const Tensor& source) = 0;
+    virtual void transfer_from_host(const Tensor& destination,
+                                    const HostTensor& values) = 0;
     void transfer(const Tensor& destination, const Tensor& source) {
         compute_unless_empty(ops::Copy{destination, source});
     }
@@ -520,6 +541,8 @@ class Device {
     int index_;
     DeviceMonitor& monitor_;
     MemoryCategory category_ = MemoryCategory::activations;
+    bool pins_ = false;
+    Device* host_ = nullptr;
 };
 
 /// While it lives, what the device allocates counts for `category`.
@@ -536,6 +559,23 @@ class MemoryScope {
   private:
     Device& device_;
     MemoryCategory before_;
+};
+
+/// While it lives, what the host allocates is pinned: it stays where it is, so that a
+/// device copies from and to it by itself, beside computation and at the full rate of the
+/// link. There is only so much of it on a real host.
+class PinnedMemory {
+  public:
+    explicit PinnedMemory(Device& host) : host_(host), before_(host.pins()) {
+        host.set_pins(true);
+    }
+    ~PinnedMemory() { host_.set_pins(before_); }
+    PinnedMemory(const PinnedMemory&) = delete;
+    PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  private:
+    Device& host_;
+    bool before_;
 };
 
 /// While it lives, the device is in a phase of the training step: forward of micro-batch

@@ -38,8 +38,10 @@ class OutOfMemoryError : public FaultError {
     using FaultError::FaultError;
 };
 
-/// Explains that `wanted`, which is in its device's list of live storage, does not fit.
-OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank);
+/// Explains that `wanted`, which is in its device's list of live storage, does not fit;
+/// `whose` is "rank 3" or "the host of rank 3".
+OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
+                               const std::string& whose);
 
 /// The same where a GPU is full that says itself what it has free; others may hold the
 /// rest. The newest of the device's live storage is what was wanted where it has no

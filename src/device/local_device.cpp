@@ -24,6 +24,7 @@ Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
     storage->device = this;
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->category = category();
+    storage->pinned = pins();
     storage->allocated_at = at;
     storage->allocated_in = monitor().moment();
     link(*storage);
@@ -92,10 +93,14 @@ void LocalDevice::upload_into(const Tensor& destination, const HostTensor& value
     check.that(destination.shape() == values.shape(),
                "destination has shape {}, but the values have {}", destination.shape(),
                values.shape());
-    monitor().copy(CopyDirection::to_device, destination, at, [&] {
-        if (destination.bytes_begin() != nullptr && destination.elements() > 0)
-            do_upload(destination, values);
-    });
+    monitor().copy(CopyDirection::to_device, destination, at,
+                   [&] { transfer_from_host(destination, values); });
+}
+
+void LocalDevice::transfer_from_host(const Tensor& destination,
+                                     const HostTensor& values) {
+    if (destination.bytes_begin() != nullptr && destination.elements() > 0)
+        do_upload(destination, values);
 }
 
 HostTensor LocalDevice::download(const Tensor& source, SourceLine at) {

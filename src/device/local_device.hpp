@@ -29,6 +29,7 @@ class LocalDevice : public Device {
     HostTensor peek(const Tensor& source, SourceLine at = SourceLine::here()) override;
     Tensor scratch(Shape shape, DType dtype) override;
     HostTensor transfer_to_host(const Tensor& source) override;
+    void transfer_from_host(const Tensor& destination, const HostTensor& values) override;
     void perform(OperationRef operation, SourceLine at) final;
 
   protected:

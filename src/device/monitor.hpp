@@ -4,9 +4,11 @@
 #include <span>
 
 #include "src/core/function_ref.hpp"
+#include "src/core/require.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/tensor.hpp"
 #include "src/device/operations.hpp"
+#include "src/device/work.hpp"
 
 namespace lockstep {
 
@@ -64,6 +66,12 @@ class DeviceMonitor {
     /// it, and runs `move`, which makes it.
     virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
                       FunctionRef<void()> move) = 0;
+
+    /// Starts a copy between the device and its host, as Device::start_copy says.
+    virtual Work start_copy(CopyDirection /*direction*/, const Tensor& /*destination*/,
+                            const Tensor& /*source*/, SourceLine at) {
+        throw UsageError("start_copy: this backend has no host to copy from or to", at);
+    }
 
     /// A tensor is read for a record, which costs nothing.
     virtual void peeked(const Tensor& /*tensor*/, SourceLine /*at*/) {}

@@ -225,13 +225,13 @@ OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t 
 
 }  // namespace
 
-OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted, int rank) {
-    return full(
-        *wanted.device, &wanted, wanted.bytes,
-        fmt::format("rank {} is out of memory: {} more for {} does not fit, as {} "
-                    "of its {} are in use",
-                    rank, bytes_text(wanted.bytes), purpose_text(wanted),
-                    bytes_text(ledger.total()), bytes_text(ledger.capacity())));
+OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
+                               const std::string& whose) {
+    return full(*wanted.device, &wanted, wanted.bytes,
+                fmt::format("{} is out of memory: {} more for {} does not fit, as {} "
+                            "of its {} are in use",
+                            whose, bytes_text(wanted.bytes), purpose_text(wanted),
+                            bytes_text(ledger.total()), bytes_text(ledger.capacity())));
 }
 
 OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,

@@ -153,6 +153,14 @@ Json series_json(const std::map<std::string, std::vector<double>>& series) {
     return json;
 }
 
+Json host_json(const HostReport& host) {
+    return {{"compute_picoseconds", host.compute},
+            {"flops", host.flops},
+            {"memory_bytes", memory_json(host.memory)},
+            {"bytes_to_host", host.bytes_to_host},
+            {"bytes_to_device", host.bytes_to_device}};
+}
+
 Json run_json(const std::string& name, const RunReport& report) {
     Json ranks = Json::array();
     for (std::size_t r = 0; r < report.ranks.size(); ++r) {
@@ -161,6 +169,7 @@ Json run_json(const std::string& name, const RunReport& report) {
                          {"time_picoseconds", time_json(rank.time)},
                          {"flops", rank.flops},
                          {"memory_bytes", memory_json(rank.memory)},
+                         {"host", host_json(rank.host)},
                          {"traffic", traffic_json(rank.traffic)},
                          {"series", series_json(rank.series)}});
     }

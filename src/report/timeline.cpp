@@ -47,6 +47,7 @@ const auto kVerbLooks = std::to_array<NamedLook>({
     {name_of(Verb::split), {Meaning::communication, 'p', '~', "split"}},
     {name_of(Verb::send), {Meaning::communication, '>', '>', "send"}},
     {name_of(Verb::recv), {Meaning::communication, '<', '<', "receive"}},
+    {name_of(Verb::copy), {Meaning::communication, '@', '~', "copy"}},
 });
 static_assert(std::tuple_size_v<decltype(kVerbLooks)> == kVerbs, "each verb has a look");
 
@@ -277,23 +278,31 @@ class PanelMaker {
     std::map<int, std::size_t> group_of_;
 };
 
-/// Returns what is drawn, in order of appearance; then memory.
+/// Adds the looks of boxes that are not known yet.
+void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known) {
+    for (const Row& row : rows)
+        for (const Box& box : row.boxes)
+            if (box.depth == 0 && known.insert(box.look).second)
+                chart.legend.push_back({"", {box.look}, chart.looks[box.look].words});
+}
+
+/// Adds the layers of which a strip shows any.
+void add_layers(const Strip& strip, const std::vector<int>& of, std::set<int>& layers) {
+    for (const Level& level : strip.levels)
+        for (std::size_t i = 0; i < of.size(); ++i)
+            if (level.amounts[i] > 0) layers.insert(of[i]);
+}
+
+/// Adds what is drawn, in order of appearance; then memory.
 void add_legend(Chart& chart) {
     std::set<int> known;
     std::set<int> layers;
-    for (const Panel& panel : chart.panels) {
+    for (const Panel& panel : chart.panels)
         for (const RowGroup& group : panel.groups) {
-            for (const Row& row : group.rows)
-                for (const Box& box : row.boxes)
-                    if (box.depth == 0 && known.insert(box.look).second)
-                        chart.legend.push_back(
-                            {"", {box.look}, chart.looks[box.look].words});
+            add_looks(chart, group.rows, known);
             for (const Strip& strip : group.strips)
-                for (const Level& level : strip.levels)
-                    for (std::size_t i = 0; i < panel.layers.size(); ++i)
-                        if (level.amounts[i] > 0) layers.insert(panel.layers[i]);
+                add_layers(strip, panel.layers, layers);
         }
-    }
     std::string heading = "memory";
     for (const int layer : layers) {
         chart.legend.push_back({heading, {layer}, chart.looks[layer].words});

@@ -44,10 +44,20 @@ struct TimeReport {
     Picoseconds end = 0;            ///< when the rank's last operation ended
 };
 
+/// What a rank's host did, and held.
+struct HostReport {
+    Picoseconds compute = 0;  ///< on its own tensors, and staging of what is not pinned
+    std::int64_t flops = 0;
+    MemoryReport memory;
+    std::int64_t bytes_to_host = 0;  ///< copied there by the device, by start_copy
+    std::int64_t bytes_to_device = 0;
+};
+
 /// One rank leaves this.
 struct RankReport {
     TimeReport time;
     MemoryReport memory;
+    HostReport host;
     std::vector<Traffic> traffic;
     std::int64_t flops = 0;
     std::map<std::string, HostTensor> kept;
@@ -68,9 +78,11 @@ struct RankReport {
 /// so that TimeReport::waiting is their sum.
 struct TraceEvent {
     int rank = 0;
-    std::string queue;  ///< "compute", a communicator's name, or "copy"
-    std::string name;   ///< "matmul", "all_reduce", "forward 3"
-    std::string kind;   ///< "operation", "phase", "communication", "copy", "wait"
+    /// "compute", a communicator's name, "copy", "copy to host", "copy to device",
+    /// "host".
+    std::string queue;
+    std::string name;  ///< "matmul", "all_reduce", "forward 3"
+    std::string kind;  ///< "operation", "phase", "communication", "copy", "wait"
     Picoseconds start = 0;
     Picoseconds end = 0;
     int micro_batch = -1;

@@ -49,7 +49,9 @@ TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
         load(R"({"base": "h100", "name": "mine", "memory_bytes": 1000,
         "inside": {"alpha_seconds": 2e-6, "bytes_per_second": 1e9}, "network_ports": 2,
         "phases": {"forward": 1, "backward_weight": 3},
-        "stragglers": [{"rank": 3, "compute": 4}, {"rank": 0, "links": 1.5}]})");
+        "stragglers": [{"rank": 3, "compute": 4}, {"rank": 0, "links": 1.5}],
+        "host": {"memory_bytes": 500, "memory_bytes_per_second": 1e9},
+        "host_links": 4})");
     CHECK(spec.name == "mine");
     CHECK(spec.memory_bytes == 1000);
     CHECK(spec.network_ports == 2);
@@ -62,6 +64,11 @@ TEST_CASE("a cluster file changes a preset where it speaks", "[cost]") {
     CHECK(spec.link_factor(3) == 1);
     CHECK(spec.link_factor(0) == 1.5);
     CHECK(spec.compute_factor(1) == 1);
+    CHECK(spec.host.memory_bytes == 500);
+    CHECK(spec.host.flops_f32 == load_cluster("h100").host.flops_f32);
+    CHECK(spec.host_links == 4);
+    CHECK(staging_time(spec.host, 500) == 1'000'000);
+    CHECK(operation_time(spec.host, 0, 3000, DType::bf16) == 3'000'000);
 }
 
 TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
@@ -89,6 +96,8 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
                   {"stragglers[0].compute", "from 1 to 100"});
     check_refused(R"({"stragglers": [{"rank": 1, "speed": 2}]})",
                   {"stragglers[0].speed", "rank, compute and links"});
+    check_refused(R"({"host": {"cores": 4}})", {"host.cores", "memory_bytes"});
+    check_refused(R"({"host": {"flops_f32": -1}})", {"host.flops_f32"});
     CHECK_THROWS_AS(load_cluster("no such cluster"), UsageError);
     CHECK_THROWS_AS(load_cluster("/"), UsageError);
 }

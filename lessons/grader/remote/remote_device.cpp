@@ -51,6 +51,10 @@ HostTensor RemoteDevice::transfer_to_host(const Tensor&) {
     refuse();
 }
 
+void RemoteDevice::transfer_from_host(const Tensor&, const HostTensor&) {
+    refuse();
+}
+
 void RemoteDevice::do_compute(OperationRef) {
     refuse();
 }

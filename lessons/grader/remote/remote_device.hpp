@@ -46,6 +46,7 @@ class RemoteDevice final : public Device {
 
     Tensor scratch(Shape shape, DType dtype) override;
     HostTensor transfer_to_host(const Tensor& source) override;
+    void transfer_from_host(const Tensor& destination, const HostTensor& values) override;
 
   private:
     void do_compute(OperationRef operation) override;

@@ -1,0 +1,377 @@
+// The host as a device: its clock, its ledger, and copies on a queue for each direction.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/cluster.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/nn/parameter.hpp"
+#include "tests/catch.hpp"
+#include "tests/lessons/message_of.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+/// Figures of which every time below is a whole number of picoseconds.
+ClusterSpec spec() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.launch_seconds = 0;
+    spec.host_copy = {1e-6, 8e9};
+    spec.host = {100e9, 50e9, 16e9, 64 * kMiB};
+    return spec;
+}
+
+RunReport run(const Program& program, int ranks = 1, const ClusterSpec& of = spec()) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = of;
+    options.trace = true;
+    return sim::make_cluster(std::move(options))->run(program);
+}
+
+/// A copy over the link.
+Picoseconds copy_time(std::int64_t bytes, const ClusterSpec& of = spec()) {
+    return message_time(of.host_copy, bytes);
+}
+
+Tensor pinned(Device& host, Shape shape, DType dtype = DType::f32) {
+    const PinnedMemory scope(host);
+    return host.empty(shape, dtype);
+}
+
+}  // namespace
+
+TEST_CASE("A copy runs beside a product, and behind it where the program says so",
+          "[sim][host]") {
+    // 2.05 ms and 1.35 ms: the figures of an H100.
+    const ClusterSpec h100 = load_cluster("h100");
+    const auto both = [&](bool ordered) {
+        return run(
+            [&](Rank& rank) {
+                Device& device = rank.device();
+                const Tensor a = device.zeros({4096, 4096}, DType::f32);
+                const Tensor there = device.zeros({16 * kMiB}, DType::f32);
+                const Tensor here = pinned(device.host(), {16 * kMiB});
+                if (!ordered) {
+                    Work copy = device.start_copy(here, there);
+                    const Tensor product = device.matmul(a, a);
+                    copy.wait();
+                } else {
+                    const Tensor product = device.matmul(a, a);
+                    device.start_copy(here, there).wait();
+                }
+            },
+            1, h100);
+    };
+    const auto zeros = operation_time(h100, 0, 64 * kMiB, DType::f32);
+    const auto product = operation_time(h100, std::int64_t{2} * 4096 * 4096 * 4096,
+                                        std::int64_t{3} * 64 * kMiB, DType::f32);
+    const auto copy = copy_time(64 * kMiB, h100);
+    CHECK(product / 10'000'000 == 205);
+    CHECK(copy / 10'000'000 == 135);
+    CHECK(both(false).makespan() == 2 * zeros + std::max(product, copy));
+    CHECK(both(true).makespan() == 2 * zeros + product + copy);
+}
+
+TEST_CASE("Copies of one direction queue, those of the other pass them by",
+          "[sim][host]") {
+    const RunReport report = run([](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor there = device.empty({kMiB}, DType::f32);
+        const Tensor here = pinned(rank.host(), {4 * kMiB});
+        std::vector<Work> works;
+        works.push_back(device.start_copy(here.slice(0, kMiB), there));
+        works.push_back(device.start_copy(here.slice(kMiB, kMiB), there));
+        const Tensor back = device.empty({kMiB}, DType::f32);
+        works.push_back(device.start_copy(back, here.slice(2 * kMiB, kMiB)));
+        for (Work& work : works)
+            work.wait();
+    });
+    CHECK(report.makespan() == 2 * copy_time(4 * kMiB));
+    CHECK(report.ranks[0].time.copy == 3 * copy_time(4 * kMiB));
+    CHECK(report.ranks[0].host.bytes_to_host == 8 * kMiB);
+    CHECK(report.ranks[0].host.bytes_to_device == 4 * kMiB);
+    CHECK(report.bytes_sent() == 0);
+}
+
+TEST_CASE("Memory that is not pinned is staged by the host, and the program waits",
+          "[sim][host]") {
+    const Picoseconds staging = staging_time(spec().host, 4 * kMiB);
+    CHECK(staging == picoseconds(2.0 * 4 * kMiB / 16e9));
+    for (const bool to_host : {false, true}) {
+        CAPTURE(to_host);
+        const RunReport report = run([&](Rank& rank) {
+            Device& device = rank.device();
+            const Tensor there = device.empty({kMiB}, DType::f32);
+            const Tensor here = rank.host().empty({kMiB}, DType::f32);
+            Work copy =
+                to_host ? device.start_copy(here, there) : device.start_copy(there, here);
+            // All is over when the call returns: this waits for nothing more.
+            device.fill(there, 1);
+            copy.wait();
+        });
+        const auto fill = operation_time(spec(), 0, 4 * kMiB, DType::f32);
+        CHECK(report.makespan() == staging + copy_time(4 * kMiB) + fill);
+        CHECK(report.ranks[0].host.compute == staging);
+    }
+}
+
+TEST_CASE("What the host computes, the device waits for only if it is asked later",
+          "[sim][host]") {
+    const auto on_host = operation_time(spec().host, 0, 4 * kMiB, DType::f32);
+    const auto on_device = operation_time(spec(), 0, 40 * kMiB, DType::f32);
+    REQUIRE(on_host != on_device);
+    const auto time = [](bool device_first) {
+        return run([&](Rank& rank) {
+            const Tensor there = rank.device().empty({10 * kMiB}, DType::f32);
+            const Tensor here = rank.host().empty({kMiB}, DType::f32);
+            if (device_first) rank.device().fill(there, 1);
+            rank.host().fill(here, 1);
+            if (!device_first) rank.device().fill(there, 1);
+        });
+    };
+    CHECK(time(true).makespan() == std::max(on_host, on_device));
+    CHECK(time(false).makespan() == on_host + on_device);
+    CHECK(time(false).ranks[0].time.waiting == on_host);
+    CHECK(time(false).ranks[0].host.compute == on_host);
+    // All waits are in the trace, that for the host and that for the others.
+    const RunReport waiting = run(
+        [](Rank& rank) {
+            const Tensor there = rank.device().zeros({16}, DType::f32);
+            const Tensor here = rank.host().empty({kMiB}, DType::f32);
+            Work sum = rank.world().all_reduce(there);
+            if (rank.index() == 0) rank.host().fill(here, 1);
+            sum.wait();
+            rank.world().all_reduce(there).wait();
+        },
+        2);
+    for (int rank = 0; rank < 2; ++rank) {
+        Picoseconds waits = 0;
+        for (const TraceEvent& event : waiting.trace)
+            if (event.rank == rank && event.kind == "wait")
+                waits += event.end - event.start;
+        CHECK(waits == waiting.ranks[rank].time.waiting);
+        CHECK(waits > 0);
+    }
+}
+
+TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][host]") {
+    // ZeRO-Offload (Ren et al. 2021, 2101.06840) on one device: gradients go to the host,
+    // AdamW steps there, values come back.
+    constexpr std::int64_t kElements = kMiB;
+    constexpr std::int64_t kBytes = 4 * kElements;
+    HostTensor offloaded, plain;
+    const auto gradient_of = [](Device& device, const Tensor& gradient) {
+        device.random_normal(gradient, {1, "gradient"}, 0, 1);
+    };
+    const RunReport report = run([&](Rank& rank) {
+        Device& device = rank.device();
+        Device& host = rank.host();
+        const Tensor value = device.zeros({kElements}, DType::f32);
+        const Tensor gradient = device.empty({kElements}, DType::f32);
+        const PinnedMemory scope(host);
+        Parameter master("w", host.zeros({kElements}, DType::f32),
+                         host.zeros({kElements}, DType::f32));
+        AdamW optimizer({&master});
+        gradient_of(device, gradient);
+        device.start_copy(master.gradient, gradient).wait();
+        optimizer.step();
+        device.start_copy(value, master.value).wait();
+        rank.keep("w", value);
+        rank.keep("master", master.value);
+    });
+    run([&](Rank& rank) {
+        Device& device = rank.device();
+        Parameter parameter("w", device.zeros({kElements}, DType::f32),
+                            device.zeros({kElements}, DType::f32));
+        AdamW optimizer({&parameter});
+        gradient_of(device, parameter.gradient);
+        optimizer.step();
+        plain = device.peek(parameter.value);
+    });
+    const RankReport& rank = report.ranks[0];
+    CHECK(rank.kept.at("w") == plain);
+    CHECK(rank.kept.at("master") == plain);
+
+    // Value, gradient, two moments: 16 bytes a parameter there, 8 on the device.
+    using enum MemoryCategory;
+    CHECK(rank.host.memory.peak == 4 * kBytes);
+    CHECK(rank.host.memory.current[static_cast<std::size_t>(optimizer)] == 0);
+    CHECK(rank.host.memory.category_peak[static_cast<std::size_t>(optimizer)] ==
+          2 * kBytes);
+    CHECK(rank.memory.peak == 2 * kBytes);
+    CHECK(rank.host.bytes_to_host == kBytes);
+    CHECK(rank.host.bytes_to_device == kBytes);
+
+    // Both copies lie on the clock, and between them the step: it reads value, gradient
+    // and moments and writes all but the gradient.
+    const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
+    const auto& trace = report.trace;
+    const auto adamw = std::find_if(trace.begin(), trace.end(), [](const auto& event) {
+        return event.name == "adamw";
+    });
+    REQUIRE(adamw != trace.end());
+    CHECK(adamw->queue == "host");
+    CHECK(adamw->end - adamw->start == step);
+    const auto back = std::find_if(trace.begin(), trace.end(), [](const auto& event) {
+        return event.queue == "copy to device";
+    });
+    REQUIRE(back != trace.end());
+    CHECK(back->start == adamw->end);
+    CHECK(report.makespan() == adamw->end + copy_time(kBytes));
+    CHECK(rank.time.copy == 2 * copy_time(kBytes));
+}
+
+TEST_CASE("Devices of a node share its links to the host where the cluster says so",
+          "[sim][host]") {
+    ClusterSpec shared = spec();
+    const Program program = [](Rank& rank) {
+        const Tensor there = rank.device().empty({kMiB}, DType::f32);
+        const Tensor here = pinned(rank.host(), {kMiB});
+        rank.device().start_copy(here, there).wait();
+    };
+    for (const int links : {0, 1, 2, 4}) {
+        shared.host_links = links;
+        const int in_turn = links == 0 ? 1 : 4 / links;
+        CHECK(run(program, 4, shared).makespan() ==
+              in_turn * copy_time(4 * kMiB, shared));
+    }
+}
+
+TEST_CASE("A shared link serves in virtual time, whatever the host's order is",
+          "[sim][host]") {
+    sim::ClusterOptions options;
+    options.ranks = 4;
+    options.spec = spec();
+    options.spec.host_links = 1;
+    const auto starts = [&] {
+        const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
+            // Rank 3 asks first, rank 0 last; each twice.
+            const Tensor there = rank.device().empty({kMiB}, DType::f32);
+            const Tensor here = pinned(rank.host(), {kMiB});
+            for (int i = 0; i < 2; ++i) {
+                rank.host().fill(here.slice(0, std::int64_t{256} * (4 - rank.index())),
+                                 i);
+                rank.device().start_copy(there, here).wait();
+                rank.keep_value("time",
+                                static_cast<double>(rank.host().monitor().moment().time));
+            }
+        });
+        std::vector<std::vector<double>> times;
+        for (const RankReport& rank : report.ranks)
+            times.push_back(rank.series.at("time"));
+        return times;
+    };
+    const auto first = starts();
+    const auto copy = static_cast<double>(copy_time(4 * kMiB));
+    CHECK(first[3][0] < first[2][0]);
+    CHECK(first[2][0] == first[3][0] + copy);
+    CHECK(first[0][1] == first[3][0] + 7 * copy);
+    for (const auto executor : {sim::ExecutorKind::fibers, sim::ExecutorKind::threads})
+        for (std::uint64_t seed = 0; seed < 10; ++seed) {
+            CAPTURE(seed);
+            options.executor = executor;
+            options.schedule_seed = seed;
+            CHECK(starts() == first);
+        }
+}
+
+TEST_CASE("wait_any takes copies and messages alike, and the host waits with it",
+          "[sim][host]") {
+    for (const bool copy_first : {false, true}) {
+        const RunReport report = run(
+            [&](Rank& rank) {
+                Device& device = rank.device();
+                const Tensor there = device.empty({2 * kMiB}, DType::f32);
+                const Tensor here = pinned(rank.host(), {kMiB});
+                const std::int64_t sent = copy_first ? kMiB : 1024;
+                const std::int64_t copied = copy_first ? 1024 : kMiB;
+                std::vector<Work> works;
+                works.push_back(rank.world().all_reduce(there.slice(0, sent)));
+                works.push_back(
+                    device.start_copy(here.slice(0, copied), there.slice(kMiB, copied)));
+                const std::size_t first = wait_any(works);
+                rank.keep_value("first", static_cast<double>(first));
+                works[1 - first].wait();
+            },
+            2);
+        CHECK(report.ranks[1].series.at("first")[0] == (copy_first ? 1 : 0));
+    }
+}
+
+TEST_CASE("A host that is full says whose it is", "[sim][host]") {
+    const std::string what = message_of<FaultError>([] {
+        run([](Rank& rank) {
+            const Tensor all = rank.host().empty({64 * kMiB / 4}, DType::f32);
+            const Tensor more = rank.host().empty({1}, DType::f32);
+        });
+    });
+    CHECK(what.find("the host of rank 0 is out of memory: 4 B more") !=
+          std::string::npos);
+}
+
+TEST_CASE("Copies that cannot be are refused", "[sim][host]") {
+    run(
+        [](Rank& rank) {
+            Device& device = rank.device();
+            Device& host = rank.host();
+            CHECK(&host.host() == &host);
+            const Tensor there = device.empty({4}, DType::f32);
+            const Tensor here = host.empty({4}, DType::f32);
+            const auto refused = [&](Device& by, const Tensor& to, const Tensor& from) {
+                return message_of<UsageError>([&] { by.start_copy(to, from).wait(); });
+            };
+            CHECK(refused(host, here, there).find("a host was asked") !=
+                  std::string::npos);
+            CHECK(refused(device, there, there).find("source") != std::string::npos);
+            CHECK(refused(device, here, host.empty({3}, DType::f32)).find("source") !=
+                  std::string::npos);
+            CHECK(refused(device, there, host.empty({3}, DType::f32))
+                      .find("source has 3 elements, but destination has 4") !=
+                  std::string::npos);
+            CHECK(refused(device, there, host.empty({4}, DType::i32))
+                      .find("source is i32, but destination is f32") !=
+                  std::string::npos);
+            // A product of the two is no one's.
+            CHECK(message_of<UsageError>([&] {
+                      device.add(there, here);
+                  }).find("source") != std::string::npos);
+        },
+        2);
+}
+
+TEST_CASE("The host's use of a buffer in flight is a race", "[sim][host]") {
+    sim::ClusterOptions options;
+    options.spec = spec();
+    options.check = sim::CheckLevel::full;
+    const auto fault = [&](const Program& program) {
+        return message_of<FaultError>([&] { sim::make_cluster(options)->run(program); });
+    };
+    CHECK(fault([](Rank& rank) {
+              const Tensor there = rank.device().zeros({8}, DType::f32);
+              const Tensor here = pinned(rank.host(), {8});
+              Work copy = rank.device().start_copy(here, there);
+              rank.host().scale(here, 2);
+              copy.wait();
+          }).find("copy") != std::string::npos);
+    CHECK(fault([](Rank& rank) {
+              const Tensor there = rank.device().zeros({8}, DType::f32);
+              const Tensor here = pinned(rank.host(), {8});
+              Work copy = rank.device().start_copy(here, there);
+              rank.device().fill(there, 2);
+              copy.wait();
+          }).find("copy") != std::string::npos);
+    CHECK(fault([](Rank& rank) {
+              const Tensor there = rank.device().zeros({8}, DType::f32);
+              const Tensor here = pinned(rank.host(), {8});
+              const Work copy = rank.device().start_copy(here, there);
+          }).find("copy") != std::string::npos);
+}
+
+}  // namespace lockstep::test
