@@ -55,7 +55,7 @@ Tensor FlashAttention::do_forward(const Tensor& x, Saved& saved) {
 Tensor FlashAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const Tensor& x = saved.at("x");
     const AttentionHeads own = attention_heads(x, sizes_);
-    const Tensor dx = device_.zeros(x.shape(), x.dtype());
+    Tensor dx = device_.zeros(x.shape(), x.dtype());
     device_.attend_backward(attention_heads(dx, sizes_), own,
                             begin_backward(device_, dy, sizes_, saved), options(own));
     drop_online_attention(saved);

@@ -26,7 +26,7 @@ GptSizes small_gpt() {
 MicroBatch batch_of(Device& device, int step, double weight) {
     HostTensor ids({kLength, kBatch}, DType::i32), next({kLength, kBatch}, DType::i32);
     for (std::int64_t b = 0; b < kBatch; ++b) {
-        std::int64_t token = (7 * step + 3 * b) % 17;
+        std::int64_t token = (std::int64_t{7} * step + 3 * b) % 17;
         for (std::int64_t i = 0; i < kLength; ++i) {
             ids.set(i * kBatch + b, static_cast<double>(token));
             token = (3 * token + 5 + (i % 5 == 4 ? b : 0)) % 17;

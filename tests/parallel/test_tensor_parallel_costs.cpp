@@ -58,7 +58,8 @@ TEST_CASE("A block's messages are four all-reduces of b s h numbers", "[parallel
     const std::int64_t whole = kTokens * kHidden * kBytes;
     for (const int t : kWays) {
         CAPTURE(t);
-        const Sent one{1, 2 * (t - 1), 2 * (t - 1) * whole / t};
+        const std::int64_t hops = std::int64_t{2} * (t - 1);
+        const Sent one{1, hops, hops * whole / t};
         const auto times = [&](int calls) {
             return Sent{calls, calls * one.messages, calls * one.bytes};
         };
@@ -79,7 +80,7 @@ TEST_CASE("With sequence parallelism they are all-gathers and reduce-scatters",
     const std::int64_t whole = kTokens * kHidden * kBytes;
     for (const int t : kWays) {
         CAPTURE(t);
-        const auto times = [&](int calls) {
+        const auto times = [&](std::int64_t calls) {
             return Sent{calls, calls * (t - 1), calls * (t - 1) * whole / t};
         };
         const RunReport forward =
@@ -104,8 +105,8 @@ TEST_CASE("The loss of a shared vocabulary moves six numbers a token",
             TensorParallel tp(rank.device(), rank.world());
             const Tensor logits = rank.device().empty({kLength, kBatch, 5}, DType::bf16);
             const Tensor targets = rank.device().empty({kLength, kBatch}, DType::i32);
-            const LossResult loss =
-                vocabulary_parallel_cross_entropy(tp, logits, targets, 5 * t);
+            const LossResult loss = vocabulary_parallel_cross_entropy(
+                tp, logits, targets, std::int64_t{5} * t);
         });
         for (const RankReport& rank : report.ranks)
             // In f32, as all statistics of rows.
@@ -139,7 +140,7 @@ TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim
     };
     const std::int64_t sbh = kTokens * kHidden;
     const std::int64_t scores = kBatch * kHeads * kLength * kLength;
-    const std::int64_t statistics = 2 * 2 * kTokens * 4;  // in f32
+    const std::int64_t statistics = std::int64_t{2} * 2 * kTokens * 4;  // in f32
     for (const int t : kWays) {
         CAPTURE(t);
         CHECK(held(t, Regions::replicated) ==

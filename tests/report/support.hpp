@@ -84,7 +84,7 @@ inline RunReport small_run() {
     report.ranks.resize(2);
     for (int rank = 0; rank < 2; ++rank) {
         for (int step = 0; step < 2; ++step) {
-            const Picoseconds t = step * 10'000 * kNano;
+            const Picoseconds t = Picoseconds{step} * 10'000 * kNano;
             const auto add = [&](const char* queue, const std::string& name,
                                  const char* kind, Picoseconds begin, Picoseconds end,
                                  int micro_batch) {
