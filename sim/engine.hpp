@@ -22,19 +22,21 @@ struct RankState {
 
     RankState(Engine& engine, int index, const ClusterOptions& options,
               Scheduler& scheduler, Trace& trace, const Watchers& watchers)
-        : host_clock(engine, index, options, scheduler, trace, watchers,
-                     VirtualDevice::Host{}),
-          clock(engine, index, options, scheduler, trace, watchers, host_clock) {}
+        : clock(engine, index, options, scheduler, trace, watchers, host_clock),
+          host_clock(engine, index, options, scheduler, trace, watchers,
+                     VirtualDevice::Host{}) {
+        host_clock.serve(clock);
+    }
 
     // First what every message touches.
     Launch* waiting = nullptr;  ///< what it is suspended for
     int message_launches = 0;   ///< with sends or recvs; launched, and not closed
     bool ended = false;
     std::uint64_t launched = 0;
-    VirtualDevice host_clock;
     VirtualDevice clock;
     /// A ring; the newest is number launched - 1.
     std::array<PastOperation, kHistory> history;
+    VirtualDevice host_clock;
 
     std::unique_ptr<Device> host;  ///< outlives the device, which knows it
     std::unique_ptr<Device> device;

@@ -55,15 +55,16 @@ void VirtualDevice::require_own(SourceLine at) const {
 
 void VirtualDevice::advance(Picoseconds duration) {
     now_ += duration;
+    if (served_ != nullptr) served_->program_ = now_;
     time_.end = std::max(time_.end, now_);
 }
 
 void VirtualDevice::follow_host(SourceLine at) {
-    if (is_host() || host_->now_ <= now_) return;
+    if (program_ <= now_) return;
     if (trace_.on())
-        trace_.event({rank_, "compute", "wait for the host", "wait", now_, host_->now_,
+        trace_.event({rank_, "compute", "wait for the host", "wait", now_, program_,
                       micro_batch(), 0, at, "host"});
-    wait_until(host_->now_);
+    wait_until(program_);
 }
 
 Picoseconds VirtualDevice::time_of(const DeviceOperation& operation) const {

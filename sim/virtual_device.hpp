@@ -47,9 +47,9 @@ class VirtualDevice final : public DeviceMonitor {
     }
     bool has_numbers() const override { return numbers_; }
 
-    Picoseconds now() const {
-        return host_ == nullptr ? now_ : std::max(now_, host_->now_);
-    }
+    Picoseconds now() const { return std::max(now_, program_); }
+    /// The device beside this host, whose program runs here.
+    void serve(VirtualDevice& device) { served_ = &device; }
     /// What the device is asked for next comes after what the program did on the host.
     void follow_host(SourceLine at);
     /// Later operations come after `end`.
@@ -85,9 +85,12 @@ class VirtualDevice final : public DeviceMonitor {
     void advance(Picoseconds duration);
     void note_memory();
 
+    Picoseconds now_ = 0;
+    Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
     Engine& engine_;
     int rank_;
-    VirtualDevice* host_;  ///< null of a host
+    VirtualDevice* host_;              ///< null of a host
+    VirtualDevice* served_ = nullptr;  ///< a host's device
     const ClusterSpec& spec_;
     double slowdown_;  ///< of what it computes
     Scheduler& scheduler_;
@@ -98,7 +101,6 @@ class VirtualDevice final : public DeviceMonitor {
     TimeReport time_;
     std::int64_t flops_ = 0;
     int steps_ = 0;  ///< update phases that have ended
-    Picoseconds now_ = 0;
     std::vector<OpenPhase> phases_;
     Phase latest_ = Phase::none;  ///< the one that ended last
 };
