@@ -15,12 +15,15 @@ LaunchedWork::LaunchedWork(RunHandle run, std::int64_t number,
             buffers_.push_back(std::move(*buffer));
 }
 
+LaunchedWork::LaunchedWork(RunHandle run, const Tensor& destination, const Tensor& source)
+    : run_(std::move(run)), buffers_{destination, source} {}
+
 void LaunchedWork::wait(SourceLine at) {
     require(*run_ != nullptr, at,
             "work was waited for after the run that launched it was over");
     RankRun& run = **run_;
     run.nccl.check();
-    run.log.waited(number_, at);
+    if (number_) run.log.waited(*number_, at);
     TraceEvent label;
     label.rank = run.rank;
     Stream& stream = run.device.stream();
@@ -28,6 +31,9 @@ void LaunchedWork::wait(SourceLine at) {
         run.spans.open(Spans::Kind::waiting, std::move(label), stream);
     stream.wait(end);
     run.spans.close(span, stream);
+    if (!number_)
+        for (Pause pause; !done(); pause())
+            run.nccl.check();
     // Whoever frees or overwrites the buffers from now on comes after the event.
     buffers_.clear();
 }
@@ -46,7 +52,13 @@ std::size_t LaunchedWork::wait_any(std::span<PendingWork* const> works, SourceLi
     }
 }
 
-void Channel::let_go_of_finished() {
+Work LaunchQueue::launched(const boost::intrusive_ptr<LaunchedWork>& work) {
+    stream.record(work->end);
+    in_flight.push_back(work);
+    return Work(work.get());
+}
+
+void LaunchQueue::let_go_of_finished() {
     while (!in_flight.empty() && in_flight.front()->done())
         in_flight.pop_front();
 }

@@ -86,7 +86,7 @@ RunReport GpuCluster::run(const Program& program) {
 RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
                                OperationLog& log) {
     RankRun run(process_.rank(), trace_, process_.tf32(), process_.nccl(),
-                process_.hosts(), log);
+                process_.hosts(), log, process_.make_host());
     RunReport report;
     RankReport& mine = report.ranks.emplace_back();
     try {
@@ -103,6 +103,7 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
     mine.time = run.spans.time();
     mine.memory = run.monitor.memory();
     mine.flops = run.monitor.flops();
+    mine.host = run.host_monitor.report();
     for (const Channel& channel : run.channels)
         append_traffic(channel.name, channel.traffic, mine.traffic);
     run.spans.move_into(report);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/comm/rank.hpp"
+#include "src/device/local_device.hpp"
 
 namespace lockstep::gpu {
 
@@ -32,6 +33,8 @@ struct ProcessOptions {
     /// Lets processes of one machine take one GPU together, NCCL going over sockets:
     /// slow, and for trying the real calls only.
     bool share_gpu = false;
+    /// Makes what Device::host() gives; without it there is none.
+    HostFactory make_host;
     /// Called in the handler of what a program threw, on its process, before NCCL's part
     /// of the run is given up: the caller tells the others, by Control::fail, that they
     /// need not wait.

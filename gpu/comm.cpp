@@ -87,11 +87,7 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     run.spans.close(span, channel_.stream);
 
     // Work waits for its end.
-    boost::intrusive_ptr<LaunchedWork> work(
-        new LaunchedWork(handle_, number, operations));
-    channel_.stream.record(work->end);
-    channel_.in_flight.push_back(work);
-    return Work(work.get());
+    return channel_.launched(new LaunchedWork(handle_, number, operations));
 }
 
 TraceEvent Comm::label_of(std::span<const CommOperation> operations,

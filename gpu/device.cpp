@@ -53,7 +53,8 @@ void Device::synchronize() {
         if (options_.while_waiting) options_.while_waiting();
 }
 
-std::byte* Device::do_allocate(std::int64_t bytes) {
+std::byte* Device::do_allocate(const Storage& storage) {
+    const std::int64_t bytes = storage.bytes;
     void* data = nullptr;
     const auto allocate = [&] {
         return cudaMallocAsync(&data, static_cast<std::size_t>(bytes), stream_.get());
@@ -78,8 +79,8 @@ std::byte* Device::do_allocate(std::int64_t bytes) {
     return static_cast<std::byte*>(data);
 }
 
-void Device::do_free(std::byte* data) noexcept {
-    cudaFreeAsync(data, stream_.get());
+void Device::do_free(const Storage& storage) noexcept {
+    cudaFreeAsync(storage.data, stream_.get());
 }
 
 void Device::do_upload(const Tensor& destination, const HostTensor& values) {

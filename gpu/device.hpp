@@ -34,8 +34,8 @@ class Device final : public LocalDevice {
     void synchronize();
 
   private:
-    std::byte* do_allocate(std::int64_t bytes) override;
-    void do_free(std::byte* data) noexcept override;
+    std::byte* do_allocate(const Storage& storage) override;
+    void do_free(const Storage& storage) noexcept override;
     void do_upload(const Tensor& destination, const HostTensor& values) override;
     void do_download(HostTensor& values, const Tensor& source) override;
 

@@ -1,5 +1,6 @@
 #include "gpu/measured_device.hpp"
 
+#include "gpu/host.hpp"
 #include "gpu/kernels/error.hpp"
 
 namespace lockstep::gpu {
@@ -47,6 +48,11 @@ void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceL
                      .at = at};
     measure(Spans::Kind::copy, std::move(label), move);
     watch_.progress();
+}
+
+Work MeasuredDevice::start_copy(CopyDirection direction, const Tensor& destination,
+                                const Tensor& source, SourceLine at) {
+    return copies_->start(direction, destination, source, at);
 }
 
 void MeasuredDevice::allocated(const Storage& storage) {

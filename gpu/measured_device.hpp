@@ -10,6 +10,8 @@
 
 namespace lockstep::gpu {
 
+class HostCopies;
+
 /// What is measured of a real device, as sim::VirtualDevice has what is virtual: its time
 /// by events, its ledger, its counters. Arithmetic is elsewhere.
 class MeasuredDevice final : public DeviceMonitor {
@@ -17,13 +19,18 @@ class MeasuredDevice final : public DeviceMonitor {
     MeasuredDevice(int rank, Spans& spans, const Watch& watch)
         : rank_(rank), spans_(spans), watch_(watch), ledger_(0) {}
 
-    /// The stream of the device that reports to this; comes before the device's first
-    /// operation.
-    void attach(Stream& stream) { stream_ = &stream; }
+    /// The stream of the device that reports to this, and its copies; comes before the
+    /// device's first operation.
+    void attach(Stream& stream, HostCopies& copies) {
+        stream_ = &stream;
+        copies_ = &copies;
+    }
 
     void execute(const DeviceOperation& operation, FunctionRef<void()> numbers) override;
     void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
               FunctionRef<void()> move) override;
+    Work start_copy(CopyDirection direction, const Tensor& destination,
+                    const Tensor& source, SourceLine at) override;
     void allocated(const Storage& storage) override;
     void freed(const Storage& storage) noexcept override;
     void phase_began(Phase phase, int micro_batch, SourceLine at) override;
@@ -47,6 +54,7 @@ class MeasuredDevice final : public DeviceMonitor {
     Spans& spans_;
     Watch watch_;
     Stream* stream_ = nullptr;
+    HostCopies* copies_ = nullptr;
     Ledger ledger_;
     std::int64_t flops_ = 0;
     std::vector<OpenPhase> phases_;

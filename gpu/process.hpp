@@ -43,6 +43,7 @@ class GpuProcess final : public Process {
     int size() const { return control() == nullptr ? 1 : control()->size(); }
     const std::vector<std::string>& hosts() const { return hosts_; }
     bool tf32() const { return options_.tf32; }
+    const HostFactory& make_host() const { return options_.make_host; }
 
     NcclFamily& nccl() { return family_; }
     /// The communicator of the first `ranks` processes, which all processes ask for at

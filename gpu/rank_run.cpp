@@ -1,9 +1,12 @@
 #include "gpu/rank_run.hpp"
 
+#include <algorithm>
+
 namespace lockstep::gpu {
 
 RankRun::RankRun(int index, bool trace, bool tf32, NcclFamily& family,
-                 const std::vector<std::string>& host_names, OperationLog& calls)
+                 const std::vector<std::string>& host_names, OperationLog& calls,
+                 const HostFactory& make_host)
     : rank(index),
       nccl(family),
       hosts(host_names),
@@ -11,25 +14,36 @@ RankRun::RankRun(int index, bool trace, bool tf32, NcclFamily& family,
       spans(trace),
       monitor(index, spans, family.watch()),
       device(index, monitor, {tf32, [&family] { family.check(); }}),
-      handle(std::make_shared<RankRun*>(this)) {
-    monitor.attach(device.stream());
+      host_monitor(index, spans, family.watch()),
+      handle(std::make_shared<RankRun*>(this)),
+      copies(*this) {
+    monitor.attach(device.stream(), copies);
+    if (!make_host) return;
+    host = make_host(index, host_monitor, pinned);
+    host->set_host(*host);
+    device.set_host(*host);
 }
 
 RankRun::~RankRun() {
     *handle = nullptr;
     // What a failed program left on its streams has been ended, or ends by itself.
-    for (const Channel& channel : channels)
-        if (!channel.in_flight.empty()) cudaStreamSynchronize(channel.stream.get());
+    const auto end = [](const LaunchQueue& queue) {
+        if (!queue.in_flight.empty()) cudaStreamSynchronize(queue.stream.get());
+    };
+    std::ranges::for_each(channels, end);
+    std::ranges::for_each(copies.queues(), end);
     channels.clear();
 }
 
 void RankRun::finish() {
-    for (Channel& channel : channels) {
-        for (Pause pause; !channel.in_flight.empty(); pause()) {
-            channel.let_go_of_finished();
+    const auto wait = [this](LaunchQueue& queue) {
+        for (Pause pause; !queue.in_flight.empty(); pause()) {
+            queue.let_go_of_finished();
             nccl.check();
         }
-    }
+    };
+    std::ranges::for_each(channels, wait);
+    std::ranges::for_each(copies.queues(), wait);
     device.synchronize();
     for (Channel& channel : channels)
         channel.own = NcclHandle();

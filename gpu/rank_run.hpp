@@ -8,6 +8,7 @@
 
 #include "gpu/channel.hpp"
 #include "gpu/device.hpp"
+#include "gpu/host.hpp"
 #include "gpu/measured_device.hpp"
 #include "gpu/nccl.hpp"
 #include "gpu/spans.hpp"
@@ -19,7 +20,8 @@ namespace lockstep::gpu {
 /// What a rank's device and communicators share while its program runs.
 struct RankRun {
     RankRun(int index, bool trace, bool tf32, NcclFamily& family,
-            const std::vector<std::string>& host_names, OperationLog& calls);
+            const std::vector<std::string>& host_names, OperationLog& calls,
+            const HostFactory& make_host);
     ~RankRun();
     RankRun(const RankRun&) = delete;
     RankRun& operator=(const RankRun&) = delete;
@@ -39,7 +41,11 @@ struct RankRun {
     Spans spans;
     MeasuredDevice monitor;
     Device device;
+    PinnedPool pinned;
+    MeasuredHost host_monitor;
+    std::unique_ptr<lockstep::Device> host;  ///< null if no factory was given
     RunHandle handle;
+    HostCopies copies;
     std::exception_ptr mistake;  ///< found where nothing could be thrown
     std::deque<Channel>
         channels;  ///< of every communicator, in the order of their making

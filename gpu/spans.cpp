@@ -24,6 +24,7 @@ void Spans::begin(Stream& stream) {
     reference_ = take();
     reference_time_ = 0;
     stream.record(*reference_);
+    began_ = host_now();
 }
 
 std::size_t Spans::open(Kind kind, TraceEvent label, Stream& stream) {
@@ -45,6 +46,19 @@ void Spans::close(std::size_t number, Stream& stream) {
     pending_.push_back(std::move(span));
     span = {};
     span.is_read = true;
+}
+
+Picoseconds Spans::on_host(TraceEvent label, HostTime start) {
+    const auto since_begin = [&](HostTime time) {
+        const std::chrono::duration<double, std::pico> since = time - began_;
+        return std::max<Picoseconds>(std::llround(since.count()), 0);
+    };
+    label.start = since_begin(start);
+    label.end = since_begin(host_now());
+    const Picoseconds duration = label.end - label.start;
+    time_.end = std::max(time_.end, label.end);
+    if (trace_) events_.push_back(std::move(label));
+    return duration;
 }
 
 void Spans::memory(const TraceMemory& level, Stream& stream) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -23,12 +24,18 @@ class Spans {
 
     explicit Spans(bool trace) : trace_(trace) {}
 
+    /// The stream holds nothing, so that the host's clock and the GPU's begin together.
     void begin(Stream& stream);
 
     /// A span opens where `stream` now is. Its events are the caller's to place.
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
     /// And closes where `stream` now is.
     void close(std::size_t span, Stream& stream);
+    /// What the host has done itself since `start`, by its own clock. Returns how long it
+    /// took.
+    using HostTime = std::chrono::steady_clock::time_point;
+    static HostTime host_now() { return std::chrono::steady_clock::now(); }
+    Picoseconds on_host(TraceEvent label, HostTime start);
     /// Memory in use from where the stream now is; kept in traces alone.
     void memory(const TraceMemory& level, Stream& stream);
 
@@ -69,6 +76,7 @@ class Spans {
     /// differences as floats, exact to tens of nanoseconds only when they are short.
     std::unique_ptr<Event> reference_;
     Picoseconds reference_time_ = 0;
+    HostTime began_;
     TimeReport time_;
     std::vector<TraceEvent> events_;
     std::vector<TraceMemory> levels_;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "sim/device.hpp"
 #include "sim/engine.hpp"
 #include "src/core/require.hpp"
 
@@ -54,6 +55,11 @@ std::unique_ptr<Cluster> make_cluster(int ranks, const std::string& cluster) {
     options.ranks = ranks;
     options.spec = load_cluster(cluster);
     return make_cluster(std::move(options));
+}
+
+std::unique_ptr<lockstep::Device> make_host(int index, DeviceMonitor& monitor,
+                                            PinnedPages& pages) {
+    return std::make_unique<Device>(index, monitor, &pages);
 }
 
 }  // namespace lockstep::sim

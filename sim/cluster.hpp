@@ -9,6 +9,10 @@
 #include "src/comm/rank.hpp"
 #include "src/cost/cluster_spec.hpp"
 
+namespace lockstep {
+class PinnedPages;
+}
+
 namespace lockstep::sim {
 
 enum class ExecutorKind : std::uint8_t { fibers, threads };
@@ -63,5 +67,8 @@ std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
 /// Makes N devices of a preset, with one call.
 std::unique_ptr<Cluster> make_cluster(int ranks,
                                       const std::string& cluster = "classroom");
+
+/// A HostFactory: the host of a GPU computes as virtual devices do.
+std::unique_ptr<Device> make_host(int index, DeviceMonitor& monitor, PinnedPages& pages);
 
 }  // namespace lockstep::sim

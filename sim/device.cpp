@@ -24,7 +24,8 @@ void fix_block_sizes() {
 
 }  // namespace
 
-Device::Device(int index, DeviceMonitor& monitor) : LocalDevice(index, monitor) {
+Device::Device(int index, DeviceMonitor& monitor, PinnedPages* pages)
+    : LocalDevice(index, monitor), pages_(pages) {
     fix_block_sizes();
 }
 
@@ -32,13 +33,15 @@ Device::~Device() {
     free_all();
 }
 
-std::byte* Device::do_allocate(std::int64_t bytes) {
+std::byte* Device::do_allocate(const Storage& storage) {
+    if (storage.pinned && pages_ != nullptr) return pages_->allocate(storage.bytes);
     return static_cast<std::byte*>(
-        ::operator new(static_cast<std::size_t>(bytes), kAlignment));
+        ::operator new(static_cast<std::size_t>(storage.bytes), kAlignment));
 }
 
-void Device::do_free(std::byte* data) noexcept {
-    ::operator delete(data, kAlignment);
+void Device::do_free(const Storage& storage) noexcept {
+    if (storage.pinned && pages_ != nullptr) return pages_->free(storage.data);
+    ::operator delete(storage.data, kAlignment);
 }
 
 void Device::do_upload(const Tensor& destination, const HostTensor& values) {

@@ -12,12 +12,14 @@ namespace lockstep::sim {
 /// taken in f64, products of matrices in the operands' type.
 class Device final : public LocalDevice {
   public:
-    Device(int index, DeviceMonitor& monitor);
+    /// Pinned memory comes from `pages`, which then outlive the device; without, it is
+    /// like any other.
+    Device(int index, DeviceMonitor& monitor, PinnedPages* pages = nullptr);
     ~Device() override;
 
   private:
-    std::byte* do_allocate(std::int64_t bytes) override;
-    void do_free(std::byte* data) noexcept override;
+    std::byte* do_allocate(const Storage& storage) override;
+    void do_free(const Storage& storage) noexcept override;
     void do_upload(const Tensor& destination, const HostTensor& values) override;
     void do_download(HostTensor& values, const Tensor& source) override;
 
@@ -27,6 +29,8 @@ class Device final : public LocalDevice {
     /// forgotten does not link.
     template <typename Op>
     void compute(const Op& operation);
+
+    PinnedPages* pages_;
 };
 
 }  // namespace lockstep::sim

@@ -187,8 +187,8 @@ void VirtualDevice::phase_ended() noexcept {
     latest_ = ended.phase;
     if (ended.phase == Phase::update) ++steps_;
     if (trace_.on())
-        trace_.event({rank_, "compute", name_of(ended.phase), "phase", ended.start, now_,
-                      ended.micro_batch, 0, ended.at});
+        trace_.event({rank_, is_host() ? "host" : "compute", name_of(ended.phase),
+                      "phase", ended.start, now_, ended.micro_batch, 0, ended.at});
 }
 
 void VirtualDevice::wait_until(Picoseconds end) {

@@ -15,6 +15,7 @@
 #include "lessons/runner/explain_stall.hpp"
 #include "lessons/runner/page.hpp"
 #include "lessons/runner/terminal.hpp"
+#include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::lessons {
@@ -47,6 +48,7 @@ gpu::ProcessOptions process_options(const LessonOptions& options, gpu::Control* 
     process.control = control;
     process.tf32 = options.run.tf32;
     process.share_gpu = options.run.shares_gpu;
+    process.make_host = sim::make_host;
     process.examine = check_calls;
     if (control != nullptr) process.on_failure = [control] { tell_failure(*control); };
     return process;

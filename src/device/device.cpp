@@ -24,7 +24,7 @@ Tensor Device::upload(const HostTensor& values, SourceLine at) {
 
 Device& Device::host(SourceLine at) {
     require(host_ != nullptr, at,
-            "host: this backend has no host to compute on; virtual devices have");
+            "host: this device was made without a host");
     return *host_;
 }
 

@@ -37,7 +37,7 @@ Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
     }
     if (has_numbers() && storage->bytes > 0) {
         try {
-            storage->data = do_allocate(storage->bytes);
+            storage->data = do_allocate(*storage);
         } catch (...) {
             monitor().freed(*storage);
             unlink(*storage);
@@ -52,7 +52,7 @@ Tensor LocalDevice::scratch(Shape shape, DType dtype) {
     storage->device = this;
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->counted = false;
-    if (has_numbers() && storage->bytes > 0) storage->data = do_allocate(storage->bytes);
+    if (has_numbers() && storage->bytes > 0) storage->data = do_allocate(*storage);
     link(*storage);
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
 }
@@ -73,14 +73,14 @@ void LocalDevice::unlink(Storage& storage) noexcept {
 void LocalDevice::release(Storage& storage) noexcept {
     if (storage.counted) monitor().freed(storage);
     unlink(storage);
-    if (storage.data != nullptr) do_free(storage.data);
+    if (storage.data != nullptr) do_free(storage);
 }
 
 void LocalDevice::free_all() noexcept {
     while (live_ != nullptr) {
         Storage& storage = *live_;
         unlink(storage);
-        if (storage.data != nullptr) do_free(storage.data);
+        if (storage.data != nullptr) do_free(storage);
         storage.data = nullptr;
         storage.device = nullptr;
     }

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "src/device/device.hpp"
 
@@ -13,6 +15,20 @@ struct IndexOutside {
     std::int64_t position;
     std::int64_t index;
 };
+
+/// Where the host of a real device gets memory that stays where it is, for
+/// PinnedMemory.
+class PinnedPages {
+  public:
+    virtual ~PinnedPages() = default;
+    virtual std::byte* allocate(std::int64_t bytes) = 0;
+    virtual void free(std::byte* data) noexcept = 0;
+};
+
+/// Makes the host of a real device, which computes on this machine's processor. The pages
+/// outlive it.
+using HostFactory = std::function<std::unique_ptr<Device>(
+    int index, DeviceMonitor& monitor, PinnedPages& pages)>;
 
 /// A device of this process. It keeps the list of its live storage, and does for every
 /// operation what its description says: checks, results, the charge. A backend adds
@@ -41,8 +57,9 @@ class LocalDevice : public Device {
     /// and casts, which every backend does, and what it can do better than on f32 copies.
     virtual bool takes_bf16(OperationRef operation) const;
 
-    virtual std::byte* do_allocate(std::int64_t bytes) = 0;
-    virtual void do_free(std::byte* data) noexcept = 0;
+    /// Memory for the storage, which has none yet; there are bytes to it.
+    virtual std::byte* do_allocate(const Storage& storage) = 0;
+    virtual void do_free(const Storage& storage) noexcept = 0;
     virtual void do_upload(const Tensor& destination, const HostTensor& values) = 0;
     virtual void do_download(HostTensor& values, const Tensor& source) = 0;
     /// Throws IndexOutside for the first index outside [0, bound).

@@ -16,6 +16,7 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/explain_stall.hpp"
 #include "lessons/runner/processes.hpp"
+#include "sim/cluster.hpp"
 #include "src/run/run_report.hpp"
 #include "tests/gpu/processes.hpp"
 
@@ -59,6 +60,7 @@ class ForkedCluster final : public Cluster {
             gpu::ProcessOptions process_options;
             process_options.control = control.get();
             process_options.share_gpu = options_.share_gpu;
+            if (options_.has_host) process_options.make_host = sim::make_host;
             process_options.on_failure = [&] { lessons::tell_failure(*control); };
             process_options.examine = lessons::check_calls;
             const auto process = gpu::Process::open(process_options);

@@ -11,6 +11,7 @@ struct ForkedOptions {
     double timeout_seconds = 30;
     /// Several ranks may take one GPU.
     bool share_gpu = false;
+    bool has_host = true;
 };
 
 /// A cluster of real processes: run() forks one for each rank, which opens its GPU, meets

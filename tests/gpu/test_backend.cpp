@@ -94,6 +94,35 @@ TEST_CASE("cuda puts GPU devices under the simulator", "[gpu][lessons]") {
     CHECK(cluster_options(options, 2, false).device_factory);
 }
 
+TEST_CASE("under the simulator a GPU's copies to its host cost what virtual ones do",
+          "[gpu][lessons][host]") {
+    LessonOptions options;
+    const auto run = [&](const char* backend) {
+        options.backend = backend;
+        return make_cluster(options, 2, false)->run([](Rank& rank) {
+            Device& device = rank.device();
+            const PinnedMemory pinned(rank.host());
+            const Tensor there = device.zeros({1000}, DType::f32);
+            const Tensor here = rank.host().zeros({1000}, DType::f32);
+            device.fill(there, 1 + rank.index());
+            device.start_copy(here, there).wait();
+            rank.host().scale(here, 3);
+            device.start_copy(there, here).wait();
+            rank.world().all_reduce(there).wait();
+            rank.keep("there", there);
+            rank.keep("here", here);
+        });
+    };
+    const RunReport cuda = run("cuda");
+    const RunReport sim = run("sim");
+    CHECK(cuda.makespan() == sim.makespan());
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        CHECK(cuda.ranks[rank].kept == sim.ranks[rank].kept);
+        CHECK(cuda.ranks[rank].kept.at("there").at(999) == 9);
+        CHECK(cuda.ranks[rank].host.memory.peak == 4000);
+    }
+}
+
 TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]") {
     LessonOptions options;
     CHECK_FALSE(understood(options, {}).run.shares_gpu);
