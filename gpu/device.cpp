@@ -105,21 +105,23 @@ void Device::compute_native(OperationRef operation) {
     operation.visit([this](const auto& op) { compute(op); });
 }
 
-/// cuBLAS multiplies bf16. Heads that a group shares it adds to call by call, rounding
-/// each time: those are added up in f32.
+/// Kernels and cuBLAS compute on bf16 as it is stored, except for
+///  - attention in tiles, which uses each number that it loads for a whole tile, so that
+///    copies cost it little, and whose gradients may overlap: only in f32 can they be
+///    added up and rounded once;
+///  - heads that a group shares: cuBLAS adds to them call by call, rounding each time.
 bool Device::takes_bf16(OperationRef operation) const {
-    bool shares_heads = false;
+    bool takes = true;
     operation.visit([&]<typename Op>(const Op& op) {
+        if constexpr (std::is_same_v<Op, ops::Attend> ||
+                      std::is_same_v<Op, ops::AttendBackward>)
+            takes = false;
         if constexpr (std::is_same_v<Op, ops::AddHeadSums>)
-            shares_heads = op.destination.heads < op.y.heads;
+            takes = op.destination.heads >= op.y.heads;
         if constexpr (std::is_same_v<Op, ops::HeadSums>)
-            shares_heads = op.destination().heads < op.y.heads;
+            takes = op.destination().heads >= op.y.heads;
     });
-    const OperationKind kind = operation.kind();
-    const bool sums_heads =
-        kind == kKindOf<ops::HeadSums> || kind == kKindOf<ops::AddHeadSums>;
-    return kind == kKindOf<ops::Matmul> || kind == kKindOf<ops::HeadProducts> ||
-           (sums_heads && !shares_heads) || LocalDevice::takes_bf16(operation);
+    return takes;
 }
 
 Tensor Device::workspace_for_reduction() {

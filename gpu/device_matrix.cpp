@@ -63,7 +63,7 @@ void Device::compute(const ops::AccumulateRows& op) {
     const std::int64_t rows = op.x.shape().rows();
     const std::int64_t columns = op.x.shape().columns();
     const Tensor workspace =
-        scratch({accumulate_partials(op.x, rows, columns)}, op.x.dtype());
+        scratch({accumulate_partials(op.x, rows, columns)}, computed_in(op.x.dtype()));
     launch_accumulate_rows(stream_.get(), workspace, op.destination, op.x, rows, columns);
 }
 

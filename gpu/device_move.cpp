@@ -16,6 +16,17 @@ void Device::beside(const Tensor& source, FunctionRef<void()> operation) {
     other->stream_.wait_for(stream_);
 }
 
+namespace {
+
+/// f(a value of the type, i32, too).
+template <typename F>
+void with_stored(DType dtype, const F& f) {
+    if (dtype == DType::i32) return f(std::int32_t{});
+    with_floating(dtype, f);
+}
+
+}  // namespace
+
 template <>
 void Device::compute(const ops::Fill& op) {
     if (op.value == 0 && !std::signbit(op.value)) {
@@ -24,9 +35,9 @@ void Device::compute(const ops::Fill& op) {
                                   stream_.get()));
         return;
     }
-    with_number(op.destination.dtype(), [&]<typename T>(T) {
-        launch_fill(stream_.get(), op.destination.data<T>(), op.destination.elements(),
-                    static_cast<T>(op.value));
+    with_stored(op.destination.dtype(), [&]<typename S>(S) {
+        launch_fill(stream_.get(), op.destination.data<S>(), op.destination.elements(),
+                    static_cast<Computed<S>>(op.value));
     });
 }
 
@@ -54,7 +65,7 @@ void Device::compute(const ops::CopyColumns& op) {
 template <>
 void Device::compute(const ops::Combine& op) {
     beside(op.source, [&] {
-        with_number(op.destination.dtype(), [&]<typename T>(T) {
+        with_stored(op.destination.dtype(), [&]<typename T>(T) {
             launch_combine(stream_.get(), op.destination.data<T>(),
                            op.source.data<const T>(), op.destination.elements(),
                            op.reduction);
@@ -73,9 +84,9 @@ void Device::compute(const ops::Add& op) {
         return launch_add(stream_.get(), op.destination.data<std::uint32_t>(),
                           op.source.data<const std::uint32_t>(), elements, by);
     }
-    with_real(op.destination.dtype(), [&]<typename T>(T) {
-        launch_add(stream_.get(), op.destination.data<T>(), op.source.data<const T>(),
-                   elements, static_cast<T>(op.factor));
+    with_floating(op.destination.dtype(), [&]<typename S>(S) {
+        launch_add(stream_.get(), op.destination.data<S>(), op.source.data<const S>(),
+                   elements, static_cast<Computed<S>>(op.factor));
     });
 }
 
@@ -85,9 +96,9 @@ void Device::compute(const ops::Scale& op) {
     if (op.destination.dtype() == DType::i32)
         return launch_scale_whole(stream_.get(), op.destination.data<std::int32_t>(),
                                   elements, op.factor);
-    with_real(op.destination.dtype(), [&]<typename T>(T) {
-        launch_scale(stream_.get(), op.destination.data<T>(), elements,
-                     static_cast<T>(op.factor));
+    with_floating(op.destination.dtype(), [&]<typename S>(S) {
+        launch_scale(stream_.get(), op.destination.data<S>(), elements,
+                     static_cast<Computed<S>>(op.factor));
     });
 }
 
@@ -117,14 +128,15 @@ void Device::compute(const ops::Cast& op) {
 template <>
 void Device::compute(const ops::Sum& op) {
     const Tensor workspace = workspace_for_reduction();
-    const auto add_up = [&]<typename T>(T) {
-        launch_sum(stream_.get(), workspace.bytes_begin(), op.destination.data<T>(),
-                   op.source.data<const T>(), op.source.elements(), op.accumulate);
+    const auto add_up = [&]<typename S>(S) {
+        launch_sum(stream_.get(), workspace.bytes_begin(),
+                   op.destination.data<Computed<S>>(), op.source.data<const S>(),
+                   op.source.elements(), op.accumulate);
     };
     if (op.source.dtype() == DType::i32)
         add_up(std::uint32_t{});
     else
-        with_real(op.source.dtype(), add_up);
+        with_floating(op.source.dtype(), add_up);
 }
 
 template <>

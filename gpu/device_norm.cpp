@@ -28,7 +28,7 @@ void Device::compute(const ops::LayerNormBackwardInput& op) {
 template <>
 void Device::compute(const ops::LayerNormBackwardWeight& op) {
     const NormOperands of = operands(op.x, op.rstd, op.mean);
-    const Tensor workspace = scratch({norm_partials(of)}, op.x.dtype());
+    const Tensor workspace = scratch({norm_partials(of)}, computed_in(op.x.dtype()));
     launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, op.d_bias, op.dy,
                                 of);
 }
@@ -48,7 +48,7 @@ void Device::compute(const ops::RmsNormBackwardInput& op) {
 template <>
 void Device::compute(const ops::RmsNormBackwardWeight& op) {
     const NormOperands of = operands(op.x, op.rstd);
-    const Tensor workspace = scratch({norm_partials(of)}, op.x.dtype());
+    const Tensor workspace = scratch({norm_partials(of)}, computed_in(op.x.dtype()));
     launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, {}, op.dy, of);
 }
 

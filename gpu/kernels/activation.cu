@@ -56,11 +56,11 @@ struct GeluByTanhBackward : Function {
     }
 };
 
-template <typename T>
+template <typename S>
 struct GatedRows {
-    T* to;  ///< y; with a gradient, dx
-    const T* x;
-    const T* dy;  ///< null without a gradient
+    S* to;  ///< y; with a gradient, dx
+    const S* x;
+    const S* dy;  ///< null without a gradient
     std::int64_t width;
 };
 
@@ -85,18 +85,18 @@ __device__ void differentiate(Pack<T, kWidth>& gate, Pack<T, kWidth>& rest,
     }
 }
 
-template <typename T, int kWidth, bool kBackward>
+template <typename S, int kWidth, bool kBackward>
 __global__ void __launch_bounds__(kTileThreads)
-    swiglu_rows(GatedRows<T> of, Tiles tiles) {
+    swiglu_rows(GatedRows<S> of, Tiles tiles) {
     const Place at(tiles);
     if (at.column >= tiles.packs) return;
     const std::int64_t column = at.column * kWidth;
-    Pack<T, kWidth> gate[kTileRows], rest[kTileRows], dy[kTileRows];
+    Pack<Computed<S>, kWidth> gate[kTileRows], rest[kTileRows], dy[kTileRows];
 #pragma unroll
     for (int u = 0; u < kTileRows; ++u) {
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
-        const T* from = of.x + 2 * row * of.width + column;
+        const S* from = of.x + 2 * row * of.width + column;
         gate[u] = load<kWidth>(from, true);
         rest[u] = load<kWidth>(from + of.width, true);
         if constexpr (kBackward)
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kTileThreads)
         if (row >= tiles.rows) break;
         if constexpr (kBackward) {
             differentiate(gate[u], rest[u], dy[u]);
-            T* to = of.to + 2 * row * of.width + column;
+            S* to = of.to + 2 * row * of.width + column;
             store(to, gate[u], true);
             store(to + of.width, rest[u], true);
         } else {
@@ -121,12 +121,12 @@ __global__ void __launch_bounds__(kTileThreads)
 template <bool kBackward>
 void launch_swiglu_rows(cudaStream_t stream, Numbers to, Numbers x, Numbers dy,
                         std::int64_t rows, std::int64_t width) {
-    with_type(to, [&]<typename T>(T) {
-        const GatedRows<T> of{to.as<T>(), x.as<T>(), dy.as<T>(), width};
-        const bool full = width % kFullWidth<T> == 0 && aligned(to, x, dy);
-        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+    with_type(to, [&]<typename S>(S) {
+        const GatedRows<S> of{to.as<S>(), x.as<S>(), dy.as<S>(), width};
+        const bool full = width % kFullWidth<S> == 0 && aligned(to, x, dy);
+        with_width<S>(full, [&]<int kWidth>(Constant<kWidth>) {
             const Tiles tiles(rows, width / kWidth);
-            launch(stream, swiglu_rows<T, kWidth, kBackward>, tiles.blocks(),
+            launch(stream, swiglu_rows<S, kWidth, kBackward>, tiles.blocks(),
                    kTileThreads, of, tiles);
         });
     });

@@ -136,7 +136,7 @@ void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
                    const AttentionOperands& of) {
     const AttentionShape& shape = of.shape;
-    with_type(state.maximum, [&]<typename T>(T) {
+    with_wide_type(state.maximum, [&]<typename T>(T) {
         const Forward<T> forward{AttentionInput<T>(of),
                                  HeadsOfOperand<T>(state.y, shape.width),
                                  state.maximum.as<T>(), state.sum.as<T>()};

@@ -166,7 +166,7 @@ void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& 
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
                             const AttentionOperands& of, const BackwardRows& rows) {
     const int width = of.shape.width;
-    with_type(rows.dy_y, [&]<typename T>(T) {
+    with_wide_type(rows.dy_y, [&]<typename T>(T) {
         const Backward<T> backward{AttentionInput<T>(of),
                                    HeadsOfOperand<const T>(rows.dy, width),
                                    HeadsOfOperand<T>(gradients.queries, width),

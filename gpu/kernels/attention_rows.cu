@@ -43,10 +43,11 @@ class HeadRow {
     std::int64_t row, batch, head;
 };
 
-template <typename T>
+template <typename S, typename To>
 __global__ void __launch_bounds__(kTeamThreads)
-    head_row_products(T* products, HeadsOfOperand<const T> x, HeadsOfOperand<const T> y,
+    head_row_products(To* products, HeadsOfOperand<const S> x, HeadsOfOperand<const S> y,
                       std::int64_t batches, std::int64_t heads) {
+    using T = Computed<S>;
     const HeadRow<T> mine(batches, heads);
     const auto left = x.head(mine.batch, mine.head);
     const auto right = y.head(mine.batch, mine.head);
@@ -63,13 +64,14 @@ __global__ void __launch_bounds__(kTeamThreads)
     for (int step = kTeam / 2; step > 0; step /= 2)
         sum += __shfl_xor_sync(kAllLanes, sum, step);
     if (mine.row < left.rows && mine.first_thread())
-        products[mine.number(heads, left.rows)] = sum;
+        products[mine.number(heads, left.rows)] = static_cast<To>(sum);
 }
 
-template <typename T>
+template <typename S>
 __global__ void __launch_bounds__(kTeamThreads)
-    finish_rows(HeadsOfOperand<T> of, T* maximum, const T* sums, std::int64_t batches,
+    finish_rows(HeadsOfOperand<S> of, S* maximum, const S* sums, std::int64_t batches,
                 std::int64_t heads) {
+    using T = Computed<S>;
     const HeadRow<T> mine(batches, heads);
     const auto y = of.head(mine.batch, mine.head);
     if (mine.row >= y.rows) return;
@@ -77,14 +79,15 @@ __global__ void __launch_bounds__(kTeamThreads)
     const T sum = sums[number];
     const T inverse = sum == 0 ? T{0} : 1 / sum;
     mine.each(y.width, [&](int column, int count) {
-        T* const at = y.at(mine.row, column);
+        S* const at = y.at(mine.row, column);
         auto pack = load_some<kFullWidth<T>>(at, count, y.vectors);
 #pragma unroll
         for (T& value : pack.value)
             value *= inverse;
         store_some(at, pack, count, y.vectors);
     });
-    if (mine.first_thread()) maximum[number] += std::log(sum);
+    if (mine.first_thread())
+        maximum[number] = static_cast<S>(maximum[number] + std::log(sum));
 }
 
 int blocks_of(const AttentionShape& shape, std::int64_t rows) {
@@ -96,19 +99,23 @@ int blocks_of(const AttentionShape& shape, std::int64_t rows) {
 
 void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,
                               const HeadRows& y, const AttentionShape& shape) {
-    with_type(products, [&]<typename T>(T) {
-        launch(stream, head_row_products<T>, blocks_of(shape, x.rows), kTeamThreads,
-               products.as<T>(), HeadsOfOperand<const T>(x, shape.width),
-               HeadsOfOperand<const T>(y, shape.width), shape.batches, shape.heads);
+    const auto start = [&]<typename S, typename To>(S, To) {
+        launch(stream, head_row_products<S, To>, blocks_of(shape, x.rows), kTeamThreads,
+               products.as<To>(), HeadsOfOperand<const S>(x, shape.width),
+               HeadsOfOperand<const S>(y, shape.width), shape.batches, shape.heads);
+    };
+    with_type(x.tensor, [&]<typename S>(S value) {
+        if (products.bytes == x.tensor.bytes) return start(value, value);
+        start(value, Computed<S>{});
     });
 }
 
 void launch_finish_attention(cudaStream_t stream, const OnlineRows& state,
                              const AttentionShape& shape) {
-    with_type(state.maximum, [&]<typename T>(T) {
-        launch(stream, finish_rows<T>, blocks_of(shape, state.y.rows), kTeamThreads,
-               HeadsOfOperand<T>(state.y, shape.width), state.maximum.as<T>(),
-               state.sum.as<T>(), shape.batches, shape.heads);
+    with_type(state.maximum, [&]<typename S>(S) {
+        launch(stream, finish_rows<S>, blocks_of(shape, state.y.rows), kTeamThreads,
+               HeadsOfOperand<S>(state.y, shape.width), state.maximum.as<S>(),
+               state.sum.as<S>(), shape.batches, shape.heads);
     });
 }
 

@@ -109,27 +109,28 @@ struct TileMemory {
 };
 
 /// The first `count` elements of a pack, and zeros.
-template <int kWidth, typename T>
-__device__ Pack<T, kWidth> load_some(const T* from, int count, bool vectors) {
+template <int kWidth, typename S>
+__device__ Pack<Computed<S>, kWidth> load_some(const S* from, int count, bool vectors) {
     return count == kWidth ? load<kWidth>(from, vectors)
                            : load_rest<kWidth>(from, 0, count);
 }
-template <int kWidth, typename T>
-__device__ void store_some(T* to, const Pack<T, kWidth>& pack, int count, bool vectors) {
+template <int kWidth, typename S>
+__device__ void store_some(S* to, const Pack<Computed<S>, kWidth>& pack, int count,
+                           bool vectors) {
     if (count == kWidth) {
         store(to, pack, vectors);
         return;
     }
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane)
-        if (lane < count) to[lane] = pack.value[lane];
+        if (lane < count) to[lane] = static_cast<S>(pack.value[lane]);
 }
 
 /// A pack of a head's row; zeros where there is none.
-template <typename T>
-__device__ Pack<T, kFullWidth<T>> pack_of(const HeadMatrix<const T>& from,
-                                          std::int64_t row, int column) {
-    constexpr int kWidth = kFullWidth<T>;
+template <typename S>
+__device__ Pack<Computed<S>, kFullWidth<S>> pack_of(const HeadMatrix<const S>& from,
+                                                    std::int64_t row, int column) {
+    constexpr int kWidth = kFullWidth<S>;
     const int left = from.width - column;
     if (row >= from.rows || left <= 0) return {};
     return load_some<kWidth>(from.at(row, column), left < kWidth ? left : kWidth,

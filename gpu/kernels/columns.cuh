@@ -24,23 +24,24 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
 }
 
 /// with(kWidth), the columns that a thread sums: a full pack if each row is full packs.
-template <typename T, typename With>
+template <typename S, typename With>
 void with_column_width(std::int64_t columns, const With& with) {
-    with_width<T>(columns % kFullWidth<T> == 0, with);
+    with_width<S>(columns % kFullWidth<S> == 0, with);
 }
 
-template <typename T>
+template <typename S>
 constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
-    return slabs_of(rows, columns, columns % kFullWidth<T> == 0 ? kFullWidth<T> : 1);
+    return slabs_of(rows, columns, columns % kFullWidth<S> == 0 ? kFullWidth<S> : 1);
 }
 
 /// The terms are an object with `kSums`, the number of sums that are taken at once, and
 /// `add(Pack (&sums)[kSums], row, column)`. Writes sums[s][slab][column] or, where kAdds,
 /// adds to what is there.
-template <typename T, int kWidth, bool kAdds, typename Terms>
+template <typename S, int kWidth, bool kAdds, typename Terms>
 __global__ void __launch_bounds__(kColumnThreads)
-    column_sums(T* sums, Terms terms, MatrixShape shape, std::int64_t strips,
+    column_sums(S* sums, Terms terms, MatrixShape shape, std::int64_t strips,
                 std::int64_t slabs) {
+    using T = Computed<S>;
     __shared__ Pack<T, kWidth> of_warp[kColumnWarps][kWarp];
     const auto warp = static_cast<int>(threadIdx.x / kWarp);
     const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -61,22 +62,23 @@ __global__ void __launch_bounds__(kColumnThreads)
     for (int s = 0; s < Terms::kSums; ++s) {
         of_warp[warp][lane] = of_thread[s];
         __syncthreads();
-        T* to = sums + (s * slabs + slab) * shape.columns + column;
+        S* to = sums + (s * slabs + slab) * shape.columns + column;
         for (int i = warp; i < kWidth && column < shape.columns; i += kColumnWarps) {
-            T sum = kAdds ? to[i] : T{0};
+            T sum = kAdds ? T{to[i]} : T{0};
             for (int w = 0; w < kColumnWarps; ++w)
                 sum += of_warp[w][lane].value[i];
-            to[i] = sum;
+            to[i] = static_cast<S>(sum);
         }
         __syncthreads();
     }
 }
 
 /// The rows of a matrix as terms.
-template <typename T, int kWidth>
+template <typename S, int kWidth>
 struct RowTerms {
+    using T = Computed<S>;
     static constexpr int kSums = 1;
-    const T* matrix;
+    const S* matrix;
     std::int64_t columns;
     bool vectors;
 
@@ -90,20 +92,20 @@ struct RowTerms {
     }
 };
 
-template <int kWidth, bool kAdds, typename T, typename Terms>
-void launch_column_sums(cudaStream_t stream, T* sums, const Terms& terms,
+template <int kWidth, bool kAdds, typename S, typename Terms>
+void launch_column_sums(cudaStream_t stream, S* sums, const Terms& terms,
                         const MatrixShape& shape, std::int64_t slabs) {
     const std::int64_t strips = divided_up(shape.columns, kWidth * kWarp);
-    launch(stream, column_sums<T, kWidth, kAdds, Terms>, static_cast<int>(strips * slabs),
+    launch(stream, column_sums<S, kWidth, kAdds, Terms>, static_cast<int>(strips * slabs),
            kColumnThreads, sums, terms, shape, strips, slabs);
 }
 
 /// destination (columns) += the sum of the rows of `matrix`, in one slab.
-template <int kWidth, typename T>
-void add_column_sums(cudaStream_t stream, T* destination, const T* matrix,
+template <int kWidth, typename To, typename From>
+void add_column_sums(cudaStream_t stream, To* destination, const From* matrix,
                      const MatrixShape& shape) {
     launch_column_sums<kWidth, true>(
-        stream, destination, RowTerms<T, kWidth>{matrix, shape.columns, shape.vectors},
+        stream, destination, RowTerms<From, kWidth>{matrix, shape.columns, shape.vectors},
         shape, 1);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -19,9 +20,23 @@ namespace lockstep::gpu {
 
 inline constexpr int kEachThreads = 256;
 
-template <typename T, int kOperands>
+/// The operands are stored as S, but the last, which is read only, as `Last`: parameters
+/// in f32 may have gradients in bf16.
+template <typename S, typename Last, int kOperands>
 struct Operands {
-    T* data[kOperands];
+    void* data[kOperands];
+
+    template <int kWidth>
+    __device__ Pack<Computed<S>, kWidth> read(int k, std::int64_t at) const {
+        if (!std::is_same_v<S, Last> && k == kOperands - 1)
+            return load<kWidth>(static_cast<const Last*>(data[k]) + at, true);
+        return load<kWidth>(static_cast<const S*>(data[k]) + at, true);
+    }
+    template <int kWidth>
+    __device__ void write(int k, std::int64_t at,
+                          const Pack<Computed<S>, kWidth>& values) const {
+        store(static_cast<S*>(data[k]) + at, values, true);
+    }
 };
 
 template <typename F, typename T, int kWidth, std::size_t... k>
@@ -30,9 +45,10 @@ __device__ void apply(const F& f, Pack<T, kWidth>* operands, int lane,
     f(operands[k].value[lane]...);
 }
 
-template <int kWidth, int kUnroll, typename F, typename T, int kOperands>
+template <int kWidth, int kUnroll, typename F, typename S, typename Last, int kOperands>
 __global__ void __launch_bounds__(kEachThreads)
-    each_kernel(std::int64_t elements, F f, Operands<T, kOperands> operands) {
+    each_kernel(std::int64_t elements, F f, Operands<S, Last, kOperands> operands) {
+    using T = Computed<S>;
     constexpr auto kAll = std::make_index_sequence<kOperands>();
     const std::int64_t packs = elements / kWidth;
     const std::int64_t first =
@@ -46,7 +62,7 @@ __global__ void __launch_bounds__(kEachThreads)
 #pragma unroll
         for (int k = F::kReadsFirst ? 0 : 1; k < kOperands; ++k)
             if (pack < packs)
-                values[u][k] = load<kWidth>(operands.data[k] + pack * kWidth, true);
+                values[u][k] = operands.template read<kWidth>(k, pack * kWidth);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -57,7 +73,7 @@ __global__ void __launch_bounds__(kEachThreads)
             apply(f, values[u], lane, kAll);
 #pragma unroll
         for (int k = 0; k < F::kWritten; ++k)
-            store(operands.data[k] + pack * kWidth, values[u][k], true);
+            operands.write(k, pack * kWidth, values[u][k]);
     }
 
     // The rest that fills no pack, an element a thread.
@@ -66,31 +82,34 @@ __global__ void __launch_bounds__(kEachThreads)
         if (blockIdx.x != 0 || at >= elements) return;
         Pack<T, 1> last[kOperands];
         for (int k = F::kReadsFirst ? 0 : 1; k < kOperands; ++k)
-            last[k].value[0] = operands.data[k][at];
+            last[k] = operands.template read<1>(k, at);
         apply(f, last, 0, kAll);
         for (int k = 0; k < F::kWritten; ++k)
-            operands.data[k][at] = last[k].value[0];
+            operands.write(k, at, last[k]);
     }
 }
 
-template <int kWidth, typename F, typename T, int kOperands>
+template <int kWidth, typename F, typename S, typename Last, int kOperands>
 void launch_each(cudaStream_t stream, std::int64_t elements, const F& f,
-                 const Operands<T, kOperands>& operands) {
+                 const Operands<S, Last, kOperands>& operands) {
     // Enough bytes under way a thread to hide the latency of memory.
     constexpr int kPacks = kOperands >= 4 ? 1 : 4 / kOperands;
-    constexpr int kUnroll = kPacks * kFullWidth<T> / kWidth;
+    constexpr int kUnroll = kPacks * kFullWidth<S> / kWidth;
     const std::int64_t blocks =
         divided_up(divided_up(elements, kWidth), kEachThreads * kUnroll);
-    launch(stream, each_kernel<kWidth, kUnroll, F, T, kOperands>,
+    launch(stream, each_kernel<kWidth, kUnroll, F, S, Last, kOperands>,
            static_cast<int>(blocks), kEachThreads, elements, f, operands);
 }
 
 /// f of each element of the operands, the written ones first.
-template <typename F, typename T, typename... More>
-void each(cudaStream_t stream, std::int64_t elements, const F& f, T* first,
+template <typename F, typename S, typename... More>
+void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
           More*... more) {
-    const Operands<T, 1 + sizeof...(More)> operands{{first, const_cast<T*>(more)...}};
-    with_width<T>(aligned(first, more...), [&]<int kWidth>(Constant<kWidth>) {
+    using Last = std::remove_const_t<
+        std::tuple_element_t<sizeof...(More), std::tuple<S, More...>>>;
+    const Operands<S, Last, 1 + sizeof...(More)> operands{
+        {first, const_cast<std::remove_const_t<More>*>(more)...}};
+    with_width<S>(aligned(first, more...), [&]<int kWidth>(Constant<kWidth>) {
         launch_each<kWidth>(stream, elements, f, operands);
     });
 }
@@ -99,8 +118,8 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, T* first,
 template <typename F, std::same_as<Numbers>... N>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
           const N&... more) {
-    with_type(first, [&]<typename T>(T) {
-        each(stream, elements, f, first.as<T>(), more.template as<T>()...);
+    with_type(first, [&]<typename S>(S) {
+        each(stream, elements, f, first.as<S>(), more.template as<S>()...);
     });
 }
 

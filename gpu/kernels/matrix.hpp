@@ -16,7 +16,7 @@ void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t 
 void launch_scale_rows(cudaStream_t stream, Numbers x, Numbers factors, std::int64_t rows,
                        std::int64_t columns);
 
-/// Elements of workspace that the next needs, of the type of x.
+/// Elements of workspace that the next needs, of the type that x is computed in.
 std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns);
 /// destination (columns) += the sum of the rows of x (rows, columns).
 void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,

@@ -3,7 +3,6 @@
 #include "gpu/kernels/each.cuh"
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/tiles.cuh"
-#include "src/core/bf16.hpp"
 
 namespace lockstep::gpu {
 
@@ -145,9 +144,10 @@ __global__ void __launch_bounds__(kTileThreads)
 
 }  // namespace
 
-template <typename T>
-void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value) {
-    each(stream, elements, Fill<T>{value}, destination);
+template <typename S>
+void launch_fill(cudaStream_t stream, S* destination, std::int64_t elements,
+                 Computed<S> value) {
+    each(stream, elements, Fill<Computed<S>>{value}, destination);
 }
 
 template <typename To, typename From>
@@ -158,15 +158,16 @@ void launch_cast(cudaStream_t stream, To* destination, const From* source,
            elements, destination, source);
 }
 
-template <typename T>
-void launch_add(cudaStream_t stream, T* destination, const T* source,
-                std::int64_t elements, T by) {
-    each(stream, elements, Add<T>(by), destination, source);
+template <typename S>
+void launch_add(cudaStream_t stream, S* destination, const S* source,
+                std::int64_t elements, Computed<S> by) {
+    each(stream, elements, Add<Computed<S>>(by), destination, source);
 }
 
-template <typename T>
-void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T by) {
-    each(stream, elements, Scale<T>(by), destination);
+template <typename S>
+void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
+                  Computed<S> by) {
+    each(stream, elements, Scale<Computed<S>>(by), destination);
 }
 
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
@@ -176,8 +177,9 @@ void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
 
 void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,
                             std::int64_t elements) {
-    with_type(destination, [&]<typename T>(T) {
-        each(stream, elements, ScaleByTensor<T>(factor.as<T>()), destination.as<T>());
+    with_type(destination, [&]<typename S>(S) {
+        using T = Computed<S>;
+        each(stream, elements, ScaleByTensor<T>(factor.as<T>()), destination.as<S>());
     });
 }
 
@@ -224,6 +226,7 @@ void launch_copy_rows(cudaStream_t stream, void* destination,
 
 template void launch_fill(cudaStream_t, float*, std::int64_t, float);
 template void launch_fill(cudaStream_t, double*, std::int64_t, double);
+template void launch_fill(cudaStream_t, Bf16*, std::int64_t, float);
 template void launch_fill(cudaStream_t, std::int32_t*, std::int64_t, std::int32_t);
 template void launch_cast(cudaStream_t, float*, const float*, std::int64_t);
 template void launch_cast(cudaStream_t, float*, const double*, std::int64_t);
@@ -236,13 +239,16 @@ template void launch_cast(cudaStream_t, float*, const Bf16*, std::int64_t);
 template void launch_cast(cudaStream_t, double*, const Bf16*, std::int64_t);
 template void launch_add(cudaStream_t, float*, const float*, std::int64_t, float);
 template void launch_add(cudaStream_t, double*, const double*, std::int64_t, double);
+template void launch_add(cudaStream_t, Bf16*, const Bf16*, std::int64_t, float);
 template void launch_add(cudaStream_t, std::uint32_t*, const std::uint32_t*, std::int64_t,
                          std::uint32_t);
 template void launch_scale(cudaStream_t, float*, std::int64_t, float);
 template void launch_scale(cudaStream_t, double*, std::int64_t, double);
+template void launch_scale(cudaStream_t, Bf16*, std::int64_t, float);
 template void launch_combine(cudaStream_t, float*, const float*, std::int64_t, Reduction);
 template void launch_combine(cudaStream_t, double*, const double*, std::int64_t,
                              Reduction);
+template void launch_combine(cudaStream_t, Bf16*, const Bf16*, std::int64_t, Reduction);
 template void launch_combine(cudaStream_t, std::int32_t*, const std::int32_t*,
                              std::int64_t, Reduction);
 

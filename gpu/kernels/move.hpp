@@ -9,8 +9,9 @@
 
 namespace lockstep::gpu {
 
-template <typename T>
-void launch_fill(cudaStream_t stream, T* destination, std::int64_t elements, T value);
+template <typename S>
+void launch_fill(cudaStream_t stream, S* destination, std::int64_t elements,
+                 Computed<S> value);
 
 /// destination = source, rounded.
 template <typename To, typename From>
@@ -18,13 +19,14 @@ void launch_cast(cudaStream_t stream, To* destination, const From* source,
                  std::int64_t elements);
 
 /// destination += by * source.
-template <typename T>
-void launch_add(cudaStream_t stream, T* destination, const T* source,
-                std::int64_t elements, T by);
+template <typename S>
+void launch_add(cudaStream_t stream, S* destination, const S* source,
+                std::int64_t elements, Computed<S> by);
 
 /// destination *= by.
-template <typename T>
-void launch_scale(cudaStream_t stream, T* destination, std::int64_t elements, T by);
+template <typename S>
+void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
+                  Computed<S> by);
 /// Integers times a fraction: truncates, as NCCL's mean does.
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
                         std::int64_t elements, double by);

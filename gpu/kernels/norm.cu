@@ -28,8 +28,8 @@ struct Moments {
 };
 
 /// Sums what this thread reads of the row. Leaves the last sweep in `held`.
-template <typename T, int kWidth, int kTeam>
-__device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const T* x,
+template <typename T, int kWidth, int kTeam, typename S>
+__device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const S* x,
                                         Pack<T, kWidth> (&held)[kHeld]) {
     Moments<T> moments;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
@@ -61,8 +61,8 @@ struct Spread {
 };
 
 /// Leaves the last sweep in `held`. Without a mean, nothing is taken off.
-template <bool kMean, typename T, int kWidth, int kTeam>
-__device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const T* x,
+template <bool kMean, typename T, int kWidth, int kTeam, typename S>
+__device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const S* x,
                             Pack<T, kWidth> (&held)[kHeld]) {
     if constexpr (kMean) {
         const Moments<T> part = moments_of_thread(row, x, held);
@@ -83,14 +83,15 @@ __device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const T* x,
     }
 }
 
-template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
+template <typename S, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    norm_rows(T* y, T* mean, T* rstd, NormOperands of, const T* weight, const T* bias,
-              T epsilon, MatrixShape shape) {
+    norm_rows(S* y, Computed<S>* mean, Computed<S>* rstd, NormOperands of,
+              const S* weight, const S* bias, Computed<S> epsilon, MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
-    const Spread<T> of_row = spread<kMean>(row, of.x.as<T>(), held);
+    const Spread<T> of_row = spread<kMean>(row, of.x.as<S>(), held);
     const T scale = 1 / std::sqrt(of_row.variance + epsilon);
     if (row.first_thread()) {
         if (kMean) mean[row.index()] = of_row.mean;
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kRowThreads)
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!kOnce)
             row.each(base, [&](int k, std::int64_t pack) {
-                held[k] = row.read(of.x.as<T>(), pack);
+                held[k] = row.read(of.x.as<S>(), pack);
             });
         row.each(base, [&](int k, std::int64_t pack) {
             const auto gain = row.read_of_columns(weight, pack);
@@ -116,10 +117,11 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-template <typename T, int kWidth, int kTeam, bool kOnce, bool kMean>
+template <typename S, int kWidth, int kTeam, bool kOnce, bool kMean>
 __global__ void __launch_bounds__(kRowThreads)
-    norm_backward_rows(T* dx, const T* dy, NormOperands of, const T* weight,
+    norm_backward_rows(S* dx, const S* dy, NormOperands of, const S* weight,
                        MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T mean = kMean ? of.mean.as<T>()[row.index()] : T{0};
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(kRowThreads)
     Pack<T, kWidth> g[kHeld], normalized[kHeld];
     const auto read = [&](int k, std::int64_t pack) {
         g[k] = row.read(dy, pack);
-        normalized[k] = row.read(of.x.as<T>(), pack);
+        normalized[k] = row.read(of.x.as<S>(), pack);
     };
     const auto prepare = [&](int k, std::int64_t pack) {
         const auto gain = row.read_of_columns(weight, pack);
@@ -164,17 +166,18 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 /// Terms of d_weight and, with a mean, of d_bias.
-template <typename T, int kWidth, bool kMean>
+template <typename S, int kWidth, bool kMean>
 struct GradientTerms {
+    using T = Computed<S>;
     static constexpr int kSums = kMean ? 2 : 1;
-    const T* dy;
+    const S* dy;
     NormOperands of;
     bool vectors;
 
     __device__ void add(Pack<T, kWidth> (&sums)[kSums], std::int64_t row,
                         std::int64_t column) const {
         const std::int64_t at = row * of.columns + column;
-        const Pack<T, kWidth> x = load<kWidth>(of.x.as<T>() + at, vectors);
+        const Pack<T, kWidth> x = load<kWidth>(of.x.as<S>() + at, vectors);
         const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
         const T mean = kMean ? of.mean.as<T>()[row] : T{0};
         const T rstd = of.rstd.as<T>()[row];
@@ -199,14 +202,15 @@ void with_kind(const NormOperands& of, const With& with) {
 
 void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
                  const NormOperands& of, Numbers weight, Numbers bias, double epsilon) {
-    with_type(y, [&]<typename T>(T) {
+    with_type(y, [&]<typename S>(S) {
+        using T = Computed<S>;
         const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
         with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
                 launch(stream,
-                       norm_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                       blocks, kRowThreads, y.as<T>(), mean.as<T>(), rstd.as<T>(), of,
-                       weight.as<T>(), bias.as<T>(), static_cast<T>(epsilon), shape);
+                       norm_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                       blocks, kRowThreads, y.as<S>(), mean.as<T>(), rstd.as<T>(), of,
+                       weight.as<S>(), bias.as<S>(), static_cast<T>(epsilon), shape);
             });
         });
     });
@@ -214,14 +218,14 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
 
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
                                 const NormOperands& of, Numbers weight) {
-    with_type(dx, [&]<typename T>(T) {
+    with_type(dx, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
         with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+            with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
                 launch(
                     stream,
-                    norm_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                    blocks, kRowThreads, dx.as<T>(), dy.as<T>(), of, weight.as<T>(),
+                    norm_backward_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
+                    blocks, kRowThreads, dx.as<S>(), dy.as<S>(), of, weight.as<S>(),
                     shape);
             });
         });
@@ -229,30 +233,30 @@ void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
 }
 
 std::int64_t norm_partials(const NormOperands& of) {
-    return with_type(of.x, [&]<typename T>(T) {
-        return (of.mean.data != nullptr ? 2 : 1) * column_slabs<T>(of.rows, of.columns) *
+    return with_type(of.x, [&]<typename S>(S) {
+        return (of.mean.data != nullptr ? 2 : 1) * column_slabs<S>(of.rows, of.columns) *
                of.columns;
     });
 }
 
 void launch_norm_backward_weight(cudaStream_t stream, Numbers workspace, Numbers d_weight,
                                  Numbers d_bias, Numbers dy, const NormOperands& of) {
-    with_type(workspace, [&]<typename T>(T) {
+    with_type(of.x, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
-        const std::int64_t slabs = column_slabs<T>(of.rows, of.columns);
+        const std::int64_t slabs = column_slabs<S>(of.rows, of.columns);
         const MatrixShape partials{slabs, of.columns, true};
         with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_column_width<T>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
-                const GradientTerms<T, kWidth, kMean> terms{dy.as<T>(), of,
+            with_column_width<S>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+                const GradientTerms<S, kWidth, kMean> terms{dy.as<S>(), of,
                                                             shape.vectors};
-                launch_column_sums<kWidth, false>(stream, workspace.as<T>(), terms, shape,
-                                                  slabs);
-                add_column_sums<kWidth>(stream, d_weight.as<T>(), workspace.as<T>(),
-                                        partials);
+                launch_column_sums<kWidth, false>(stream, workspace.as<Computed<S>>(),
+                                                  terms, shape, slabs);
+                add_column_sums<kWidth>(stream, d_weight.as<S>(),
+                                        workspace.as<Computed<S>>(), partials);
                 if (kMean)
-                    add_column_sums<kWidth>(stream, d_bias.as<T>(),
-                                            workspace.as<T>() + slabs * of.columns,
-                                            partials);
+                    add_column_sums<kWidth>(
+                        stream, d_bias.as<S>(),
+                        workspace.as<Computed<S>>() + slabs * of.columns, partials);
             });
         });
     });

@@ -29,7 +29,7 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
                                 const NormOperands& of, Numbers weight);
 
-/// Elements of workspace that the next needs.
+/// Elements of workspace that the next needs, of the type that x is computed in.
 std::int64_t norm_partials(const NormOperands& of);
 /// d_weight (columns) += sum over rows of dy * x^; d_bias (columns) += that of dy, if
 /// there is a mean.

@@ -13,6 +13,8 @@ namespace lockstep::gpu {
 void launch_clip_factor(cudaStream_t stream, Numbers factor, Numbers squares,
                         double most);
 
+// A gradient in bf16 may have parameters in f32.
+
 void launch_sgd(cudaStream_t stream, Numbers parameter, Numbers gradient,
                 std::int64_t elements, const SgdOptions& options);
 void launch_sgd_with_momentum(cudaStream_t stream, Numbers parameter, Numbers velocity,

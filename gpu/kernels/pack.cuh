@@ -18,9 +18,10 @@ struct alignas(sizeof(T) * kWidth) Pack {
     T value[kWidth];
 };
 
-/// Elements in 16 bytes, the most that one instruction moves.
-template <typename T>
-inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(T));
+/// Elements in 16 bytes, the most that one instruction moves; half of them are moved for
+/// bf16, which has as many as f32.
+template <typename S>
+inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(Computed<S>));
 
 /// Returns whether each address can be that of a full pack; views may begin anywhere.
 template <typename... T>
@@ -52,42 +53,57 @@ struct MatrixShape {
     bool vectors;  ///< whether all rows of all operands begin at full packs
 };
 
-template <int kWidth, typename T>
-__device__ Pack<T, kWidth> load(const T* from, bool aligned) {
+/// The same numbers in another type, rounded if that has fewer digits.
+template <typename To, typename From, int kWidth>
+__device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
+    if constexpr (std::is_same_v<To, From>) {
+        return from;
+    } else {
+        Pack<To, kWidth> to;
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane)
+            to.value[lane] = static_cast<To>(from.value[lane]);
+        return to;
+    }
+}
+
+template <int kWidth, typename S>
+__device__ Pack<Computed<S>, kWidth> load(const S* from, bool aligned) {
     if constexpr (kWidth > 1) {
         if (!aligned) {
-            Pack<T, kWidth> pack;
+            Pack<Computed<S>, kWidth> pack;
 #pragma unroll
             for (int lane = 0; lane < kWidth; ++lane)
                 pack.value[lane] = from[lane];
             return pack;
         }
     }
-    return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+    return converted<Computed<S>>(*reinterpret_cast<const Pack<S, kWidth>*>(from));
 }
 
 /// Returns what is left at the end of `elements`, less than a pack, and then zeros.
-template <int kWidth, typename T>
-__device__ Pack<T, kWidth> load_rest(const T* from, std::int64_t begin,
-                                     std::int64_t elements) {
-    Pack<T, kWidth> pack;
+template <int kWidth, typename S>
+__device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin,
+                                               std::int64_t elements) {
+    Pack<Computed<S>, kWidth> pack;
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane)
-        pack.value[lane] = begin + lane < elements ? from[begin + lane] : T{0};
+        pack.value[lane] =
+            begin + lane < elements ? Computed<S>{from[begin + lane]} : Computed<S>{0};
     return pack;
 }
 
-template <int kWidth, typename T>
-__device__ void store(T* to, const Pack<T, kWidth>& pack, bool aligned) {
+template <int kWidth, typename S>
+__device__ void store(S* to, const Pack<Computed<S>, kWidth>& pack, bool aligned) {
     if constexpr (kWidth > 1) {
         if (!aligned) {
 #pragma unroll
             for (int lane = 0; lane < kWidth; ++lane)
-                to[lane] = pack.value[lane];
+                to[lane] = static_cast<S>(pack.value[lane]);
             return;
         }
     }
-    *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+    *reinterpret_cast<Pack<S, kWidth>*>(to) = converted<S>(pack);
 }
 
 }  // namespace lockstep::gpu

@@ -24,21 +24,22 @@ struct Normal {
     }
 };
 
-template <typename T, typename Draw>
+template <typename S, typename Draw>
 __global__ void __launch_bounds__(kRandomThreads)
-    random_kernel(T* destination, std::int64_t elements, Draw draw, std::int64_t offset) {
+    random_kernel(S* destination, std::int64_t elements, Draw draw, std::int64_t offset) {
     const std::int64_t i = std::int64_t{blockIdx.x} * kRandomThreads + threadIdx.x;
-    if (i < elements)
-        destination[i] = static_cast<T>(draw(static_cast<std::uint64_t>(offset + i)));
+    if (i >= elements) return;
+    const double drawn = draw(static_cast<std::uint64_t>(offset + i));
+    destination[i] = static_cast<S>(static_cast<Computed<S>>(drawn));
 }
 
 template <typename Draw>
 void fill_with(cudaStream_t stream, Numbers destination, std::int64_t elements,
                const Draw& draw, std::int64_t offset) {
     const auto blocks = static_cast<int>(divided_up(elements, kRandomThreads));
-    with_type(destination, [&]<typename T>(T) {
-        launch(stream, random_kernel<T, Draw>, blocks, kRandomThreads,
-               destination.as<T>(), elements, draw, offset);
+    with_type(destination, [&]<typename S>(S) {
+        launch(stream, random_kernel<S, Draw>, blocks, kRandomThreads,
+               destination.as<S>(), elements, draw, offset);
     });
 }
 

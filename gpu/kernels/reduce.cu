@@ -8,20 +8,20 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// T is summed in this type.
-template <typename T>
-using SumOf = std::conditional_t<std::is_integral_v<T>, T, double>;
+/// What is stored as S is summed in this type.
+template <typename S>
+using SumOf = std::conditional_t<std::is_integral_v<S>, S, double>;
 
 /// The packs of one tensor; zeros behind its last element.
-template <typename T>
+template <typename S>
 struct Packs {
-    static constexpr int kWidth = kFullWidth<T>;
-    using Loaded = Pack<T, kWidth>;
-    const T* values;
+    static constexpr int kWidth = kFullWidth<S>;
+    using Loaded = Pack<Computed<S>, kWidth>;
+    const S* values;
     std::int64_t elements;
     bool vectors;
 
-    Packs(const T* first, std::int64_t count)
+    Packs(const S* first, std::int64_t count)
         : values(first), elements(count), vectors(aligned(first)) {}
     __device__ Loaded load(std::int64_t pack) const {
         return gpu::load<kWidth>(values + pack * kWidth, vectors);
@@ -31,29 +31,29 @@ struct Packs {
     }
 };
 
-template <typename T>
-struct Values : Packs<T> {
-    using Result = SumOf<T>;
-    using typename Packs<T>::Loaded;
+template <typename S>
+struct Values : Packs<S> {
+    using Result = SumOf<S>;
+    using typename Packs<S>::Loaded;
 
     __device__ Result of(const Loaded& loaded, std::int64_t) const {
         Result sum = loaded.value[0];
 #pragma unroll
-        for (int lane = 1; lane < Packs<T>::kWidth; ++lane)
+        for (int lane = 1; lane < Packs<S>::kWidth; ++lane)
             sum += loaded.value[lane];
         return sum;
     }
 };
 
-template <typename T>
-struct Squares : Packs<T> {
+template <typename S>
+struct Squares : Packs<S> {
     using Result = double;
-    using typename Packs<T>::Loaded;
+    using typename Packs<S>::Loaded;
 
     __device__ Result of(const Loaded& loaded, std::int64_t) const {
         Result sum = 0;
 #pragma unroll
-        for (int lane = 0; lane < Packs<T>::kWidth; ++lane) {
+        for (int lane = 0; lane < Packs<S>::kWidth; ++lane) {
             const double value = loaded.value[lane];
             sum += value * value;
         }
@@ -61,14 +61,14 @@ struct Squares : Packs<T> {
     }
 };
 
-template <typename T>
+template <typename S>
 struct SquaredDifferences {
-    static constexpr int kWidth = kFullWidth<T>;
+    static constexpr int kWidth = kFullWidth<S>;
     using Result = double;
     struct Loaded {
-        Pack<T, kWidth> a, b;
+        Pack<Computed<S>, kWidth> a, b;
     };
-    Packs<T> a, b;
+    Packs<S> a, b;
     std::int64_t elements;
 
     __device__ Loaded load(std::int64_t pack) const {
@@ -135,26 +135,28 @@ struct ErrorGradient {
 
 }  // namespace
 
-template <typename T>
-void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values,
-                std::int64_t elements, bool accumulate) {
-    reduce(stream, workspace, Values<T>{{values, elements}}, Plus{},
-           Keep<T>{result, accumulate});
+template <typename S>
+void launch_sum(cudaStream_t stream, void* workspace, Computed<S>* result,
+                const S* values, std::int64_t elements, bool accumulate) {
+    reduce(stream, workspace, Values<S>{{values, elements}}, Plus{},
+           Keep<Computed<S>>{result, accumulate});
 }
 
 void launch_sum_of_squares(cudaStream_t stream, void* workspace, Numbers result,
                            Numbers values, std::int64_t elements) {
-    with_type(result, [&]<typename T>(T) {
-        reduce(stream, workspace, Squares<T>{{values.as<T>(), elements}}, Plus{},
+    with_type(values, [&]<typename S>(S) {
+        using T = Computed<S>;
+        reduce(stream, workspace, Squares<S>{{values.as<S>(), elements}}, Plus{},
                Keep<T>{result.as<T>(), true});
     });
 }
 
 void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
                           Numbers prediction, Numbers target, std::int64_t elements) {
-    with_type(result, [&]<typename T>(T) {
-        const SquaredDifferences<T> terms{
-            {prediction.as<T>(), elements}, {target.as<T>(), elements}, elements};
+    with_type(prediction, [&]<typename S>(S) {
+        using T = Computed<S>;
+        const SquaredDifferences<S> terms{
+            {prediction.as<S>(), elements}, {target.as<S>(), elements}, elements};
         reduce(stream, workspace, terms, Plus{}, Keep<T>{result.as<T>(), false});
     });
 }
@@ -162,9 +164,10 @@ void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
 void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
                                    Numbers prediction, Numbers target,
                                    std::int64_t elements, double by) {
-    with_type(d_prediction, [&]<typename T>(T) {
-        each(stream, elements, ErrorGradient<T>{static_cast<T>(by)}, d_prediction.as<T>(),
-             prediction.as<T>(), target.as<T>());
+    with_type(d_prediction, [&]<typename S>(S) {
+        using T = Computed<S>;
+        each(stream, elements, ErrorGradient<T>{static_cast<T>(by)}, d_prediction.as<S>(),
+             prediction.as<S>(), target.as<S>());
     });
 }
 
@@ -177,6 +180,7 @@ void launch_first_outside(cudaStream_t stream, void* workspace, FirstOutside* fi
 
 template void launch_sum(cudaStream_t, void*, float*, const float*, std::int64_t, bool);
 template void launch_sum(cudaStream_t, void*, double*, const double*, std::int64_t, bool);
+template void launch_sum(cudaStream_t, void*, float*, const Bf16*, std::int64_t, bool);
 template void launch_sum(cudaStream_t, void*, std::uint32_t*, const std::uint32_t*,
                          std::int64_t, bool);
 

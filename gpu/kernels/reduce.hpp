@@ -15,9 +15,9 @@ inline constexpr int kMostPartials = 1024;
 inline constexpr std::int64_t kReduceBytes = std::int64_t{kMostPartials} * 8;
 
 /// result[0] (+)= the sum of `elements` values; in f64, integers wrap around.
-template <typename T>
-void launch_sum(cudaStream_t stream, void* workspace, T* result, const T* values,
-                std::int64_t elements, bool accumulate);
+template <typename S>
+void launch_sum(cudaStream_t stream, void* workspace, Computed<S>* result,
+                const S* values, std::int64_t elements, bool accumulate);
 
 /// result[0] += the sum of the values' squares, in f64.
 void launch_sum_of_squares(cudaStream_t stream, void* workspace, Numbers result,

@@ -9,22 +9,23 @@ namespace lockstep::gpu {
 
 namespace {
 
-template <typename T>
+template <typename S>
 struct Rotation {
     HeadRows to, from;
     AttentionShape shape;
     TokenRows positions;
     RotaryOptions options;
 
-    __device__ T* first_head(const HeadRows& of, std::int64_t row,
+    __device__ S* first_head(const HeadRows& of, std::int64_t row,
                              std::int64_t batch) const {
-        return of.tensor.as<T>() + of.first + row * of.pitch + batch * of.batch;
+        return of.tensor.as<S>() + of.first + row * of.pitch + batch * of.batch;
     }
 };
 
 /// A thread turns one pair of columns, in all heads of its rows: they share the angle.
-template <typename T>
-__global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<T> of, Tiles tiles) {
+template <typename S>
+__global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<S> of, Tiles tiles) {
+    using T = Computed<S>;
     const Place at(tiles);
     if (at.column >= tiles.packs) return;
     const double frequency =
@@ -37,12 +38,12 @@ __global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<T> of, Tile
         const double angle = static_cast<double>(of.positions[row]) * frequency;
         const T cosine = static_cast<T>(std::cos(angle));
         const T sine = static_cast<T>(std::sin(of.options.inverse ? -angle : angle));
-        const T* from = of.first_head(of.from, row, batch) + at.column;
-        T* to = of.first_head(of.to, row, batch) + at.column;
+        const S* from = of.first_head(of.from, row, batch) + at.column;
+        S* to = of.first_head(of.to, row, batch) + at.column;
         for (std::int64_t head = 0; head < of.shape.heads; ++head) {
             const T a = from[0], b = from[tiles.packs];
-            to[0] = a * cosine - b * sine;
-            to[tiles.packs] = b * cosine + a * sine;
+            to[0] = static_cast<S>(a * cosine - b * sine);
+            to[tiles.packs] = static_cast<S>(b * cosine + a * sine);
             from += of.shape.width;
             to += of.shape.width;
         }
@@ -54,10 +55,10 @@ __global__ void __launch_bounds__(kTileThreads) rotate_rows(Rotation<T> of, Tile
 void launch_rotate(cudaStream_t stream, const HeadRows& to, const HeadRows& from,
                    const AttentionShape& shape, const TokenRows& positions,
                    const RotaryOptions& options) {
-    with_type(to.tensor, [&]<typename T>(T) {
+    with_type(to.tensor, [&]<typename S>(S) {
         const Tiles tiles(from.rows * shape.batches, shape.width / 2);
-        launch(stream, rotate_rows<T>, tiles.blocks(), kTileThreads,
-               Rotation<T>{to, from, shape, positions, options}, tiles);
+        launch(stream, rotate_rows<S>, tiles.blocks(), kTileThreads,
+               Rotation<S>{to, from, shape, positions, options}, tiles);
     });
 }
 

@@ -15,7 +15,8 @@ namespace lockstep::gpu {
 inline constexpr int kRowThreads = 256;
 inline constexpr int kHeld = 8;
 
-/// The row of a thread's team, and the thread's part in it.
+/// The row of a thread's team, and the thread's part in it. It computes in T; matrices
+/// may be stored in another type.
 template <typename T, int kWidth, int kTeam>
 class Row {
   public:
@@ -43,14 +44,17 @@ class Row {
         }
     }
 
-    __device__ Values read(const T* matrix, std::int64_t pack) const {
+    template <typename S>
+    __device__ Values read(const S* matrix, std::int64_t pack) const {
         return load<kWidth>(matrix + index_ * shape_.columns + pack * kWidth,
                             shape_.vectors);
     }
-    __device__ Values read_of_columns(const T* columns, std::int64_t pack) const {
+    template <typename S>
+    __device__ Values read_of_columns(const S* columns, std::int64_t pack) const {
         return load<kWidth>(columns + pack * kWidth, shape_.vectors);
     }
-    __device__ void write(T* matrix, std::int64_t pack, const Values& values) const {
+    template <typename S>
+    __device__ void write(S* matrix, std::int64_t pack, const Values& values) const {
         store(matrix + index_ * shape_.columns + pack * kWidth, values, shape_.vectors);
     }
 

@@ -16,18 +16,18 @@ __device__ void add_to(Pack<T, kWidth>& sum, const Pack<T, kWidth>& values) {
 
 /// Adds the rows of dy whose id is `id`, one after the other, to a pack of its row of the
 /// table; a row that gets none is not touched.
-template <typename T, int kWidth>
+template <typename S, int kWidth>
 struct ByLooking {
     ScatteredRows scattered;
     const std::int32_t* ids;
 
-    __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
-        Pack<T, kWidth> sum;
+    __device__ void add(S* pack, std::int64_t id, std::int64_t column) const {
+        Pack<Computed<S>, kWidth> sum;
         bool any = false;
         for (std::int64_t i = 0; i < scattered.elements; ++i) {
             if (ids[i] != id) continue;
             if (!any) sum = load<kWidth>(pack, true);
-            add_to(sum, load<kWidth>(scattered.dy.as<T>() + i * scattered.width + column,
+            add_to(sum, load<kWidth>(scattered.dy.as<S>() + i * scattered.width + column,
                                      true));
             any = true;
         }
@@ -35,27 +35,27 @@ struct ByLooking {
     }
 };
 
-template <typename T, int kWidth>
+template <typename S, int kWidth>
 struct BySearching {
     static constexpr int kUnderWay = 8;
     ScatteredRows scattered;
     SortedIds sorted;
 
-    __device__ void add(T* pack, std::int64_t id, std::int64_t column) const {
+    __device__ void add(S* pack, std::int64_t id, std::int64_t column) const {
         const std::int64_t begin =
             count_before(sorted.ids, 0, scattered.elements, id, false);
         const std::int64_t end =
             begin + count_before(sorted.ids, begin, scattered.elements, id, true);
         if (begin == end) return;
-        Pack<T, kWidth> sum = load<kWidth>(pack, true);
+        auto sum = load<kWidth>(pack, true);
         for (std::int64_t base = begin; base < end; base += kUnderWay) {
-            Pack<T, kWidth> values[kUnderWay];
+            Pack<Computed<S>, kWidth> values[kUnderWay];
 #pragma unroll
             for (int u = 0; u < kUnderWay; ++u) {
                 if (base + u >= end) break;
                 const std::int64_t i = sorted.positions[base + u];
                 values[u] = load<kWidth>(
-                    scattered.dy.as<T>() + i * scattered.width + column, true);
+                    scattered.dy.as<S>() + i * scattered.width + column, true);
             }
 #pragma unroll
             for (int u = 0; u < kUnderWay; ++u) {
@@ -67,7 +67,7 @@ struct BySearching {
     }
 };
 
-template <typename T, int kWidth, typename Gradients>
+template <typename S, int kWidth, typename Gradients>
 __global__ void __launch_bounds__(kTileThreads)
     scatter_rows(ScatteredRows scattered, Gradients gradients, Tiles tiles) {
     const Place at(tiles);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kTileThreads)
         const std::int64_t row = at.row + u * at.height;
         if (row >= tiles.rows) break;
         const std::int64_t column = at.column * kWidth;
-        gradients.add(scattered.table.as<T>() + row * scattered.width + column,
+        gradients.add(scattered.table.as<S>() + row * scattered.width + column,
                       scattered.first + row, column);
     }
 }
@@ -85,13 +85,13 @@ __global__ void __launch_bounds__(kTileThreads)
 /// them in, ids.
 template <template <typename, int> typename Gradients, typename Ids>
 void launch_rows(cudaStream_t stream, const ScatteredRows& scattered, const Ids& ids) {
-    with_type(scattered.table, [&]<typename T>(T) {
-        const bool full = scattered.width % kFullWidth<T> == 0 &&
+    with_type(scattered.table, [&]<typename S>(S) {
+        const bool full = scattered.width % kFullWidth<S> == 0 &&
                           aligned(scattered.table, scattered.dy);
-        with_width<T>(full, [&]<int kWidth>(Constant<kWidth>) {
+        with_width<S>(full, [&]<int kWidth>(Constant<kWidth>) {
             const Tiles tiles(scattered.rows, scattered.width / kWidth);
-            launch(stream, scatter_rows<T, kWidth, Gradients<T, kWidth>>, tiles.blocks(),
-                   kTileThreads, scattered, Gradients<T, kWidth>{scattered, ids}, tiles);
+            launch(stream, scatter_rows<S, kWidth, Gradients<S, kWidth>>, tiles.blocks(),
+                   kTileThreads, scattered, Gradients<S, kWidth>{scattered, ids}, tiles);
         });
     });
 }

@@ -75,8 +75,8 @@ struct CausalByTokens {
 
 /// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
 /// 1805.02867). Leaves the last sweep in `held`.
-template <typename T, int kWidth, int kTeam, typename Mask>
-__device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const T* x,
+template <typename T, int kWidth, int kTeam, typename S, typename Mask>
+__device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const S* x,
                                         const Mask& mask,
                                         Pack<T, kWidth> (&held)[kHeld]) {
     Exponentials<T> of_thread;
@@ -118,9 +118,10 @@ struct LossGradient {
     }
 };
 
-template <typename T, int kWidth, int kTeam, bool kOnce, typename Masks, typename Finish>
+template <typename S, int kWidth, int kTeam, bool kOnce, typename Masks, typename Finish>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_rows(T* y, const T* x, MatrixShape shape, Masks masks, Finish finish) {
+    softmax_rows(S* y, const S* x, MatrixShape shape, Masks masks, Finish finish) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const auto mask = masks.of_row(row.index());
@@ -143,10 +144,11 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-template <typename T, int kWidth, int kTeam>
+template <typename S, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    cross_entropy_rows(T* losses, const T* logits, const std::int32_t* targets,
+    cross_entropy_rows(Computed<S>* losses, const S* logits, const std::int32_t* targets,
                        MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld];
@@ -157,9 +159,10 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 /// dx = y * (dy - sum(y * dy)).
-template <typename T, int kWidth, int kTeam, bool kOnce>
+template <typename S, int kWidth, int kTeam, bool kOnce>
 __global__ void __launch_bounds__(kRowThreads)
-    softmax_backward_rows(T* dx, const T* y, const T* dy, MatrixShape shape) {
+    softmax_backward_rows(S* dx, const S* y, const S* dy, MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     Pack<T, kWidth> held[kHeld], gradient[kHeld];
@@ -190,11 +193,11 @@ template <typename Masks, typename Finish>
 void launch_softmax_rows(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                          std::int64_t columns, const Masks& masks, const Finish& finish) {
     const MatrixShape shape{rows, columns, aligned(y, x)};
-    with_type(y, [&]<typename T>(T) {
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+    with_type(y, [&]<typename S>(S) {
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(stream,
-                   softmax_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
-                   blocks, kRowThreads, y.as<T>(), x.as<T>(), shape, masks, finish);
+                   softmax_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
+                   blocks, kRowThreads, y.as<S>(), x.as<S>(), shape, masks, finish);
         });
     });
 }
@@ -222,12 +225,12 @@ void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64
 
 void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                              std::int64_t rows, std::int64_t columns) {
-    with_type(dx, [&]<typename T>(T) {
+    with_type(dx, [&]<typename S>(S) {
         const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(stream,
-                   softmax_backward_rows<T, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
-                   blocks, kRowThreads, dx.as<T>(), y.as<T>(), dy.as<T>(), shape);
+                   softmax_backward_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
+                   blocks, kRowThreads, dx.as<S>(), y.as<S>(), dy.as<S>(), shape);
         });
     });
 }
@@ -235,11 +238,11 @@ void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers
 void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns) {
-    with_type(losses, [&]<typename T>(T) {
+    with_type(logits, [&]<typename S>(S) {
         const MatrixShape shape{rows, columns, aligned(logits)};
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, cross_entropy_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
-                   kRowThreads, losses.as<T>(), logits.as<T>(), targets, shape);
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, cross_entropy_rows<S, Plan::kWidth, Plan::kTeam>, blocks,
+                   kRowThreads, losses.as<Computed<S>>(), logits.as<S>(), targets, shape);
         });
     });
 }

@@ -37,10 +37,11 @@ struct First {
 
 /// A team of threads finds one of a row's k after the other: the first of all that come
 /// behind the last that was found.
-template <typename T, int kTeam>
+template <typename S, int kTeam>
 __global__ void __launch_bounds__(kTopThreads)
-    top_of_rows(T* values, std::int32_t* indices, const T* x, MatrixShape shape,
+    top_of_rows(S* values, std::int32_t* indices, const S* x, MatrixShape shape,
                 std::int64_t k) {
+    using T = Computed<S>;
     const std::int64_t row =
         std::int64_t{blockIdx.x} * (kTopThreads / kTeam) + threadIdx.x / kTeam;
     if (row >= shape.rows) return;
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kTopThreads)
         }
         last = combined<kTeam>(first, First{});
         if (threadIdx.x % kTeam != 0) continue;
-        values[place] = last.value;
+        values[place] = static_cast<S>(last.value);
         indices[place] = static_cast<std::int32_t>(last.column);
     }
 }
@@ -65,11 +66,11 @@ __global__ void __launch_bounds__(kTopThreads)
 void launch_top_k(cudaStream_t stream, Numbers values, std::int32_t* indices, Numbers x,
                   std::int64_t rows, std::int64_t columns, std::int64_t k) {
     constexpr std::int64_t kNarrow = 1024;
-    with_type(x, [&]<typename T>(T) {
+    with_type(x, [&]<typename S>(S) {
         const auto start = [&]<int kTeam>(Constant<kTeam>) {
-            launch(stream, top_of_rows<T, kTeam>,
+            launch(stream, top_of_rows<S, kTeam>,
                    static_cast<int>(divided_up(rows, kTopThreads / kTeam)), kTopThreads,
-                   values.as<T>(), indices, x.as<T>(), MatrixShape{rows, columns, false},
+                   values.as<S>(), indices, x.as<S>(), MatrixShape{rows, columns, false},
                    k);
         };
         if (columns <= kNarrow)

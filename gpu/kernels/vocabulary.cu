@@ -10,13 +10,13 @@ namespace lockstep::gpu {
 namespace {
 
 /// f(logit) for what a thread reads of the row, without padding.
-template <typename T, int kWidth, int kTeam, typename F>
+template <typename S, typename T, int kWidth, int kTeam, typename F>
 __device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits& of,
                            const F& f) {
     Pack<T, kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = row.read(of.logits.as<T>(), pack);
+            held[k] = row.read(of.logits.as<S>(), pack);
         });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
@@ -25,33 +25,35 @@ __device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits& 
     }
 }
 
-template <typename T, int kWidth, int kTeam>
+template <typename S, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    row_maxima(T* maximum, ShardLogits of, MatrixShape shape) {
+    row_maxima(Computed<S>* maximum, ShardLogits of, MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     T largest = -std::numeric_limits<T>::infinity();
-    each_entry(row, of, [&](T logit) { largest = Larger{}(largest, logit); });
+    each_entry<S>(row, of, [&](T logit) { largest = Larger{}(largest, logit); });
     largest = row.largest(largest);
     if (row.first_thread()) maximum[row.index()] = largest;
 }
 
-template <typename T, int kWidth, int kTeam>
+template <typename S, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    parts_of_rows(T* parts, ShardLogits of, const std::int32_t* targets, const T* maximum,
-                  MatrixShape shape) {
+    parts_of_rows(Computed<S>* parts, ShardLogits of, const std::int32_t* targets,
+                  const Computed<S>* maximum, MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const T most = maximum[row.index()];
     T sum = 0;
-    each_entry(row, of, [&](T logit) { sum += std::exp(logit - most); });
+    each_entry<S>(row, of, [&](T logit) { sum += std::exp(logit - most); });
     sum = row.sum(sum);
     if (!row.first_thread()) return;
     const std::int64_t own = targets[row.index()] - of.first;
     const bool here = own >= 0 && own < of.columns;
     parts[row.index()] = sum;
     parts[of.rows + row.index()] =
-        here ? of.logits.as<T>()[row.index() * of.columns + own] : T{0};
+        here ? T{of.logits.as<S>()[row.index() * of.columns + own]} : T{0};
 }
 
 struct LossOfParts {
@@ -73,9 +75,11 @@ struct LossParts {
     T by;
 };
 
-template <typename T, int kWidth, int kTeam>
+template <typename S, int kWidth, int kTeam>
 __global__ void __launch_bounds__(kRowThreads)
-    gradient_rows(T* d_logits, ShardLogits of, LossParts<T> parts, MatrixShape shape) {
+    gradient_rows(S* d_logits, ShardLogits of, LossParts<Computed<S>> parts,
+                  MatrixShape shape) {
+    using T = Computed<S>;
     const Row<T, kWidth, kTeam> row(shape);
     if (!row.exists()) return;
     const std::int64_t target = parts.targets[row.index()];
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(kRowThreads)
     Pack<T, kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = row.read(of.logits.as<T>(), pack);
+            held[k] = row.read(of.logits.as<S>(), pack);
         });
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < kWidth; ++lane)
@@ -103,31 +107,32 @@ __global__ void __launch_bounds__(kRowThreads)
 }  // namespace
 
 void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& of) {
-    with_type(maximum, [&]<typename T>(T) {
+    with_type(of.logits, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, row_maxima<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-                   maximum.as<T>(), of, shape);
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, row_maxima<S, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+                   maximum.as<Computed<S>>(), of, shape);
         });
     });
 }
 
 void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts, const ShardLogits& of,
                                 const std::int32_t* targets, Numbers maximum) {
-    with_type(parts, [&]<typename T>(T) {
+    with_type(of.logits, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, parts_of_rows<T, Plan::kWidth, Plan::kTeam>, blocks,
-                   kRowThreads, parts.as<T>(), of, targets, maximum.as<T>(), shape);
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, parts_of_rows<S, Plan::kWidth, Plan::kTeam>, blocks,
+                   kRowThreads, parts.as<Computed<S>>(), of, targets,
+                   maximum.as<Computed<S>>(), shape);
         });
     });
 }
 
 void launch_cross_entropy_of_parts(cudaStream_t stream, Numbers losses, Numbers maximum,
                                    Numbers parts, std::int64_t rows) {
-    with_type(losses, [&]<typename T>(T) {
-        each(stream, rows, LossOfParts{}, losses.as<T>(), maximum.as<T>(), parts.as<T>(),
-             parts.as<T>() + rows);
+    with_type(losses, [&]<typename S>(S) {
+        each(stream, rows, LossOfParts{}, losses.as<S>(), maximum.as<S>(), parts.as<S>(),
+             parts.as<S>() + rows);
     });
 }
 
@@ -135,12 +140,13 @@ void launch_cross_entropy_backward_of_parts(cudaStream_t stream, Numbers d_logit
                                             const ShardLogits& of,
                                             const std::int32_t* targets, Numbers maximum,
                                             Numbers parts, double by) {
-    with_type(d_logits, [&]<typename T>(T) {
+    with_type(d_logits, [&]<typename S>(S) {
+        using T = Computed<S>;
         const MatrixShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
-        with_plan_of<T>(shape, [&]<typename Plan>(Plan, int blocks) {
+        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(
-                stream, gradient_rows<T, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-                d_logits.as<T>(), of,
+                stream, gradient_rows<S, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+                d_logits.as<S>(), of,
                 LossParts<T>{targets, maximum.as<T>(), parts.as<T>(), static_cast<T>(by)},
                 shape);
         });
