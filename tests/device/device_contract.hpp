@@ -6,6 +6,7 @@
 //     namespace lockstep::test {
 //     const char* const kTags = "[sim][device]";
 //     std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) { … }
+//     const bool kProductsOfBf16InOrder = true;
 //     }
 //
 // and gets the tests of what it includes. Sizes are odd on purpose: below, at and beyond
@@ -13,6 +14,7 @@
 
 #include "tests/device/activation_contract.hpp"
 #include "tests/device/attention_contract.hpp"
+#include "tests/device/bf16_contract.hpp"
 #include "tests/device/causal_softmax_contract.hpp"
 #include "tests/device/lookup_contract.hpp"
 #include "tests/device/loss_contract.hpp"

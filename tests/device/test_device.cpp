@@ -9,6 +9,9 @@ std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
     return std::make_unique<sim::Device>(index, monitor);
 }
 
+// Products of bf16 are f32's, of copies.
+const bool kProductsOfBf16InOrder = true;
+
 }  // namespace lockstep::test
 
 #include "tests/device/device_contract.hpp"

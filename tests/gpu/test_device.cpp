@@ -9,6 +9,9 @@ std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
     return std::make_unique<gpu::Device>(index, monitor);
 }
 
+// cuBLAS chooses the order, and takes tensor cores for bf16.
+const bool kProductsOfBf16InOrder = false;
+
 }  // namespace lockstep::test
 
 #include "tests/device/device_contract.hpp"

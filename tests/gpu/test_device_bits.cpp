@@ -48,9 +48,28 @@ TEST_CASE("A rerun gives the same bits, and so do operands that lie elsewhere",
     }
 }
 
+TEST_CASE("In bf16, rows and columns of any shape, anywhere, give f32's bits, rounded",
+          "[gpu][device][bf16]") {
+    for (const Shape& shape : kShapes) {
+        const Inputs narrow(shape, DType::bf16);
+        Inputs wide = narrow;
+        for (HostTensor* input : {&wide.a, &wide.b, &wide.row})
+            *input = input->as(DType::f32);
+        Bench bench;
+        for (const NamedOperation& operation : operations_to_repeat()) {
+            const HostTensor expected = result(bench, operation, wide, 0);
+            for (const std::int64_t shift : {0, 1, 2, 3, 4}) {
+                CAPTURE(operation.name, shape.text(), shift);
+                const HostTensor got = result(bench, operation, narrow, shift);
+                REQUIRE(got == expected.as(got.dtype()));
+            }
+        }
+    }
+}
+
 TEST_CASE("Views that begin anywhere, of any length, are touched and nothing beside them",
           "[gpu][device]") {
-    const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32);
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32, DType::bf16);
     Bench bench;
     const std::int64_t room = 5000;
     const HostTensor before = random_values({room}, dtype, "before", -9, 9);
@@ -196,7 +215,7 @@ TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device]") {
 
 TEST_CASE("A gradient of an embedding is added in order of the ids, few or many",
           "[gpu][device]") {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const std::int64_t width = GENERATE(1, 4, 12, 33);
     const std::int64_t count = GENERATE(1, 500, 512, 513, 5000);
     const std::int64_t vocabulary = GENERATE(1, 40);
@@ -205,14 +224,15 @@ TEST_CASE("A gradient of an embedding is added in order of the ids, few or many"
     const HostTensor table = random_values({vocabulary, width}, dtype, "table");
     const HostTensor ids = random_indices({count}, vocabulary, "ids");
     const HostTensor dy = random_values({count, width}, dtype, "dy");
-    HostTensor expected = table;
+    HostTensor expected = table.as(computed_in(dtype));
     for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < width; ++j) {
             const auto at = static_cast<std::int64_t>(ids.at(i)) * width + j;
-            // set() rounds to the dtype, as each addition does.
+            // set() rounds as each addition does.
             expected.set(at, expected.at(at) + dy.at(i * width + j));
         }
     }
+    expected = expected.as(dtype);
     const Tensor got = bench->upload(table);
     bench->embedding_backward(got, bench->upload(ids), bench->upload(dy));
     REQUIRE(bench->download(got) == expected);
