@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <cmath>
-#include <fcntl.h>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
-#include "src/os/descriptor.hpp"
 #include "src/report/csv_cells.hpp"
+#include "src/report/files.hpp"
 #include "src/text/numbers.hpp"
 
 namespace lockstep::lessons {
@@ -21,32 +19,13 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-[[noreturn]] void fail(const std::filesystem::path& path) {
-    throw std::system_error(errno, std::generic_category(),
-                            "cannot read " + printable(path.string()));
-}
-
-}  // namespace
-
 std::string load_file(const std::filesystem::path& path) {
-    constexpr std::size_t kBlock = std::size_t{1} << 16;
-    const os::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file.open()) fail(path);
-    std::string bytes;
-    while (true) {
-        const std::size_t size = bytes.size();
-        bytes.resize(size + kBlock);
-        const ssize_t got = os::read_some(file.number(), bytes.data() + size, kBlock);
-        if (got < 0) fail(path);
-        bytes.resize(size + static_cast<std::size_t>(got));
-        if (got == 0) return bytes;
-        require(bytes.size() <= kLargestInputBytes,
-                "{} is larger than the {} MiB that a lesson reads",
-                printable(path.string()), kLargestInputBytes >> 20);
+    try {
+        return read_text_input(path, kLargestInputBytes);
+    } catch (const std::system_error& error) {
+        throw std::system_error(error.code(), "cannot read " + printable(path.string()));
     }
 }
-
-namespace {
 
 /// The code points of a text, each as a number.
 std::vector<std::int32_t> code_points(std::string_view bytes, const std::string& name) {

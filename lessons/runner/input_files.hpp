@@ -13,12 +13,8 @@ namespace lockstep::lessons {
 
 inline constexpr std::size_t kLargestInputBytes = std::size_t{64} << 20;
 
-// A learner brings these. Each of these throws std::system_error with the path if the
-// file cannot be read, and UsageError if it is larger than 64 MiB; pipes and devices end
-// there too.
-
-/// Returns all bytes of a file.
-std::string load_file(const std::filesystem::path& path);
+// A learner brings these: files, or pipes. Each of the functions that load one throws
+// what read_text_input in src/report/files.hpp says, with this limit.
 
 /// A text as a character-level language model reads it.
 struct Text {

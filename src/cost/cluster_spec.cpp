@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
+#include "src/report/files.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep {
@@ -287,15 +288,24 @@ const ClusterSpec* find_preset(const std::string& name) {
     return found == presets.end() ? nullptr : &*found;
 }
 
-Json parse_file(const std::string& path) {
-    std::ifstream file(path);
-    if (!file || std::filesystem::is_directory(path))
-        throw UsageError(
-            fmt::format("cluster '{}' is neither a preset ({}) nor a file that can be "
-                        "read",
-                        path, fmt::join(cluster_preset_names(), ", ")));
+std::string file_text(const std::string& path) {
+    constexpr std::uint64_t kMostBytes = 1 << 20;
     try {
-        return Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+        return read_text_file(path, kMostBytes);
+    } catch (const std::system_error& error) {
+        throw UsageError(fmt::format(
+            "cluster '{}' is neither a preset ({}) nor a file that can be "
+            "read: {}",
+            path, fmt::join(cluster_preset_names(), ", "), error.code().message()));
+    } catch (const UsageError& error) {
+        throw UsageError(fmt::format("cluster file {}", error.what()));
+    }
+}
+
+Json parse_file(const std::string& path) {
+    const std::string text = file_text(path);
+    try {
+        return Json::parse(text);
     } catch (const JsonError& error) {
         require(error.byte > 0,
                 "cluster file {} holds a number that is too large to be one", path);

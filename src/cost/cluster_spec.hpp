@@ -95,9 +95,9 @@ Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes);
 /// "unit", "classroom", "v100", "a100", "h100", "h200".
 std::vector<std::string> cluster_preset_names();
 
-/// A preset's name, or the path of a JSON file whose keys are this struct's members
-/// ("base" may name a preset whose values hold if the file is silent). Throws UsageError
-/// with the file, the key, and what was expected.
+/// A preset's name, or the path of a JSON file of at most 1 MiB whose keys are this
+/// struct's members ("base" may name a preset whose values hold if the file is silent).
+/// Throws UsageError with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
 /// The clusters that are known by name, each with the source of its figures.

@@ -1,8 +1,10 @@
 #include "src/report/files.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/core/units.hpp"
 #include "src/os/descriptor.hpp"
 
 namespace lockstep {
@@ -19,6 +22,20 @@ namespace {
 
 [[noreturn]] void fail(int error, const std::filesystem::path& path) {
     throw std::system_error(error, std::generic_category(), path.string());
+}
+
+/// Returns where the file is to be: what a link names, so that the link stays. What is
+/// there already may be a file, and nothing else: a device or a pipe would be replaced.
+std::filesystem::path place_of(const std::filesystem::path& path) {
+    struct stat status {};
+    if (lstat(path.c_str(), &status) != 0) return path;
+    std::error_code error;
+    std::filesystem::path place = std::filesystem::canonical(path, error);
+    if (error) fail(error.value(), path);
+    if (stat(place.c_str(), &status) != 0) fail(errno, path);
+    require(S_ISREG(status.st_mode),
+            [&] { return path.string() + ": what is there is not a file"; });
+    return place;
 }
 
 /// A hidden name in the same folder, so that the rename at the end stays on one file
@@ -32,7 +49,7 @@ std::filesystem::path name_beside(const std::filesystem::path& path) {
 }  // namespace
 
 WholeFile::WholeFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(name_beside(path_)) {
+    : path_(std::move(path)), place_(place_of(path_)), temporary_(name_beside(place_)) {
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(errno, path_);
 }
@@ -57,7 +74,7 @@ void WholeFile::write(std::string_view text) {
 
 void WholeFile::finish() {
     if (close(std::exchange(descriptor_, -1)) != 0) fail(errno, path_);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno, path_);
+    if (rename(temporary_.c_str(), place_.c_str()) != 0) fail(errno, path_);
     temporary_.clear();
 }
 
@@ -67,42 +84,109 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
     file.finish();
 }
 
-InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
-    // Without O_NONBLOCK, opening a pipe would wait for its writer.
-    descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) fail(errno, path_);
-    struct stat status {};
-    const int error = fstat(descriptor_, &status) == 0 ? 0 : errno;
-    if (error == 0 && S_ISREG(status.st_mode)) {
-        size_ = static_cast<std::uint64_t>(status.st_size);
-        return;
-    }
-    close(descriptor_);
-    if (error != 0) fail(error, path_);
-    throw UsageError(path_.string() + ": this is not a file");
+void require_writable_file(const std::filesystem::path& path) {
+    WholeFile(path).write("x");
 }
 
-InputFile::~InputFile() {
-    close(descriptor_);
+namespace {
+
+/// Without O_NONBLOCK, opening a pipe would wait for its writer.
+os::Descriptor opened(const std::filesystem::path& path) {
+    os::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.open()) fail(errno, path);
+    return file;
+}
+
+struct stat status_of(const os::Descriptor& file, const std::filesystem::path& path) {
+    struct stat status {};
+    if (fstat(file.number(), &status) != 0) fail(errno, path);
+    return status;
+}
+
+void require_regular(const struct stat& status, const std::filesystem::path& path) {
+    if (!S_ISREG(status.st_mode))
+        throw UsageError(path.string() + ": this is not a file");
+}
+
+}  // namespace
+
+InputFile::InputFile(std::filesystem::path path)
+    : path_(std::move(path)), file_(opened(path_)) {
+    const struct stat status = status_of(file_, path_);
+    require_regular(status, path_);
+    size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
 void InputFile::read(void* destination, std::uint64_t size) {
     auto* to = static_cast<std::byte*>(destination);
     while (size > 0) {
         const ssize_t got =
-            os::read_some(descriptor_, to, static_cast<std::size_t>(size));
+            os::read_some(file_.number(), to, static_cast<std::size_t>(size));
         if (got <= 0) fail(got < 0 ? errno : EIO, path_);
         to += got;
         size -= static_cast<std::uint64_t>(got);
     }
 }
 
+namespace {
+
+/// Waits until a pipe or a terminal, whose other side exists, has more to read.
+void wait_for_more(const os::Descriptor& file, const std::filesystem::path& path) {
+    constexpr int kPatienceSeconds = 30;
+    pollfd readable{file.number(), POLLIN, 0};
+    const int ready = poll(&readable, 1, kPatienceSeconds * 1000);
+    if (ready < 0 && errno != EINTR) fail(errno, path);
+    require(ready != 0, "{}: nothing has come from this pipe for {} seconds",
+            path.string(), kPatienceSeconds);
+}
+
+std::string read_to_end(const os::Descriptor& file, const struct stat& status,
+                        const std::filesystem::path& path, std::uint64_t limit_bytes) {
+    constexpr std::uint64_t kBlock = 1 << 16;
+    const auto require_within = [&](std::uint64_t bytes) {
+        require(bytes <= limit_bytes, [&] {
+            return fmt::format("{} is larger than the {} that are read of such a file",
+                               path.string(),
+                               bytes_text(static_cast<std::int64_t>(limit_bytes)));
+        });
+    };
+    const bool is_file = S_ISREG(status.st_mode);
+    const auto size = is_file ? static_cast<std::uint64_t>(status.st_size) : 0;
+    require_within(size);
+    std::string text;
+    std::uint64_t expected = size + 1;  // one more, to see the end
+    while (true) {
+        const std::size_t before = text.size();
+        text.resize(before + static_cast<std::size_t>(expected));
+        const ssize_t got =
+            os::read_some(file.number(), text.data() + before, text.size() - before);
+        const int error = got < 0 ? errno : 0;
+        text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+        require_within(text.size());
+        if (error != 0 && error != EAGAIN) fail(error, path);
+        if (error == EAGAIN) wait_for_more(file, path);
+        if (got == 0) return text;
+        expected = kBlock;
+    }
+}
+
+}  // namespace
+
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes) {
-    InputFile file(path);
-    require(file.size() <= limit_bytes, "{}: {} bytes, where at most {} are expected",
-            path.string(), file.size(), limit_bytes);
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
-    file.read(text.data(), file.size());
+    const os::Descriptor file = opened(path);
+    const struct stat status = status_of(file, path);
+    require_regular(status, path);
+    return read_to_end(file, status, path, limit_bytes);
+}
+
+std::string read_text_input(const std::filesystem::path& path,
+                            std::uint64_t limit_bytes) {
+    const os::Descriptor file = opened(path);
+    const struct stat status = status_of(file, path);
+    std::string text = read_to_end(file, status, path, limit_bytes);
+    require(!text.empty() || !S_ISFIFO(status.st_mode),
+            "{}: nobody writes to this pipe; a file is expected, or a pipe with a writer",
+            path.string());
     return text;
 }
 

@@ -6,11 +6,16 @@
 #include <string>
 #include <string_view>
 
+#include "src/os/descriptor.hpp"
+
 namespace lockstep {
 
 /// A file that appears whole or not at all: it is written under another name beside its
 /// place and takes the place in finish(). Without finish() the destructor removes what
-/// was written. Every failure throws std::system_error with the path.
+/// was written. If the path is a link, the file that it names is replaced.
+///
+/// Every failure throws std::system_error with the path; something else than a file in
+/// its place, a pipe for one, is a UsageError.
 class WholeFile {
   public:
     explicit WholeFile(std::filesystem::path path);
@@ -23,7 +28,8 @@ class WholeFile {
     void finish();
 
   private:
-    std::filesystem::path path_;
+    std::filesystem::path path_;   ///< as messages name it
+    std::filesystem::path place_;  ///< the same without links
     std::filesystem::path temporary_;
     int descriptor_ = -1;
 };
@@ -31,14 +37,14 @@ class WholeFile {
 /// The text as a file, whole or not at all.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
+/// Throws what writing the file would throw; asked before a long run. Nothing is left.
+void require_writable_file(const std::filesystem::path& path);
+
 /// A regular file, open for reading from its first byte on. The constructor throws
 /// std::system_error if it cannot be opened, UsageError if it is a folder or a device.
 class InputFile {
   public:
     explicit InputFile(std::filesystem::path path);
-    ~InputFile();
-    InputFile(const InputFile&) = delete;
-    InputFile& operator=(const InputFile&) = delete;
 
     std::uint64_t size() const { return size_; }
     /// The next `size` bytes; std::system_error if they cannot be read or are not there.
@@ -46,11 +52,17 @@ class InputFile {
 
   private:
     std::filesystem::path path_;
+    os::Descriptor file_;
     std::uint64_t size_ = 0;
-    int descriptor_ = -1;
 };
 
-/// The bytes of a file; UsageError if there are more than `limit_bytes`.
+/// Returns the bytes of a regular file. Throws std::system_error with the path if it
+/// cannot be read, UsageError if it is no regular file or has more than `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
+
+/// Returns the bytes of a file, or what comes from a pipe or a device until its end.
+/// Throws as read_text_file does, and UsageError if nobody writes to the pipe, or if its
+/// writer is silent for half a minute.
+std::string read_text_input(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 }  // namespace lockstep

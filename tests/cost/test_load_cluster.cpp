@@ -1,9 +1,11 @@
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {
@@ -98,8 +100,27 @@ TEST_CASE("a wrong cluster file is refused with its key", "[cost][errors]") {
                   {"stragglers[0].speed", "rank, compute and links"});
     check_refused(R"({"host": {"cores": 4}})", {"host.cores", "memory_bytes"});
     check_refused(R"({"host": {"flops_f32": -1}})", {"host.flops_f32"});
-    CHECK_THROWS_AS(load_cluster("no such cluster"), UsageError);
-    CHECK_THROWS_AS(load_cluster("/"), UsageError);
+}
+
+TEST_CASE("what is no cluster file is refused with its name and the reason",
+          "[cost][errors]") {
+    const TemporaryFolder folder;
+    const auto refusal = [](const std::string& path) {
+        return message_of<UsageError>([&] { (void)load_cluster(path); });
+    };
+    CHECK(refusal("no such cluster").ends_with("can be read: No such file or directory"));
+    CHECK(refusal("/").ends_with("/: this is not a file"));
+    CHECK(refusal("/dev/zero").ends_with("/dev/zero: this is not a file"));
+
+    const std::string pipe = (folder / "pipe.json").string();
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    CHECK(refusal(pipe) == "cluster file " + pipe + ": this is not a file");
+
+    const std::filesystem::path large =
+        folder.file("large.json", std::string((1 << 20) + 1, '['));
+    CHECK(refusal(large.string()) == "cluster file " + large.string() +
+                                         " is larger than the 1 MiB that are read of "
+                                         "such a file");
 }
 
 }  // namespace lockstep::test

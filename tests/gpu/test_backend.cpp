@@ -4,7 +4,7 @@
 #include "lessons/runner/explain_stall.hpp"
 #include "src/comm/operation_log.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 
 namespace lockstep::lessons {
 

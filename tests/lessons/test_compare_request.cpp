@@ -1,7 +1,7 @@
 #include "lessons/runner/command.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 
 using namespace lockstep;
 using namespace lockstep::lessons;

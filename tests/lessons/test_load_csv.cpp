@@ -1,9 +1,16 @@
+#include <chrono>
+#include <fcntl.h>
+#include <fstream>
+#include <poll.h>
+#include <sys/stat.h>
 #include <system_error>
+#include <thread>
 
 #include "lessons/runner/input_files.hpp"
 #include "src/core/require.hpp"
+#include "src/os/descriptor.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 #include "tests/temporary_folder.hpp"
 
 using namespace lockstep;
@@ -123,7 +130,8 @@ TEST_CASE("a file that cannot be read is named with the reason", "[lessons][erro
 
 TEST_CASE("a file larger than the limit is refused, a device without end too",
           "[lessons][errors]") {
-    const std::string sentence = " is larger than the 64 MiB that a lesson reads";
+    const std::string sentence =
+        " is larger than the 64 MiB that are read of such a file";
     CHECK(message_of<UsageError>([] { load_csv("/dev/zero"); }) ==
           "/dev/zero" + sentence);
 
@@ -131,4 +139,28 @@ TEST_CASE("a file larger than the limit is refused, a device without end too",
     const std::filesystem::path path = folder.file("large.csv", "");
     std::filesystem::resize_file(path, kLargestInputBytes + 1);
     CHECK(message_of<UsageError>([&] { load_csv(path); }) == path.string() + sentence);
+}
+
+TEST_CASE("a pipe is read to its end if it has a writer, and else not waited for",
+          "[lessons][errors]") {
+    const TemporaryFolder folder;
+    const std::string path = (folder / "pipe").string();
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    CHECK(message_of<UsageError>([&] { load_csv(path); }) ==
+          path +
+              ": nobody writes to this pipe; a file is expected, or a pipe with a "
+              "writer");
+
+    std::thread writer([&] {
+        std::ofstream pipe(path);
+        pipe << "7\n" << std::flush;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        pipe << "8\n";
+    });
+    // The writer waits for its reader in open(), which only a reader can see.
+    const os::Descriptor other(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
+    pollfd readable{other.number(), POLLIN, 0};
+    REQUIRE(::poll(&readable, 1, 10'000) == 1);
+    CHECK(numbers(load_csv(path)) == Numbers{7, 8});
+    writer.join();
 }

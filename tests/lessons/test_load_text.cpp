@@ -3,7 +3,7 @@
 #include "lessons/runner/input_files.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 #include "tests/temporary_folder.hpp"
 
 using namespace lockstep;

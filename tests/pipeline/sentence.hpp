@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/core/require.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 
 namespace lockstep::test {
 

@@ -4,7 +4,7 @@
 #include "src/pipeline/load_schedule.hpp"
 #include "src/pipeline/validate.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {

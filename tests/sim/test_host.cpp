@@ -10,7 +10,7 @@
 #include "src/nn/optimizer.hpp"
 #include "src/nn/parameter.hpp"
 #include "tests/catch.hpp"
-#include "tests/lessons/message_of.hpp"
+#include "tests/message_of.hpp"
 
 namespace lockstep::test {
 
