@@ -16,6 +16,7 @@
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/judging_process.hpp"
 #include "src/core/require.hpp"
+#include "src/os/environment.hpp"
 #include "src/report/files.hpp"
 #include "src/report/version.hpp"
 
@@ -50,7 +51,7 @@ std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to
 /// object.
 class Workspace {
   public:
-    /// Throws std::system_error if it cannot be made.
+    /// Throws if it cannot be made.
     Workspace();
     ~Workspace();
     Workspace(const Workspace&) = delete;
@@ -68,12 +69,7 @@ class Workspace {
     std::filesystem::path folder_;
 };
 
-Workspace::Workspace() {
-    std::string name = (fs::temp_directory_path() / "lockstep-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-        throw std::system_error(errno, std::generic_category(), name);
-    folder_ = name;
-}
+Workspace::Workspace() : folder_(os::make_temporary_folder()) {}
 
 Workspace::~Workspace() {
     std::error_code ignored;

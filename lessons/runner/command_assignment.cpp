@@ -31,14 +31,14 @@ void declare_assignment(CommandLine& line) {
     auto& handed_out = hand_out.asks_for<NewAssignmentRequest>();
     hand_out.positional("SLUG", "which assignment", text_into(handed_out.slug));
     hand_out.positional("DIR", "a folder that is not there yet",
-                        text_into(handed_out.folder));
+                        path_into(handed_out.folder));
 
     Command& measure = line.add("assignment targets",
                                 "For instructors: measures a reference solution, and "
                                 "prints what others are graded against.");
     auto& targets = measure.asks_for<TargetsRequest>();
     measure.positional("SLUG", "which assignment", text_into(targets.slug));
-    measure.positional("DIR", "the reference solution", text_into(targets.folder));
+    measure.positional("DIR", "the reference solution", path_into(targets.folder));
     measure.option("--seed", "S",
                    "draws other numbers of ranks, sizes and values; default 1",
                    whole_into(targets.seed, std::uint64_t{0},
@@ -49,7 +49,7 @@ void declare_assignment(CommandLine& line) {
                              "For instructors: packs an autograder for Gradescope.");
     auto& packed = pack.asks_for<GradescopeRequest>();
     pack.positional("SLUG", "which assignment", text_into(packed.slug));
-    pack.positional("FILE", "the .zip to write", text_into(packed.file));
+    pack.positional("FILE", "the .zip to write", path_into(packed.file));
 }
 
 void declare_grade(CommandLine& line) {
@@ -58,7 +58,7 @@ void declare_grade(CommandLine& line) {
                                 "was done. Exit status 1 if points are missing.");
     auto& request = command.asks_for<GradeRequest>();
     command.positional("SLUG", "which assignment", text_into(request.slug));
-    command.positional("DIR", "the student's folder", text_into(request.folder));
+    command.positional("DIR", "the student's folder", path_into(request.folder));
     std::vector<std::pair<std::string, GradeFormat>> formats;
     for (const std::string& name : grade_format_names())
         formats.emplace_back(name, *read_grade_format(name));
@@ -134,9 +134,11 @@ int run(const TargetsRequest& request) {
     require_folder(request.folder, "a folder");
     const GradePlan plan{
         &find_assignment(request.slug), request.folder, student_compiler(), {}};
+    if (request.out) naming("--out", *request.out, require_writable_file);
     const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
     if (request.out)
-        write_text_file(*request.out, json);
+        naming("--out", *request.out,
+               [&](const auto& path) { write_text_file(path, json); });
     else
         print(json);
     return kSuccess;
@@ -175,7 +177,9 @@ int run(const GradeRequest& request) {
         "grading", static_cast<std::int64_t>(plan.assignment->criteria.size()));
     const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
         progress->advance(judged(so_far));
-        if (request.out) write_grade(so_far, request.format, *request.out);
+        if (request.out)
+            naming("--out", *request.out,
+                   [&](const auto& path) { write_grade(so_far, request.format, path); });
     });
     if (!request.out)
         print(grade_text_of(report, request.format, help_columns(),

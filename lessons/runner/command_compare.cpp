@@ -11,6 +11,7 @@
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/os/child.hpp"
+#include "src/os/environment.hpp"
 #include "src/report/compare.hpp"
 #include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
@@ -46,8 +47,8 @@ const std::string kBoundMeaning = "largest relative difference; 0 asks for the s
 
 void declare_records(Command& command) {
     auto& request = command.asks_for<CompareRequest>();
-    command.positional("DIR_A", "the record of a run", text_into(request.a));
-    command.positional("DIR_B", "that of another", text_into(request.b));
+    command.positional("DIR_A", "the record of a run", path_into(request.a));
+    command.positional("DIR_B", "that of another", path_into(request.b));
     command.option("--backends", "A,B", "runs a lesson instead, see below",
                    [](const std::string&, const std::string&) {});
     command.option("--bound", "X", kBoundMeaning, bound_into(request.bound));
@@ -118,10 +119,7 @@ class RecordFolders {
             path_ = *wanted;
             return;
         }
-        std::string name = (fs::temp_directory_path() / "lockstep-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr)
-            throw std::system_error(errno, std::generic_category(), name);
-        path_ = name;
+        path_ = os::make_temporary_folder();
         temporary_ = true;
     }
     ~RecordFolders() { remove(); }
@@ -288,6 +286,8 @@ int run(const BackendsRequest& request) {
     require_regular_files(asked, "both runs read the file, so it");
     const int ranks = settled_ranks(request, asked, lesson.default_ranks);
     RecordFolders folders(request.out);
+    for (int i = 0; i < 2 && request.out; ++i)
+        naming("--out", folders.of(i, request.backends), require_record_folder);
     std::array<Run, 2> runs;
     for (int i = 0; i < 2; ++i) {
         const std::string& backend = request.backends[i];

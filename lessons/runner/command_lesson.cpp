@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <system_error>
 #include <unistd.h>
@@ -209,33 +208,10 @@ PageStyle page_style() {
             ::isatty(STDOUT_FILENO) == 1};
 }
 
-/// Errors of the folder are said of the option that named it.
-template <typename Action>
-void naming_out(const std::filesystem::path& folder, Action&& action) {
-    try {
-        action(folder);
-    } catch (const UsageError& error) {
-        throw UsageError(std::string("--out ") + error.what());
-    } catch (const std::system_error& error) {
-        throw std::system_error(error.code(), "--out " + printable(folder.string()));
-    }
-}
-
-/// Asked before the run: whether a record could be left there at its end.
-void require_place(const std::filesystem::path& folder) {
-    require_record_folder(folder);
-    std::filesystem::path existing = std::filesystem::absolute(folder).lexically_normal();
-    while (!std::filesystem::exists(existing))
-        existing = existing.parent_path();
-    if (!std::filesystem::is_directory(existing))
-        throw std::system_error(std::make_error_code(std::errc::not_a_directory));
-    if (::access(existing.c_str(), W_OK | X_OK) != 0)
-        throw std::system_error(errno, std::generic_category());
-}
-
 void leave_record(const LessonOptions& options, const Record& record) {
     if (!options.out) return;
-    naming_out(*options.out, [&](const auto& folder) { write_record(folder, record); });
+    naming("--out", *options.out,
+           [&](const auto& folder) { write_record(folder, record); });
 }
 
 /// A run that ended with a mistake leaves what it has, which must not hide the mistake.
@@ -334,7 +310,7 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     record.options = run_options(lesson, options);
     record.hta = options.run.hta_traces;
     cluster_options(options, record.options.ranks, false);
-    if (options.out) naming_out(*options.out, require_place);
+    if (options.out) naming("--out", *options.out, require_record_folder);
 
     const std::unique_ptr<Lesson> made = lesson.make(options, record);
     std::vector<Step> steps = made->steps();

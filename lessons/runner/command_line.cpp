@@ -186,13 +186,6 @@ std::string entry_text(const std::string& name, const std::string& meaning) {
     return text;
 }
 
-Take path_into(std::optional<std::filesystem::path>& field) {
-    return [&field](const std::string& option, const std::string& value) {
-        require(!value.empty(), "{}: a path is expected", option);
-        field = value;
-    };
-}
-
 void Command::positional(const std::string& name, const std::string& meaning, Take take) {
     declare(app_, name, meaning, std::move(take))->required();
 }

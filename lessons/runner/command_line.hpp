@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
 #include "src/text/numbers.hpp"
+#include "src/text/utf8.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's
 class App;
@@ -32,8 +34,14 @@ Take text_into(Text& field) {
     return [&field](const std::string&, const std::string& value) { field = value; };
 }
 
-/// Takes the path of a file or folder.
-Take path_into(std::optional<std::filesystem::path>& field);
+/// Takes the path of a file or folder, into a path or into one that may be absent.
+template <typename Path>
+Take path_into(Path& field) {
+    return [&field](const std::string& option, const std::string& value) {
+        require(!value.empty(), "{}: a path is expected", option);
+        field = value;
+    };
+}
 
 /// Takes a whole number.
 template <typename Field, typename Number>
@@ -137,6 +145,20 @@ void declare_lesson_options(Command& command, LessonOptions& options);
 
 /// Says what --json means in every command.
 inline const std::string kJsonMeaning = "print one JSON document and nothing else";
+
+/// Calls `action` with a path that an option gave; what is wrong with the path is then
+/// said of the option.
+template <typename Action>
+void naming(const std::string& option, const std::filesystem::path& path,
+            Action&& action) {
+    try {
+        action(path);
+    } catch (const UsageError& error) {
+        throw UsageError(option + " " + error.what());
+    } catch (const std::system_error& error) {
+        throw std::system_error(error.code(), option + " " + printable(path.string()));
+    }
+}
 
 /// Columns for help and lists on standard output.
 int help_columns();

@@ -395,18 +395,6 @@ void show_timing(Page& page, const Schedule& schedule, const Timing& timing,
             copies));
 }
 
-void write_svg(const std::filesystem::path& path, const std::string& svg) {
-    const std::string option = "--svg " + printable(path.string());
-    try {
-        // A device would be replaced by the file.
-        require(!std::filesystem::exists(path) || std::filesystem::is_regular_file(path),
-                [&] { return option + ": what is there is not a file"; });
-        write_text_file(path, svg);
-    } catch (const std::system_error& error) {
-        throw std::system_error(error.code(), option);
-    }
-}
-
 /// The picture must not take the schedule's place.
 void require_other_file(const ScheduleRequest& request) {
     std::error_code ignored;
@@ -431,7 +419,9 @@ int run(const ScheduleRequest& request) {
                                   kept_by_chunk(request, schedule)};
     const Chart chart =
         schedule_chart(schedule, timing, picture_of(request, schedule, ticks.per_unit));
-    if (request.svg) write_svg(*request.svg, chart_svg(chart));
+    if (request.svg)
+        naming("--svg", *request.svg,
+               [&](const auto& path) { write_text_file(path, chart_svg(chart)); });
     if (request.json) {
         print(timing_json(schedule, timing, shown));
         return kSuccess;

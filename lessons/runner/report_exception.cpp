@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <unistd.h>
@@ -47,6 +48,14 @@ int status_of(const std::error_code& code) {
     return wrong ? kUsage : kLacking;
 }
 
+/// Returns the sentence of an error of the standard library's file functions, whose own
+/// text is "filesystem error: cannot copy: No space left on device [a] [b]".
+std::string sentence_of(const std::filesystem::filesystem_error& error) {
+    std::string text = error.path1().string();
+    if (!error.path2().empty()) text += " to " + error.path2().string();
+    return (text.empty() ? "" : text + ": ") + error.code().message();
+}
+
 }  // namespace
 
 CommandEnding ending_of_exception() {
@@ -67,7 +76,10 @@ CommandEnding ending_of_exception() {
         // -1`.
         constexpr int kPipeSignalled = 128 + 13;
         if (error.code() == std::errc::broken_pipe) return {kPipeSignalled, ""};
-        return sentence(error.what(), status_of(error.code()));
+        const auto* of_file =
+            dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+        return sentence(of_file == nullptr ? error.what() : sentence_of(*of_file),
+                        status_of(error.code()));
     } catch (const gpu::GpuError& error) {
         return sentence(error.what(), kLacking);
     } catch (const std::bad_alloc&) {

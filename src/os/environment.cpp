@@ -1,8 +1,10 @@
 #include "src/os/environment.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace lockstep::os {
@@ -19,11 +21,12 @@ std::vector<std::string> environment_with(
         const std::string_view text = *entry;
         bool replaced = false;
         for (const auto& [name, value] : variables)
-            replaced |= text.starts_with(name + "=");
+            replaced |=
+                text.starts_with(name) && text.substr(name.size()).starts_with('=');
         if (!replaced) all.emplace_back(text);
     }
     for (const auto& [name, value] : variables)
-        all.push_back(name + "=" + value);
+        all.emplace_back(name).append("=").append(value);
     return all;
 }
 
@@ -35,11 +38,22 @@ std::string find_on_path(const std::string& name) {
     std::string rest = search_path();
     while (!rest.empty()) {
         const std::size_t end = std::min(rest.find(':'), rest.size());
-        const std::string file = rest.substr(0, end) + "/" + name;
+        std::string file = rest.substr(0, end) + "/" + name;
         if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
         rest.erase(0, end + 1);
     }
     return "";
+}
+
+std::filesystem::path make_temporary_folder() {
+    const std::string where = variable("TMPDIR").value_or("");
+    std::string name = (where.empty() ? "/tmp" : where) + "/lockstep-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+        throw std::system_error(
+            errno, std::generic_category(),
+            "no folder can be made for temporary files in " +
+                (where.empty() ? "/tmp, and TMPDIR names no other" : "TMPDIR, " + where));
+    return name;
 }
 
 }  // namespace lockstep::os

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,5 +21,9 @@ std::string search_path();
 
 /// Returns the file that a name on the PATH stands for; empty if there is none.
 std::string find_on_path(const std::string& name);
+
+/// Makes an empty folder of its own where TMPDIR says, or in /tmp, and returns its path.
+/// Throws std::system_error with a sentence that names TMPDIR if that cannot be.
+std::filesystem::path make_temporary_folder();
 
 }  // namespace lockstep::os

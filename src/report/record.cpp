@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <signal.h>
 #include <string_view>
 #include <system_error>
@@ -55,7 +57,7 @@ RunOptions options_of(const Json& json) {
 
 }  // namespace
 
-std::string run_json(const Record& record) {
+std::string run_json(const Record& record, const std::vector<std::string>& files) {
     const RunOptions& options = record.options;
     const Machine machine = this_machine();
     Json runs = Json::array();
@@ -72,6 +74,7 @@ std::string run_json(const Record& record) {
               {"sum_length", options.sum_length},
               {"settings", Json(options.settings)},
               {"runs", runs},
+              {"files", files},
               {"machine",
                {{"cpu", machine.cpu},
                 {"cores", machine.cores},
@@ -210,11 +213,26 @@ constexpr std::array<std::string_view, 9> kFiles{
     "trace.json",    "outputs.safetensors", "timeline.svg",
     "diagnosis.txt", "diagnosis.json",      "wait_for_graph.svg"};
 /// A new record is written in a folder of such a name before it takes the old one's
-/// place. A folder that a killed process left is removed by the next.
+/// place. In it lies a note of the process that made it: the next process removes what a
+/// killed one left, and nothing that has no such note.
 constexpr std::string_view kStagingPrefix = ".lockstep-";
+constexpr const char* kStagingNote = "made-by-process";
 
-bool is_staging(const std::string& name) {
-    return name.starts_with(kStagingPrefix);
+/// Returns the process that made the staging folder; nothing if this is none, but a
+/// folder of the user's.
+std::optional<pid_t> maker_of(const fs::path& folder) {
+    constexpr std::uint64_t kLongestNote = 32;
+    if (!folder.filename().string().starts_with(kStagingPrefix)) return std::nullopt;
+    try {
+        const std::string note = read_text_file(folder / kStagingNote, kLongestNote);
+        pid_t process = 0;
+        const char* const end = note.data() + note.size();
+        const auto [stopped, error] = std::from_chars(note.data(), end, process);
+        if (error == std::errc{} && stopped == end && process > 0) return process;
+    } catch (const std::system_error&) {
+    } catch (const UsageError&) {
+    }
+    return std::nullopt;
 }
 
 std::string rank_trace_name(int rank) {
@@ -243,14 +261,14 @@ std::vector<std::string> record_files(const fs::path& folder) {
 class Staging {
   public:
     explicit Staging(const fs::path& folder)
-        : made_folder_(fs::create_directories(folder)),
-          folder_(folder),
-          path_(folder / fmt::format("{}{}", kStagingPrefix, getpid())) {
+        : made_folder_(fs::create_directories(folder)), folder_(folder) {
         try {
-            for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-                if (is_abandoned(entry.path().filename().string()))
-                    fs::remove_all(entry.path());
-            fs::create_directory(path_);
+            remove_abandoned();
+            std::string name = (folder / kStagingPrefix).string() + "XXXXXX";
+            if (mkdtemp(name.data()) == nullptr)
+                throw std::system_error(errno, std::generic_category());
+            path_ = name;
+            write_text_file(path_ / kStagingNote, std::to_string(getpid()));
         } catch (...) {
             remove();
             throw;
@@ -263,19 +281,19 @@ class Staging {
     const fs::path& path() const { return path_; }
 
   private:
-    /// Returns whether the process that staged there is gone; one with our number was
-    /// another.
-    static bool is_abandoned(const std::string& name) {
-        if (!is_staging(name)) return false;
-        const int process = std::atoi(name.c_str() + kStagingPrefix.size());
-        return process <= 0 || process == getpid() ||
-               (kill(process, 0) != 0 && errno == ESRCH);
+    /// What a process left that is gone; one with our number was another.
+    void remove_abandoned() const {
+        for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+            const std::optional<pid_t> maker = maker_of(entry.path());
+            if (maker && (*maker == getpid() || (kill(*maker, 0) != 0 && errno == ESRCH)))
+                fs::remove_all(entry.path());
+        }
     }
 
     /// The folder itself goes too if it was made for this record and stayed empty.
     void remove() const noexcept {
         std::error_code ignored;
-        fs::remove_all(path_, ignored);
+        if (!path_.empty()) fs::remove_all(path_, ignored);
         if (made_folder_) fs::remove(folder_, ignored);
     }
 
@@ -283,6 +301,31 @@ class Staging {
     fs::path folder_;
     fs::path path_;
 };
+
+/// Makes the folder in a trial: inside another, in the nearest one that is there, so that
+/// nobody else sees it come and go.
+void try_to_make(const fs::path& folder) {
+    fs::path existing = fs::absolute(folder);
+    std::vector<fs::path> missing;
+    for (; !fs::exists(existing); existing = existing.parent_path()) {
+        require(!fs::is_symlink(existing), "{}: {} is a link that leads nowhere",
+                folder.string(), existing.string());
+        missing.push_back(existing.filename());
+    }
+    if (!fs::is_directory(existing))
+        throw std::system_error(std::make_error_code(std::errc::not_a_directory));
+    try {
+        const Staging trial(existing);
+        fs::path inside = trial.path();
+        for (auto name = missing.rbegin(); name != missing.rend(); ++name)
+            if (*name != "..") fs::create_directories(inside /= *name);
+    } catch (const std::system_error& error) {
+        // So says /proc, where nothing can be made.
+        require(error.code() != std::errc::no_such_file_or_directory,
+                "{}: nothing can be written in {}", folder.string(), existing.string());
+        throw;
+    }
+}
 
 /// Writes the traces of the traced run with the most ranks, the last one of these.
 void write_rank_traces(const fs::path& folder, const Record& record) {
@@ -313,7 +356,6 @@ void write_files(const fs::path& folder, const Record& record) {
     write_safetensors(folder / "inputs.safetensors", record.inputs);
     write_safetensors(folder / "outputs.safetensors", record.outputs);
     write_text_file(folder / "metrics.json", metrics_json(record));
-    write_text_file(folder / "run.json", run_json(record));
     if (record.diagnosis) {
         const bool left = record.stopped_run && !record.runs.empty();
         write_diagnosis_files(folder, *record.diagnosis,
@@ -321,11 +363,15 @@ void write_files(const fs::path& folder, const Record& record) {
     }
     const bool traced = std::ranges::any_of(
         record.runs, [](const auto& run) { return !run.second.trace.empty(); });
-    if (!traced) return;
-    write_text_file(folder / "trace.json", chrome_trace(record.runs));
-    write_text_file(folder / "timeline.svg",
-                    chart_svg(timeline_chart(titled_runs(record))));
-    if (record.hta) write_rank_traces(folder, record);
+    if (traced) {
+        write_text_file(folder / "trace.json", chrome_trace(record.runs));
+        write_text_file(folder / "timeline.svg",
+                        chart_svg(timeline_chart(titled_runs(record))));
+        if (record.hta) write_rank_traces(folder, record);
+    }
+    std::vector<std::string> files = record_files(folder);
+    std::ranges::sort(files);
+    write_text_file(folder / "run.json", run_json(record, files));
 }
 
 /// Best effort: what cannot be moved back stays where it is.
@@ -375,22 +421,40 @@ void naming(const fs::path& folder, Action&& action) {
     }
 }
 
+/// Returns the files of the record in the folder, by what it says itself. A record that
+/// says nothing of them is of an earlier version: all that have the names are its.
+std::vector<std::string> files_of_record(const fs::path& folder) {
+    read_run_options(folder);
+    const Json json = Json::parse(read_text_file(folder / "run.json", kMostBytes));
+    std::vector<std::string> files{"run.json"};
+    if (!json.contains("files")) return record_files(folder);
+    for (const Json& file : json.at("files").elements())
+        files.push_back(file.get<std::string>());
+    return files;
+}
+
 void check_folder(const fs::path& folder) {
     require(!folder.empty(), "the folder for the record has no name");
     if (!fs::exists(folder)) return;
     require(fs::is_directory(folder),
             [&] { return folder.string() + ": this exists and is not a folder"; });
-    bool empty = true;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
-        if (is_staging(name)) continue;
-        empty = false;
-        require(is_record_file(name) && entry.is_regular_file(),
+    const auto require_ours = [&](const std::string& name, bool is_ours) {
+        require(is_ours,
                 "{}: this folder holds {}, which is no part of a record; nothing was "
                 "overwritten, name another folder",
                 folder.string(), name);
+    };
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        if (maker_of(entry.path())) continue;
+        names.push_back(entry.path().filename().string());
+        require_ours(names.back(),
+                     is_record_file(names.back()) && entry.is_regular_file());
     }
-    if (!empty) read_run_options(folder);
+    if (names.empty()) return;
+    const std::vector<std::string> ours = files_of_record(folder);
+    for (const std::string& name : names)
+        require_ours(name, std::ranges::find(ours, name) != ours.end());
 }
 
 }  // namespace
@@ -410,12 +474,15 @@ void Record::stopped_by(const FaultError& fault) {
 }
 
 void require_record_folder(const fs::path& folder) {
-    naming(folder, [&] { check_folder(folder); });
+    naming(folder, [&] {
+        check_folder(folder);
+        try_to_make(folder);
+    });
 }
 
 void write_record(const fs::path& folder, const Record& record) {
-    require_record_folder(folder);
     naming(folder, [&] {
+        check_folder(folder);
         const Staging staging(folder);
         write_files(staging.path(), record);
         swap_in(folder, staging.path());

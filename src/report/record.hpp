@@ -80,7 +80,8 @@ struct Record {
 /// or the working folder), and takes its place at the end.
 void write_record(const std::filesystem::path& folder, const Record& record);
 
-/// Throws UsageError if write_record would refuse the folder; asked before a long run.
+/// Throws what write_record would throw of the folder, which is tried by writing a little
+/// there; asked before a long run. Nothing is left.
 void require_record_folder(const std::filesystem::path& folder);
 
 /// Returns what run.json says about a record, as far as others need it. Throws
@@ -90,7 +91,9 @@ RunOptions read_run_options(const std::filesystem::path& folder);
 /// The two files of a record as JSON text. metrics.json is the same bytes for the same
 /// run: it holds nothing of the host. Times are integer picoseconds; numbers that are not
 /// finite are the strings "NaN", "Infinity" and "-Infinity".
-std::string run_json(const Record& record);
+/// run.json lists the record's other `files`: of what lies in its folder they alone are
+/// replaced by the next record.
+std::string run_json(const Record& record, const std::vector<std::string>& files = {});
 std::string metrics_json(const Record& record);
 
 }  // namespace lockstep

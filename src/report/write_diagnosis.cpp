@@ -84,8 +84,10 @@ void write_diagnosis_files(const std::filesystem::path& folder,
 
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault) {
     std::filesystem::create_directories(folder);
-    for (const char* name : {"wait_for_graph.svg", "trace.json", "timeline.svg"})
-        std::filesystem::remove(folder / name);
+    // What an earlier diagnosis left would pass for this one's; else it is not ours.
+    if (std::filesystem::exists(folder / "diagnosis.json"))
+        for (const char* name : {"wait_for_graph.svg", "trace.json", "timeline.svg"})
+            std::filesystem::remove(folder / name);
     const RunReport* const report = fault.report().get();
     write_diagnosis_files(folder, fault.diagnosis(), report);
     if (report == nullptr || report->trace.empty()) return;

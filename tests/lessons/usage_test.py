@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ COLUMNS = ("lesson", "column-linear")
 PIPELINE = ("lesson", "pipeline-1f1b")
 RINGS = ("lesson", "ring-self-attention")
 RING = "ring-all-reduce"
+GPIPE = ("schedule", "gpipe", "--stages", "2", "--micro-batches", "2")
+BACKENDS = ("compare", "gradient-accumulation", "--backends", "sim,sim")
 
 # Files in the folder where each case runs.
 FILES = {
@@ -35,7 +38,12 @@ FILES = {
     "bad.json": b"{",
     "taken/thesis.tex": b"years of work",
     "file": b"no folder",
+    "notes/.lockstep-notes/thesis.txt": b"precious",
+    "large.json": b"[" * ((1 << 20) + 1),
 }
+# Links, and pipes to which nobody writes.
+LINKS = {"nowhere-link": "nothing", "loop": "loop"}
+PIPES = ["pipe", "pipe.json", "record/run.json"]
 
 # (arguments, exit status, what the sentence holds)
 CASES = [
@@ -59,6 +67,18 @@ CASES = [
     (["assignment", "targets", RING, "taken"], 2, ["ring.hpp is not there"]),
     (["assignment", "gradescope", RING, "taken"], 2, ["taken", "not a file"]),
     (["assignment", "gradescope", RING, "nowhere/x.zip"], 3, ["nowhere/x.zip"]),
+    (["assignment", "new", RING, ""], 2, ["DIR", "a path is expected"]),
+    (["assignment", "new", RING, "loop"], 2, ["loop: Too many levels of symbolic links"]),
+    (["assignment", "new", RING, "pipe"], 2, ["pipe", "something is there already"]),
+    (["assignment", "targets", RING, "loop"], 2, ["loop: Too many levels"]),
+    (["assignment", "targets", RING, "taken", "--out", "pipe"], 2, ["--out pipe", "not a file"]),
+    (["assignment", "targets", RING, "taken", "--out", "x/y"], 2, ["--out x/y", "No such file"]),
+    (["assignment", "gradescope", RING, ""], 2, ["FILE", "a path is expected"]),
+    (["assignment", "gradescope", RING, "loop"], 2, ["loop: Too many levels"]),
+    (["grade", RING, "taken", "--out", "pipe"], 2, ["--out pipe", "not a file"]),
+    (["grade", RING, "taken", "--out", "/dev/null"], 2, ["--out /dev/null", "not a file"]),
+    (["grade", RING, ""], 2, ["DIR", "a path is expected"]),
+    (["grade", RING, "loop"], 2, ["loop: Too many levels"]),
     (["grade"], 2, ["SLUG"]),
     (["grade", RING], 2, ["DIR"]),
     (["grade", "no-such", "taken"], 2, ["no-such", RING]),
@@ -88,6 +108,9 @@ CASES = [
     ([*LESSON, "--seed", "lucky"], 2, ["--seed lucky"]),
     ([*LESSON, "--cluster", "cray"], 2, ["--cluster", "cray", "classroom"]),
     ([*LESSON, "--cluster", "bad.json"], 2, ["--cluster", "bad.json"]),
+    ([*LESSON, "--cluster", "large.json"], 2, ["--cluster", "large.json", "1 MiB"]),
+    ([*LESSON, "--cluster", "pipe"], 2, ["--cluster", "pipe", "not a file"]),
+    ([*LESSON, "--cluster", "loop"], 2, ["--cluster", "loop", "Too many levels"]),
     ([*LESSON, "--set", "nonsense"], 2, ["--set nonsense", "KEY=VALUE"]),
     ([*LESSON, "--set", "nonsense=1"], 2, ["--set nonsense=1", "workers"]),
     ([*LESSON, "--set", "workers=1000"], 2, ["--set workers=1000", "0 to 256"]),
@@ -112,6 +135,19 @@ CASES = [
     ([*LESSON, "--text", "empty.txt"], 2, ["empty.txt is empty"]),
     ([*LESSON, "--text", "short.txt"], 2, ["short.txt", "2 characters"]),
     ([*LESSON, "--text", "/dev/zero"], 2, ["/dev/zero", "64 MiB"]),
+    ([*LESSON, "--data", "pipe"], 2, ["pipe", "nobody writes to this pipe"]),
+    ([*LESSON, "--text", "pipe"], 2, ["pipe", "nobody writes to this pipe"]),
+    ([*LESSON, "--text", "loop"], 2, ["loop", "Too many levels"]),
+    ([*LESSON, "--out", "notes"], 2, ["--out notes", ".lockstep-notes", "nothing was overwritten"]),
+    ([*LESSON, "--out", "pipe"], 2, ["--out pipe", "not a folder"]),
+    ([*LESSON, "--out", "nowhere-link"], 2, ["--out nowhere-link", "leads nowhere"]),
+    ([*LESSON, "--out", "nowhere-link/run"], 2, ["--out nowhere-link/run", "leads nowhere"]),
+    ([*LESSON, "--out", "loop/run"], 2, ["--out loop/run", "Too many levels"]),
+    ([*LESSON, "--out", "/proc/run"], 2, ["--out /proc/run", "nothing can be written"]),
+    ([*LESSON, "--out", "/sys/run"], 2, ["--out /sys/run"]),
+    (["schedule", "pipe.json"], 2, ["pipe.json", "not a file"]),
+    ([*GPIPE, "--svg", "pipe"], 2, ["--svg pipe", "not a file"]),
+    ([*GPIPE, "--svg", "loop"], 2, ["--svg loop", "Too many levels"]),
     ([*LESSON, "--out", "taken"], 2, ["--out taken", "thesis.tex"]),
     ([*LESSON, "--out", "file"], 2, ["--out file"]),
     ([*LESSON, "--out", "file/run"], 2, ["--out file/run", "Not a directory"]),
@@ -149,6 +185,10 @@ CASES = [
     ([*RINGS, "--text", "short.txt"], 2, ["2 characters", "257"]),
     ([*RINGS, "--text", "same.txt", "--set", "context=8"], 2, ["one character"]),
     ([*RINGS, "--data", "nan.csv"], 2, ["--data", "takes none"]),
+    (["compare", "record", "record"], 2, ["record/run.json", "not a file"]),
+    (["compare", "", ""], 2, ["DIR_A", "a path is expected"]),
+    ([*BACKENDS, "--text", "pipe"], 2, ["--text pipe", "regular file"]),
+    ([*BACKENDS, "--out", "nowhere-link"], 2, ["--out nowhere-link/sim-1", "leads nowhere"]),
     (["compare", "taken"], 2, ["DIR_B"]),
     (["compare", "taken", "nowhere"], 2, ["taken"]),
     (["compare", "nowhere", "taken"], 2, ["nowhere"]),
@@ -162,13 +202,22 @@ def limited():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
+def full():
+    """Nothing may be written."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
 def contents(folder):
     found = {}
     for path, _, names in os.walk(folder):
         found[os.path.relpath(path, folder)] = None
         for name in names:
-            with open(os.path.join(path, name), "rb") as file:
-                found[os.path.relpath(os.path.join(path, name), folder)] = file.read()
+            place = os.path.join(path, name)
+            found[os.path.relpath(place, folder)] = stat.S_IFMT(os.lstat(place).st_mode)
+            if stat.S_ISREG(os.lstat(place).st_mode):
+                with open(place, "rb") as file:
+                    found[os.path.relpath(place, folder)] = file.read()
     return found
 
 
@@ -182,6 +231,11 @@ class Usage(unittest.TestCase):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(content)
+        for name, target in LINKS.items():
+            os.symlink(target, os.path.join(self.folder, name))
+        os.mkdir(os.path.join(self.folder, "record"))
+        for name in PIPES:
+            os.mkfifo(os.path.join(self.folder, name))
 
     def run_program(self, *arguments, **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
@@ -211,6 +265,23 @@ class Usage(unittest.TestCase):
         os.chmod(os.path.join(self.folder, "taken"), 0o500)
         self.assert_refused(self.run_program(*LESSON, "--out", "taken/run"), 2,
                             ["--out taken/run", "Permission denied"])
+
+    def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
+        # A lesson of a hundred hours: were it begun, the time would run out.
+        refused = self.run_program(*LESSON, "--set", "epochs=1000000", "--out", "run",
+                                   preexec_fn=full)
+        self.assert_refused(refused, 3, ["--out run", "File too large"])
+        self.assertNotIn("run", contents(self.folder))
+
+    def test_folders_for_temporary_files_that_cannot_be_made(self):
+        for command in (BACKENDS, ("grade", RING, "taken")):
+            refused = self.run_program(*command, env={**os.environ, "TMPDIR": "nowhere"})
+            self.assert_refused(refused, 2, ["TMPDIR, nowhere", "No such file"])
+
+    def test_an_unknown_level_of_checks_in_the_environment(self):
+        for level in ("Full", "full ", "1"):
+            refused = self.run_program(*LESSON, env={**os.environ, "LOCKSTEP_CHECK": level})
+            self.assert_refused(refused, 2, [f"LOCKSTEP_CHECK is '{level}'", "full or cheap"])
 
     def test_a_full_disk_leaves_the_earlier_record_whole(self):
         arguments = [*LESSON, "--step", "1", "--json", "--out", "run"]

@@ -1,8 +1,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
+#include "src/report/files.hpp"
 #include "src/report/record.hpp"
 #include "src/report/version.hpp"
+#include "src/report/write_diagnosis.hpp"
 #include "src/text/json.hpp"
 #include "tests/catch.hpp"
 #include "tests/report/support.hpp"
@@ -144,10 +147,49 @@ TEST_CASE("a record takes an earlier one's place, an empty folder and a slash at
 
 TEST_CASE("what a killed process left is no obstacle and is removed", "[report]") {
     const TemporaryFolder folder;
-    std::filesystem::create_directory(folder / ".lockstep-999999999");
-    write_file(folder / ".lockstep-999999999/metrics.json", "half");
+    std::filesystem::create_directory(folder / ".lockstep-a1b2c3");
+    write_file(folder / ".lockstep-a1b2c3/metrics.json", "half");
+    write_file(folder / ".lockstep-a1b2c3/made-by-process", "999999999");
     write_record(folder.path(), some_record());
     REQUIRE(entries_in(folder.path()) == 6);
+}
+
+TEST_CASE("what looks like a killed process's, but is not, stays", "[report][errors]") {
+    for (const std::string name :
+         {".lockstep-notes", ".lockstep-999999999", ".lockstep-", ".lockstep-0"}) {
+        const TemporaryFolder folder;
+        std::filesystem::create_directory(folder / name);
+        write_file(folder / name / "thesis.txt", "precious");
+        const std::string sentence =
+            "this folder holds " + name + ", which is no part of a record";
+        CHECK(contains(refusal([&] { require_record_folder(folder.path()); }), sentence));
+        CHECK(contains(refusal([&] { write_record(folder.path(), some_record()); }),
+                       sentence));
+        CHECK(read_file(folder / name / "thesis.txt") == "precious");
+        write_file(folder / name / "made-by-process", "me");
+        CHECK(refusal([&] { write_record(folder.path(), some_record()); }) != "");
+        CHECK(read_file(folder / name / "thesis.txt") == "precious");
+    }
+}
+
+TEST_CASE("a file with a record's name that the record did not have stays",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    Record record = some_record();
+    record.runs[0].second.trace.clear();
+    write_record(folder.path(), record);
+    write_file(folder / "timeline.svg", "mine");
+    CHECK(contains(refusal([&] { write_record(folder.path(), record); }),
+                   "this folder holds timeline.svg, which is no part of a record"));
+    CHECK(read_file(folder / "timeline.svg") == "mine");
+    std::filesystem::remove(folder / "timeline.svg");
+    CHECK(refusal([&] { write_record(folder.path(), record); }) == "");
+
+    std::string json = read_file(folder / "run.json");
+    json.replace(json.find("\"files\""), 7, "\"notes\"");  // of an earlier version
+    write_file(folder / "run.json", json);
+    CHECK(refusal([&] { write_record(folder.path(), record); }) == "");
+    CHECK(entries_in(folder.path()) == 4);
 }
 
 TEST_CASE("a folder that holds something else is refused and left alone",
@@ -223,4 +265,64 @@ TEST_CASE("a place that cannot be written is named", "[report][errors]") {
     } catch (const std::system_error& error) {
         REQUIRE(contains(error.what(), "/proc/lockstep-record: "));
     }
+}
+
+TEST_CASE("whether a record can be written is tried, and leaves nothing",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    const auto refused = [](const std::filesystem::path& place) -> std::string {
+        try {
+            require_record_folder(place);
+        } catch (const std::runtime_error& error) {
+            return error.what();
+        }
+        return "";
+    };
+    CHECK(refused(folder.path()) == "");
+    CHECK(refused(folder / "a/b/../c") == "");
+    CHECK(refused("/proc/record") == "/proc/record: nothing can be written in /proc");
+    CHECK(contains(refused("/sys/record"), "/sys/record: "));
+    CHECK(contains(refused("/dev/null/record"), "Not a directory"));
+    CHECK(contains(refused(folder / std::string(300, 'a')), "File name too long"));
+    CHECK(
+        contains(refused(folder / ("a/" + std::string(300, 'a'))), "File name too long"));
+    {
+        const FullDisk full(0);
+        CHECK(contains(refused(folder / "a"), "File too large"));
+    }
+    CHECK(entries_in(folder.path()) == 0);
+
+    std::filesystem::create_symlink("nowhere", folder / "link");
+    std::filesystem::create_symlink("loop", folder / "loop");
+    CHECK(contains(refused(folder / "link"), "link is a link that leads nowhere"));
+    CHECK(contains(refused(folder / "link/run"), "link is a link that leads nowhere"));
+    CHECK(contains(refused(folder / "loop"), "Too many levels of symbolic links"));
+}
+
+TEST_CASE("a file takes the place of a file, never of something else",
+          "[report][errors]") {
+    const TemporaryFolder folder;
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    CHECK(contains(refusal([&] { write_text_file(folder / "pipe", "text"); }),
+                   "pipe: what is there is not a file"));
+    CHECK(contains(refusal([] { write_text_file("/dev/null", "text"); }),
+                   "/dev/null: what is there is not a file"));
+    CHECK(std::filesystem::is_character_file("/dev/null"));
+
+    write_file(folder / "file", "old");
+    std::filesystem::create_symlink("file", folder / "link");
+    write_text_file(folder / "link", "new");
+    CHECK(std::filesystem::is_symlink(folder / "link"));
+    CHECK(read_file(folder / "file") == "new");
+    require_writable_file(folder / "file");
+    require_writable_file(folder / "other");
+    CHECK(read_file(folder / "file") == "new");
+    CHECK(entries_in(folder.path()) == 3);
+}
+
+TEST_CASE("a diagnosis leaves other people's files alone", "[report]") {
+    const TemporaryFolder folder;
+    write_file(folder / "trace.json", "mine");
+    write_diagnosis(folder.path(), FaultError(Diagnosis()));
+    CHECK(read_file(folder / "trace.json") == "mine");
 }
