@@ -267,6 +267,64 @@ class Building(Script):
         self.assertEqual(len([call for call in world.calls("meson") if "setup" in call]), 1)
 
 
+class SharedBuild(Script):
+    """A build that its user cannot write in."""
+
+    def built(self, finished=True):
+        world = self.world()
+        if finished:
+            self.check(world.run("lessons"), 0, stderr="")
+        return world
+
+    def run_as_user(self, world, *arguments):
+        world.write("calls")
+        os.chmod(world.folder, 0o755)
+        os.chmod(world.path("calls"), 0o666)
+        # Root may write everywhere.
+        nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+        return subprocess.run(
+            [world.script, *arguments], cwd=world.path("user"), capture_output=True, text=True,
+            check=False, **(nobody if os.geteuid() == 0 else {}),
+            env={"PATH": world.path("bin"), "WORLD": world.folder, "MISSING": "",
+                 "LOCKSTEP_BUILD": world.path("build")})
+
+    def test_a_finished_build_runs_where_it_cannot_be_written(self):
+        world = self.built()
+        os.chmod(world.path("build"), 0o555)
+        self.addCleanup(os.chmod, world.path("build"), 0o755)
+        self.check(self.run_as_user(world, "lessons"), 0,
+                   f"in {world.path('user')}: 'lessons'\n", "")
+        self.assertEqual(world.calls("ninja") + world.calls("meson"), [])
+
+    def test_notes_that_root_left_in_the_folder_are_no_obstacle(self):
+        world = self.built()
+        os.chmod(world.path("build"), 0o777)
+        os.chmod(world.path("build", "lockstep.lock"), 0o444)
+        self.check(self.run_as_user(world, "lessons"), 0, stderr="")
+        self.assertEqual(world.calls("ninja"), [])
+
+    def test_a_build_that_is_not_finished_is_refused(self):
+        for leave in ((), ("lockstep.stamp",), ("lessons/lockstep",)):
+            with self.subTest(leave=leave):
+                world = self.built(bool(leave))
+                os.makedirs(world.path("build"), exist_ok=True)
+                for name in leave:
+                    os.unlink(world.path("build", name))
+                os.chmod(world.path("build"), 0o555)
+                self.addCleanup(os.chmod, world.path("build"), 0o755)
+                run = self.run_as_user(world, "lessons")
+                self.check(run, 3, "")
+                self.assertIn(f"cannot write in {world.path('build')}", run.stderr)
+
+    def test_tests_are_not_run_where_their_log_cannot_be_written(self):
+        world = self.built()
+        os.chmod(world.path("build"), 0o555)
+        self.addCleanup(os.chmod, world.path("build"), 0o755)
+        run = self.run_as_user(world, "test")
+        self.check(run, 3, "0 passed, 1 failed, 0 skipped\n")
+        self.assertIn("cannot write in", run.stderr)
+
+
 class Testing(Script):
     def test_the_last_line_counts(self):
         world = self.world()
