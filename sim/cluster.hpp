@@ -24,7 +24,7 @@ enum class ExecutorKind : std::uint8_t { fibers, threads };
 enum class CheckLevel : std::uint8_t { cheap, full };
 
 /// Returns `full` if the environment says LOCKSTEP_CHECK=full, so that a program need not
-/// be built again; else `cheap`.
+/// be built again; else `cheap`. Throws UsageError if it says something else.
 CheckLevel check_level_asked();
 
 /// Makes the device of a rank; for numbers from elsewhere than Eigen.
@@ -43,7 +43,9 @@ struct ClusterOptions {
     /// Permutes the order in which ranks that can run are run. No result depends on it.
     std::optional<std::uint64_t> schedule_seed;
     bool trace = false;
-    CheckLevel check = check_level_asked();
+    /// None is check_level_asked() when a program is run: an environment that is wrong is
+    /// then refused where other mistakes of a run are, not where options are made.
+    std::optional<CheckLevel> check;
     DeviceFactory device_factory;  ///< none is Eigen
     /// The program of one device with the same data, if there is one. Under
     /// CheckLevel::full it is run first, on one virtual device, and what ranks keep is

@@ -10,6 +10,8 @@
 #include "sim/device.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/collectives.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/os/memory.hpp"
 
 namespace lockstep::sim {
 
@@ -65,15 +67,21 @@ void in_virtual_order(std::vector<Team*>& teams) {
         teams[i] = std::get<Team*>(starts[i]);
 }
 
+ClusterOptions with_check(ClusterOptions options) {
+    if (!options.check) options.check = check_level_asked();
+    return options;
+}
+
 }  // namespace
 
 Engine::Engine(ClusterOptions options)
-    : options_(std::move(options)),
+    : options_(with_check(std::move(options))),
       scheduler_(options_.executor, options_.workers, options_.schedule_seed),
       trace_(options_.trace),
       watchers_(*this),
       network_(options_.spec, options_.ranks),
       launches_(*this),
+      host_memory_(options_.ranks, os::available_memory),
       handle_(std::make_shared<Engine*>(this)) {
     std::vector<int> all(static_cast<std::size_t>(options_.ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -472,7 +480,7 @@ bool Engine::end_meetings() {
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
     const Picoseconds alone = collective_time(call, options_.spec, team.ranks);
-    if (meeting.first->launch->posted.size() == 1) return alone;
+    if (meeting.first->launch->posted.size() == 1 || alone == kUncountable) return alone;
     const Picoseconds latency = collective_latency(call, options_.spec, team.ranks);
     const Picoseconds paid = latency_paid(meeting);
     for (const Posted* posted : meeting.arrived)
@@ -487,7 +495,7 @@ void Engine::begin_copy(Posted& posted) {
     if (options_.spec.host_links == 0) {
         const Picoseconds time =
             options_.spec.phases ? 0 : message_time(options_.spec.host_copy, bytes);
-        return end_copy(posted, {ready, ready + time});
+        return end_copy(posted, {ready, time_sum(ready, time)});
     }
     Message message{&posted, nullptr, posted.launch->rank, posted.launch->rank, bytes,
                     ready,   0,       posted.sequence};
@@ -517,7 +525,7 @@ void Engine::end_meeting(Team& team) {
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
                               team.size(), operation.peer < 0 ? 0 : operation.peer};
     const Picoseconds start = start_of(meeting);
-    const Network::Span span{start, start + time_in_group(call, team, meeting)};
+    const Network::Span span{start, time_sum(start, time_in_group(call, team, meeting))};
 
     if (operation.verb == Verb::split) split_team(team, meeting);
     watchers_.tell(&Watcher::collective_begins, team, meeting);
@@ -632,6 +640,7 @@ void Engine::deliver(const Message& message, Network::Span span) {
 
 void Engine::finish(Posted& posted, Network::Span span) {
     Launch& launch = *posted.launch;
+    require_countable(span.end, launch.rank, launch.at);
     posted.done = true;
     const bool first = launch.undone == static_cast<int>(launch.posted.size());
     launch.started = first ? span.start : std::min(launch.started, span.start);
@@ -648,9 +657,9 @@ void Engine::close(Launch& launch) {
     launch.state = Launch::State::closed;
     side.free_at = launch.end;
     if (launch.is_copy())
-        state.clock.copied(launch.started, launch.end);
+        state.clock.copied(launch.started, launch.end, launch.at);
     else
-        state.clock.communicated(launch.started, launch.end);
+        state.clock.communicated(launch.started, launch.end, launch.at);
     const bool traces = trace_.on() && !launch.posted.empty();
     launch.traced =
         traces ? trace_.event(span_of(launch, state.clock.micro_batch())) : -1;

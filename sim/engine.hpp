@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/host_memory.hpp"
 #include "sim/network.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/team.hpp"
@@ -104,6 +105,7 @@ class Engine {
     const std::vector<std::unique_ptr<RankState>>& ranks() const { return ranks_; }
     const std::vector<std::unique_ptr<Team>>& teams() const { return teams_; }
     const ClusterOptions& options() const { return options_; }
+    HostMemory& host_memory() { return host_memory_; }
     bool stands_still(int rank) const {
         return !options_.stands_still.empty() && options_.stands_still[rank];
     }
@@ -165,6 +167,7 @@ class Engine {
     Network network_;
     LaunchPool launches_;
     std::vector<std::unique_ptr<Team>> teams_;
+    HostMemory host_memory_;
     std::vector<std::unique_ptr<RankState>> ranks_;
     std::vector<Team*> complete_;  ///< their first meeting has all its members
     std::vector<Message> paired_;  ///< have met since the last quiet

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/cost/virtual_time.hpp"
+
 namespace lockstep::sim {
 
 namespace {
@@ -86,7 +88,7 @@ Network::Span Network::occupy(const Message& message, const Way& way, Picosecond
     if (!is_copy && !spec_.stragglers.empty())
         duration = slowed(duration, std::max(spec_.link_factor(message.source),
                                              spec_.link_factor(message.destination)));
-    const Span span{time, time + duration};
+    const Span span{time, time_sum(time, duration)};
     for (int i = 0; i < way.count; ++i) {
         const std::int32_t taken = way.ports[i];
         port(taken).free_at = span.end;

@@ -6,6 +6,7 @@
 
 #include "sim/engine.hpp"
 #include "src/core/require.hpp"
+#include "src/cost/virtual_time.hpp"
 
 namespace lockstep::sim {
 
@@ -30,7 +31,8 @@ VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& opt
       trace_(trace),
       check_(check),
       numbers_(options.numbers),
-      ledger_(options.spec.host.memory_bytes) {}
+      ledger_(options.spec.host.memory_bytes),
+      memory_(options.numbers ? &engine.host_memory() : nullptr) {}
 
 VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
                              Scheduler& scheduler, Trace& trace, const Watchers& check,
@@ -44,7 +46,9 @@ VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& opt
       trace_(trace),
       check_(check),
       numbers_(options.numbers),
-      ledger_(options.spec.memory_bytes) {}
+      ledger_(options.spec.memory_bytes),
+      memory_(options.numbers && !options.device_factory ? &engine.host_memory()
+                                                         : nullptr) {}
 
 /// Another rank's device would be used at whatever time the host's order gives.
 void VirtualDevice::require_own(SourceLine at) const {
@@ -53,8 +57,14 @@ void VirtualDevice::require_own(SourceLine at) const {
             "rank {} used device {}; ranks share nothing but messages", user, rank_);
 }
 
-void VirtualDevice::advance(Picoseconds duration) {
-    now_ += duration;
+void VirtualDevice::advance(Picoseconds duration, SourceLine at) {
+    const Picoseconds then = time_sum(now_, duration);
+    require_countable(then, rank_, at);
+    move_to(then);
+}
+
+void VirtualDevice::move_to(Picoseconds time) {
+    now_ = time;
     if (served_ != nullptr) served_->program_ = now_;
     time_.end = std::max(time_.end, now_);
 }
@@ -83,7 +93,7 @@ void VirtualDevice::execute(const DeviceOperation& operation,
     follow_host(operation.at);
     const Picoseconds start = now_;
     const Picoseconds duration = time_of(operation);
-    advance(duration);
+    advance(duration, operation.at);
     time_.compute += duration;
     flops_ += operation.flops;
     if (trace_.on())
@@ -110,8 +120,9 @@ void VirtualDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLi
     const Picoseconds start = now_;
     if (!spec_.phases)
         advance(is_host() ? staging_time(spec_.host, tensor.bytes())
-                          : message_time(spec_.host_copy, tensor.bytes()));
-    time_.copy += now_ - start;
+                          : message_time(spec_.host_copy, tensor.bytes()),
+                at);
+    copied(start, now_, at);
     if (!is_host()) host_->wait_until(now_);
     if (trace_.on())
         trace_.event({rank_, "copy",
@@ -130,7 +141,7 @@ Work VirtualDevice::start_copy(CopyDirection direction, const Tensor& destinatio
 
 void VirtualDevice::stage(std::int64_t bytes, SourceLine at) {
     const Picoseconds start = now_;
-    if (!spec_.phases) advance(staging_time(spec_.host, bytes));
+    if (!spec_.phases) advance(staging_time(spec_.host, bytes), at);
     time_.compute += now_ - start;
     if (trace_.on())
         trace_.event(
@@ -149,12 +160,14 @@ void VirtualDevice::allocated(const Storage& storage) {
         const std::string rank = fmt::format("rank {}", rank_);
         throw out_of_memory(ledger_, storage, is_host() ? "the host of " + rank : rank);
     }
+    if (memory_ != nullptr) memory_->take(rank_, storage.bytes, storage.allocated_at);
     ledger_.add(storage.category, storage.bytes);
     note_memory();
 }
 
 void VirtualDevice::freed(const Storage& storage) noexcept {
     check_.tell(&Watcher::freed, rank_, storage);
+    if (memory_ != nullptr) memory_->give(rank_, storage.bytes);
     ledger_.remove(storage.category, storage.bytes);
     note_memory();
 }
@@ -175,8 +188,8 @@ void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     if (phase == Phase::backward) seconds = times.backward_input + times.backward_weight;
     if (phase == Phase::backward_input) seconds = times.backward_input;
     if (phase == Phase::backward_weight) seconds = times.backward_weight;
-    const Picoseconds duration = slowed(picoseconds(seconds), slowdown_);
-    advance(duration);
+    const Picoseconds duration = slowed(countable_picoseconds(seconds), slowdown_);
+    advance(duration, at);
     time_.compute += duration;
 }
 
@@ -194,16 +207,19 @@ void VirtualDevice::phase_ended() noexcept {
 void VirtualDevice::wait_until(Picoseconds end) {
     if (end <= now_) return;
     time_.waiting += end - now_;
-    advance(end - now_);
+    move_to(end);
 }
 
-void VirtualDevice::communicated(Picoseconds start, Picoseconds end) {
-    time_.communication += end - start;
+/// Several queues at once can be busy for longer than any clock shows.
+void VirtualDevice::communicated(Picoseconds start, Picoseconds end, SourceLine at) {
+    time_.communication = time_sum(time_.communication, end - start);
+    require_countable(time_.communication, rank_, at);
     time_.end = std::max(time_.end, end);
 }
 
-void VirtualDevice::copied(Picoseconds start, Picoseconds end) {
-    time_.copy += end - start;
+void VirtualDevice::copied(Picoseconds start, Picoseconds end, SourceLine at) {
+    time_.copy = time_sum(time_.copy, end - start);
+    require_countable(time_.copy, rank_, at);
     time_.end = std::max(time_.end, end);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/host_memory.hpp"
 #include "sim/scheduler.hpp"
 #include "sim/trace.hpp"
 #include "sim/watcher.hpp"
@@ -55,9 +56,9 @@ class VirtualDevice final : public DeviceMonitor {
     /// Later operations come after `end`.
     void wait_until(Picoseconds end);
     /// A communicator's queue was busy; the rank ends no earlier than that.
-    void communicated(Picoseconds start, Picoseconds end);
+    void communicated(Picoseconds start, Picoseconds end, SourceLine at);
     /// A queue of copies was.
-    void copied(Picoseconds start, Picoseconds end);
+    void copied(Picoseconds start, Picoseconds end, SourceLine at);
     /// A host copies so many bytes into or out of a pinned buffer.
     void stage(std::int64_t bytes, SourceLine at);
 
@@ -82,7 +83,8 @@ class VirtualDevice final : public DeviceMonitor {
     void require_own(SourceLine at) const;
     Picoseconds time_of(const DeviceOperation& operation) const;
     void compute(const DeviceOperation& operation, FunctionRef<void()> numbers);
-    void advance(Picoseconds duration);
+    void advance(Picoseconds duration, SourceLine at);
+    void move_to(Picoseconds time);
     void note_memory();
 
     Picoseconds now_ = 0;
@@ -98,6 +100,7 @@ class VirtualDevice final : public DeviceMonitor {
     const Watchers& check_;
     bool numbers_;
     Ledger ledger_;
+    HostMemory* memory_;  ///< that its numbers lie in; null if they lie elsewhere
     TimeReport time_;
     std::int64_t flops_ = 0;
     int steps_ = 0;  ///< update phases that have ended

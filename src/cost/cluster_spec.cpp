@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "src/core/require.hpp"
+#include "src/cost/virtual_time.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
 
@@ -49,26 +50,31 @@ double ClusterSpec::link_factor(int rank) const {
 }
 
 Picoseconds slowed(Picoseconds time, double factor) {
-    return factor == 1 ? time : std::llround(static_cast<double>(time) * factor);
+    if (factor == 1) return time;
+    const double slow = static_cast<double>(time) * factor;
+    return slow < 0x1p63 ? std::llround(slow) : kUncountable;
 }
 
 namespace {
 
 Picoseconds time_at_rate(std::int64_t amount, double per_second) {
-    return per_second > 0 ? picoseconds(static_cast<double>(amount) / per_second) : 0;
+    return per_second > 0
+               ? countable_picoseconds(static_cast<double>(amount) / per_second)
+               : 0;
 }
 
 }  // namespace
 
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes) {
-    return picoseconds(link.alpha_seconds) + time_at_rate(bytes, link.bytes_per_second);
+    return time_sum(countable_picoseconds(link.alpha_seconds),
+                    time_at_rate(bytes, link.bytes_per_second));
 }
 
 Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
                            std::int64_t bytes, DType dtype) {
-    return picoseconds(spec.launch_seconds) +
-           std::max(time_at_rate(flops, spec.flops(dtype)),
-                    time_at_rate(bytes, spec.memory_bytes_per_second));
+    return time_sum(countable_picoseconds(spec.launch_seconds),
+                    std::max(time_at_rate(flops, spec.flops(dtype)),
+                             time_at_rate(bytes, spec.memory_bytes_per_second)));
 }
 
 Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
@@ -230,7 +236,7 @@ class Reader {
         return factor;
     }
 
-    // Virtual time is picoseconds in 64 bits, 106 days at most: no step may come near.
+    // What many of these add up to may still be too long: the clock refuses that.
 
     double seconds(const Json& value, const std::string& key) {
         const double seconds = number(value, key);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "src/comm/chunks.hpp"
+#include "src/cost/virtual_time.hpp"
 
 namespace lockstep {
 
@@ -141,20 +142,22 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
     const std::int64_t largest_chunk = (call.count + n - 1) / n * call.element_bytes;
     switch (call.verb) {
         case Verb::all_reduce:
-            return std::int64_t{2} * (n - 1) * message_time(link, largest_chunk);
+            return time_product(std::int64_t{2} * (n - 1),
+                                message_time(link, largest_chunk));
         case Verb::all_gather:
         case Verb::reduce_scatter:
         case Verb::gather:
         case Verb::scatter:
         case Verb::all_to_all:
-            return (n - 1) * message_time(link, bytes);
+            return time_product(n - 1, message_time(link, bytes));
         // Cut fine enough, a pipelined chain pays the latency of every hop and the bytes
         // once.
         case Verb::broadcast:
         case Verb::reduce:
-            return (n - 2) * message_time(link, 0) + message_time(link, bytes);
+            return time_sum(time_product(n - 2, message_time(link, 0)),
+                            message_time(link, bytes));
         case Verb::barrier:
-            return ceil_log2(n) * message_time(link, 0);
+            return time_product(ceil_log2(n), message_time(link, 0));
         case Verb::split:
         case Verb::send:
         case Verb::recv:

@@ -4,6 +4,8 @@
 
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
+#include "src/cost/collectives.hpp"
+#include "src/cost/virtual_time.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"
 #include "tests/temporary_folder.hpp"
@@ -121,6 +123,30 @@ TEST_CASE("what is no cluster file is refused with its name and the reason",
     CHECK(refusal(large.string()) == "cluster file " + large.string() +
                                          " is larger than the 1 MiB that are read of "
                                          "such a file");
+}
+
+TEST_CASE("costs that cannot be counted are one value, never a small one", "[cost]") {
+    constexpr std::int64_t kMany = std::int64_t{1} << 50;
+    const LinkSpec slow{10'000, 1000};
+    CHECK(message_time(slow, kMany) == kUncountable);
+    CHECK(message_time(slow, 1000) == 10'001 * kSecond);
+    CHECK(slowed(kUncountable / 2, 3) == kUncountable);
+    CHECK(slowed(kUncountable, 1) == kUncountable);
+    ClusterSpec spec;
+    spec.inside = spec.between = spec.host_copy = slow;
+    spec.memory_bytes_per_second = spec.host.memory_bytes_per_second = 1000;
+    CHECK(operation_time(spec, 0, kMany, DType::f32) == kUncountable);
+    CHECK(operation_time(spec.host, 0, kMany, DType::f32) == kUncountable);
+    CHECK(staging_time(spec.host, kMany) == kUncountable);
+    const std::vector<int> members{0, 1, 2, 3};
+    for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::broadcast})
+        CHECK(collective_time({verb, kMany, 4, 4, 0}, spec, members) == kUncountable);
+    CHECK(countable_picoseconds(1e300) == kUncountable);
+    CHECK(time_sum(kUncountable - 1, 1) == kUncountable);
+    CHECK(time_sum(kUncountable, kUncountable) == kUncountable);
+    CHECK(time_product(3, kUncountable / 2) == kUncountable);
+    CHECK_NOTHROW(require_countable(kUncountable - 1, 0, SourceLine::here()));
+    CHECK_THROWS_AS(require_countable(kUncountable, 0, SourceLine::here()), UsageError);
 }
 
 }  // namespace lockstep::test

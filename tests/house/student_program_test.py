@@ -45,6 +45,12 @@ with tempfile.TemporaryDirectory() as folder:
     if printed != expected:
         sys.exit(f"printed:\n{printed}expected:\n{expected}")
 
+    # What cannot be is a sentence.
+    done = subprocess.run([f"{folder}/ring"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "LOCKSTEP_CHECK": "Full"})
+    if (done.returncode, done.stderr) != (2, "LOCKSTEP_CHECK is 'Full'; it may be full or cheap\n"):
+        sys.exit(f"with LOCKSTEP_CHECK=Full it ended with {done.returncode} and:\n{done.stderr}")
+
     # The mistake that the README invites to.
     wrong = program.replace(
         "rank.world().group().send(going, right).recv(coming, left).start().wait();",

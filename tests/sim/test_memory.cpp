@@ -1,5 +1,11 @@
+#include <limits>
+
+#include "sim/host_memory.hpp"
+#include "src/core/require.hpp"
 #include "src/device/ledger.hpp"
+#include "src/os/memory.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/sim/watched.hpp"
 
 // A device that is full (F30) says what fills it, since when, and how it came to that.
@@ -82,6 +88,64 @@ TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors
     });
     says(found, "rank 0 is out of memory: 3.91 KiB more for optimizer at ");
     says(found, "as 0 B of its 1000 B are in use");
+}
+
+TEST_CASE("a run that does not fit into this machine is refused before it takes memory",
+          "[sim][errors]") {
+    constexpr int kRanks = 16;
+    const std::int64_t part = os::available_memory() / (kRanks / 2) / 4;
+    sim::ClusterOptions options;
+    options.ranks = kRanks;
+    const Program program = [&](Rank& rank) {
+        const Tensor part_of_all = rank.device().empty({part}, DType::f32);
+        rank.world().barrier().wait();
+    };
+    const std::string sentence =
+        message_of<MissingError>([&] { sim::make_cluster(options)->run(program); });
+    INFO(sentence);
+    CHECK(sentence.find("tests/sim/test_memory.cpp:") == 0);
+    CHECK(sentence.find("the numbers of 16 ranks do not fit") != std::string::npos);
+    CHECK(sentence.find("if each rank comes to hold as much") != std::string::npos);
+    options.numbers = false;
+    CHECK_NOTHROW(sim::make_cluster(options)->run(program));
+}
+
+TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
+    constexpr std::int64_t kMiB = 1 << 20;
+    std::int64_t available = 160 * kMiB;
+    int looks = 0;
+    const auto count = [&] {
+        ++looks;
+        return available;
+    };
+    const auto refused = [&](sim::HostMemory& memory, std::int64_t bytes) {
+        return message_of<MissingError>(
+            [&] { memory.take(1, bytes, SourceLine::here()); });
+    };
+    sim::HostMemory memory(2, count);
+    for (int i = 0; i < 1000; ++i) {
+        memory.take(0, kMiB / 2, SourceLine::here());
+        memory.give(0, kMiB / 2);
+    }
+    CHECK(looks == 0);
+    // A sixteenth stays free: 150 MiB of 160.
+    memory.take(0, 75 * kMiB, SourceLine::here());
+    memory.take(1, 75 * kMiB, SourceLine::here());
+    CHECK(looks <= 3);
+    CHECK(refused(memory, kMiB).find("all need 0.1484 GiB)") != std::string::npos);
+    CHECK(refused(memory, std::int64_t{1} << 62).find("GiB can be had") !=
+          std::string::npos);
+    memory.give(0, 75 * kMiB);
+    memory.take(1, 75 * kMiB, SourceLine::here());  // what was refused was not taken
+
+    sim::HostMemory crowded(2, count);
+    crowded.take(0, 10 * kMiB, SourceLine::here());
+    available = 20 * kMiB;  // others have taken the rest
+    CHECK(refused(crowded, 30 * kMiB) != "(nothing was thrown)");
+    crowded.take(0, 5 * kMiB, SourceLine::here());
+
+    sim::HostMemory endless(1, [] { return std::numeric_limits<std::int64_t>::max(); });
+    CHECK_NOTHROW(endless.take(0, std::int64_t{1} << 60, SourceLine::here()));
 }
 
 }  // namespace lockstep::test

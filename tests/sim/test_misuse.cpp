@@ -1,7 +1,11 @@
+#include <cstdlib>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
 // Programs that misuse what they are given, fail in odd places, or make several mistakes
@@ -242,6 +246,30 @@ TEST_CASE("as many ranks as a cluster may have", "[sim][slow]") {
     const RunReport report = sim::make_cluster(options)->run(
         [](Rank& rank) { rank.world().barrier().wait(); });
     CHECK(report.ranks.size() == static_cast<std::size_t>(options.ranks));
+}
+
+TEST_CASE("an unknown level of checks in the environment is refused where a run begins",
+          "[sim][errors]") {
+    const char* const before = std::getenv("LOCKSTEP_CHECK");
+    const std::string kept = before == nullptr ? "" : before;
+    const auto set = [](const std::string& level) {
+        ::setenv("LOCKSTEP_CHECK", level.c_str(), 1);
+    };
+    const auto run = [] { sim::make_cluster(1)->run([](Rank&) {}); };
+    for (const char* const level : {"Full", " full", "1"}) {
+        set(level);
+        sim::ClusterOptions options;
+        CHECK_NOTHROW(sim::make_cluster(options));
+        CHECK(message_of<UsageError>(run) ==
+              fmt::format("LOCKSTEP_CHECK is '{}'; it may be full or cheap", level));
+        options.check = sim::CheckLevel::cheap;
+        CHECK_NOTHROW(sim::make_cluster(options)->run([](Rank&) {}));
+    }
+    for (const char* const level : {"", "cheap", "full"}) {
+        set(level);
+        CHECK_NOTHROW(run());
+    }
+    set(kept);
 }
 
 }  // namespace lockstep::test

@@ -1,7 +1,9 @@
 #include <functional>
 
+#include "src/core/require.hpp"
 #include "src/parallel/ring_collectives.hpp"
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
 // Virtual time against arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100 GB/s
@@ -414,6 +416,129 @@ TEST_CASE("in the unit cluster phases cost their units and all else is free",
         "unit");
     CHECK(report.ranks[0].time.end == 3 * kSecond);
     CHECK(report.ranks[1].time.end == 4 * kSecond);
+}
+
+namespace {
+
+/// Every message, launch and phase may take so many seconds.
+ClusterSpec slow(double seconds) {
+    ClusterSpec spec;
+    spec.launch_seconds = seconds;
+    for (LinkSpec* link : {&spec.inside, &spec.between, &spec.host_copy})
+        *link = {seconds, 1000};
+    spec.memory_bytes_per_second = 1000;
+    return spec;
+}
+
+std::string refusal(const ClusterSpec& spec, int ranks, const Program& program) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = spec;
+    options.numbers = false;
+    options.trace = true;
+    return message_of<UsageError>([&] { sim::make_cluster(options)->run(program); });
+}
+
+constexpr const char* kBeyond = "would get beyond 2^63 picoseconds of virtual time";
+
+}  // namespace
+
+TEST_CASE("time goes as far as 2^63 picoseconds, and is refused beyond",
+          "[sim][time][errors]") {
+    constexpr double kLaunch = 10'000;
+    const auto fills = [&](int count) {
+        return [count](Rank& rank) {
+            const Tensor x = rank.device().empty({1}, DType::f32);
+            for (int i = 0; i < count; ++i)
+                rank.device().fill(x, 0);
+        };
+    };
+    sim::ClusterOptions options;
+    options.spec.launch_seconds = kLaunch;
+    const RunReport report = sim::make_cluster(options)->run(fills(922));
+    CHECK(report.makespan() == Picoseconds{9'220'000} * kSecond);
+    CHECK(report.ranks[0].time.compute == report.makespan());
+    const std::string sentence = refusal(options.spec, 2, fills(923));
+    CHECK(sentence.find(kBeyond) != std::string::npos);
+    CHECK(sentence.find("test_time.cpp:") != std::string::npos);
+}
+
+TEST_CASE("whatever takes a clock too far is refused", "[sim][time][errors]") {
+    constexpr std::int64_t kMany = std::int64_t{1} << 40;
+    const auto on = [](Rank& rank, std::int64_t count) {
+        return rank.device().empty({count}, DType::f32);
+    };
+    const std::vector<std::pair<std::string, Program>> programs{
+        {"operation", [&](Rank& rank) { rank.device().fill(on(rank, kMany * 4096), 0); }},
+        {"operations",
+         [&](Rank& rank) {
+             for (int i = 0; i < 10'000; ++i)
+                 rank.device().fill(on(rank, kMany / 1024), 0);
+         }},
+        {"collective",
+         [&](Rank& rank) { rank.world().all_reduce(on(rank, kMany * 4096)).wait(); }},
+        {"chain",
+         [&](Rank& rank) { rank.world().broadcast(on(rank, kMany * 4096), 0).wait(); }},
+        {"collectives",
+         [&](Rank& rank) {
+             for (int i = 0; i < 10'000; ++i)
+                 rank.world().all_reduce(on(rank, kMany / 4096)).wait();
+         }},
+        {"group",
+         [&](Rank& rank) {
+             Group group = rank.world().group();
+             for (int i = 0; i < 4; ++i)
+                 group.all_reduce(on(rank, kMany * 4096));
+             group.start().wait();
+         }},
+        {"messages",
+         [&](Rank& rank) {
+             const Tensor x = on(rank, kMany);
+             for (int i = 0; i < 10'000; ++i)
+                 if (rank.index() == 0)
+                     rank.world().send(x, 1).wait();
+                 else
+                     rank.world().recv(x, 0).wait();
+         }},
+        {"barriers",
+         [&](Rank& rank) {
+             for (int i = 0; i < 10'000; ++i)
+                 rank.world().barrier().wait();
+         }},
+        {"communicators side by side",
+         [&](Rank& rank) {
+             std::vector<std::unique_ptr<Communicator>> worlds;
+             std::vector<Work> works;
+             for (int i = 0; i < 8; ++i) {
+                 worlds.push_back(rank.world().split(0, rank.index()));
+                 works.push_back(worlds.back()->all_reduce(on(rank, kMany / 1024)));
+             }
+             for (Work& work : works)
+                 work.wait();
+         }},
+    };
+    for (const auto& [name, program] : programs) {
+        INFO(name);
+        CHECK(refusal(slow(10'000), 2, program).find(kBeyond) != std::string::npos);
+    }
+}
+
+TEST_CASE("phases and stragglers take a clock too far as well", "[sim][time][errors]") {
+    const Program phases = [](Rank& rank) {
+        for (int i = 0; i < 1'000; ++i)
+            const PhaseScope scope(rank.device(), Phase::backward, i);
+    };
+    ClusterSpec spec;
+    spec.phases = ClusterSpec::PhaseTimes{0, 9'000, 9'000};
+    CHECK(refusal(spec, 1, phases).find(kBeyond) != std::string::npos);
+    spec = slow(10'000);
+    spec.stragglers.push_back({0, 100, 100});
+    const Program few = [](Rank& rank) {
+        const Tensor x = rank.device().empty({1}, DType::f32);
+        for (int i = 0; i < 10; ++i)
+            rank.device().fill(x, 0);
+    };
+    CHECK(refusal(spec, 1, few).find(kBeyond) != std::string::npos);
 }
 
 }  // namespace lockstep::test

@@ -1,0 +1,65 @@
+#include "sim/host_memory.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep::sim {
+
+namespace {
+
+/// Runs that hold less never look.
+constexpr std::int64_t kSmall = 1 << 20;
+/// This part of what is available stays free: for all that is not counted here, such as
+/// what ranks keep, and for other programs.
+constexpr std::int64_t kSpare = 16;
+
+}  // namespace
+
+HostMemory::HostMemory(int ranks, Available available)
+    : available_(std::move(available)),
+      held_by_(static_cast<std::size_t>(ranks)),
+      next_look_(kSmall) {}
+
+/// What is asked for takes no memory before it is written to. Hence there are two limits:
+/// all that is held, against what was available at the first look; and the little that is
+/// taken until the next look, against what is available now.
+void HostMemory::look(int rank, std::int64_t bytes, SourceLine at) {
+    constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
+    const std::int64_t available = std::min(available_(), kUnlimited);
+    if (limit_ == 0) limit_ = available + held_ - (available + held_) / kSpare;
+    const std::int64_t step = std::max(limit_ / kSpare, kSmall);
+    const std::int64_t most =
+        std::min(limit_, held_ + std::max<std::int64_t>(available - step, 0));
+    if (bytes > most - held_) refuse(rank, bytes, most, at);
+    next_look_ = std::min(held_ + bytes + step, limit_);
+}
+
+void HostMemory::refuse(int rank, std::int64_t bytes, std::int64_t most,
+                        SourceLine at) const {
+    constexpr double kGiB = 1 << 30;
+    const auto ranks = static_cast<double>(held_by_.size());
+    const double wanted = static_cast<double>(held_) + static_cast<double>(bytes);
+    const double fullest = static_cast<double>(
+        std::max(*std::ranges::max_element(held_by_), held_by_[rank] + bytes));
+    throw MissingError(fmt::format(
+        "{}: the numbers of {} rank{} do not fit into this machine's memory: with {} "
+        "more "
+        "for rank {} they would take {:.4g} GiB, and {:.4g} GiB can be had{}; take fewer "
+        "ranks or smaller sizes, or compute shapes only (--set numerics=off, or numbers "
+        "= "
+        "false in ClusterOptions)",
+        at.text(), held_by_.size(), held_by_.size() == 1 ? "" : "s", bytes_text(bytes),
+        rank, wanted / kGiB, static_cast<double>(most) / kGiB,
+        fullest * ranks <= wanted
+            ? ""
+            : fmt::format(" (if each rank comes to hold as much as the fullest, all need "
+                          "{:.4g} GiB)",
+                          fullest * ranks / kGiB)));
+}
+
+}  // namespace lockstep::sim

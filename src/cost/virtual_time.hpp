@@ -1,0 +1,30 @@
+#pragma once
+
+#include <limits>
+
+#include "src/core/source_line.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep {
+
+// Virtual time is counted up to 2^63 picoseconds, 106 days. What would be later is
+// kUncountable, and stays so in sums and products: a clock that is to come there refuses.
+
+inline constexpr Picoseconds kUncountable = std::numeric_limits<Picoseconds>::max();
+
+/// Rounds a time in seconds, which is not negative, to picoseconds.
+Picoseconds countable_picoseconds(double seconds);
+
+/// Returns the sum of two times that are not negative.
+inline Picoseconds time_sum(Picoseconds a, Picoseconds b) {
+    return b > kUncountable - a ? kUncountable : a + b;
+}
+
+/// Returns `count` times a time; neither is negative.
+Picoseconds time_product(std::int64_t count, Picoseconds time);
+
+/// Throws UsageError if a rank's time is uncountable; `at` is the line that takes it
+/// there.
+void require_countable(Picoseconds time, int rank, SourceLine at);
+
+}  // namespace lockstep
