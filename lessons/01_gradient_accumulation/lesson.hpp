@@ -44,8 +44,6 @@ class GradientAccumulation final : public Lesson {
     void show_curve(Page& page, const std::vector<double>& alone,
                     const std::vector<double>& together);
 
-    static constexpr int kMostParts = 64;
-
     int parts_;
     LinearSettings linear_;
     Regression data_;

@@ -16,6 +16,7 @@ namespace lockstep::lessons {
 namespace {
 
 constexpr int kDefaultRanks = 3;
+constexpr int kMostRanks = 64;
 constexpr std::int64_t kHidden = 192;
 
 void require_shared_out(const char* setting, std::int64_t count, int ranks) {
@@ -29,9 +30,6 @@ void require_shared_out(const char* setting, std::int64_t count, int ranks) {
 
 ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(kDefaultRanks)) {
-    require(ranks_ <= kMostRanks,
-            "--ranks {}: this lesson shares a layer out to at most {} ranks", ranks_,
-            kMostRanks);
     const std::int64_t hidden = least_multiple(ranks_, kHidden);
     sizes_.rows = options.values.integer("rows");
     sizes_.hidden = options.values.integer("hidden", hidden);
@@ -106,6 +104,7 @@ LessonEntry column_linear_lesson() {
         "How do several devices compute one linear layer, and what must they tell each "
         "other?";
     entry.default_ranks = kDefaultRanks;
+    entry.most_ranks = kMostRanks;
     entry.settings = {
         {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
         {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},

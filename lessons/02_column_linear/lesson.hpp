@@ -57,7 +57,6 @@ class ColumnLinear final : public Lesson {
     RunReport pass_wrongly(const Task& task) const;
 
     static constexpr int kExampleRanks = 3;
-    static constexpr int kMostRanks = 64;
     static constexpr int kShownRanks = 4;
 
     int ranks_;

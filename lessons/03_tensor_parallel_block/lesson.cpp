@@ -24,9 +24,6 @@ constexpr int kMostRanks = 64;
 
 TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    require(ranks_ <= kMostRanks,
-            "--ranks {}: this lesson shares a layer out to at most {} ranks", ranks_,
-            kMostRanks);
     task_ = make_shared_gpt_task(options, ranks_);
     note("heads", task_->sizes.block.heads);
     note("hidden", task_->sizes.block.hidden);
@@ -53,6 +50,7 @@ LessonEntry tensor_parallel_block_lesson() {
         "How do several devices compute one transformer together, what do they tell each "
         "other, and what does each have to hold?";
     entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
     entry.settings = {
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},

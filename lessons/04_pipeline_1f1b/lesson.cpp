@@ -26,9 +26,6 @@ constexpr int kMostRanks = 16;
 
 PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
-    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
-            "--ranks {}: this lesson's pipelines have {} to {} stages{}", ranks_,
-            kLeastRanks, kMostRanks, options.gpus_hint());
     micro_batches_ = static_cast<int>(
         options.values.integer("micro_batches", std::int64_t{2} * ranks_));
     require(micro_batches_ % ranks_ == 0,
@@ -100,6 +97,8 @@ LessonEntry pipeline_1f1b_lesson() {
         "When a model's layers lie on several devices, in which order should these work, "
         "what does each have to hold, and why do some orders hang?";
     entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
     entry.settings = {
         {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
          "twice the ranks"},

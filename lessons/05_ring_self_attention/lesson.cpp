@@ -28,9 +28,6 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
       ranks_(options.ranks.value_or(4)),
       method_(context_method(options.values.word("method"))),
       order_(token_order(options.values.word("order"))) {
-    require(ranks_ >= kLeastRanks && ranks_ <= kMostRanks,
-            "--ranks {}: this lesson's rings have {} to {} devices{}", ranks_,
-            kLeastRanks, kMostRanks, options.gpus_hint());
     task_ = make_context_gpt_task(options, ranks_, method_);
     const BlockSizes& block = task_->sizes.block;
     require(method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
@@ -129,6 +126,8 @@ LessonEntry ring_self_attention_lesson() {
         "When each device has a part of a sequence's tokens, how does attention see them "
         "all, what does that send and hold, and who works when?";
     entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
     entry.settings = {
         {"method", "of step 9", methods},
         {"order", "of tokens in step 9",

@@ -55,12 +55,12 @@ void declare_records(Command& command) {
     command.flag("--json", kJsonMeaning, request.json);
 }
 
-void declare_backends(Command& command) {
+void declare_backends(Command& command, const CommandLine& line) {
     auto& request = command.asks_for<BackendsRequest>();
     command.positional("SLUG", "which lesson", text_into(request.slug));
     command.option("--backends", "A,B", "two of sim, cuda, nccl and gpu: sim,gpu",
                    backends_into(request.backends));
-    declare_lesson_options(command, request.lesson_options);
+    declare_lesson_options(command, request.lesson_options, line);
     command.option("--out", "DIR", "leave the two records there", path_into(request.out));
     command.option("--bound", "X", kBoundMeaning, bound_into(request.bound));
     command.flag("--json", kJsonMeaning, request.json);
@@ -85,7 +85,7 @@ void declare_compare(CommandLine& line) {
         "differ by more than the bound or a check of the lesson failed.";
     const bool help = line.has("--help") || line.has("-h");
     if (line.has("--backends") && !help) {
-        declare_backends(line.add("compare", purpose));
+        declare_backends(line.add("compare", purpose), line);
         return;
     }
     Command& command =
@@ -95,7 +95,7 @@ void declare_compare(CommandLine& line) {
     declare_records(command);
     CommandLine other({});
     Command& backends = other.add("compare", purpose);
-    declare_backends(backends);
+    declare_backends(backends, line);
     command.footer("\n" + backends.help());
 }
 

@@ -54,13 +54,38 @@ std::string settings_text(const CommandLine& line) {
 
 }  // namespace
 
-void declare_lesson_options(Command& command, LessonOptions& options) {
+namespace {
+
+/// Ranks that a lesson can have, of those among the words.
+struct RanksRange {
+    int least = 1;
+    int most = sim::ClusterOptions::kMaxRanks;
+};
+
+RanksRange ranks_range(const CommandLine& line) {
+    RanksRange range;
+    bool named = false;
+    for (const LessonEntry& lesson : catalogue()) {
+        if (!line.has(lesson.slug)) continue;
+        range = {named ? std::min(range.least, lesson.least_ranks) : lesson.least_ranks,
+                 named ? std::max(range.most, lesson.most_ranks) : lesson.most_ranks};
+        named = true;
+    }
+    return range;
+}
+
+}  // namespace
+
+void declare_lesson_options(Command& command, LessonOptions& options,
+                            const CommandLine& line) {
     constexpr int kMost = std::numeric_limits<int>::max();
     constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
     command.option("--step", "K", "show this step alone",
                    whole_into(options.step, 1, kMost));
-    command.option("--ranks", "N", "number of devices",
-                   whole_into(options.ranks, 1, sim::ClusterOptions::kMaxRanks));
+    const RanksRange ranks = ranks_range(line);
+    command.option("--ranks", "N",
+                   fmt::format("number of devices, {} to {}", ranks.least, ranks.most),
+                   whole_into(options.ranks, ranks.least, ranks.most));
     command.option(
         "--dtype", "f32|f64|bf16", "numbers of 32 (default), 64 or 16 bits",
         choice_into(options.dtype,
@@ -98,7 +123,7 @@ void declare_lesson(CommandLine& line) {
         choice_into(
             options.backend,
             {{"sim", "sim"}, {"cuda", "cuda"}, {"nccl", "nccl"}, {"gpu", "gpu"}}));
-    declare_lesson_options(command, options);
+    declare_lesson_options(command, options, line);
     command.option("--out", "DIR", "leave a record of the run there",
                    path_into(options.out));
     command.flag("--json", kJsonMeaning, options.json);
@@ -309,6 +334,7 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     Record record;
     record.options = run_options(lesson, options);
     record.hta = options.run.hta_traces;
+    require_ranks(lesson, options);
     cluster_options(options, record.options.ranks, false);
     if (options.out) naming("--out", *options.out, require_record_folder);
 

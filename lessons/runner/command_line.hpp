@@ -140,8 +140,9 @@ void declare_grade(CommandLine& line);
 void declare_doctor(CommandLine& line);
 
 /// Declares what decides what a lesson runs, but for its backend; other commands that run
-/// a lesson take the same.
-void declare_lesson_options(Command& command, LessonOptions& options);
+/// a lesson take the same. The lesson is the one that is named in the line.
+void declare_lesson_options(Command& command, LessonOptions& options,
+                            const CommandLine& line);
 
 /// Says what --json means in every command.
 inline const std::string kJsonMeaning = "print one JSON document and nothing else";

@@ -23,6 +23,13 @@ const LessonEntry& find_lesson(const std::string& slug) {
     return *found;
 }
 
+void require_ranks(const LessonEntry& lesson, const LessonOptions& options) {
+    const int ranks = options.ranks.value_or(lesson.default_ranks);
+    require(ranks >= lesson.least_ranks && ranks <= lesson.most_ranks,
+            "--ranks {}: a whole number from {} to {} is expected{}", ranks,
+            lesson.least_ranks, lesson.most_ranks, options.gpus_hint());
+}
+
 LessonOptions understood(LessonOptions options, const LessonEntry& lesson) {
     std::vector<Setting> declared = common_settings();
     declared.insert(declared.end(), lesson.settings.begin(), lesson.settings.end());

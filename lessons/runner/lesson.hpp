@@ -159,6 +159,8 @@ struct LessonEntry {
     std::string title;
     std::string question;  ///< what it answers, in one sentence
     int default_ranks = 4;
+    int least_ranks = 1;
+    int most_ranks = sim::ClusterOptions::kMaxRanks;
     std::vector<Setting> settings;  ///< beside those that every lesson understands
     bool takes_text = false;
     bool takes_data = false;
@@ -172,6 +174,9 @@ const std::vector<LessonEntry>& catalogue();
 
 /// Returns the lesson with this name; UsageError names those there are.
 const LessonEntry& find_lesson(const std::string& slug);
+
+/// Throws UsageError for a number of ranks that is not the lesson's.
+void require_ranks(const LessonEntry& lesson, const LessonOptions& options);
 
 /// Returns the options with the values of their settings, as every lesson and this one
 /// declare them. Throws UsageError for a setting or a value that is not declared, and for

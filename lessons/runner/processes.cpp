@@ -134,6 +134,7 @@ class TerminalKept {
 /// Refuses wrong options once, before a process is started for each rank.
 void check_options(const LessonEntry& lesson, const LessonOptions& options) {
     Record record;
+    require_ranks(lesson, options);
     cluster_options(options, *options.ranks, false);
     lesson.make(options, record);
 }

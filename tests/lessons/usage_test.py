@@ -17,6 +17,7 @@ import unittest
 PROGRAM = os.path.abspath(sys.argv[1])
 LESSON = ("lesson", "gradient-accumulation")
 COLUMNS = ("lesson", "column-linear")
+BLOCK = ("lesson", "tensor-parallel-block")
 PIPELINE = ("lesson", "pipeline-1f1b")
 RINGS = ("lesson", "ring-self-attention")
 RING = "ring-all-reduce"
@@ -41,6 +42,11 @@ FILES = {
     "notes/.lockstep-notes/thesis.txt": b"precious",
     "large.json": b"[" * ((1 << 20) + 1),
 }
+LINK = '{"alpha_seconds": 10000, "bytes_per_second": 1000}'
+FILES["slow.json"] = f"""{{"phases": {{"forward": 10000, "backward_input": 10000,
+    "backward_weight": 10000}}, "inside": {LINK}, "between": {LINK}, "host_copy": {LINK},
+    "launch_seconds": 10000, "flops_f32": 1000, "flops_f64": 1000,
+    "memory_bytes_per_second": 1000}}""".encode()
 # Links, and pipes to which nobody writes.
 LINKS = {"nowhere-link": "nothing", "loop": "loop"}
 PIPES = ["pipe", "pipe.json", "record/run.json"]
@@ -96,8 +102,16 @@ CASES = [
     ([*LESSON, "extra"], 2, ["extra"]),
     ([*LESSON, "--rank", "4"], 2, ["--rank", "did you mean --ranks?"]),
     ([*LESSON, "--ranks"], 2, ["--ranks"]),
-    ([*LESSON, "--ranks", "0"], 2, ["--ranks 0", "1 to 16384"]),
-    ([*LESSON, "--ranks", "100000"], 2, ["--ranks 100000", "1 to 16384"]),
+    ([*LESSON, "--ranks", "0"], 2, ["--ranks 0", "1 to 64 is"]),
+    ([*LESSON, "--ranks", "100000"], 2, ["--ranks 100000", "1 to 64 is"]),
+    ([*LESSON, "--ranks", "1000000000"], 2, ["--ranks 1000000000", "1 to 64 is"]),
+    ([*LESSON, "--ranks", "99999999999999999999"], 2, ["1 to 64 is"]),
+    (["lesson", "--ranks", "100", "gradient-accumulation"], 2, ["--ranks 100", "1 to 64 is"]),
+    (["lesson", "pipeline-1f1b", "--ranks", "64", "--out", "gradient-accumulation"], 2,
+     ["--ranks 64", "2 to 16 is"]),
+    ([*PIPELINE, "--ranks", "16384"], 2, ["--ranks 16384", "2 to 16 is"]),
+    (["lesson", "no-such", "--ranks", "100000"], 2, ["--ranks 100000", "1 to 16384"]),
+    ([*BACKENDS, "--ranks", "100"], 2, ["--ranks 100", "1 to 64 is"]),
     ([*LESSON, "--ranks", "x"], 2, ["--ranks x"]),
     ([*LESSON, "--ranks", "-1"], 2, ["--ranks -1"]),
     ([*LESSON, "--step", "99"], 2, ["--step 99", "steps"]),
@@ -119,7 +133,7 @@ CASES = [
     ([*LESSON, "--set", "steps=many"], 2, ["--set steps=many"]),
     ([*LESSON, "--set", "targets=0"], 2, ["--set targets=0"]),
     ([*LESSON, "--set", "text_learning_rate=nan"], 2, ["--set text_learning_rate=nan"]),
-    ([*LESSON, "--ranks", "65"], 2, ["--ranks 65", "at most 64"]),
+    ([*LESSON, "--ranks", "65"], 2, ["--ranks 65", "1 to 64 is"]),
     ([*LESSON, "--backend", "tpu"], 2, ["--backend tpu"]),
     ([*LESSON, "--data", "none.csv"], 2, ["none.csv", "No such file"]),
     ([*LESSON, "--data", "taken"], 2, ["taken", "Is a directory"]),
@@ -152,7 +166,7 @@ CASES = [
     ([*LESSON, "--out", "file"], 2, ["--out file"]),
     ([*LESSON, "--out", "file/run"], 2, ["--out file/run", "Not a directory"]),
     ([*LESSON, "--out", ""], 2, ["--out"]),
-    ([*COLUMNS, "--ranks", "65"], 2, ["--ranks 65", "at most 64"]),
+    ([*COLUMNS, "--ranks", "65"], 2, ["--ranks 65", "1 to 64 is"]),
     ([*COLUMNS, "--ranks", "5", "--set", "hidden=192"], 2, ["--set hidden=192", "5 ranks"]),
     ([*COLUMNS, "--set", "inner=100"], 2, ["--set inner=100", "3 ranks"]),
     ([*COLUMNS, "--set", "rows=0"], 2, ["--set rows=0"]),
@@ -282,6 +296,13 @@ class Usage(unittest.TestCase):
         for level in ("Full", "full ", "1"):
             refused = self.run_program(*LESSON, env={**os.environ, "LOCKSTEP_CHECK": level})
             self.assert_refused(refused, 2, [f"LOCKSTEP_CHECK is '{level}'", "full or cheap"])
+
+    def test_a_cluster_so_slow_that_time_cannot_be_counted(self):
+        for lesson in (LESSON, BLOCK, PIPELINE, RINGS):
+            with self.subTest(lesson=lesson):
+                refused = self.run_program(*lesson, "--cluster", "slow.json", "--json",
+                                           "--out", "run")
+                self.assert_refused(refused, 2, ["beyond 2^63 picoseconds"])
 
     def test_a_full_disk_leaves_the_earlier_record_whole(self):
         arguments = [*LESSON, "--step", "1", "--json", "--out", "run"]
