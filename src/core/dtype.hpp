@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -72,12 +73,14 @@ constexpr DType dtype_of<Bf16>() {
 
 }  // namespace lockstep
 
-/// Prints a dtype as its name.
+/// Prints a dtype as its name. By fmt::format_to, every source that prints one would
+/// compile all of fmt.
 template <>
 struct fmt::formatter<lockstep::DType> {
     constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
     template <typename Context>
     auto format(lockstep::DType dtype, Context& context) const {
-        return fmt::format_to(context.out(), "{}", lockstep::name_of(dtype));
+        const std::string_view name = lockstep::name_of(dtype);
+        return std::copy(name.begin(), name.end(), context.out());
     }
 };
