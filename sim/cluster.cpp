@@ -57,9 +57,8 @@ std::unique_ptr<Cluster> make_cluster(int ranks, const std::string& cluster) {
     return make_cluster(std::move(options));
 }
 
-std::unique_ptr<lockstep::Device> make_host(int index, DeviceMonitor& monitor,
-                                            PinnedPages& pages) {
-    return std::make_unique<Device>(index, monitor, &pages);
+std::unique_ptr<Device> make_host(int index, DeviceMonitor& monitor, PinnedPages& pages) {
+    return std::make_unique<CpuDevice>(index, monitor, &pages);
 }
 
 }  // namespace lockstep::sim

@@ -24,43 +24,43 @@ void fix_block_sizes() {
 
 }  // namespace
 
-Device::Device(int index, DeviceMonitor& monitor, PinnedPages* pages)
+CpuDevice::CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages)
     : LocalDevice(index, monitor), pages_(pages) {
     fix_block_sizes();
 }
 
-Device::~Device() {
+CpuDevice::~CpuDevice() {
     free_all();
 }
 
-std::byte* Device::do_allocate(const Storage& storage) {
+std::byte* CpuDevice::do_allocate(const Storage& storage) {
     if (storage.pinned && pages_ != nullptr) return pages_->allocate(storage.bytes);
     return static_cast<std::byte*>(
         ::operator new(static_cast<std::size_t>(storage.bytes), kAlignment));
 }
 
-void Device::do_free(const Storage& storage) noexcept {
+void CpuDevice::do_free(const Storage& storage) noexcept {
     if (storage.pinned && pages_ != nullptr) return pages_->free(storage.data);
     ::operator delete(storage.data, kAlignment);
 }
 
-void Device::do_upload(const Tensor& destination, const HostTensor& values) {
+void CpuDevice::do_upload(const Tensor& destination, const HostTensor& values) {
     std::memcpy(destination.bytes_begin(), values.data(),
                 static_cast<std::size_t>(values.bytes()));
 }
 
-void Device::do_download(HostTensor& values, const Tensor& source) {
+void CpuDevice::do_download(HostTensor& values, const Tensor& source) {
     std::memcpy(values.data(), source.bytes_begin(),
                 static_cast<std::size_t>(source.bytes()));
 }
 
-void Device::check_indices(const Tensor& indices, std::int64_t bound) {
+void CpuDevice::check_indices(const Tensor& indices, std::int64_t bound) {
     const auto* index = indices.data<std::int32_t>();
     for (std::int64_t i = 0; i < indices.elements(); ++i)
         if (index[i] < 0 || index[i] >= bound) throw IndexOutside{i, index[i]};
 }
 
-void Device::compute_native(OperationRef operation) {
+void CpuDevice::compute_native(OperationRef operation) {
     operation.visit([this](const auto& op) { compute(op); });
 }
 

@@ -10,12 +10,12 @@ namespace lockstep::sim {
 /// lie, nor on the thread. What is computed element by element does not depend on the
 /// element's place either, so a shard's values are the bits of the whole's. Sums are
 /// taken in f64, products of matrices in the operands' type.
-class Device final : public LocalDevice {
+class CpuDevice final : public LocalDevice {
   public:
     /// Pinned memory comes from `pages`, which then outlive the device; without, it is
     /// like any other.
-    Device(int index, DeviceMonitor& monitor, PinnedPages* pages = nullptr);
-    ~Device() override;
+    CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages = nullptr);
+    ~CpuDevice() override;
 
   private:
     std::byte* do_allocate(const Storage& storage) override;

@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 
 template <>
-void Device::compute(const ops::Tanh& op) {
+void CpuDevice::compute(const ops::Tanh& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
         map_lanes(
@@ -19,7 +19,7 @@ void Device::compute(const ops::Tanh& op) {
 }
 
 template <>
-void Device::compute(const ops::TanhBackward& op) {
+void CpuDevice::compute(const ops::TanhBackward& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const T* in = op.y.data<T>();
         const T* gradient = op.dy.data<T>();
@@ -29,7 +29,7 @@ void Device::compute(const ops::TanhBackward& op) {
 }
 
 template <>
-void Device::compute(const ops::Gelu& op) {
+void CpuDevice::compute(const ops::Gelu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
         map_lanes(op.x.elements(), op.y.data<T>(),
@@ -40,7 +40,7 @@ void Device::compute(const ops::Gelu& op) {
 }
 
 template <>
-void Device::compute(const ops::GeluBackward& op) {
+void CpuDevice::compute(const ops::GeluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();
         const T* gradient = op.dy.data<T>();
@@ -52,7 +52,7 @@ void Device::compute(const ops::GeluBackward& op) {
 }
 
 template <>
-void Device::compute(const ops::Swiglu& op) {
+void CpuDevice::compute(const ops::Swiglu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.y.shape().columns();
         for (std::int64_t row = 0; row < op.y.shape().rows(); ++row) {
@@ -64,7 +64,7 @@ void Device::compute(const ops::Swiglu& op) {
 }
 
 template <>
-void Device::compute(const ops::SwigluBackward& op) {
+void CpuDevice::compute(const ops::SwigluBackward& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t width = op.dy.shape().columns();
         for (std::int64_t row = 0; row < op.dy.shape().rows(); ++row) {

@@ -41,7 +41,7 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
 }  // namespace
 
 template <>
-void Device::compute(const ops::HeadProducts& op) {
+void CpuDevice::compute(const ops::HeadProducts& op) {
     const std::int64_t m = op.x.rows();
     const std::int64_t n = op.y.rows();
     with_real(op.products.dtype(), [&]<typename T>(T) {
@@ -63,13 +63,13 @@ void Device::compute(const ops::HeadProducts& op) {
 }
 
 template <>
-void Device::compute(const ops::HeadSums& op) {
+void CpuDevice::compute(const ops::HeadSums& op) {
     compute(ops::Fill{op.sums, 0});
     add_sums(op.destination(), op.weights, op.y, {});
 }
 
 template <>
-void Device::compute(const ops::AddHeadSums& op) {
+void CpuDevice::compute(const ops::AddHeadSums& op) {
     add_sums(op.destination, op.weights, op.y, op.options);
 }
 
@@ -132,7 +132,7 @@ class HeadForward {
 }  // namespace
 
 template <>
-void Device::compute(const ops::Attend& op) {
+void CpuDevice::compute(const ops::Attend& op) {
     const std::int64_t m = op.heads.queries.rows(), width = op.heads.queries.width;
     const Heads y{op.state.y, op.heads.queries.heads, width, 0};
     const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);
@@ -158,7 +158,7 @@ void Device::compute(const ops::Attend& op) {
 }
 
 template <>
-void Device::compute(const ops::FinishAttention& op) {
+void CpuDevice::compute(const ops::FinishAttention& op) {
     const Heads y = op.y();
     with_real(op.state.y.dtype(), [&]<typename T>(T) {
         each_head(y, [&](std::int64_t index, std::int64_t batch, std::int64_t head) {
@@ -242,7 +242,7 @@ class HeadBackward {
 }  // namespace
 
 template <>
-void Device::compute(const ops::HeadRowProducts& op) {
+void CpuDevice::compute(const ops::HeadRowProducts& op) {
     with_real(op.products.dtype(), [&]<typename T>(T) {
         std::int64_t place = 0;
         each_head(op.x, [&](std::int64_t, std::int64_t batch, std::int64_t head) {
@@ -277,7 +277,7 @@ void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
 }  // namespace
 
 template <>
-void Device::compute(const ops::Rotate& op) {
+void CpuDevice::compute(const ops::Rotate& op) {
     const Heads& source = op.source;
     const std::int64_t half = source.width / 2;
     with_real(source.tensor.dtype(), [&]<typename T>(T) {
@@ -303,7 +303,7 @@ void Device::compute(const ops::Rotate& op) {
 }
 
 template <>
-void Device::compute(const ops::AttendBackward& op) {
+void CpuDevice::compute(const ops::AttendBackward& op) {
     const std::int64_t m = op.heads.queries.rows(), width = op.heads.queries.width;
     const Heads dy{op.backward.dy, op.heads.queries.heads, width, 0};
     const AttentionTiles tiles(m, op.heads.keys.rows(), op.options);

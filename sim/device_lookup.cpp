@@ -10,7 +10,7 @@
 namespace lockstep::sim {
 
 template <>
-void Device::compute(const ops::Embedding& op) {
+void CpuDevice::compute(const ops::Embedding& op) {
     const std::int64_t width = op.table.shape().columns();
     const auto* id = op.ids.data<std::int32_t>();
     with_real(op.table.dtype(), [&]<typename T>(T) {
@@ -26,7 +26,7 @@ void Device::compute(const ops::Embedding& op) {
 }
 
 template <>
-void Device::compute(const ops::EmbeddingBackward& op) {
+void CpuDevice::compute(const ops::EmbeddingBackward& op) {
     const std::int64_t width = op.d_table.shape().columns();
     const auto* id = op.ids.data<std::int32_t>();
     with_real(op.d_table.dtype(), [&]<typename T>(T) {
@@ -44,17 +44,17 @@ void Device::compute(const ops::EmbeddingBackward& op) {
 }
 
 template <>
-void Device::compute(const ops::TakeRows& op) {
+void CpuDevice::compute(const ops::TakeRows& op) {
     compute(op.lookup());
 }
 
 template <>
-void Device::compute(const ops::AddRows& op) {
+void CpuDevice::compute(const ops::AddRows& op) {
     compute(op.lookup_backward());
 }
 
 template <>
-void Device::compute(const ops::TopK& op) {
+void CpuDevice::compute(const ops::TopK& op) {
     const std::int64_t columns = op.x.shape().columns();
     std::vector<std::int32_t> order(columns);
     with_real(op.x.dtype(), [&]<typename T>(T) {
@@ -76,7 +76,7 @@ void Device::compute(const ops::TopK& op) {
 }
 
 template <>
-void Device::compute(const ops::SortIds& op) {
+void CpuDevice::compute(const ops::SortIds& op) {
     const auto* id = op.ids.data<std::int32_t>();
     auto* count = op.counts.data<std::int32_t>();
     auto* order = op.order.data<std::int32_t>();
@@ -95,7 +95,7 @@ void Device::compute(const ops::SortIds& op) {
 }
 
 template <>
-void Device::compute(const ops::RandomUniform& op) {
+void CpuDevice::compute(const ops::RandomUniform& op) {
     with_real(op.destination.dtype(), [&]<typename T>(T) {
         ops::each_run(
             op.destination, op.part, [&](const Tensor& run, std::int64_t first) {
@@ -110,7 +110,7 @@ void Device::compute(const ops::RandomUniform& op) {
 }
 
 template <>
-void Device::compute(const ops::RandomNormal& op) {
+void CpuDevice::compute(const ops::RandomNormal& op) {
     with_real(op.destination.dtype(), [&]<typename T>(T) {
         ops::each_run(op.destination, op.part,
                       [&](const Tensor& run, std::int64_t first) {

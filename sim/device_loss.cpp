@@ -86,7 +86,7 @@ double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target)
 }  // namespace
 
 template <>
-void Device::compute(const ops::Softmax& op) {
+void CpuDevice::compute(const ops::Softmax& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const Shape& shape = op.x.shape();
         if (op.options.causal)
@@ -98,7 +98,7 @@ void Device::compute(const ops::Softmax& op) {
 }
 
 template <>
-void Device::compute(const ops::SoftmaxBackward& op) {
+void CpuDevice::compute(const ops::SoftmaxBackward& op) {
     // dx = y * (dy - sum(y * dy)).
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.y.shape().columns();
@@ -118,7 +118,7 @@ void Device::compute(const ops::SoftmaxBackward& op) {
 }
 
 template <>
-void Device::compute(const ops::CrossEntropy& op) {
+void CpuDevice::compute(const ops::CrossEntropy& op) {
     const std::int64_t columns = op.logits.shape().columns();
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
@@ -129,7 +129,7 @@ void Device::compute(const ops::CrossEntropy& op) {
 }
 
 template <>
-void Device::compute(const ops::CrossEntropyBackward& op) {
+void CpuDevice::compute(const ops::CrossEntropyBackward& op) {
     const std::int64_t columns = op.logits.shape().columns();
     const auto* target = op.targets.data<std::int32_t>();
     with_real(op.logits.dtype(), [&]<typename T>(T) {
@@ -146,7 +146,7 @@ void Device::compute(const ops::CrossEntropyBackward& op) {
 }
 
 template <>
-void Device::compute(const ops::SquaredError& op) {
+void CpuDevice::compute(const ops::SquaredError& op) {
     with_real(op.prediction.dtype(), [&]<typename T>(T) {
         const T* got = op.prediction.data<T>();
         const T* wanted = op.target.data<T>();
@@ -159,7 +159,7 @@ void Device::compute(const ops::SquaredError& op) {
 }
 
 template <>
-void Device::compute(const ops::SquaredErrorBackward& op) {
+void CpuDevice::compute(const ops::SquaredErrorBackward& op) {
     with_real(op.prediction.dtype(), [&]<typename T>(T) {
         const T* got = op.prediction.data<T>();
         const T* wanted = op.target.data<T>();
@@ -182,7 +182,7 @@ std::int64_t real_columns(const Tensor& logits, const VocabularyShard& shard) {
 }  // namespace
 
 template <>
-void Device::compute(const ops::RowMaximum& op) {
+void CpuDevice::compute(const ops::RowMaximum& op) {
     const std::int64_t columns = op.logits.shape().columns();
     const std::int64_t real = real_columns(op.logits, op.shard);
     with_real(op.logits.dtype(), [&]<typename T>(T) {
@@ -192,7 +192,7 @@ void Device::compute(const ops::RowMaximum& op) {
 }
 
 template <>
-void Device::compute(const ops::CrossEntropyParts& op) {
+void CpuDevice::compute(const ops::CrossEntropyParts& op) {
     const std::int64_t rows = op.targets.elements();
     const std::int64_t columns = op.logits.shape().columns();
     const std::int64_t real = real_columns(op.logits, op.shard);
@@ -213,7 +213,7 @@ void Device::compute(const ops::CrossEntropyParts& op) {
 }
 
 template <>
-void Device::compute(const ops::CrossEntropyOfParts& op) {
+void CpuDevice::compute(const ops::CrossEntropyOfParts& op) {
     const std::int64_t rows = op.losses.elements();
     with_real(op.losses.dtype(), [&]<typename T>(T) {
         const T* sums = op.parts.data<T>();
@@ -226,7 +226,7 @@ void Device::compute(const ops::CrossEntropyOfParts& op) {
 }
 
 template <>
-void Device::compute(const ops::CrossEntropyBackwardOfParts& op) {
+void CpuDevice::compute(const ops::CrossEntropyBackwardOfParts& op) {
     const std::int64_t columns = op.logits.shape().columns();
     const std::int64_t real = real_columns(op.logits, op.shard);
     const auto* target = op.targets.data<std::int32_t>();

@@ -6,7 +6,7 @@
 namespace lockstep::sim {
 
 template <>
-void Device::compute(const ops::Matmul& op) {
+void CpuDevice::compute(const ops::Matmul& op) {
     with_real(op.a.dtype(), [&]<typename T>(T) {
         multiply_matrices<T>({op.destination.data<T>(), op.a.data<T>(), op.b.data<T>(),
                               op.m(), op.k(), op.n(), op.options});
@@ -14,7 +14,7 @@ void Device::compute(const ops::Matmul& op) {
 }
 
 template <>
-void Device::compute(const ops::AddBias& op) {
+void CpuDevice::compute(const ops::AddBias& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.y.shape().columns();
         const T* added = op.bias.data<T>();
@@ -29,7 +29,7 @@ void Device::compute(const ops::AddBias& op) {
 }
 
 template <>
-void Device::compute(const ops::ScaleRows& op) {
+void CpuDevice::compute(const ops::ScaleRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* factors = op.factors.data<T>();
@@ -39,12 +39,12 @@ void Device::compute(const ops::ScaleRows& op) {
 }
 
 template <>
-void Device::compute(const ops::RowProducts& op) {
+void CpuDevice::compute(const ops::RowProducts& op) {
     compute(ops::HeadRowProducts{op.destination, one_head(op.a), one_head(op.b)});
 }
 
 template <>
-void Device::compute(const ops::AccumulateRows& op) {
+void CpuDevice::compute(const ops::AccumulateRows& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* values = op.x.data<T>();

@@ -63,7 +63,7 @@ std::int32_t truncated(double value) {
 }  // namespace
 
 template <>
-void Device::compute(const ops::Fill& op) {
+void CpuDevice::compute(const ops::Fill& op) {
     if (op.value == 0 && !std::signbit(op.value)) {
         std::memset(op.destination.bytes_begin(), 0,
                     static_cast<std::size_t>(op.destination.bytes()));
@@ -76,13 +76,13 @@ void Device::compute(const ops::Fill& op) {
 }
 
 template <>
-void Device::compute(const ops::Copy& op) {
+void CpuDevice::compute(const ops::Copy& op) {
     std::memmove(op.destination.bytes_begin(), op.source.bytes_begin(),
                  static_cast<std::size_t>(op.source.bytes()));
 }
 
 template <>
-void Device::compute(const ops::CopyColumns& op) {
+void CpuDevice::compute(const ops::CopyColumns& op) {
     const std::int64_t bytes = bytes_of(op.source.dtype());
     const std::int64_t target_pitch = op.destination.shape().columns() * bytes;
     const std::int64_t origin_pitch = op.source.shape().columns() * bytes;
@@ -94,14 +94,14 @@ void Device::compute(const ops::CopyColumns& op) {
 }
 
 template <>
-void Device::compute(const ops::Combine& op) {
+void CpuDevice::compute(const ops::Combine& op) {
     with_number(op.destination.dtype(), [&]<typename T>(T) {
         reduce_into<T>(op.destination, op.source, op.reduction);
     });
 }
 
 template <>
-void Device::compute(const ops::Add& op) {
+void CpuDevice::compute(const ops::Add& op) {
     if (op.factor == 1)
         return compute(ops::Combine{op.destination, op.source, Reduction::sum});
     with_number(op.destination.dtype(), [&]<typename T>(T) {
@@ -113,7 +113,7 @@ void Device::compute(const ops::Add& op) {
 }
 
 template <>
-void Device::compute(const ops::Scale& op) {
+void CpuDevice::compute(const ops::Scale& op) {
     if (op.destination.dtype() == DType::i32) {
         auto* values = op.destination.data<std::int32_t>();
         for (std::int64_t i = 0; i < op.destination.elements(); ++i)
@@ -131,19 +131,19 @@ void Device::compute(const ops::Scale& op) {
 }
 
 template <>
-void Device::compute(const ops::ScaleByTensor& op) {
+void CpuDevice::compute(const ops::ScaleByTensor& op) {
     with_real(op.destination.dtype(), [&]<typename T>(T) {
         compute(ops::Scale{op.destination, *op.factor.data<T>()});
     });
 }
 
 template <>
-void Device::compute(const ops::Multiply& op) {
+void CpuDevice::compute(const ops::Multiply& op) {
     compute(ops::Combine{op.destination, op.source, Reduction::product});
 }
 
 template <>
-void Device::compute(const ops::Cast& op) {
+void CpuDevice::compute(const ops::Cast& op) {
     with_floating(op.destination.dtype(), [&]<typename To>(To) {
         with_floating(op.source.dtype(), [&]<typename From>(From) {
             const From* from = op.source.data<From>();
@@ -154,7 +154,7 @@ void Device::compute(const ops::Cast& op) {
 }
 
 template <>
-void Device::compute(const ops::Sum& op) {
+void CpuDevice::compute(const ops::Sum& op) {
     if (op.source.dtype() == DType::i32) {
         std::uint32_t sum = 0;
         const auto* values = op.source.data<std::uint32_t>();
@@ -174,7 +174,7 @@ void Device::compute(const ops::Sum& op) {
 }
 
 template <>
-void Device::compute(const ops::SumOfSquares& op) {
+void CpuDevice::compute(const ops::SumOfSquares& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const auto square = [](const Lane<T>& x) -> Lane<double> {
             return x.template cast<double>().square();

@@ -34,7 +34,7 @@ Row<T> measured(const T* x, std::int64_t columns, double epsilon) {
 }  // namespace
 
 template <>
-void Device::compute(const ops::LayerNorm& op) {
+void CpuDevice::compute(const ops::LayerNorm& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
@@ -55,7 +55,7 @@ void Device::compute(const ops::LayerNorm& op) {
 }
 
 template <>
-void Device::compute(const ops::LayerNormBackwardInput& op) {
+void CpuDevice::compute(const ops::LayerNormBackwardInput& op) {
     // With g = dy * weight and x^ = (x - mean) * rstd:
     // dx = rstd * (g - mean(g) - x^ * mean(g * x^)).
     with_real(op.x.dtype(), [&]<typename T>(T) {
@@ -89,7 +89,7 @@ void Device::compute(const ops::LayerNormBackwardInput& op) {
 }
 
 template <>
-void Device::compute(const ops::LayerNormBackwardWeight& op) {
+void CpuDevice::compute(const ops::LayerNormBackwardWeight& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t rows = op.x.shape().rows();
         const std::int64_t columns = op.x.shape().columns();
@@ -112,7 +112,7 @@ void Device::compute(const ops::LayerNormBackwardWeight& op) {
 }
 
 template <>
-void Device::compute(const ops::RmsNorm& op) {
+void CpuDevice::compute(const ops::RmsNorm& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* gain = op.weight.data<T>();
@@ -136,7 +136,7 @@ void Device::compute(const ops::RmsNorm& op) {
 }
 
 template <>
-void Device::compute(const ops::RmsNormBackwardInput& op) {
+void CpuDevice::compute(const ops::RmsNormBackwardInput& op) {
     // With g = dy * weight and x^ = x * rstd: dx = rstd * (g - x^
     // * mean(g * x^)).
     with_real(op.x.dtype(), [&]<typename T>(T) {
@@ -164,7 +164,7 @@ void Device::compute(const ops::RmsNormBackwardInput& op) {
 }
 
 template <>
-void Device::compute(const ops::RmsNormBackwardWeight& op) {
+void CpuDevice::compute(const ops::RmsNormBackwardWeight& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.x.shape().columns();
         const T* values = op.x.data<T>();

@@ -24,7 +24,7 @@ void update(std::int64_t n, const T* gradient, Step&& step, State*... state) {
 }  // namespace
 
 template <>
-void Device::compute(const ops::ClipFactor& op) {
+void CpuDevice::compute(const ops::ClipFactor& op) {
     with_real(op.squares.dtype(), [&]<typename T>(T) {
         *op.destination.data<T>() =
             formulas::clip_factor(*op.squares.data<T>(), static_cast<T>(op.most));
@@ -32,7 +32,7 @@ void Device::compute(const ops::ClipFactor& op) {
 }
 
 template <>
-void Device::compute(const ops::Sgd& op) {
+void CpuDevice::compute(const ops::Sgd& op) {
     with_real(op.parameter.dtype(), [&]<typename T>(T) {
         const auto rate = static_cast<T>(op.options.learning_rate);
         const auto momentum = static_cast<T>(op.options.momentum);
@@ -53,7 +53,7 @@ void Device::compute(const ops::Sgd& op) {
 }
 
 template <>
-void Device::compute(const ops::AdamW& op) {
+void CpuDevice::compute(const ops::AdamW& op) {
     with_real(op.parameter.dtype(), [&]<typename T>(T) {
         const formulas::AdamWStep<T> by(op.options, op.step);
         update<T>(

@@ -90,9 +90,10 @@ Engine::Engine(ClusterOptions options)
         ranks_.push_back(std::make_unique<RankState>(*this, i, options_, scheduler_,
                                                      trace_, watchers_));
         RankState& state = *ranks_.back();
-        state.host = std::make_unique<Device>(i, state.host_clock);
-        state.device = options_.device_factory ? options_.device_factory(i, state.clock)
-                                               : std::make_unique<Device>(i, state.clock);
+        state.host = std::make_unique<CpuDevice>(i, state.host_clock);
+        state.device = options_.device_factory
+                           ? options_.device_factory(i, state.clock)
+                           : std::make_unique<CpuDevice>(i, state.clock);
         state.host->set_host(*state.host);
         state.device->set_host(*state.host);
         state.world =

@@ -154,7 +154,7 @@ enum class Pass { forward, backward, products };
 /// Arguments: tokens, and whether it is causal.
 void attention(benchmark::State& state, Pass pass) {
     test::PlainMonitor monitor;
-    sim::Device device(0, monitor);
+    sim::CpuDevice device(0, monitor);
     const Operands operands(device, state.range(0));
     Simulated simulated{device, operands, {kFactor, state.range(1) != 0}};
     PlainEigen plain(operands);
@@ -222,7 +222,7 @@ void ring_attention(benchmark::State& state) {
     const std::int64_t tokens = state.range(0);
     const AttentionSizes sizes{kHeads, state.range(1) != 0};
     test::PlainMonitor monitor;
-    sim::Device device(0, monitor);
+    sim::CpuDevice device(0, monitor);
     FlashAttention flash(device, sizes);
     Fastest ring, alone;
     for (auto _ : state) {

@@ -54,7 +54,7 @@ struct OpenBlas {
 void matmul(benchmark::State& state) {
     const std::int64_t n = state.range(0);
     test::PlainMonitor monitor;
-    sim::Device device(0, monitor);
+    sim::CpuDevice device(0, monitor);
     const Tensor a = device.empty({n, n}, DType::f32);
     const Tensor b = device.empty({n, n}, DType::f32);
     const Tensor c = device.empty({n, n}, DType::f32);

@@ -56,10 +56,10 @@ double seconds_of(const auto& work) {
 /// additions.
 double direct_seconds() {
     test::PlainMonitor monitor;
-    std::vector<std::unique_ptr<sim::Device>> devices;
+    std::vector<std::unique_ptr<sim::CpuDevice>> devices;
     std::vector<std::unique_ptr<Replica>> replicas;
     for (int rank = 0; rank < kRanks; ++rank) {
-        devices.push_back(std::make_unique<sim::Device>(rank, monitor));
+        devices.push_back(std::make_unique<sim::CpuDevice>(rank, monitor));
         replicas.push_back(std::make_unique<Replica>(*devices.back()));
     }
     const auto step = [&] {

@@ -6,7 +6,7 @@ namespace lockstep::test {
 const char* const kTags = "[sim][device]";
 
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
-    return std::make_unique<sim::Device>(index, monitor);
+    return std::make_unique<sim::CpuDevice>(index, monitor);
 }
 
 // Products of bf16 are f32's, of copies.

@@ -22,7 +22,7 @@ struct OneDevice {
     explicit OneDevice(bool numbers = true) : monitor(numbers) {}
 
     test::PlainMonitor monitor;
-    sim::Device device{0, monitor};
+    sim::CpuDevice device{0, monitor};
 
     /// How the tests make a module: in f64, from seed 7.
     ParameterInit init(const std::string& name = "", DType dtype = DType::f64) {
