@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kSilence = 5s;  // of one that has come
 constexpr auto kBetterReason = 300ms;
-constexpr auto kAnswer = 2s;
+constexpr auto kAnswerOfRank = 2s;
 constexpr size_t kMostStrangers = 4096;
 
 /// The place at rank 0 to which the processes of a run come. One that is not of the run,
@@ -472,7 +472,7 @@ void ControlRoot::serve_inquiry(Clock::time_point now) {
 }
 
 void ControlRoot::begin_inquiry(int stalled_rank) {
-    inquiry_ = Inquiry{stalled_rank, Clock::now() + kAnswer,
+    inquiry_ = Inquiry{stalled_rank, Clock::now() + kAnswerOfRank,
                        std::vector<std::string>(members_.size())};
     send_to_all(MessageKind::describe);
     inquiry_->answer(0, shared_.describe());

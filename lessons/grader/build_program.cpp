@@ -20,7 +20,7 @@ namespace {
 
 using Lines = std::vector<std::string_view>;
 
-constexpr std::size_t kMostLines = 10;
+constexpr std::size_t kMostLinesBelow = 10;
 constexpr std::size_t kLongestLine = 300;
 constexpr std::size_t kLongestMessage = 1000;
 
@@ -115,7 +115,7 @@ bool starts_another(std::string_view line) {
 
 std::string lines_below(const Lines& lines, std::size_t error) {
     std::string text;
-    for (std::size_t i = error + 1; i < lines.size() && i <= error + kMostLines; ++i) {
+    for (std::size_t i = error + 1; i < lines.size() && i <= error + kMostLinesBelow; ++i) {
         if (starts_another(lines[i])) break;
         text += cut(lines[i], kLongestLine) + "\n";
     }

@@ -14,8 +14,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t kMostGroups = 16;
-constexpr int kLeastWidth = 40;
+constexpr std::size_t kMostGroupsInText = 16;
+constexpr int kLeastColumns = 40;
 constexpr int kBusyColumns = 5;
 constexpr char kIdle = '/';
 constexpr char kNothing = '.';
@@ -50,7 +50,8 @@ class EntryLines {
 class AmountDigits {
   public:
     explicit AmountDigits(const Panel& panel) : amount_text_(panel.amount_text) {
-        for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroups); ++g) {
+        for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroupsInText);
+             ++g) {
             for (const Strip& strip : panel.groups[g].strips) {
                 most_ = std::max(most_, strip.peak);
                 for (const Level& level : strip.levels)
@@ -105,7 +106,7 @@ class AmountDigits {
 class TextPicture {
   public:
     TextPicture(const Chart& chart, const TextStyle& style)
-        : chart_(chart), style_(style), width_(std::max(style.width, kLeastWidth)) {
+        : chart_(chart), style_(style), width_(std::max(style.width, kLeastColumns)) {
         measure_labels();
         std::vector<const Row*> rows;
         for_each_row([&](const RowGroup&, const Row& row) {
@@ -129,7 +130,8 @@ class TextPicture {
     template <typename Visit>
     void for_each_row(const Visit& visit) const {
         for (const Panel& panel : chart_.panels)
-            for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroups); ++g)
+            for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroupsInText);
+                 ++g)
                 for (const Row& row : panel.groups[g].rows)
                     if (is_drawn(row)) visit(panel.groups[g], row);
     }
@@ -191,7 +193,8 @@ class TextPicture {
         const bool rows = has_rows(panel);
         const AmountDigits digits(panel);
         bool drawn = false;
-        for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroups); ++g) {
+        for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroupsInText);
+             ++g) {
             const RowGroup& group = panel.groups[g];
             bool first = true;
             for (const Row& row : group.rows) {
@@ -298,7 +301,7 @@ class TextPicture {
 
     std::string undrawn_text(const Panel& panel) const {
         std::size_t undrawn = 0;
-        for (std::size_t g = kMostGroups; g < panel.groups.size(); ++g)
+        for (std::size_t g = kMostGroupsInText; g < panel.groups.size(); ++g)
             undrawn += panel.groups[g].members.size();
         return undrawn == 0 ? ""
                             : fmt::format("(and {} more {}s, not drawn)\n", undrawn,

@@ -25,16 +25,12 @@ constexpr int kStepThread = 1'000;
 constexpr int kPhaseThread = 2'000;
 constexpr int kLaunchThread = 3'000;
 
-bool is_phase(const TraceEvent& event) {
-    return event.kind == "phase";
-}
-
 /// A power of ten of picoseconds, a microsecond at most, that no operation falls short
 /// of.
 Picoseconds unit_of(const RunReport& run) {
     Picoseconds unit = kMicrosecond;
     for (const TraceEvent& event : run.trace)
-        while (!is_phase(event) && event.kind != "wait" && event.end > event.start &&
+        while (!event.is_phase() && event.kind != "wait" && event.end > event.start &&
                event.end - event.start < unit)
             unit /= 10;
     return unit;
@@ -60,7 +56,7 @@ std::string nccl_kernel(const std::string& name) {
 std::vector<Picoseconds> step_bounds(const RunReport& run, int rank) {
     std::vector<const TraceEvent*> phases;
     for (const TraceEvent& event : run.trace)
-        if (event.rank == rank && is_phase(event)) phases.push_back(&event);
+        if (event.rank == rank && event.is_phase()) phases.push_back(&event);
     std::ranges::stable_sort(phases, {}, &TraceEvent::start);
     std::vector<Picoseconds> bounds{0};
     bool updated = false;
@@ -91,8 +87,8 @@ class RankWriter {
             name_thread(kLaunchThread + stream, "launches into " + row.label());
             name_thread(stream, row.label());
             for (const RowSpan& span : row.spans)
-                is_phase(*span.event) ? phase(*span.event, stream)
-                                      : kernel(*span.event, stream);
+                span.event->is_phase() ? phase(*span.event, stream)
+                                       : kernel(*span.event, stream);
         }
         return out_ + "\n]}\n";
     }

@@ -14,15 +14,11 @@ int order_of(const std::string& queue) {
     return queue == "copy" ? 2 : 1;
 }
 
-bool is_phase(const TraceEvent& event) {
-    return event.kind == "phase";
-}
-
 /// Outer before inner: by start, the longer first, a phase before an operation of its
 /// length.
 bool comes_before(const TraceEvent* a, const TraceEvent* b) {
-    return std::tuple(a->start, -a->end, !is_phase(*a)) <
-           std::tuple(b->start, -b->end, !is_phase(*b));
+    return std::tuple(a->start, -a->end, !a->is_phase()) <
+           std::tuple(b->start, -b->end, !b->is_phase());
 }
 
 /// One row being filled: the spans that are still open at the latest start.

@@ -91,6 +91,8 @@ struct TraceEvent {
     /// A wait's: that of what it waits for, which ends when the wait does, and whose
     /// name and bytes the wait has.
     std::string communicator = {};
+
+    bool is_phase() const { return kind == "phase"; }
 };
 
 /// A message: an arrow between two spans.

@@ -23,11 +23,12 @@ TOOLS = "as ar awk basename cat cc1plus cut dirname env gcc-ar gcc-nm gcc-ranlib
         "strip uname python3 ninja".split()
 LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch2|benchmark)/")
 # A source of each library: fmt, Eigen, Boost, nlohmann-json, CLI11, Catch2.
-OBJECTS = ["src/liblockstep.a.p/core_shape.cpp.o", "sim/liblockstep_sim.a.p/device_lookup.cpp.o",
-           "sim/liblockstep_sim.a.p/fiber_contexts.cpp.o",
-           "src/liblockstep.a.p/text_json.cpp.o",
+OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
+           "sim/liblockstep_sim.a.p/device_matrix.cpp.o",
+           "sim/liblockstep_sim.a.p/meson-generated_.._engine_unit.cpp.o",
+           "src/liblockstep_telling.a.p/meson-generated_.._text_unit.cpp.o",
            "lessons/liblockstep_lessons.a.p/runner_command_line.cpp.o",
-           "tests/core/core_tests.p/test_units.cpp.o"]
+           "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 
 def pack(path, root=ROOT, environment=None):

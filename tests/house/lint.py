@@ -82,10 +82,18 @@ def changed(root):
 
 
 def compiled(root, build):
-    """The sources that g++ or clang++ compile, from the root."""
+    """The sources that g++ or clang++ compile, from the root: by themselves, or together with
+    others in a file of the build's that includes them."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
-    return {os.path.relpath(os.path.join(c["directory"], c["file"]), root) for c in commands}
+    sources = set()
+    for command in commands:
+        source = os.path.join(command["directory"], command["file"])
+        sources.add(os.path.relpath(source, root))
+        if source.endswith("_unit.cpp") and os.path.exists(source):
+            with open(source, encoding="utf-8") as file:
+                sources.update(re.findall(r'^#include "(.*\.cpp)"$', file.read(), re.M))
+    return sources
 
 
 def units(files, compilable):

@@ -70,6 +70,17 @@ class Lint(unittest.TestCase):
         self.assertIn("new.cpp:2", said)
         self.assertNotIn("old.cpp", said)
 
+    def test_sources_that_are_compiled_together_are_linted_one_by_one(self):
+        bad = "int f(int a) {\n  if (a) return 1;\n  return 2;\n}\n"
+        tree = {".clang-tidy": TIDY, "src/a.cpp": bad, "src/b.cpp": bad,
+                "build/all_unit.cpp": '#include "src/a.cpp"\n#include "src/b.cpp"\n',
+                "compile_commands.json": commands("build/all_unit.cpp")}
+        said, status = run(tree, "tidy", changed={"src/a.cpp": bad + "\n"},
+                           environment={"CI": "1"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.cpp:2", said)
+        self.assertIn("1 sources changed", said)
+
     def test_lint_waits_for_continuous_integration(self):
         self.assertEqual(run({"a.cpp": ""}, "tidy", environment={"CI": ""})[1], lint.SKIPPED)
 

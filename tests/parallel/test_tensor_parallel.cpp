@@ -199,10 +199,10 @@ TEST_CASE("Backward in two halves gives the same bits as in one", "[parallel][si
 
 TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
           "[parallel][sim]") {
-    constexpr std::int64_t kOut = 10;
+    constexpr std::int64_t kRowsOut = 10;
     std::map<std::string, HostTensor> whole;
     classroom(1)->run([&](Rank& rank) {
-        Linear layer({rank.device(), DType::f64, 7, "layer"}, 4, kOut);
+        Linear layer({rank.device(), DType::f64, 7, "layer"}, 4, kRowsOut);
         for (const Parameter* parameter : layer.parameters())
             whole[parameter->name()] = rank.device().peek(parameter->value);
     });
@@ -211,8 +211,8 @@ TEST_CASE("Stacked layers whose rows the ranks do not divide are padded each",
         ColumnParallelOptions options;
         options.stacked = {5, 5};
         options.pad = true;
-        ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4, kOut,
-                                   options);
+        ColumnParallelLinear layer({rank.device(), DType::f64, 7, "layer"}, tp, 4,
+                                   kRowsOut, options);
         CHECK(layer.weight().shape() == Shape{4, 4});
         keep_parameters(rank, layer, "", &Parameter::value);
     });

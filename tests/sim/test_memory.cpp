@@ -111,8 +111,8 @@ TEST_CASE("a run that does not fit into this machine is refused before it takes 
 }
 
 TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
-    constexpr std::int64_t kMiB = 1 << 20;
-    std::int64_t available = 160 * kMiB;
+    constexpr std::int64_t kMebibyte = 1 << 20;
+    std::int64_t available = 160 * kMebibyte;
     int looks = 0;
     const auto count = [&] {
         ++looks;
@@ -124,25 +124,25 @@ TEST_CASE("the machine's memory is looked at as it is taken", "[sim][errors]") {
     };
     sim::HostMemory memory(2, count);
     for (int i = 0; i < 1000; ++i) {
-        memory.take(0, kMiB / 2, SourceLine::here());
-        memory.give(0, kMiB / 2);
+        memory.take(0, kMebibyte / 2, SourceLine::here());
+        memory.give(0, kMebibyte / 2);
     }
     CHECK(looks == 0);
     // A sixteenth stays free: 150 MiB of 160.
-    memory.take(0, 75 * kMiB, SourceLine::here());
-    memory.take(1, 75 * kMiB, SourceLine::here());
+    memory.take(0, 75 * kMebibyte, SourceLine::here());
+    memory.take(1, 75 * kMebibyte, SourceLine::here());
     CHECK(looks <= 3);
-    CHECK(refused(memory, kMiB).find("all need 0.1484 GiB)") != std::string::npos);
+    CHECK(refused(memory, kMebibyte).find("all need 0.1484 GiB)") != std::string::npos);
     CHECK(refused(memory, std::int64_t{1} << 62).find("GiB can be had") !=
           std::string::npos);
-    memory.give(0, 75 * kMiB);
-    memory.take(1, 75 * kMiB, SourceLine::here());  // what was refused was not taken
+    memory.give(0, 75 * kMebibyte);
+    memory.take(1, 75 * kMebibyte, SourceLine::here());  // what was refused was not taken
 
     sim::HostMemory crowded(2, count);
-    crowded.take(0, 10 * kMiB, SourceLine::here());
-    available = 20 * kMiB;  // others have taken the rest
-    CHECK(refused(crowded, 30 * kMiB) != "(nothing was thrown)");
-    crowded.take(0, 5 * kMiB, SourceLine::here());
+    crowded.take(0, 10 * kMebibyte, SourceLine::here());
+    available = 20 * kMebibyte;  // others have taken the rest
+    CHECK(refused(crowded, 30 * kMebibyte) != "(nothing was thrown)");
+    crowded.take(0, 5 * kMebibyte, SourceLine::here());
 
     sim::HostMemory endless(1, [] { return std::numeric_limits<std::int64_t>::max(); });
     CHECK_NOTHROW(endless.take(0, std::int64_t{1} << 60, SourceLine::here()));

@@ -1,0 +1,21 @@
+"""Writes one source that includes others, so that they are compiled together.
+
+usage: compile_together.py OUTPUT ROOT SOURCE…
+
+Most of what a compiler does for a source is reading the same headers and making the same
+templates as for the source beside it. Together, it does so once.
+"""
+
+import os
+import sys
+
+
+def main():
+    output, root, *sources = sys.argv[1:]
+    with open(output, "w", encoding="utf-8") as unit:
+        for source in sources:
+            unit.write(f'#include "{os.path.relpath(source, root)}"\n')
+
+
+if __name__ == "__main__":
+    main()
