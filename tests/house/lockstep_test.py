@@ -14,7 +14,7 @@ import time
 import unittest
 
 SCRIPT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "lockstep")
-BASE = ("awk bash cat chmod cp dirname env flock grep head mkdir realpath rm sleep tail tee"
+BASE = ("awk bash cat chmod cp dirname env flock grep head mkdir nproc realpath rm sleep tail tee"
         " touch").split()
 LIBRARIES = ("libeigen3-dev libfmt-dev libboost-context-dev libcli11-dev nlohmann-json3-dev"
              " catch2 libbenchmark-dev").split()
@@ -223,6 +223,37 @@ class Building(Script):
         self.check(run, 0, stderr="")
         self.assertEqual(world.calls("dpkg-query") + world.calls("meson"), [])
         self.assertEqual(len(world.calls("ninja")), 1)
+
+    def test_what_takes_long_to_build_is_built_when_it_is_asked_for(self):
+        for arguments, wanted in (
+                (("lesson", "x"), ["lessons/lockstep"]),
+                (("lesson", "x", "--ranks", "cuda"), ["lessons/lockstep"]),
+                (("lesson", "x", "--backend", "sim"), ["lessons/lockstep"]),
+                (("lesson", "x", "--backend", "cuda"), ["lessons/lockstep", "gpu_twin"]),
+                (("lesson", "--backend=nccl", "x"), ["lessons/lockstep", "gpu_twin"]),
+                (("compare", "x", "--backends", "sim,gpu"), ["lessons/lockstep", "gpu_twin"]),
+                (("doctor",), ["lessons/lockstep", "gpu_twin"]),
+                (("assignment", "list"), ["lessons/lockstep", "grading"])):
+            with self.subTest(arguments=arguments):
+                world = self.world()
+                self.check(world.run(*arguments), 0)
+                self.assertEqual(world.calls("ninja")[0].split()[3:], wanted)
+        # Once there, it must not grow old beside the program.
+        world = self.world()
+        world.write("build/gpu/liblockstep_gpu.so")
+        world.write("build/lessons/assignments/kit.stamp")
+        world.run("lessons")
+        self.assertEqual(world.calls("ninja")[0].split()[3:],
+                         ["lessons/lockstep", "gpu_twin", "grading"])
+
+    def test_a_long_build_says_how_long_and_each_tenth(self):
+        world = self.world(commands={
+            "nproc": "echo 2",
+            "ninja": 'for i in {1..90}; do echo "[$i/90] Compiling"; done\n' + TOOLS["ninja"]})
+        run = world.run("lessons")
+        self.assertEqual(run.stderr.splitlines(), [
+            "lockstep: building: 90 steps, about 2 minutes on 2 processors",
+            *[f"lockstep: building: {tenth}0 %" for tenth in range(1, 11)]])
 
     def test_a_compile_error_is_shown_without_the_command_line(self):
         world = self.world()
