@@ -100,16 +100,20 @@ void AdamW::step() {
 MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& make)
     : Optimizer(std::move(parameters)) {
     std::vector<Parameter*> masters;
-    for (const Parameter* parameter : this->parameters()) {
+    for (Parameter* parameter : this->parameters()) {
+        if (parameter->dtype() != DType::bf16) {
+            masters.push_back(parameter);
+            continue;
+        }
         Device& device = *parameter->value.device();
         const MemoryScope scope(device, MemoryCategory::optimizer);
         const Tensor value = device.empty(parameter->shape(), DType::f32);
         device.cast(value, parameter->value);
         add_state({"master/" + parameter->name(), value, parameter});
-        masters_.push_back(std::make_unique<Parameter>(
-            parameter->name(), value, parameter->gradient, parameter->part()));
-        masters_.back()->placements = parameter->placements;
-        masters.push_back(masters_.back().get());
+        pairs_.push_back(
+            {parameter, std::make_unique<Parameter>(parameter->name(), value, Tensor(),
+                                                    parameter->part())});
+        masters.push_back(pairs_.back().master.get());
     }
     optimizer_ = make(std::move(masters));
     for (const State& state : optimizer_->state())
@@ -117,10 +121,17 @@ MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& mak
 }
 
 void MasterWeights::step() {
+    for (const auto& [parameter, master] : pairs_) {
+        master->gradient = parameter->gradient;
+        // Each line is said once, whenever it was said of the parameter.
+        if (master->placements.size() == parameter->placements.size()) continue;
+        master->placements = parameter->placements;
+        declare_again(*master);
+    }
     optimizer_->step();
-    for (std::size_t i = 0; i < masters_.size(); ++i) {
-        const Tensor& value = parameters()[i]->value;
-        value.device()->cast(value, masters_[i]->value);
+    for (const auto& [parameter, master] : pairs_) {
+        parameter->value.device()->cast(parameter->value, master->value);
+        master->gradient = Tensor();  // whoever lets go of the parameter's frees it
     }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -60,12 +61,15 @@ class Optimizer {
 ///     });
 ///
 /// With AdamW 16 bytes a parameter: 2 its value, 2 its gradient, 4 its master, 8 the two
-/// moments. State: "master/NAME", and what the other one has.
+/// moments. State: "master/NAME", and what the other one has. A parameter that is not in
+/// bf16 has no master: the other optimizer updates it itself.
 class MasterWeights : public Optimizer {
   public:
     using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
 
-    /// Masters begin as the parameters are then.
+    /// Masters begin as the parameters are then. Values and gradients may move later: a
+    /// step takes them from where the parameter has them then. A master is a replica
+    /// where its parameter was said to be one.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
 
     void step() override;
@@ -73,18 +77,25 @@ class MasterWeights : public Optimizer {
     Optimizer& of_masters() { return *optimizer_; }
 
   private:
-    std::vector<std::unique_ptr<Parameter>> masters_;
+    struct Pair {
+        Parameter* parameter;
+        std::unique_ptr<Parameter> master;
+    };
+
+    std::vector<Pair> pairs_;
     std::unique_ptr<Optimizer> optimizer_;
 };
 
-/// Makes an Sgd or an AdamW, of parameters in bf16 by way of masters.
+/// Makes an Sgd or an AdamW, which updates parameters in bf16 by way of masters.
 template <typename Made, typename Options>
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
                                           const Options& options) {
     const auto make = [&](std::vector<Parameter*> updated) {
         return std::make_unique<Made>(std::move(updated), options);
     };
-    if (parameters.empty() || parameters.front()->dtype() != DType::bf16)
+    if (std::ranges::none_of(parameters, [](const Parameter* parameter) {
+            return parameter != nullptr && parameter->dtype() == DType::bf16;
+        }))
         return make(std::move(parameters));
     return std::make_unique<MasterWeights>(std::move(parameters), make);
 }

@@ -1,5 +1,6 @@
 #include "src/nn/parameter.hpp"
 
+#include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -103,6 +104,13 @@ void Parameter::zero_gradient(int passes) {
     contributions_ = 0;
     complete = false;
     if (gradient) gradient.device()->fill(gradient, 0);
+}
+
+void declare_again(const Parameter& parameter) {
+    for (const Placement& placement : parameter.placements)
+        if (!placement.is_sharded())
+            declare_replicas(*placement.line, parameter.value, parameter.name(),
+                             placement.at);
 }
 
 }  // namespace lockstep

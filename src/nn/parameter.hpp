@@ -42,6 +42,7 @@ struct Placement {
     };
     Communicator* line = nullptr;
     Kind kind = Kind::replicated;
+    SourceLine at{};  ///< where that was said
 
     bool is_sharded() const { return kind == Kind::sharded || kind == Kind::sharded_sum; }
     /// A rank's gradient is only its own terms of a sum, until that is taken.
@@ -142,5 +143,9 @@ class Parameter {
     Hooks<Hook> gradient_hooks_;
     HookId next_hook_ = 0;
 };
+
+/// Says to the checker that a value which was made or moved since is the replica that the
+/// parameter was said to be. Nothing else needs it.
+void declare_again(const Parameter& parameter);
 
 }  // namespace lockstep

@@ -27,16 +27,10 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
                     parameter->name(), line.name());
             continue;
         }
-        parameter->placements.push_back({&line, kind});
+        parameter->placements.push_back({&line, kind, at});
         if (parameter->value)
             declare_replicas(line, parameter->value, parameter->name(), at);
     }
-}
-
-void declare_again(const Parameter& parameter, SourceLine at) {
-    for (const Placement& placement : parameter.placements)
-        if (!placement.is_sharded())
-            declare_replicas(*placement.line, parameter.value, parameter.name(), at);
 }
 
 void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {

@@ -21,10 +21,6 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
 
-/// Says to the checker that a value which was made or moved since is the replica that it
-/// was said to be. Nothing else needs it.
-void declare_again(const Parameter& parameter, SourceLine at = SourceLine::here());
-
 /// Returns whether this rank's gradient has its own terms only, of a sum over ranks that
 /// it shares the parameter with.
 bool is_partial(const Parameter& parameter);

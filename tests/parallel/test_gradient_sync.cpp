@@ -65,12 +65,15 @@ struct Plan {
     std::int64_t bucket_bytes = 0;
     bool adamw = false;
     bool numbers = true;
+    DType dtype = DType::f64;
+    bool optimizer_first = false;  ///< made before the strategy moves the gradients
 };
 
-std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*> parameters,
-                                          bool adamw) {
-    if (adamw) return std::make_unique<AdamW>(std::move(parameters));
-    return std::make_unique<Sgd>(std::move(parameters), SgdOptions{0.1, 0.9, 0});
+/// With masters of parameters in bf16.
+std::unique_ptr<Optimizer> optimizer_of(const std::vector<Parameter*>& parameters,
+                                        bool adamw) {
+    if (adamw) return make_optimizer<AdamW>(parameters, AdamWOptions{});
+    return make_optimizer<Sgd>(parameters, SgdOptions{0.1, 0.9, 0});
 }
 
 Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_sizes()) {
@@ -83,9 +86,11 @@ Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_size
     options.check = plan.numbers ? sim::CheckLevel::full : sim::CheckLevel::cheap;
     trained.report = sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes);
+        const auto gpt = make_gpt({device, plan.dtype, 1, ""}, sizes);
         const auto parameters = gpt->parameters();
         declare_replicas_of(rank.world(), *gpt);
+        std::unique_ptr<Optimizer> optimizer;
+        if (plan.optimizer_first) optimizer = optimizer_of(parameters, plan.adamw);
         std::unique_ptr<GradientSync> sync;
         std::vector<Parameter*> updated = parameters;
         if (plan.way == Way::buckets) {
@@ -98,7 +103,7 @@ Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_size
         } else {
             sync = std::make_unique<AllReduceSync>(parameters);
         }
-        const auto optimizer = make_optimizer(updated, plan.adamw);
+        if (!plan.optimizer_first) optimizer = optimizer_of(updated, plan.adamw);
         const int all = kMicroBatches * ranks;
         for (int step = 0; step < kSteps; ++step) {
             const auto mine = batches_of(device, step, kMicroBatches * rank.index(),
@@ -114,13 +119,13 @@ Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_size
     return trained;
 }
 
-Trained train_alone(int ranks, bool adamw) {
+Trained train_alone(int ranks, bool adamw, DType dtype = DType::f64) {
     Trained trained;
     trained.report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        const auto gpt = make_gpt({device, dtype, 1, ""}, small_sizes());
         AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer(gpt->parameters(), adamw);
+        const auto optimizer = optimizer_of(gpt->parameters(), adamw);
         const int all = kMicroBatches * ranks;
         for (int step = 0; step < kSteps; ++step) {
             const auto batches = batches_of(device, step, 0, all, all);
@@ -192,9 +197,9 @@ TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less tim
     CHECK(optimizer_bytes(zero) == std::int64_t{2} * 8 * ((elements + 3) / 4));
 }
 
-TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim]") {
-    const int workers = GENERATE(1, 2, 3);
-    CAPTURE(workers);
+namespace {
+
+Trained train_served(int workers, DType dtype = DType::f64) {
     Trained many;
     sim::ClusterOptions options;
     options.ranks = workers + 1;
@@ -202,9 +207,9 @@ TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim
     options.workers = 1;
     many.report = sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
-        const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
+        const auto gpt = make_gpt({device, dtype, 1, ""}, small_sizes());
         const auto parameters = gpt->parameters();
-        const auto optimizer = make_optimizer(parameters, true);
+        const auto optimizer = optimizer_of(parameters, true);
         if (rank.index() == 0) {
             serve_parameters(device, rank.world(), parameters, *optimizer, kSteps);
         } else {
@@ -222,9 +227,41 @@ TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim
             rank.keep(parameter->name(), parameter->value);
     });
     many.values = many.report.ranks.front().kept;
+    return many;
+}
+
+}  // namespace
+
+TEST_CASE("A synchronous parameter server trains as one device", "[parallel][sim]") {
+    const int workers = GENERATE(1, 2, 3);
+    CAPTURE(workers);
+    const Trained many = train_served(workers);
     check_alike(many, train_alone(workers, true));
     for (const RankReport& rank : many.report.ranks)
         CHECK(rank.kept == many.values);
+}
+
+TEST_CASE("Masters step by gradients that a strategy has moved, whoever came first",
+          "[parallel][sim][bf16]") {
+    Plan plan;
+    plan.dtype = DType::bf16;
+    plan.adamw = GENERATE(false, true);
+    // Two ranks' terms make one sum, whatever buffer it is taken in: the same bits.
+    const Trained usual = train_on(2, plan);
+    plan.way = Way::buckets;
+    plan.bucket_bytes = 500;
+    for (const bool optimizer_first : {false, true}) {
+        CAPTURE(plan.adamw, optimizer_first);
+        plan.optimizer_first = optimizer_first;
+        CHECK(train_on(2, plan).values == usual.values);
+    }
+    // A server's optimizer is always made first; one worker sends what a device alone
+    // has.
+    const Trained served = train_served(1, DType::bf16);
+    const Trained alone = train_alone(1, true, DType::bf16);
+    CHECK(served.values == alone.values);
+    CHECK(served.losses == alone.losses);
+    CHECK(served.losses.back() < served.losses.front());
 }
 
 TEST_CASE("A gradient is announced once a step, whatever the number of micro-batches",

@@ -4,6 +4,8 @@
 #include "src/comm/expect.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/comm/rank.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/placement.hpp"
 #include "tests/sim/watched.hpp"
 
 namespace lockstep::test {
@@ -193,6 +195,83 @@ TEST_CASE("F24: a declared replica that one rank writes to between steps",
     });
     CHECK(found.fault == "F24");
     check_names(found, {"before step 3", "written by scale", "written by sgd"});
+}
+
+namespace {
+
+/// Three steps of AdamW on a parameter, in bf16 by way of a master, whose gradient is the
+/// sum of the ranks' terms, or the rank's own.
+Program with_optimizer(DType dtype, bool adds_up, bool declares_late = false) {
+    return [=](Rank& rank) {
+        Device& device = rank.device();
+        Parameter weight("weight", device.zeros({4}, dtype), device.zeros({4}, dtype));
+        const auto declare = [&] {
+            replicate_over(rank.world(), {&weight}, Placement::Kind::partial);
+        };
+        if (!declares_late) declare();
+        const auto optimizer = make_optimizer<AdamW>({&weight}, AdamWOptions{});
+        if (declares_late) declare();
+        for (int step = 0; step < 3; ++step) {
+            device.random_normal(weight.gradient, {9, "gradient"}, 0, 1,
+                                 400 * rank.index() + 4 * step);
+            if (adds_up) rank.world().all_reduce(weight.gradient).wait();
+            optimizer->step();
+        }
+    };
+}
+
+/// Offload: gradients go to the host, which updates its copy of the parameter there, and
+/// that comes back.
+Program offloaded(DType dtype, bool adds_up, bool declares) {
+    return [=](Rank& rank) {
+        Device& device = rank.device();
+        Device& host = rank.host();
+        Parameter weight("weight", device.zeros({4}, dtype), device.zeros({4}, dtype));
+        replicate_over(rank.world(), {&weight}, Placement::Kind::partial);
+        const PinnedMemory pinned(host);
+        Parameter there("weight", host.zeros({4}, dtype), host.zeros({4}, dtype));
+        if (declares) replicate_over(rank.world(), {&there}, Placement::Kind::partial);
+        const auto optimizer = make_optimizer<AdamW>({&there}, AdamWOptions{});
+        for (int step = 0; step < 3; ++step) {
+            device.random_normal(weight.gradient, {9, "gradient"}, 0, 1,
+                                 400 * rank.index() + 4 * step);
+            if (adds_up) rank.world().all_reduce(weight.gradient).wait();
+            device.start_copy(there.gradient, weight.gradient).wait();
+            optimizer->step();
+            device.start_copy(weight.value, there.value).wait();
+        }
+    };
+}
+
+}  // namespace
+
+TEST_CASE("F23: an optimizer with masters in f32 is watched as one without",
+          "[sim][errors][bf16]") {
+    for (const DType dtype : {DType::f32, DType::bf16})
+        for (const bool declares_late : {false, true}) {
+            CAPTURE(name_of(dtype), declares_late);
+            correct(2, with_optimizer(dtype, true, declares_late));
+            const Diagnosis found =
+                found_by_full_check(2, with_optimizer(dtype, false, declares_late));
+            CHECK(found.fault == "F23");
+            check_names(found,
+                        {"in step 1 ranks 0–1 hold the same weight, declared a replica "
+                         "over world at tests/sim/test_declared_replicas.cpp:",
+                         "nothing is known to have reduced it"});
+        }
+}
+
+TEST_CASE("F23: replicas on the host are watched if they are declared there",
+          "[sim][errors][host]") {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+        CAPTURE(name_of(dtype));
+        correct(2, offloaded(dtype, true, true));
+        const Diagnosis found = found_by_full_check(2, offloaded(dtype, false, true));
+        CHECK(found.fault == "F23");
+        check_names(found, {"in step 1 ranks 0–1 hold the same weight"});
+        // A copy of a replica is not known to be one: see Device::start_copy.
+        correct(2, offloaded(dtype, false, false));
+    }
 }
 
 }  // namespace lockstep::test
