@@ -175,6 +175,7 @@ Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations
     launch.at = at;
     launch.state = Launch::State::queued;
     launch.number = ++side.launches;
+    launch.rank_number = rank(launch.rank).launches++;
     launch.next = nullptr;
     launch.undone = static_cast<int>(operations.size());
     launch.undone_sends = launch.undone_recvs = 0;
@@ -390,7 +391,7 @@ void Engine::pair(Posted& posted) {
                        mine.count * bytes_of(mine.dtype),
                        std::max(posted.launch->opened, other->opened),
                        static_cast<std::uint64_t>(&send - send.launch->posted.data()),
-                       send.sequence});
+                       send.launch->rank_number});
 }
 
 // When no rank can run: communications move on, in virtual time.
@@ -498,8 +499,9 @@ void Engine::begin_copy(Posted& posted) {
             options_.spec.phases ? 0 : message_time(options_.spec.host_copy, bytes);
         return end_copy(posted, {ready, time_sum(ready, time)});
     }
-    Message message{&posted, nullptr, posted.launch->rank, posted.launch->rank, bytes,
-                    ready,   0,       posted.sequence};
+    Message message{
+        &posted, nullptr, posted.launch->rank,       posted.launch->rank, bytes,
+        ready,   0,       posted.launch->rank_number};
     message.to_host = posted.launch->team == rank(posted.launch->rank).copies_to_host;
     network_.enqueue(message);
 }

@@ -30,8 +30,9 @@ struct RankState {
     }
 
     // First what every message touches.
-    Launch* waiting = nullptr;  ///< what it is suspended for
-    int message_launches = 0;   ///< with sends or recvs; launched, and not closed
+    Launch* waiting = nullptr;   ///< what it is suspended for
+    int message_launches = 0;    ///< with sends or recvs; launched, and not closed
+    std::uint64_t launches = 0;  ///< so far, on all queues
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice clock;

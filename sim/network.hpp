@@ -21,7 +21,7 @@ struct Message {
     std::int64_t bytes = 0;
     Picoseconds ready = 0;       ///< both sides were there
     std::uint64_t place = 0;     ///< in the group that the source launched it with
-    std::uint64_t sequence = 0;  ///< among the source's messages
+    std::uint64_t sequence = 0;  ///< rank_number of the source's launch
     bool to_host = false;        ///< of a copy between device and host, which has no recv
 };
 
@@ -30,9 +30,10 @@ struct Message {
 /// ports for alpha + bytes / beta, times the factor of the slower of its devices.
 ///
 /// A port serves what is ready and whose other ports are free, in order of (ready time,
-/// place in the group, rank, sequence): of virtual things alone, so that nothing depends
-/// on the host's order. The place comes first so that groups whose ranks name their peers
-/// in rotation pass without standing in each other's way.
+/// place in the group, rank, sequence): of virtual things alone, and no two messages or
+/// copies are alike in all of them, so that nothing depends on the host's order. The
+/// place comes first so that groups whose ranks name their peers in rotation pass without
+/// standing in each other's way.
 class Network {
   public:
     Network(const ClusterSpec& spec, int ranks);

@@ -58,7 +58,8 @@ class Launch final : public PendingWork {
     int member = 0;  ///< the rank in its team
     int rank = 0;    ///< the rank in the run
     SourceLine at;
-    std::uint64_t number = 0;  ///< in its member's queue, from 1
+    std::uint64_t number = 0;       ///< in its member's queue, from 1
+    std::uint64_t rank_number = 0;  ///< among all launches of its rank, copies too
     std::vector<Posted> posted;
     /// Places in `posted` of sends and recvs sorted by (verb, peer, place), if there are
     /// many.

@@ -140,4 +140,27 @@ TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
     CHECK(text_of(with) == text_of(without));
 }
 
+TEST_CASE("what a rank sends at once, over several communicators, goes in that order",
+          "[sim][determinism]") {
+    const auto program = [](bool swaps) {
+        return [swaps](Rank& rank) {
+            const auto other = rank.world().split(0, rank.index(), "other");
+            const Tensor x = rank.device().zeros({1000}, DType::f32);
+            if (rank.index() == 1) rank.world().recv(x, 0).wait();
+            if (rank.index() == 2) other->recv(x, 0).wait();
+            if (rank.index() > 0) return;
+            Communicator& first = swaps ? *other : rank.world();
+            Communicator& second = swaps ? rank.world() : *other;
+            Work one = first.send(x, swaps ? 2 : 1);
+            second.send(x, swaps ? 1 : 2).wait();
+            one.wait();
+        };
+    };
+    for (const bool swaps : {false, true}) {
+        check_same(3, program(swaps));
+        const RunReport report = make_cluster_in({}, 3)->run(program(swaps));
+        CHECK((report.ranks[2].time.end < report.ranks[1].time.end) == swaps);
+    }
+}
+
 }  // namespace lockstep::test

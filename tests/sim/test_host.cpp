@@ -1,8 +1,10 @@
 // The host as a device: its clock, its ledger, and copies on a queue for each direction.
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "sim/cluster.hpp"
@@ -43,6 +45,17 @@ Picoseconds copy_time(std::int64_t bytes, const ClusterSpec& of = spec()) {
 Tensor pinned(Device& host, Shape shape, DType dtype = DType::f32) {
     const PinnedMemory scope(host);
     return host.empty(shape, dtype);
+}
+
+/// Rank, queue, start and end of an event.
+using CopySpan = std::tuple<int, std::string, Picoseconds, Picoseconds>;
+
+std::vector<Picoseconds> ends_of(const std::vector<CopySpan>& spans, int rank,
+                                 const std::string& queue) {
+    std::vector<Picoseconds> ends;
+    for (const auto& [of, name, start, end] : spans)
+        if (of == rank && name == queue) ends.push_back(end);
+    return ends;
 }
 
 }  // namespace
@@ -219,13 +232,125 @@ TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][
     REQUIRE(adamw != trace.end());
     CHECK(adamw->queue == "host");
     CHECK(adamw->end - adamw->start == step);
-    const auto back = std::find_if(trace.begin(), trace.end(), [](const auto& event) {
-        return event.queue == "copy to device";
-    });
-    REQUIRE(back != trace.end());
-    CHECK(back->start == adamw->end);
+    const auto copy = [&](const char* queue) {
+        const auto found =
+            std::find_if(trace.begin(), trace.end(),
+                         [&](const TraceEvent& event) { return event.queue == queue; });
+        REQUIRE(found != trace.end());
+        CHECK(found->end - found->start == copy_time(kBytes));
+        return *found;
+    };
+    CHECK(adamw->start == copy("copy to host").end);
+    CHECK(adamw->end == copy("copy to device").start);
     CHECK(report.makespan() == adamw->end + copy_time(kBytes));
     CHECK(rank.time.copy == 2 * copy_time(kBytes));
+}
+
+TEST_CASE("An offloaded step runs beside the copies of other parameters", "[sim][host]") {
+    constexpr std::int64_t kElements = kMiB;
+    constexpr std::int64_t kBytes = 4 * kElements;
+    const auto offload = [](Rank& rank) {
+        Device& device = rank.device();
+        Device& host = rank.host();
+        std::vector<Tensor> gradients, values;
+        std::vector<std::unique_ptr<Parameter>> there;
+        std::vector<std::unique_ptr<AdamW>> optimizers;
+        const PinnedMemory scope(host);
+        for (int i = 0; i < 2; ++i) {
+            values.push_back(device.empty({kElements}, DType::f32));
+            gradients.push_back(device.empty({kElements}, DType::f32));
+            device.fill(gradients.back(), 1);
+        }
+        for (const char* name : {"a", "b"}) {
+            there.push_back(
+                std::make_unique<Parameter>(name, host.zeros({kElements}, DType::f32),
+                                            host.empty({kElements}, DType::f32)));
+            optimizers.push_back(
+                std::make_unique<AdamW>(std::vector{there.back().get()}));
+        }
+        std::vector<Work> down, up;
+        for (int i = 0; i < 2; ++i)
+            down.push_back(device.start_copy(there[i]->gradient, gradients[i]));
+        for (int i = 0; i < 2; ++i) {
+            down[i].wait();
+            optimizers[i]->step();
+            up.push_back(device.start_copy(values[i], there[i]->value));
+        }
+        for (Work& work : up)
+            work.wait();
+        rank.keep("a", values[0]);
+        rank.keep("b", values[1]);
+    };
+    const RunReport report = run(offload);
+    // The host fills six tensors with zeros, while the device fills two. Then one
+    // gradient comes alone; that of the other parameter comes beside the first step, and
+    // the first parameter goes beside the second step.
+    const auto zeros = operation_time(spec().host, 0, kBytes, DType::f32);
+    const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
+    const auto copy = copy_time(kBytes);
+    REQUIRE(copy < step);
+    CHECK(report.makespan() == 6 * zeros + copy + 2 * step + copy);
+    CHECK(report.ranks[0].time.copy == 4 * copy);
+    CHECK(report.ranks[0].host.compute == 6 * zeros + 2 * step);
+    // The first step of AdamW by a gradient of ones: the learning rate, nearly.
+    CHECK(report.ranks[0].kept.at("a") == report.ranks[0].kept.at("b"));
+    CHECK(std::abs(report.ranks[0].kept.at("a").at(0) + AdamWOptions{}.learning_rate) <
+          1e-3 * AdamWOptions{}.learning_rate);
+}
+
+TEST_CASE("Weights in bf16 are offloaded with their f32 masters on the host",
+          "[sim][host][bf16]") {
+    constexpr std::int64_t kElements = kMiB;
+    const auto gradient_of = [](Device& device, const Tensor& gradient) {
+        device.random_normal(gradient, {1, "gradient"}, 0, 1);
+    };
+    const RunReport report = run([&](Rank& rank) {
+        Device& device = rank.device();
+        Device& host = rank.host();
+        const Tensor value = device.zeros({kElements}, DType::bf16);
+        const Tensor gradient = device.empty({kElements}, DType::bf16);
+        const PinnedMemory scope(host);
+        Parameter there("w", host.zeros({kElements}, DType::bf16),
+                        host.zeros({kElements}, DType::bf16));
+        const auto optimizer = make_optimizer<AdamW>({&there}, AdamWOptions{});
+        for (int step = 0; step < 2; ++step) {
+            gradient_of(device, gradient);
+            device.start_copy(there.gradient, gradient).wait();
+            optimizer->step();
+            device.start_copy(value, there.value).wait();
+        }
+        rank.keep("w", value);
+    });
+    HostTensor plain;
+    run([&](Rank& rank) {
+        Device& device = rank.device();
+        Parameter parameter("w", device.zeros({kElements}, DType::bf16),
+                            device.zeros({kElements}, DType::bf16));
+        const auto optimizer = make_optimizer<AdamW>({&parameter}, AdamWOptions{});
+        for (int step = 0; step < 2; ++step) {
+            gradient_of(device, parameter.gradient);
+            optimizer->step();
+        }
+        plain = device.peek(parameter.value);
+    });
+    const RankReport& rank = report.ranks[0];
+    CHECK(rank.kept.at("w") == plain);
+    // 16 bytes a parameter there, 12 of them the optimizer's; 4 on the device.
+    using enum MemoryCategory;
+    CHECK(rank.host.memory.peak == 16 * kElements);
+    CHECK(rank.host.memory.category_peak[static_cast<std::size_t>(optimizer)] ==
+          12 * kElements);
+    CHECK(rank.memory.peak == 4 * kElements);
+    CHECK(rank.host.bytes_to_host == 2 * 2 * kElements);
+    CHECK(rank.host.bytes_to_device == 2 * 2 * kElements);
+    // Before: zeros of value, gradient and moments, and the first cast to the master. A
+    // step reads master, gradient and moments, writes all but the gradient, and casts.
+    const auto takes = [](std::int64_t bytes) {
+        return operation_time(spec().host, 0, bytes * kElements, DType::f32);
+    };
+    CHECK(rank.host.compute ==
+          2 * takes(2) + 2 * takes(4) + takes(2 + 4) + 2 * (takes(26) + takes(4 + 2)));
+    CHECK(rank.time.copy == 4 * copy_time(2 * kElements));
 }
 
 TEST_CASE("Devices of a node share its links to the host where the cluster says so",
@@ -250,36 +375,102 @@ TEST_CASE("A shared link serves in virtual time, whatever the host's order is",
     options.ranks = 4;
     options.spec = spec();
     options.spec.host_links = 1;
-    const auto starts = [&] {
+    options.trace = true;
+    const auto copies = [&] {
         const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
-            // Rank 3 asks first, rank 0 last; each twice.
-            const Tensor there = rank.device().empty({kMiB}, DType::f32);
+            // Rank 3 asks first, rank 0 last; each twice, in both directions.
+            const Tensor down = rank.device().empty({kMiB}, DType::f32);
+            const Tensor up = rank.device().empty({kMiB}, DType::f32);
             const Tensor here = pinned(rank.host(), {kMiB});
+            const Tensor from = pinned(rank.host(), {kMiB});
             for (int i = 0; i < 2; ++i) {
                 rank.host().fill(here.slice(0, std::int64_t{256} * (4 - rank.index())),
                                  i);
-                rank.device().start_copy(there, here).wait();
-                rank.keep_value("time",
-                                static_cast<double>(rank.host().monitor().moment().time));
+                Work to_device = rank.device().start_copy(up, from);
+                rank.device().start_copy(here, down).wait();
+                to_device.wait();
             }
         });
-        std::vector<std::vector<double>> times;
-        for (const RankReport& rank : report.ranks)
-            times.push_back(rank.series.at("time"));
-        return times;
+        std::vector<CopySpan> spans;
+        for (const TraceEvent& event : report.trace)
+            if (event.kind == "copy")
+                spans.push_back({event.rank, event.queue, event.start, event.end});
+        return spans;
     };
-    const auto first = starts();
-    const auto copy = static_cast<double>(copy_time(4 * kMiB));
-    CHECK(first[3][0] < first[2][0]);
-    CHECK(first[2][0] == first[3][0] + copy);
-    CHECK(first[0][1] == first[3][0] + 7 * copy);
+    const auto first = copies();
+    const auto copy = copy_time(4 * kMiB);
+    // The directions do not disturb each other: of both, the same times.
+    REQUIRE(first.size() == std::size_t{4} * 2 * 2);
+    for (const char* queue : {"copy to host", "copy to device"}) {
+        const Picoseconds begin = ends_of(first, 3, queue).at(0);
+        CHECK(ends_of(first, 2, queue).at(0) == begin + copy);
+        CHECK(ends_of(first, 0, queue).at(1) == begin + 7 * copy);
+    }
     for (const auto executor : {sim::ExecutorKind::fibers, sim::ExecutorKind::threads})
         for (std::uint64_t seed = 0; seed < 10; ++seed) {
             CAPTURE(seed);
             options.executor = executor;
             options.schedule_seed = seed;
-            CHECK(starts() == first);
+            CHECK((copies() == first));
         }
+}
+
+TEST_CASE("Copies that ask for a shared link at one time are served by rank and order",
+          "[sim][host]") {
+    sim::ClusterOptions options;
+    options.ranks = 8;
+    options.spec = spec();
+    options.trace = true;
+    const auto trace = [&] {
+        const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
+            const Tensor down = rank.device().empty({kMiB}, DType::f32);
+            const Tensor up = rank.device().empty({kMiB}, DType::f32);
+            const Tensor here = pinned(rank.host(), {2 * kMiB});
+            Work first = rank.device().start_copy(here.slice(0, kMiB), down);
+            Work second = rank.device().start_copy(up, here.slice(kMiB, kMiB));
+            first.wait();
+            second.wait();
+            rank.world().barrier().wait();
+        });
+        std::vector<CopySpan> spans;
+        for (const TraceEvent& event : report.trace)
+            spans.push_back({event.rank, event.queue, event.start, event.end});
+        return spans;
+    };
+    for (const int links : {0, 2}) {
+        options.spec.host_links = links;
+        options.executor = sim::ExecutorKind::fibers;
+        options.schedule_seed.reset();
+        const auto first = trace();
+        for (const auto executor :
+             {sim::ExecutorKind::fibers, sim::ExecutorKind::threads})
+            for (std::uint64_t seed = 0; seed < 10; ++seed) {
+                CAPTURE(links, seed);
+                options.executor = executor;
+                options.schedule_seed = seed;
+                CHECK((trace() == first));
+            }
+    }
+}
+
+TEST_CASE("Uploads and downloads go as if the link were the device's own",
+          "[sim][host]") {
+    // As ClusterSpec::host_links and Device::upload say.
+    ClusterSpec shared = spec();
+    shared.host_links = 1;
+    const Program program = [](Rank& rank) {
+        const Tensor there = rank.device().empty({kMiB}, DType::f32);
+        const Tensor here = pinned(rank.host(), {kMiB});
+        Work copy = rank.device().start_copy(here, there);
+        (void)rank.device().download(there);
+        rank.keep_value("time", static_cast<double>(rank.host().monitor().moment().time));
+        copy.wait();
+    };
+    const RunReport report = run(program, 4, shared);
+    for (const RankReport& rank : report.ranks)
+        CHECK(rank.series.at("time").at(0) ==
+              static_cast<double>(copy_time(4 * kMiB, shared)));
+    CHECK(report.makespan() == 4 * copy_time(4 * kMiB, shared));
 }
 
 TEST_CASE("wait_any takes copies and messages alike, and the host waits with it",
