@@ -167,6 +167,54 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
     return 0;
 }
 
+/// The members of a collective some of which are slow: a message goes at the pace of the
+/// slower of its two ends.
+class Stragglers {
+  public:
+    Stragglers(const ClusterSpec& spec, const std::vector<int>& members) {
+        for (const int member : members)
+            factors_.push_back(spec.link_factor(member));
+    }
+
+    Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) const {
+        if (call.verb == Verb::gather || call.verb == Verb::scatter)
+            return time_at_root(call, link);
+        if (call.verb == Verb::broadcast) return time_of_chain(call, call.root, link);
+        if (call.verb == Verb::reduce) return time_of_chain(call, call.root + 1, link);
+        // In each step every member waits, by way of others, for the slowest message.
+        return slowed(lockstep::time_over(call, link), std::ranges::max(factors_));
+    }
+
+  private:
+    double factor(int a, int b) const {
+        return std::max(factors_[a % factors_.size()], factors_[b % factors_.size()]);
+    }
+    /// One message after another passes the root's port.
+    Picoseconds time_at_root(const CollectiveCall& call, const LinkSpec& link) const {
+        const Picoseconds even = message_time(link, call.count * call.element_bytes);
+        Picoseconds time = 0;
+        for (int peer = 0; peer < call.ranks; ++peer)
+            if (peer != call.root)
+                time = time_sum(time, slowed(even, factor(call.root, peer)));
+        return time;
+    }
+    /// The latency of every hop, and the bytes at the slowest hop's pace.
+    Picoseconds time_of_chain(const CollectiveCall& call, int first,
+                              const LinkSpec& link) const {
+        const Picoseconds hop = message_time(link, 0);
+        const Picoseconds whole = message_time(link, call.count * call.element_bytes);
+        double slowest = 1;
+        Picoseconds latency = 0;
+        for (int from = first; from < first + call.ranks - 1; ++from) {
+            slowest = std::max(slowest, factor(from, from + 1));
+            latency = time_sum(latency, slowed(hop, factor(from, from + 1)));
+        }
+        return time_sum(latency, slowed(whole - hop, slowest));
+    }
+
+    std::vector<double> factors_;  ///< by member
+};
+
 }  // namespace
 
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
@@ -174,17 +222,14 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
     if (call.ranks == 1) return 0;
     bool inside = false;
     bool between = false;
-    double slowest_link = 1;
-    for (std::size_t i = 0; i < members.size(); ++i) {
-        const bool same = spec.same_node(members[i], members[(i + 1) % members.size()]);
-        (same ? inside : between) = true;
-        if (!spec.stragglers.empty())
-            slowest_link = std::max(slowest_link, spec.link_factor(members[i]));
-    }
-    Picoseconds slowest = 0;
-    if (inside) slowest = time_over(call, spec.inside);
-    if (between) slowest = std::max(slowest, time_over(call, spec.between));
-    return slowed(slowest, slowest_link);
+    for (std::size_t i = 0; i < members.size(); ++i)
+        (spec.same_node(members[i], members[(i + 1) % members.size()]) ? inside
+                                                                       : between) = true;
+    const auto over = [&](const LinkSpec& link) {
+        return spec.stragglers.empty() ? time_over(call, link)
+                                       : Stragglers(spec, members).time_over(call, link);
+    };
+    return std::max(inside ? over(spec.inside) : 0, between ? over(spec.between) : 0);
 }
 
 Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,

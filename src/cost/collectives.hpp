@@ -52,8 +52,10 @@ void for_each_transfer(const CollectiveCall& call, int rank,
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// Returns how long it takes by the alpha-beta model, over the group's slowest link from
-/// a member to the next, and at the pace of its slowest straggler: a ring runs in step
-/// with them. `members` are the global ranks.
+/// a member to the next. A straggler slows the messages that it sends or receives: a
+/// ring, an all_to_all and a barrier go at its pace; gather and scatter are one message
+/// after another at the root, each at its own; a chain (broadcast, reduce) pays each
+/// hop's latency and, once, the bytes over the slowest. `members` are the global ranks.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 /// Returns how much of that time it would take for no bytes at all.

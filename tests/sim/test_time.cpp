@@ -327,13 +327,11 @@ Picoseconds with_straggler(int ranks, const ClusterSpec::Straggler& straggler,
 
 }  // namespace
 
-TEST_CASE("a slow link sets the pace of every collective", "[sim][time][straggler]") {
+TEST_CASE("a slow link sets the pace of collectives that go in step",
+          "[sim][time][straggler]") {
     constexpr int kRanks = 4;
     constexpr std::int64_t kCount = 10'000;
     using Call = std::function<void(Rank&)>;
-    const auto root = [](Rank& rank, const Tensor& x) {
-        return rank.index() == 0 ? x : Tensor();
-    };
     const Call calls[] = {
         [](Rank& rank) { rank.world().all_reduce(floats(rank, kCount)).wait(); },
         [](Rank& rank) {
@@ -345,16 +343,6 @@ TEST_CASE("a slow link sets the pace of every collective", "[sim][time][straggle
             rank.world()
                 .reduce_scatter(floats(rank, kCount), floats(rank, kRanks * kCount))
                 .wait();
-        },
-        [](Rank& rank) { rank.world().broadcast(floats(rank, kCount), 1).wait(); },
-        [](Rank& rank) { rank.world().reduce(floats(rank, kCount), 1).wait(); },
-        [&](Rank& rank) {
-            const Tensor all = root(rank, floats(rank, kRanks * kCount));
-            rank.world().gather(all, floats(rank, kCount), 0).wait();
-        },
-        [&](Rank& rank) {
-            const Tensor all = root(rank, floats(rank, kRanks * kCount));
-            rank.world().scatter(floats(rank, kCount), all, 0).wait();
         },
         [](Rank& rank) {
             rank.world()
@@ -376,6 +364,71 @@ TEST_CASE("a slow link sets the pace of every collective", "[sim][time][straggle
         CHECK(with_straggler(kRanks, {2, 1, 4}, call) == 4 * even);
         CHECK(with_straggler(kRanks, {2, 4, 1}, call) == even);
         CHECK(with_straggler(kRanks, {kRanks, 4, 4}, call) == even);
+    }
+}
+
+TEST_CASE("gather and scatter have one slow message, unless their root is slow",
+          "[sim][time][straggler]") {
+    constexpr int kRanks = 4;
+    constexpr int kRoot = 1;
+    constexpr std::int64_t kCount = 10'000;
+    const Picoseconds message = 5 * kMicrosecond;  // 1 us + 4 us
+    for (const bool gathers : {true, false}) {
+        const auto verb = [&](Rank& rank) {
+            const Tensor all =
+                rank.index() == kRoot ? floats(rank, kRanks * kCount) : Tensor();
+            if (gathers)
+                rank.world().gather(all, floats(rank, kCount), kRoot).wait();
+            else
+                rank.world().scatter(floats(rank, kCount), all, kRoot).wait();
+        };
+        const auto by_hand = [&](Rank& rank) {
+            const Tensor all = floats(rank, kRanks * kCount);
+            const Tensor own = floats(rank, kCount);
+            Group group = rank.world().group();
+            for (int peer = 0; peer < kRanks; ++peer) {
+                if (rank.index() != kRoot || peer == kRoot) continue;
+                const Tensor part = all.slice(peer * kCount, kCount);
+                gathers ? group.recv(part, peer) : group.send(part, peer);
+            }
+            if (rank.index() != kRoot)
+                gathers ? group.send(own, kRoot) : group.recv(own, kRoot);
+            group.start().wait();
+        };
+        for (const Program& program : {Program(verb), Program(by_hand)}) {
+            CAPTURE(gathers);
+            CHECK(run(kRanks, program).makespan() == 3 * message);
+            for (const int straggler : {0, 2, 3})
+                CHECK(with_straggler(kRanks, {straggler, 1, 4}, program) ==
+                      (2 + 4) * message);
+            CHECK(with_straggler(kRanks, {kRoot, 1, 4}, program) == 3 * 4 * message);
+            CHECK(with_straggler(kRanks, {kRoot, 4, 1}, program) == 3 * message);
+        }
+    }
+}
+
+TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's pace",
+          "[sim][time][straggler]") {
+    // Hops from 1 by 2 and 3 to 0 (broadcast), and from 2 by 3 and 0 to 1 (reduce).
+    const auto broadcast = [](Rank& rank) {
+        rank.world().broadcast(floats(rank, 10'000), 1).wait();
+    };
+    const auto reduce = [](Rank& rank) {
+        rank.world().reduce(floats(rank, 10'000), 1).wait();
+    };
+    const auto time = [](int hops, int slow_hops) {
+        return (hops - slow_hops + 4 * slow_hops) * kMicrosecond +  // 1 us each
+               (slow_hops > 0 ? 4 : 1) * 4 * kMicrosecond;          // 40 kB / (10 GB/s)
+    };
+    CHECK(run(4, broadcast).makespan() == time(3, 0));
+    CHECK(run(4, reduce).makespan() == time(3, 0));
+    for (int straggler = 0; straggler < 4; ++straggler) {
+        CAPTURE(straggler);
+        const ClusterSpec::Straggler slow{straggler, 1, 4};
+        const bool ends_broadcast = straggler == 1 || straggler == 0;
+        const bool ends_reduce = straggler == 2 || straggler == 1;
+        CHECK(with_straggler(4, slow, broadcast) == time(3, ends_broadcast ? 1 : 2));
+        CHECK(with_straggler(4, slow, reduce) == time(3, ends_reduce ? 1 : 2));
     }
 }
 
