@@ -12,8 +12,8 @@
 namespace lockstep::gpu {
 
 /// Measures when what streams hold begins and ends: two events about it, read once they
-/// have happened. Time 0 is begin(); times are the GPU's, of a resolution of about half
-/// a microsecond.
+/// have happened. Time 0 is begin(); their times are the GPU's, of a resolution of about
+/// half a microsecond. What the host does itself is timed by the host's clock (on_host).
 ///
 /// Two events cost the GPU and the host a few microseconds together, so short operations
 /// seem longer than they are alone.

@@ -37,7 +37,10 @@ struct ClusterSpec {
     std::int64_t memory_bytes = 0;  ///< capacity of a device; 0 is unlimited
     double launch_seconds = 0;      ///< added to each device operation
     LinkSpec host_copy;             ///< between host and device, in either direction
-    int host_links = 0;  ///< a node's links to its host memory; 0 is one a device
+    /// A node's links to its host memory, which its devices use in turn; 0 is one a
+    /// device. Only copies that are started (Device::start_copy) wait for each other
+    /// there: upload() and download() go as if the link were the device's own.
+    int host_links = 0;
     HostSpec host;
 
     int devices_per_node = 8;
@@ -55,7 +58,9 @@ struct ClusterSpec {
     std::optional<PhaseTimes> phases;
 
     /// A device that is slower than the others: everything that it computes takes
-    /// `compute` times as long, and every message to or from it `links` times.
+    /// `compute` times as long, and every message to or from another device `links`
+    /// times. Copies between it and its host, and what its host computes, take their
+    /// usual time.
     struct Straggler {
         int rank = 0;
         double compute = 1;

@@ -23,8 +23,7 @@ Tensor Device::upload(const HostTensor& values, SourceLine at) {
 }
 
 Device& Device::host(SourceLine at) {
-    require(host_ != nullptr, at,
-            "host: this device was made without a host");
+    require(host_ != nullptr, at, "host: {}", no_host_);
     return *host_;
 }
 

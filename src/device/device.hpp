@@ -50,12 +50,16 @@ class Device {
     Device& host(SourceLine at = SourceLine::here());
     /// For who makes both.
     void set_host(Device& host) { host_ = &host; }
+    /// For who makes none: what host() says then.
+    void set_no_host(const char* why) { no_host_ = why; }
     /// Starts a copy between a tensor of this device and one of its host, of the same
     /// dtype and as many elements. It begins when what both were asked for before is
     /// done, and the copies of its direction that were started before; it runs beside
     /// what the device does next. Waiting for it keeps the program, and so the host,
     /// until it has ended. Host memory that is not pinned (PinnedMemory) goes by way of a
-    /// buffer that is: the host copies first, and the call waits.
+    /// buffer that is, into which the host copies before, or out of which after, and the
+    /// call returns when all of it is done. A copy of a replica is not known to be one:
+    /// who updates parameters on the host declares them there, too (declare_replicas).
     Work start_copy(const Tensor& destination, const Tensor& source,
                     SourceLine at = SourceLine::here());
 
@@ -65,6 +69,9 @@ class Device {
     virtual Tensor empty(Shape shape, DType dtype,
                          SourceLine at = SourceLine::here()) = 0;
     Tensor zeros(Shape shape, DType dtype, SourceLine at = SourceLine::here());
+    /// The program waits, as for download: each takes its time on the device's own link,
+    /// even if devices share links to the host (ClusterSpec::host_links) or copies that
+    /// were started (start_copy) are under way.
     Tensor upload(const HostTensor& values, SourceLine at = SourceLine::here());
     /// Into an existing tensor of the same shape and dtype.
     virtual void upload_into(const Tensor& destination, const HostTensor& values,
@@ -543,6 +550,7 @@ class Device {
     MemoryCategory category_ = MemoryCategory::activations;
     bool pins_ = false;
     Device* host_ = nullptr;
+    const char* no_host_ = "this device was made without a host";
 };
 
 /// While it lives, what the device allocates counts for `category`.

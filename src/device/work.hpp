@@ -36,7 +36,8 @@ class PendingWork {
 /// it (after a copy's, what the host does, too). Received values are there, and sent
 /// buffers may be overwritten or let go of, only then: until wait() has returned, keep
 /// the tensors of the call, and leave them alone (read what is sent, if you like). Wait
-/// for each, or for a later one of the same communicator: its operations end in order.
+/// for each, or for a later one of the same queue, that is, of the same communicator, or
+/// of copies in the same direction: what is in a queue ends in order.
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}

@@ -195,6 +195,8 @@ Tasks of_the_device() {
              rank.world().barrier().wait();
              out.texts["seen"] = std::to_string(all.size());
          }},
+        {"asks for its host", [](Rank& rank, const TaskInputs&,
+                                 TaskOutputs&) { rank.host().zeros({1}, DType::f32); }},
         {"does nothing", [](Rank&, const TaskInputs&, TaskOutputs&) {}},
     };
 }

@@ -187,6 +187,7 @@ TEST_CASE("Mistakes on devices and in messages are explained as in one process",
     CHECK_THAT(said_of("fills the device"), ContainsSubstring("F30"));
     CHECK_THAT(said_of("downloads"), ContainsSubstring("cannot be read on the host"));
     CHECK_THAT(said_of("peeks"), ContainsSubstring("cannot be read on the host"));
+    CHECK_THAT(said_of("asks for its host"), ContainsSubstring("there is no host"));
     CHECK_THAT(said_of("leaves on rank 1"), ContainsSubstring("hostile.cpp"));
     CHECK_THAT(said_of("leaves on rank 1"), ContainsSubstring("rank 1"));
     CHECK_THAT(said_of("waits for nobody"), ContainsSubstring("recv"));

@@ -33,6 +33,7 @@ class RemoteDevice final : public Device {
     RemoteDevice(int index, RankLine& line)
         : Device(index, monitor_), line_(line), monitor_(line) {
         line.set_device(*this);
+        set_no_host("graded programs compute on the device; there is no host");
     }
 
     RankLine& line() { return line_; }
