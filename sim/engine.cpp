@@ -478,7 +478,8 @@ bool Engine::end_meetings() {
 }
 
 /// Returns how long a collective takes behind those before it in its group, if it has
-/// one: NCCL runs a group in one kernel, so that latencies pass side by side.
+/// one: the longest latency counts, once. Group says what NCCL does, and what is left
+/// out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
     const Picoseconds alone = collective_time(call, options_.spec, team.ranks);

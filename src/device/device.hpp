@@ -69,8 +69,8 @@ class Device {
     virtual Tensor empty(Shape shape, DType dtype,
                          SourceLine at = SourceLine::here()) = 0;
     Tensor zeros(Shape shape, DType dtype, SourceLine at = SourceLine::here());
-    /// The program waits, as for download: each takes its time on the device's own link,
-    /// even if devices share links to the host (ClusterSpec::host_links) or copies that
+    /// The program waits, as for download. On virtual devices each goes as if the link
+    /// were the device's own, even if devices share links to the host, or copies that
     /// were started (start_copy) are under way.
     Tensor upload(const HostTensor& values, SourceLine at = SourceLine::here());
     /// Into an existing tensor of the same shape and dtype.

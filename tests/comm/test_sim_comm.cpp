@@ -1,5 +1,8 @@
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
@@ -19,8 +22,43 @@ void for_all_sizes(Contract contract) {
     for (const int ranks : {1, 2, 3, 4, 5, 7, 9})
         for (const std::int64_t count :
              {std::int64_t{0}, std::int64_t{1}, std::int64_t{13}})
-            for (const DType dtype : {DType::f32, DType::f64, DType::i32})
+            for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32})
                 contract(make, ranks, count, dtype);
+}
+
+/// All verbs that a group can have, on numbers whose sums are not exact; the ranks keep
+/// what each gave.
+void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
+    Device& device = rank.device();
+    const std::int64_t blocks = rank.size() * count;
+    std::vector<std::pair<std::string, Tensor>> made;
+    const auto random = [&](const char* name, std::int64_t elements) {
+        const Tensor values = device.empty({elements}, dtype);
+        device.random_normal(values, {5, name}, 0, 1, 1000 * rank.index());
+        return made.emplace_back(name, values).second;
+    };
+    const Tensor whole = random("blocks", blocks), own = random("own", count);
+    const auto start = [&](auto& to, auto finish) {
+        finish(to.all_reduce(random("all_reduce", count)));
+        finish(to.all_gather(random("all_gather", blocks), own));
+        finish(to.reduce_scatter(random("reduce_scatter", count), whole));
+        finish(to.broadcast(random("broadcast", count), 1));
+        finish(to.reduce(random("reduce", count), 1));
+        const Tensor gathered = random("gather", blocks);
+        finish(to.gather(rank.index() == 1 ? gathered : Tensor(), own, 1));
+        finish(to.scatter(random("scatter", count), rank.index() == 1 ? whole : Tensor(),
+                          1));
+        finish(to.all_to_all(random("all_to_all", blocks), whole));
+    };
+    if (in_group) {
+        Group group = rank.world().group();
+        start(group, [](Group&) {});
+        group.start().wait();
+    } else {
+        start(rank.world(), [](Work work) { work.wait(); });
+    }
+    for (const auto& [name, values] : made)
+        rank.keep(name, values);
 }
 
 }  // namespace
@@ -174,6 +212,26 @@ TEST_CASE("bf16 is rounded at each step of the ring", "[sim][comm][bf16]") {
             for (int step = 2; step <= kRanks; ++step)
                 sum = Bf16(float{sum} + float{of((chunk + step) % kRanks, i)});
             CHECK(rank.kept.at("sum").at(i) == float{sum});
+        }
+}
+
+TEST_CASE("collectives give the same bits in one group and one by one",
+          "[sim][comm][group]") {
+    constexpr std::int64_t kCount = 13;
+    for (const int ranks : {2, 3, 5})
+        for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+            CAPTURE(ranks, name_of(dtype));
+            const auto kept = [&](bool in_group) {
+                std::vector<std::map<std::string, HostTensor>> all;
+                const RunReport report = make(ranks)->run(
+                    [&](Rank& rank) { every_verb(rank, kCount, dtype, in_group); });
+                for (const RankReport& rank : report.ranks)
+                    all.push_back(rank.kept);
+                return all;
+            };
+            const auto one_by_one = kept(false);
+            REQUIRE(one_by_one[0].size() == 10);
+            CHECK(kept(true) == one_by_one);
         }
 }
 

@@ -18,8 +18,11 @@ std::unique_ptr<Cluster> make(int ranks) {
 template <typename Contract>
 void for_all_sizes(Contract contract) {
     static const int gpus = count_gpus();
-    const std::vector<std::pair<std::int64_t, DType>> buffers{
-        {13, DType::f32}, {1, DType::f64}, {0, DType::f32}, {13, DType::i32}};
+    const std::vector<std::pair<std::int64_t, DType>> buffers{{13, DType::f32},
+                                                              {1, DType::f64},
+                                                              {0, DType::f32},
+                                                              {13, DType::i32},
+                                                              {13, DType::bf16}};
     for (const int ranks : {1, 2, 3, 4, 7}) {
         if (ranks > gpus) continue;
         for (const auto& [count, dtype] : buffers)
