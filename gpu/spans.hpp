@@ -30,7 +30,7 @@ class Spans {
     /// A span opens where `stream` now is. Its events are the caller's to place.
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
     /// And closes where `stream` now is.
-    void close(std::size_t span, Stream& stream);
+    void close(std::size_t number, Stream& stream);
     /// What the host has done itself since `start`, by its own clock. Returns how long it
     /// took.
     using HostTime = std::chrono::steady_clock::time_point;

@@ -317,8 +317,9 @@ void try_to_make(const fs::path& folder) {
     try {
         const Staging trial(existing);
         fs::path inside = trial.path();
-        for (auto name = missing.rbegin(); name != missing.rend(); ++name)
-            if (*name != "..") fs::create_directories(inside /= *name);
+        std::ranges::reverse(missing);
+        for (const fs::path& name : missing)
+            if (name != "..") fs::create_directories(inside /= name);
     } catch (const std::system_error& error) {
         // So says /proc, where nothing can be made.
         require(error.code() != std::errc::no_such_file_or_directory,
