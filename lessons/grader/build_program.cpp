@@ -115,7 +115,8 @@ bool starts_another(std::string_view line) {
 
 std::string lines_below(const Lines& lines, std::size_t error) {
     std::string text;
-    for (std::size_t i = error + 1; i < lines.size() && i <= error + kMostLinesBelow; ++i) {
+    for (std::size_t i = error + 1; i < lines.size() && i <= error + kMostLinesBelow;
+         ++i) {
         if (starts_another(lines[i])) break;
         text += cut(lines[i], kLongestLine) + "\n";
     }

@@ -19,7 +19,7 @@ import os
 import shutil
 import sys
 
-FOLDERS = ["chart", "comm", "core", "cost", "course", "device", "device/operations", "nn",
+FOLDERS = ["chart", "comm", "core", "cost", "course", "device", "device/operations", "nn", "os",
            "pipeline", "report", "run", "text"]
 CONFIG = """\
 prefix=${pcfiledir}/..

@@ -34,7 +34,7 @@ void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
     std::vector<std::pair<std::string, Tensor>> made;
     const auto random = [&](const char* name, std::int64_t elements) {
         const Tensor values = device.empty({elements}, dtype);
-        device.random_normal(values, {5, name}, 0, 1, 1000 * rank.index());
+        device.random_normal(values, {5, name}, 0, 1, std::int64_t{1000} * rank.index());
         return made.emplace_back(name, values).second;
     };
     const Tensor whole = random("blocks", blocks), own = random("own", count);

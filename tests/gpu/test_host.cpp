@@ -22,7 +22,8 @@ constexpr std::int64_t kCount = 5000;
 HostTensor numbers(int rank, double factor) {
     HostTensor values({kCount}, DType::f32);
     for (std::int64_t i = 0; i < kCount; ++i)
-        values.set(i, factor * static_cast<double>((i * 37 + rank * 11) % 101 - 50));
+        values.set(i, factor * static_cast<double>(
+                                   (i * 37 + std::int64_t{11} * rank) % 101 - 50));
     return values;
 }
 
@@ -134,7 +135,7 @@ TEST_CASE("What a copy reads and writes outlives the program's interest in it",
         }
         rank.keep_value("ended", 1);
     });
-    CHECK(report.ranks[0].host.bytes_to_host == 50 * 4 * kCount);
+    CHECK(report.ranks[0].host.bytes_to_host == 50 * std::int64_t{4} * kCount);
     CHECK(report.ranks[0].series.at("ended")[0] == 1);
 }
 

@@ -13,7 +13,7 @@ namespace lockstep::test {
 namespace {
 
 Tensor ones(Rank& rank) {
-    const Tensor weight = rank.device().empty({4}, DType::f32);
+    Tensor weight = rank.device().empty({4}, DType::f32);
     rank.device().fill(weight, 1);
     weight.set_label("norm.weight");
     return weight;
@@ -21,7 +21,7 @@ Tensor ones(Rank& rank) {
 
 /// The same on all ranks of one `place`.
 Tensor gradient_of(Rank& rank, int place, int step) {
-    const Tensor gradient = rank.device().empty({4}, DType::f32);
+    Tensor gradient = rank.device().empty({4}, DType::f32);
     rank.device().random_normal(gradient, {9, "gradient"}, 0, 1, 400 * place + 4 * step);
     return gradient;
 }
@@ -137,8 +137,8 @@ TEST_CASE("steps that all ranks skip, and shards that each updates, are silent",
             if (step % 2 == 0) sgd(rank, bias, gradient);
             if (step == 1) continue;
             // ZeRO's shards: each rank its half, then gathered.
-            const Tensor half = weight.slice(2 * rank.index(), 2);
-            sgd(rank, half, gradient.slice(2 * rank.index(), 2));
+            const Tensor half = weight.slice(std::int64_t{2} * rank.index(), 2);
+            sgd(rank, half, gradient.slice(std::int64_t{2} * rank.index(), 2));
             rank.world().all_gather(weight, half).wait();
         }
     });
