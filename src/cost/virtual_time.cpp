@@ -1,5 +1,7 @@
 #include "src/cost/virtual_time.hpp"
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -15,12 +17,13 @@ Picoseconds time_product(std::int64_t count, Picoseconds time) {
     return __builtin_mul_overflow(count, time, &product) ? kUncountable : product;
 }
 
-void require_countable(Picoseconds time, int rank, SourceLine at) {
-    require(time < kUncountable, at,
-            "rank {} would get beyond 2^63 picoseconds of virtual time, 106 days, which "
-            "is all that can be counted; give the cluster shorter times or faster links "
-            "and devices, or the program less to do",
-            rank);
+void refuse_uncountable(int rank, SourceLine at) {
+    throw UsageError(
+        fmt::format("rank {} would get beyond 2^63 picoseconds of virtual time, 106 "
+                    "days, which is all that can be counted; give the cluster shorter "
+                    "times or faster links and devices, or the program less to do",
+                    rank),
+        at);
 }
 
 }  // namespace lockstep

@@ -25,6 +25,10 @@ Picoseconds time_product(std::int64_t count, Picoseconds time);
 
 /// Throws UsageError if a rank's time is uncountable; `at` is the line that takes it
 /// there.
-void require_countable(Picoseconds time, int rank, SourceLine at);
+[[noreturn]] void refuse_uncountable(int rank, SourceLine at);
+inline void require_countable(Picoseconds time, int rank, SourceLine at) {
+    if (time == kUncountable) [[unlikely]]
+        refuse_uncountable(rank, at);
+}
 
 }  // namespace lockstep
