@@ -47,6 +47,7 @@ void all_reduce(const Members& members) {
     const int n = size_of(members);
     for (int c = 0; c < n; ++c) {
         const Chunk part = chunk(at(members, 0).count, n, c);
+        if (part.count == 0) continue;
         const Tensor total = reduce_round(members, c, [&](int member) {
             return block(at(members, member).input, part.begin, part.count);
         });

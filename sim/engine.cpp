@@ -12,6 +12,7 @@
 #include "src/cost/collectives.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/os/memory.hpp"
+#include "src/run/naming_rank.hpp"
 
 namespace lockstep::sim {
 
@@ -130,6 +131,7 @@ RunReport Engine::run(const Program& program) {
 /// A mistake carries what the run has left.
 void Engine::stop() {
     try {
+        if (failed_rank_ >= 0) rethrow_naming_rank(failed_rank_, failure_);
         std::rethrow_exception(failure_);
     } catch (FaultError& fault) {
         fault.set_report(std::make_shared<RunReport>(report()));
@@ -636,8 +638,10 @@ void Engine::deliver(const Message& message, Network::Span span) {
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
     if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);
-    trace_.flow({message.source, message.destination, message.send->launch->team->name,
-                 span.start, span.end, message.bytes});
+    if (trace_.on())  // the name costs more than the question
+        trace_.flow({message.source, message.destination,
+                     message.send->launch->team->name, span.start, span.end,
+                     message.bytes});
     finish(*message.send, span);
     finish(*message.recv, span);
 }
@@ -730,10 +734,12 @@ bool Engine::note_failure() {
     const Mistake& first = *std::min_element(
         mistakes_.begin(), mistakes_.end(),
         [&](const Mistake& a, const Mistake& b) { return order_of(a) < order_of(b); });
-    if (first.posted == nullptr)
-        failure_ = rank(first.rank).failure;
-    else
+    if (first.posted != nullptr) {
         note_diagnosis(checker_->explain_difference(*first.posted));
+        return true;
+    }
+    failure_ = rank(first.rank).failure;
+    failed_rank_ = first.rank;
     return true;
 }
 

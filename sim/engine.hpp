@@ -174,6 +174,7 @@ class Engine {
     std::vector<Message> paired_;  ///< have met since the last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
+    int failed_rank_ = -1;  ///< whose program threw failure_, if one did
     /// Communicators hold it; it is null once the run is over.
     std::shared_ptr<Engine*> handle_;
     int woken_ = 0;

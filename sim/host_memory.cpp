@@ -25,9 +25,9 @@ HostMemory::HostMemory(int ranks, Available available)
       held_by_(static_cast<std::size_t>(ranks)),
       next_look_(kSmall) {}
 
-/// What is asked for takes no memory before it is written to. Hence there are two limits:
-/// all that is held, against what was available at the first look; and the little that is
-/// taken until the next look, against what is available now.
+/// Memory that is asked for is taken only when it is written to. Hence there are two
+/// limits: all that is held, against what was available at the first look; and the little
+/// that is taken until the next look, against what is available now.
 void HostMemory::look(int rank, std::int64_t bytes, SourceLine at) {
     constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
     const std::int64_t available = std::min(available_(), kUnlimited);
@@ -48,11 +48,9 @@ void HostMemory::refuse(int rank, std::int64_t bytes, std::int64_t most,
         std::max(*std::ranges::max_element(held_by_), held_by_[rank] + bytes));
     throw MissingError(fmt::format(
         "{}: the numbers of {} rank{} do not fit into this machine's memory: with {} "
-        "more "
-        "for rank {} they would take {:.4g} GiB, and {:.4g} GiB can be had{}; take fewer "
-        "ranks or smaller sizes, or compute shapes only (--set numerics=off, or numbers "
-        "= "
-        "false in ClusterOptions)",
+        "more for rank {} they would take {:.4g} GiB, and {:.4g} GiB can be had{}; take "
+        "fewer ranks or smaller sizes, or compute shapes only (--set numerics=off, or "
+        "numbers = false in ClusterOptions)",
         at.text(), held_by_.size(), held_by_.size() == 1 ? "" : "s", bytes_text(bytes),
         rank, wanted / kGiB, static_cast<double>(most) / kGiB,
         fullest * ranks <= wanted

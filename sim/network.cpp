@@ -30,7 +30,7 @@ Network::Network(const ClusterSpec& spec, int ranks)
       ranks_(ranks),
       network_ports_(std::min({spec.network_ports, spec.devices_per_node, ranks})),
       host_links_(std::min({spec.host_links, spec.devices_per_node, ranks})) {
-    const int nodes = (ranks - 1) / spec.devices_per_node + 1;
+    const int nodes = spec.node_of(ranks - 1) + 1;
     first_copy_port_ = 2 * (ranks + nodes * network_ports_);
     const int copy_ports = host_links_ == 0 ? 0 : 2 * (ranks + nodes * host_links_);
     ports_.resize(static_cast<std::size_t>(first_copy_port_) + copy_ports);
@@ -39,7 +39,7 @@ Network::Network(const ClusterSpec& spec, int ranks)
 /// A port of the device for each direction, and one of its node's links for each.
 Network::Way Network::way_of_copy(const Message& message) const {
     const int direction = message.to_host ? 0 : 1;
-    const int node = message.source / spec_.devices_per_node;
+    const int node = spec_.node_of(message.source);
     const int local = message.source % spec_.devices_per_node;
     const int link = ranks_ + node * host_links_ + local % host_links_;
     Way way;
@@ -62,7 +62,7 @@ Network::Way Network::way(const Message& message) const {
     if (!is_shared(message.source, message.destination)) return way;
     // Devices use their node's network ports in turn.
     const auto network_port = [&](int rank) {
-        const int node = rank / spec_.devices_per_node;
+        const int node = spec_.node_of(rank);
         const int local = rank % spec_.devices_per_node;
         return 2 * (ranks_ + node * network_ports_ + local % network_ports_);
     };

@@ -130,12 +130,9 @@ int Team::member_of(int rank) const {
 }
 
 void Team::count_collective(const CollectiveCall& call, const ClusterSpec& spec) {
-    const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
     if (shares.empty() || !(shared_call == call)) {
         shared_call = call;
-        shares.assign(members.size(), {});
-        for (int member = 0; member < size(); ++member)
-            shares[member] = collective_share(call, member, ranks, same_node);
+        shares = collective_shares(call, ranks, spec);
     }
     for (std::size_t member = 0; member < members.size(); ++member) {
         TrafficByLink& sum = counts[member][static_cast<std::size_t>(call.verb)];

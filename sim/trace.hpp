@@ -20,8 +20,8 @@ class Trace {
         return static_cast<int>(events_.size()) - 1;
     }
     const TraceEvent& at(int number) const { return events_[number]; }
-    void flow(const TraceFlow& flow) {
-        if (on_) flows_.push_back(flow);
+    void flow(TraceFlow flow) {
+        if (on_) flows_.push_back(std::move(flow));
     }
     void memory(const TraceMemory& level) {
         if (on_) memory_.push_back(level);

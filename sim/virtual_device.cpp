@@ -63,14 +63,7 @@ void VirtualDevice::advance(Picoseconds duration, SourceLine at) {
     move_to(then);
 }
 
-void VirtualDevice::move_to(Picoseconds time) {
-    now_ = time;
-    if (served_ != nullptr) served_->program_ = now_;
-    time_.end = std::max(time_.end, now_);
-}
-
-void VirtualDevice::follow_host(SourceLine at) {
-    if (program_ <= now_) return;
+void VirtualDevice::wait_for_host(SourceLine at) {
     if (trace_.on())
         trace_.event({rank_, "compute", "wait for the host", "wait", now_, program_,
                       micro_batch(), 0, at, "host"});

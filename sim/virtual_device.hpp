@@ -51,8 +51,10 @@ class VirtualDevice final : public DeviceMonitor {
     Picoseconds now() const { return std::max(now_, program_); }
     /// The device beside this host, whose program runs here.
     void serve(VirtualDevice& device) { served_ = &device; }
-    /// What the device is asked for next comes after what the program did on the host.
-    void follow_host(SourceLine at);
+    /// The device's next operation begins no earlier than the program came to it.
+    void follow_host(SourceLine at) {
+        if (program_ > now_) wait_for_host(at);
+    }
     /// Later operations come after `end`.
     void wait_until(Picoseconds end);
     /// A communicator's queue was busy; the rank ends no earlier than that.
@@ -81,10 +83,15 @@ class VirtualDevice final : public DeviceMonitor {
 
     bool is_host() const { return host_ == nullptr; }
     void require_own(SourceLine at) const;
+    void wait_for_host(SourceLine at);
     Picoseconds time_of(const DeviceOperation& operation) const;
     void compute(const DeviceOperation& operation, FunctionRef<void()> numbers);
     void advance(Picoseconds duration, SourceLine at);
-    void move_to(Picoseconds time);
+    void move_to(Picoseconds time) {
+        now_ = time;
+        if (served_ != nullptr) served_->program_ = now_;
+        time_.end = std::max(time_.end, now_);
+    }
     void note_memory();
 
     Picoseconds now_ = 0;

@@ -189,7 +189,9 @@ class Tracker : public Watcher {
     }
 
     /// Returns what is known of the values that a collective only moves, in the order in
-    /// which all would have them: the root's, or the members' side by side.
+    /// which all would have them: the root's, or the members' side by side. Parts of one
+    /// whole that are put together again are one range: else what is known of n ranks'
+    /// parts on n ranks takes n^2 ranges.
     Ranges moved(const Meeting& meeting) const {
         const CommOperation& first = meeting.first->operation;
         const VerbFacts verb = facts_of(first.verb);
@@ -199,9 +201,16 @@ class Tracker : public Watcher {
         for (const Posted* side : meeting.arrived) {
             const int member = side->launch->member;
             if (!verb.reads(member == first.peer)) continue;
-            for (auto& range : known(side->launch->rank).read(side->operation.input))
-                whole.push_back({range.begin + member * bytes, range.end + member * bytes,
-                                 range.start + member * bytes, std::move(range.fact)});
+            for (auto& range : known(side->launch->rank).read(side->operation.input)) {
+                range.begin += member * bytes;
+                range.end += member * bytes;
+                range.start += member * bytes;
+                if (!whole.empty() && whole.back().end == range.begin &&
+                    whole.back().start == range.start && whole.back().fact == range.fact)
+                    whole.back().end = range.end;
+                else
+                    whole.push_back(std::move(range));
+            }
         }
         return whole;
     }

@@ -20,22 +20,23 @@ struct Misplaced {
     SourceLine dealt_at;
 };
 
-/// A part of a whole: of what a reduce_scatter or scatter dealt out, or of a stream of
-/// random numbers.
-struct ShardPart {
-    std::uint64_t whole;
-    std::int64_t offset;  ///< bytes, in the whole
+/// A whole, parts of which ranges are: what a reduce_scatter or scatter dealt out, or a
+/// stream of random numbers.
+struct ShardedWhole {
+    std::uint64_t identity;
     Origin dealing;
     const char* drawn_by;
     SourceLine at;
     std::shared_ptr<const Misplaced> misplaced;
+
+    bool operator==(const ShardedWhole&) const = default;
 };
 
 /// Follows which part of which whole a shard is, through copies and updates in place, and
 /// finds parts that are gathered in another order than they were dealt out in (F26), once
 /// something other than a copy reads across two of them: who gathers in a strange order
 /// and sorts the blocks afterwards makes no mistake.
-class ShardWatcher final : public Tracker<ShardPart> {
+class ShardWatcher final : public Tracker<ShardedWhole> {
   public:
     using Tracker::Tracker;
 
@@ -48,10 +49,11 @@ class ShardWatcher final : public Tracker<ShardPart> {
     std::shared_ptr<const Misplaced> misplaced_in(const Meeting& meeting) const;
 };
 
-using Range = Shadow<ShardPart>::Range;
+using Range = Shadow<ShardedWhole>::Range;
 
-std::int64_t offset_of(const Range& range) {
-    return range.fact.offset + range.shift();
+/// The range of a part that begins `offset` bytes after its whole does.
+Range part_at(std::int64_t offset, const Tensor& part, ShardedWhole whole) {
+    return {0, part.bytes(), -offset, std::move(whole)};
 }
 
 std::string held_text(const Misplaced& misplaced) {
@@ -112,11 +114,13 @@ void ShardWatcher::executing(int rank, const DeviceOperation& operation) {
             known(rank).forget(*written);
     if (derivation.kind != Derivation::Kind::random || derivation.pitch != 0) return;
     const RandomStream& stream = derivation.stream;
-    known(rank).set(*operation.writes[0],
-                    {mixed(mixed(operation.is<ops::RandomUniform>() ? 1 : 2, stream.seed),
-                           stream.purpose),
-                     derivation.offset * bytes_of(operation.dtype), nullptr,
-                     operation.name, operation.at, nullptr});
+    const Tensor& drawn = *operation.writes[0];
+    known(rank).put(
+        drawn,
+        {part_at(derivation.offset * bytes_of(operation.dtype), drawn,
+                 {mixed(mixed(operation.is<ops::RandomUniform>() ? 1 : 2, stream.seed),
+                        stream.purpose),
+                  nullptr, operation.name, operation.at, nullptr})});
 }
 
 void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
@@ -130,8 +134,7 @@ void ShardWatcher::check_use(int rank, const DeviceOperation& operation) const {
             const Range& before = ranges[i - 1];
             const Range& here = ranges[i];
             if (here.fact.misplaced && here.fact.misplaced == before.fact.misplaced &&
-                here.begin == before.end &&
-                offset_of(here) != offset_of(before) + (before.end - before.begin))
+                here.begin == before.end && here.start != before.start)
                 throw FaultError(explain(*here.fact.misplaced, operation));
         }
     }
@@ -153,8 +156,9 @@ void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meetin
         const Tensor& output = side->operation.output;
         if (deals)
             known(side->launch->rank)
-                .set(output, {identity_of(*origin), side->launch->member * output.bytes(),
-                              origin, "", origin->at, nullptr});
+                .put(output,
+                     {part_at(side->launch->member * output.bytes(), output,
+                              {identity_of(*origin), origin, "", origin->at, nullptr})});
         else
             known(side->launch->rank).put(output, whole);
     }
@@ -171,10 +175,10 @@ std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
         const Tensor& input = side->operation.input;
         const Range* const range = known(side->launch->rank).whole(input);
         if (range == nullptr ||
-            (first != nullptr && range->fact.whole != first->fact.whole))
+            (first != nullptr && range->fact.identity != first->fact.identity))
             return nullptr;
         if (first == nullptr) first = range;
-        offsets.push_back(range->fact.offset + input.offset_bytes() - range->start);
+        offsets.push_back(input.offset_bytes() - range->start);
     }
     if (bytes == 0 || std::is_sorted(offsets.begin(), offsets.end())) return nullptr;
     std::vector<std::int64_t> sorted = offsets;

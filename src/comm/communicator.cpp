@@ -136,6 +136,10 @@ void Communicator::fit_two_buffers(CommOperation& operation) const {
 
 Work Communicator::start(CommOperation operation) {
     complete(operation);
+    return launch(operation);
+}
+
+Work Communicator::launch(CommOperation& operation) {
     if (group_open_) [[unlikely]]  // the name costs more than the question
         refuse_inside_group(name_of(operation.verb), operation.at);
     require_apart(operation, rank_, name_);
@@ -197,7 +201,8 @@ Work Communicator::recv(const Tensor& output, int peer, SourceLine at) {
 }
 
 Work Communicator::barrier(SourceLine at) {
-    return start({{.verb = Verb::barrier, .at = at}});
+    CommOperation barrier{{.verb = Verb::barrier, .at = at}};  // there is no more to it
+    return launch(barrier);
 }
 
 // NCCL has no all-to-all of unequal parts: it is a group of sends and recvs, as in

@@ -191,6 +191,8 @@ class Communicator {
     }
     [[noreturn]] void refuse_inside_group(const char* call, SourceLine at) const;
 
+    /// Starts an operation that is complete.
+    Work launch(CommOperation& operation);
     /// Starts the operations together, which it may move from; `at` is the caller's line
     /// of the group, or of the one.
     virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;

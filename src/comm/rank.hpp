@@ -68,8 +68,8 @@ class Cluster {
     virtual int size() const = 0;
 
     /// Runs the program on every device to its end. When one rank fails, all stop and the
-    /// first cause is thrown: what the program threw, or a FaultError that explains the
-    /// mistake.
+    /// first cause is thrown: what the program threw, with the rank before its sentence
+    /// (see rethrow_naming_rank), or a FaultError that explains the mistake.
     virtual RunReport run(const Program& program) = 0;
 };
 

@@ -34,9 +34,11 @@ Tensor Tensor::flat() const {
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) const {
-    require(begin >= 0 && count >= 0 && count <= elements() - begin, at,
-            "{} elements from {} on of a tensor of {} were asked for{}", count, begin,
-            elements(), hint_of_no_count(std::min(begin, count)));
+    require(begin >= 0 && count >= 0 && count <= elements() - begin, at, [&] {
+        return fmt::format("{} elements from {} on of a tensor of {} were asked for{}",
+                           count, begin, elements(),
+                           hint_of_no_count(std::min(begin, count)));
+    });
     Tensor view = *this;
     view.shape_ = Shape::flat(count);
     view.offset_ += begin * bytes_of(dtype_);

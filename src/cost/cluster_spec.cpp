@@ -236,7 +236,7 @@ class Reader {
         return factor;
     }
 
-    // What many of these add up to may still be too long: the clock refuses that.
+    // Many of these together may still take too long: the clock refuses that.
 
     double seconds(const Json& value, const std::string& key) {
         const double seconds = number(value, key);

@@ -16,7 +16,7 @@ struct LinkSpec {
     double bytes_per_second = 0;  ///< 0 means free of cost per byte
 };
 
-/// What a device has of its node's processors and their memory. bf16 is computed in f32.
+/// A device's share of its node's processors and their memory. bf16 is computed in f32.
 struct HostSpec {
     double flops_f32 = 0;
     double flops_f64 = 0;
@@ -71,9 +71,8 @@ struct ClusterSpec {
     double compute_factor(int rank) const;
     double link_factor(int rank) const;
     double flops(DType dtype) const;
-    bool same_node(int a, int b) const {
-        return a / devices_per_node == b / devices_per_node;
-    }
+    int node_of(int rank) const { return rank / devices_per_node; }
+    bool same_node(int a, int b) const { return node_of(a) == node_of(b); }
     const LinkSpec& link(int a, int b) const {
         return same_node(a, b) ? inside : between;
     }

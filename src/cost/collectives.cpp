@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "src/comm/chunks.hpp"
 #include "src/cost/virtual_time.hpp"
@@ -291,6 +292,42 @@ TrafficByLink collective_share(const CollectiveCall& call, int member,
         (transfer.sent ? count.bytes_sent : count.bytes_received) += transfer.bytes;
     });
     return share;
+}
+
+namespace {
+
+/// Every member sends a block to each other one, and gets one from it.
+std::vector<TrafficByLink> all_to_all_shares(const CollectiveCall& call,
+                                             const std::vector<int>& ranks,
+                                             const ClusterSpec& spec) {
+    std::map<int, int> members_on;
+    for (const int rank : ranks)
+        ++members_on[spec.node_of(rank)];
+    std::vector<TrafficByLink> shares;
+    shares.reserve(ranks.size());
+    for (const int rank : ranks) {
+        const int inside = members_on.at(spec.node_of(rank)) - 1;
+        const auto exchanged = [&](std::int64_t calls, int others) {
+            const std::int64_t bytes = others * call.count * call.element_bytes;
+            return TrafficCount{calls, others, bytes, others, bytes};
+        };
+        shares.push_back({exchanged(1, inside), exchanged(0, call.ranks - 1 - inside)});
+    }
+    return shares;
+}
+
+}  // namespace
+
+std::vector<TrafficByLink> collective_shares(const CollectiveCall& call,
+                                             const std::vector<int>& ranks,
+                                             const ClusterSpec& spec) {
+    if (call.verb == Verb::all_to_all) return all_to_all_shares(call, ranks, spec);
+    const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
+    std::vector<TrafficByLink> shares;
+    shares.reserve(ranks.size());
+    for (int member = 0; member < call.ranks; ++member)
+        shares.push_back(collective_share(call, member, ranks, same_node));
+    return shares;
 }
 
 TrafficCount message_share(Verb verb, std::int64_t bytes) {

@@ -95,6 +95,12 @@ using SameNode = FunctionRef<bool(int, int)>;
 TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node);
 
+/// Returns the share of every member. An all-to-all's are counted node by node: one
+/// message after another would be as many as pairs of members.
+std::vector<TrafficByLink> collective_shares(const CollectiveCall& call,
+                                             const std::vector<int>& ranks,
+                                             const ClusterSpec& spec);
+
 /// Returns what a send, or a recv, of `bytes` counts.
 TrafficCount message_share(Verb verb, std::int64_t bytes);
 

@@ -13,7 +13,11 @@ namespace lockstep {
 inline constexpr Picoseconds kUncountable = std::numeric_limits<Picoseconds>::max();
 
 /// Rounds a time in seconds, which is not negative, to picoseconds.
-Picoseconds countable_picoseconds(double seconds);
+inline Picoseconds countable_picoseconds(double seconds) {
+    constexpr double kMostSeconds = 0x1p63 / static_cast<double>(kSecond);
+    // The comparison is false for infinity and for what is no number.
+    return seconds < kMostSeconds ? picoseconds(seconds) : kUncountable;
+}
 
 /// Returns the sum of two times that are not negative.
 inline Picoseconds time_sum(Picoseconds a, Picoseconds b) {
@@ -21,7 +25,10 @@ inline Picoseconds time_sum(Picoseconds a, Picoseconds b) {
 }
 
 /// Returns `count` times a time; neither is negative.
-Picoseconds time_product(std::int64_t count, Picoseconds time);
+inline Picoseconds time_product(std::int64_t count, Picoseconds time) {
+    Picoseconds product = 0;
+    return __builtin_mul_overflow(count, time, &product) ? kUncountable : product;
+}
 
 /// Throws UsageError if a rank's time is uncountable; `at` is the line that takes it
 /// there.

@@ -16,7 +16,7 @@ struct IndexOutside {
     std::int64_t index;
 };
 
-/// Where the host of a real device gets memory that stays where it is, for
+/// A place where the host of a real device gets memory that stays where it is, for
 /// PinnedMemory.
 class PinnedPages {
   public:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstddef>
@@ -134,6 +133,8 @@ class OperandList {
             if (operand.tensor != nullptr) {
                 assert(count_ < kMost);
                 operands_[count_++] = operand;
+                bytes_ += (operand.is_read() + operand.is_written()) * operand.bytes;
+                adds_ |= operand.use == Operand::Use::added_to;
             }
     }
 
@@ -141,26 +142,19 @@ class OperandList {
     const Operand* end() const { return operands_.data() + count_; }
 
     /// Returns the bytes that all of them move.
-    std::int64_t bytes() const {
-        std::int64_t bytes = 0;
-        for (const Operand& operand : *this)
-            bytes += (operand.is_read() + operand.is_written()) * operand.bytes;
-        return bytes;
-    }
+    std::int64_t bytes() const { return bytes_; }
+    bool adds() const { return adds_; }
     bool has_empty() const {
-        return std::any_of(begin(), end(), [](const Operand& operand) {
-            return operand.tensor->elements() == 0;
-        });
-    }
-    bool adds() const {
-        return std::any_of(begin(), end(), [](const Operand& operand) {
-            return operand.use == Operand::Use::added_to;
-        });
+        for (const Operand& operand : *this)
+            if (operand.tensor->elements() == 0) return true;
+        return false;
     }
 
   private:
-    std::array<Operand, kMost> operands_{};
+    std::array<Operand, kMost> operands_;  // the first `count_` of them are set
     std::size_t count_ = 0;
+    std::int64_t bytes_ = 0;
+    bool adds_ = false;
 };
 
 }  // namespace lockstep

@@ -30,16 +30,16 @@ inline constexpr std::size_t kOperations = std::tuple_size_v<Operations>;
 /// An operation, by its place among all.
 enum class OperationKind : std::uint8_t {};
 
-template <typename Op, std::size_t I = 0>
-constexpr OperationKind find_kind() {
-    static_assert(I < kOperations, "the operation is in no family's list");
-    if constexpr (std::is_same_v<Op, std::tuple_element_t<I, Operations>>)
-        return OperationKind{I};
-    else
-        return find_kind<Op, I + 1>();
+template <typename Op, typename... All>
+constexpr OperationKind find_kind(std::type_identity<std::tuple<All...>>) {
+    static_assert((std::is_same_v<Op, All> || ...),
+                  "the operation is in no family's list");
+    std::uint8_t place = 0;
+    (void)((std::is_same_v<Op, All> || (++place, false)) || ...);
+    return OperationKind{place};
 }
 template <typename Op>
-inline constexpr OperationKind kKindOf = find_kind<Op>();
+inline constexpr OperationKind kKindOf = find_kind<Op>(std::type_identity<Operations>());
 
 /// True if the operation makes tensors; otherwise all that it writes are given to it.
 template <typename Op>

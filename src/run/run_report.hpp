@@ -44,7 +44,7 @@ struct TimeReport {
     Picoseconds end = 0;            ///< when the rank's last operation ended
 };
 
-/// What a rank's host did, and held.
+/// The work and the memory of a rank's host.
 struct HostReport {
     Picoseconds compute = 0;  ///< on its own tensors, and staging of what is not pinned
     std::int64_t flops = 0;

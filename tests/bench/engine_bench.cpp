@@ -25,7 +25,7 @@ sim::ClusterOptions shapes_only(int ranks) {
 void rendezvous(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     const int barriers = 2'000'000 / ranks;
-    for (auto _ : state)
+    for ([[maybe_unused]] const auto _ : state)
         sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {
             for (int i = 0; i < barriers; ++i)
                 rank.world().barrier().wait();
@@ -38,7 +38,7 @@ BENCHMARK(rendezvous)->Arg(8)->Arg(1024)->Arg(16384)->Unit(benchmark::kMilliseco
 
 /// 1 MiB over 1,024 devices: 2,046 steps of 2,048 messages.
 void ring_all_reduce_by_hand(benchmark::State& state) {
-    for (auto _ : state)
+    for ([[maybe_unused]] const auto _ : state)
         sim::make_cluster(shapes_only(1024))->run([](Rank& rank) {
             const Tensor buffer = rank.device().empty({1 << 18}, DType::f32);
             ring_all_reduce(rank.device(), rank.world(), buffer);
@@ -48,7 +48,7 @@ BENCHMARK(ring_all_reduce_by_hand)->Unit(benchmark::kMillisecond);
 
 /// Every rank sends a block to every other, all in one group.
 void all_to_all_by_hand(benchmark::State& state) {
-    for (auto _ : state)
+    for ([[maybe_unused]] const auto _ : state)
         sim::make_cluster(shapes_only(512))->run([](Rank& rank) {
             const int n = rank.size();
             const Tensor sent = rank.device().empty({n, 256}, DType::f32);
@@ -64,6 +64,55 @@ void all_to_all_by_hand(benchmark::State& state) {
 }
 BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
 
+/// One collective of all ranks, shapes only: what it costs must not grow with their
+/// number by more than that number and a logarithm.
+template <typename Collective>
+void of_many_ranks(benchmark::State& state, Collective collective) {
+    constexpr int kTimes = 10;
+    const auto ranks = static_cast<int>(state.range(0));
+    for ([[maybe_unused]] const auto _ : state)
+        sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {
+            for (int i = 0; i < kTimes; ++i)
+                collective(rank);
+        });
+    state.counters["collectives_a_rank"] =
+        benchmark::Counter(static_cast<double>(state.iterations()) * kTimes * ranks,
+                           benchmark::Counter::kIsRate);
+}
+
+void all_reduce(benchmark::State& state) {
+    of_many_ranks(state, [](Rank& rank) {
+        const Tensor buffer = rank.device().empty({1 << 18}, DType::f32);
+        rank.world().all_reduce(buffer).wait();
+    });
+}
+BENCHMARK(all_reduce)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+void reduce_scatter(benchmark::State& state) {
+    of_many_ranks(state, [](Rank& rank) {
+        const Tensor input = rank.device().empty({rank.size(), 16}, DType::f32);
+        const Tensor output = rank.device().empty({16}, DType::f32);
+        rank.world().reduce_scatter(output, input).wait();
+    });
+}
+BENCHMARK(reduce_scatter)
+    ->Arg(1024)
+    ->Arg(4096)
+    ->Arg(16384)
+    ->Unit(benchmark::kMillisecond);
+
+/// Groups of eight, and one rank of each eight together.
+void splits(benchmark::State& state) {
+    of_many_ranks(state, [](Rank& rank) {
+        const int me = rank.index();
+        const auto row = rank.world().split(me / 8, me);
+        const auto column = rank.world().split(me % 8, me);
+        row->barrier().wait();
+        column->barrier().wait();
+    });
+}
+BENCHMARK(splits)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
+
 /// Resident bytes of this process.
 double resident_bytes() {
     std::ifstream file("/proc/self/statm");
@@ -76,7 +125,7 @@ double resident_bytes() {
 void memory_a_device(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     double bytes = 0;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         malloc_trim(0);
         const double before = resident_bytes();
         sim::make_cluster(shapes_only(ranks))->run([&](Rank& rank) {

@@ -54,17 +54,37 @@ TEST_CASE("what all ranks send is what all ranks receive", "[cost]") {
     }
 }
 
+TEST_CASE("all members' shares are each member's share", "[cost]") {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.devices_per_node = 3;
+    const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
+    const std::vector<int> ranks{0, 7, 2, 1, 11, 6, 30};  // 3, 2, 1 and 1 on their nodes
+    for (int n = 1; n <= static_cast<int>(ranks.size()); ++n) {
+        const std::vector<int> members(ranks.begin(), ranks.begin() + n);
+        for (std::size_t verb = 0; verb < kVerbs; ++verb) {
+            const CollectiveCall call{static_cast<Verb>(verb), 17, 4, n, n - 1};
+            const std::vector<TrafficByLink> shares =
+                collective_shares(call, members, spec);
+            for (int member = 0; member < n; ++member) {
+                INFO(name_of(call.verb) << " over " << n << ", member " << member);
+                CHECK(shares.at(member) ==
+                      collective_share(call, member, members, same_node));
+            }
+        }
+    }
+}
+
 TEST_CASE("a ring over two nodes keeps step with its slowest link", "[cost]") {
     const ClusterSpec spec = load_cluster("classroom");
     std::vector<int> members(16);
     std::iota(members.begin(), members.end(), 0);
-    const CollectiveCall call{Verb::all_reduce, 16 * 1000, 4, 16};
+    const CollectiveCall call{Verb::all_reduce, 16'000, 4, 16};
     CHECK(collective_time(call, spec, members) ==
-          2 * 15 * message_time(spec.between, 4000));
+          std::int64_t{2} * 15 * message_time(spec.between, 4000));
     members.resize(8);
-    const CollectiveCall inside{Verb::all_reduce, 8 * 1000, 4, 8};
+    const CollectiveCall inside{Verb::all_reduce, 8'000, 4, 8};
     CHECK(collective_time(inside, spec, members) ==
-          2 * 7 * message_time(spec.inside, 4000));
+          std::int64_t{2} * 7 * message_time(spec.inside, 4000));
 }
 
 }  // namespace lockstep::test

@@ -18,7 +18,7 @@ class Trial {
         const HostTensor values = random_values(shape, DType::bf16, name, low, high);
         return bench_->upload(values.as(dtype_));
     }
-    /// Of the type in which rows' statistics are kept.
+    /// Returns random numbers of the type in which rows' statistics are kept.
     Tensor statistic(const std::string& name, Shape shape, double low = -1,
                      double high = 1) {
         return bench_->upload(random_values(shape, DType::f32, name, low, high));

@@ -20,8 +20,8 @@ namespace lockstep::test {
 /// includes a contract defines both.
 extern const char* const kTags;
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor);
-/// Whether the backend adds up products of matrices in bf16 in the order of those in f32.
-/// Who includes tests/device/bf16_contract.hpp defines it.
+/// True if the backend adds up products of matrices in bf16 in the order of those
+/// in f32. Who includes tests/device/bf16_contract.hpp defines it.
 extern const bool kProductsOfBf16InOrder;
 
 /// One device and its monitor.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "src/comm/chunks.hpp"
@@ -46,16 +47,16 @@ void check_all_reduce(int n, std::int64_t count) {
     const RunReport built_in =
         run(n, [&](Rank& rank) { rank.world().all_reduce(floats(rank, count)).wait(); });
     const Sum sum = sum_of(built_in);
-    CHECK(sum.messages == 2 * (n - 1) * n);
-    CHECK(sum.bytes_sent == 2 * (n - 1) * count * kFloat);
+    CHECK(sum.messages == std::int64_t{2} * (n - 1) * n);
+    CHECK(sum.bytes_sent == std::int64_t{2} * (n - 1) * count * kFloat);
     if (count % n == 0)
         for (const RankReport& rank : built_in.ranks)
-            CHECK(rank.bytes_sent() == 2 * (n - 1) * (count / n) * kFloat);
+            CHECK(rank.bytes_sent() == std::int64_t{2} * (n - 1) * (count / n) * kFloat);
 }
 
 void check_by_hand(int n, std::int64_t count) {
     const auto values = [&](Rank& rank) {
-        const Tensor x = floats(rank, count);
+        Tensor x = floats(rank, count);
         rank.device().random_normal(x, {7, "x"}, 0, 1, rank.index() * count);
         return x;
     };
@@ -121,7 +122,8 @@ TEST_CASE("the halves of the ring by hand equal the built-in ones", "[sim][bytes
         const std::int64_t block = 5;
         const RunReport by_hand = run(n, [&](Rank& rank) {
             const Tensor x = floats(rank, n * block);
-            rank.device().random_normal(x, {7, "x"}, 0, 1, rank.index() * n * block);
+            rank.device().random_normal(x, {7, "x"}, 0, 1,
+                                        std::int64_t{rank.index()} * n * block);
             ring_reduce_scatter(rank.device(), rank.world(), x);
             rank.keep("block", x.slice(rank.index() * block, block));
             ring_all_gather(rank.world(), x);
@@ -129,7 +131,8 @@ TEST_CASE("the halves of the ring by hand equal the built-in ones", "[sim][bytes
         });
         const RunReport built_in = run(n, [&](Rank& rank) {
             const Tensor x = floats(rank, n * block);
-            rank.device().random_normal(x, {7, "x"}, 0, 1, rank.index() * n * block);
+            rank.device().random_normal(x, {7, "x"}, 0, 1,
+                                        std::int64_t{rank.index()} * n * block);
             const Tensor mine = floats(rank, block);
             rank.world().reduce_scatter(mine, x).wait();
             rank.keep("block", mine);
@@ -155,22 +158,22 @@ TEST_CASE("the other collectives send what their formulas say", "[sim][bytes]") 
         const Sum gathered = sent_by([&](Rank& rank) {
             rank.world().all_gather(floats(rank, n * block), floats(rank, block)).wait();
         });
-        CHECK(gathered.bytes_sent == n * (n - 1) * bytes);
-        CHECK(gathered.messages == n * (n - 1));
+        CHECK(gathered.bytes_sent == std::int64_t{n} * (n - 1) * bytes);
+        CHECK(gathered.messages == std::int64_t{n} * (n - 1));
         const Sum scattered = sent_by([&](Rank& rank) {
             rank.world()
                 .reduce_scatter(floats(rank, block), floats(rank, n * block))
                 .wait();
         });
-        CHECK(scattered.bytes_sent == n * (n - 1) * bytes);
-        CHECK(scattered.messages == n * (n - 1));
+        CHECK(scattered.bytes_sent == std::int64_t{n} * (n - 1) * bytes);
+        CHECK(scattered.messages == std::int64_t{n} * (n - 1));
         const Sum transposed = sent_by([&](Rank& rank) {
             rank.world()
                 .all_to_all(floats(rank, n * block), floats(rank, n * block))
                 .wait();
         });
-        CHECK(transposed.bytes_sent == n * (n - 1) * bytes);
-        CHECK(transposed.messages == n * (n - 1));
+        CHECK(transposed.bytes_sent == std::int64_t{n} * (n - 1) * bytes);
+        CHECK(transposed.messages == std::int64_t{n} * (n - 1));
         for (int root = 0; root < n; ++root) {
             const Sum broadcast = sent_by([&](Rank& rank) {
                 rank.world().broadcast(floats(rank, block), root).wait();
@@ -234,10 +237,36 @@ TEST_CASE("bytes between nodes are counted apart", "[sim][bytes]") {
         return bytes;
     };
     // Ranks 7 and 15 send round the ring to the other node.
-    CHECK(between(7) == 2 * 15 * 10 * kFloat);
-    CHECK(between(15) == 2 * 15 * 10 * kFloat);
+    CHECK(between(7) == std::int64_t{2} * 15 * 10 * kFloat);
+    CHECK(between(15) == std::int64_t{2} * 15 * 10 * kFloat);
     CHECK(between(6) == 0);
     CHECK(between(0) == 3 * kFloat);
+}
+
+TEST_CASE("the most ranks there may be exchange what the formulas say", "[sim]") {
+    constexpr int kRanks = sim::ClusterOptions::kMaxRanks;
+    constexpr int kGroup = 64;
+    sim::ClusterOptions options;
+    options.ranks = kRanks;
+    options.spec = load_cluster("classroom");
+    options.numbers = false;
+    const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
+        const Tensor blocks = floats(rank, kRanks);
+        const Tensor block = floats(rank, 1);
+        rank.world().all_reduce(blocks).wait();
+        rank.world().reduce_scatter(block, blocks).wait();
+        rank.world().all_gather(blocks, block).wait();
+        rank.world().all_to_all(blocks, blocks).wait();
+        const auto group = rank.world().split(rank.index() / kGroup, rank.index());
+        group
+            ->all_reduce(group->rank() == 0 ? blocks.slice(0, kGroup)
+                                            : blocks.slice(kGroup, kGroup))
+            .wait();
+    });
+    // The all-reduce counts twice what each of the others does.
+    constexpr std::int64_t kBytes = (5 * (kRanks - 1) + 2 * (kGroup - 1)) * kFloat;
+    const auto count = std::ranges::count(report.ranks, kBytes, &RankReport::bytes_sent);
+    CHECK(count == kRanks);
 }
 
 }  // namespace lockstep::test

@@ -1,4 +1,8 @@
+#include <new>
+#include <stdexcept>
+
 #include "tests/catch.hpp"
+#include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
 // Each mistake is made on purpose; its sentence must name the class, the ranks and both
@@ -337,26 +341,30 @@ TEST_CASE("the class of a circle of messages does not hang on a name", "[sim][er
     }
 }
 
+namespace {
+
+/// All forwards, then all backwards; but stage 2 waits for one forward too many.
+void one_forward_too_many(Rank& rank) {
+    const Tensor x = floats(rank, 4);
+    const int before = rank.index() - 1;
+    const int behind = rank.index() + 1;
+    const int forwards = rank.index() == 2 ? 4 : 3;
+    for (int i = 0; i < forwards; ++i) {
+        if (rank.index() > 0) rank.world().recv(x, before).wait();
+        if (behind < rank.size()) rank.world().send(x, behind).wait();
+    }
+    for (int i = 0; i < 3; ++i) {
+        if (behind < rank.size()) rank.world().recv(x, behind).wait();
+        if (rank.index() > 0) rank.world().send(x, before).wait();
+    }
+}
+
+}  // namespace
+
 TEST_CASE("F14: stages in the middle of a pipeline, which have done equally much",
           "[sim][errors]") {
-    // All forwards, then all backwards; but stage 2 waits for one forward too many.
-    for (const int stages : {4, 6}) {
-        const Diagnosis found = fault_of(stages, [](Rank& rank) {
-            const Tensor x = floats(rank, 4);
-            const int before = rank.index() - 1;
-            const int behind = rank.index() + 1;
-            const int forwards = rank.index() == 2 ? 4 : 3;
-            for (int i = 0; i < forwards; ++i) {
-                if (rank.index() > 0) rank.world().recv(x, before).wait();
-                if (behind < rank.size()) rank.world().send(x, behind).wait();
-            }
-            for (int i = 0; i < 3; ++i) {
-                if (behind < rank.size()) rank.world().recv(x, behind).wait();
-                if (rank.index() > 0) rank.world().send(x, before).wait();
-            }
-        });
-        CHECK(found.fault == "F14");
-    }
+    for (const int stages : {4, 6})
+        CHECK(fault_of(stages, one_forward_too_many).fault == "F14");
 }
 
 TEST_CASE("F14: two stages that have exchanged alike are told apart by their phases",
@@ -439,8 +447,30 @@ TEST_CASE("the first cause is reported when a rank throws", "[sim][errors]") {
                 rank.world().all_reduce(x).wait();
             });
         };
-        CHECK_THROWS_WITH(run(), "disk on fire");
+        CHECK_THROWS_WITH(run(), "rank 2: disk on fire");
     }
+}
+
+TEST_CASE("what a rank throws keeps its type, and names the rank if that can be",
+          "[sim][errors]") {
+    struct Mine {
+        int number = 0;
+    };
+    const auto run = [](const Program& fails) {
+        sim::make_cluster(3)->run([&](Rank& rank) {
+            if (rank.index() == 1) fails(rank);
+            rank.world().barrier().wait();
+        });
+    };
+    CHECK_THROWS_AS(run([](Rank&) { throw Mine{7}; }), Mine);
+    CHECK_THROWS_AS(run([](Rank&) { throw std::bad_alloc(); }), std::bad_alloc);
+    const auto out_of_range = [](Rank&) { throw std::out_of_range("no such row"); };
+    CHECK(message_of<std::out_of_range>([&] { run(out_of_range); }) ==
+          "rank 1: no such row");
+    const auto usage = [](Rank& rank) { (void)floats(rank, 4).rows(0, 9); };
+    CHECK(message_of<UsageError>([&] { run(usage); }).starts_with("rank 1: tests/sim/"));
+    const auto says_so = [](Rank&) { throw std::runtime_error("rank 1 has no data"); };
+    CHECK(message_of<std::runtime_error>([&] { run(says_so); }) == "rank 1 has no data");
 }
 
 TEST_CASE("a device that is full says what fills it", "[sim][errors]") {

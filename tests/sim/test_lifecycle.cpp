@@ -80,7 +80,7 @@ TEST_CASE("an exception that takes communicators with it is the cause", "[sim][e
                 rank.world().barrier().wait();
             });
         };
-        CHECK_THROWS_WITH(run(), "disk on fire");
+        CHECK_THROWS_WITH(run(), "rank 1: disk on fire");
     }
 }
 
