@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 SKIPPED = 77
@@ -82,17 +83,21 @@ def changed(root):
 
 
 def compiled(root, build):
-    """The sources that g++ or clang++ compile, from the root: by themselves, or together with
-    others in a file of the build's that includes them."""
+    """How each source that g++ or clang++ compile is compiled, by its path from the root: by
+    itself, or as the file of the build's that includes it and others is."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
-    sources = set()
+    sources = {}
     for command in commands:
-        source = os.path.join(command["directory"], command["file"])
-        sources.add(os.path.relpath(source, root))
-        if source.endswith("_unit.cpp") and os.path.exists(source):
-            with open(source, encoding="utf-8") as file:
-                sources.update(re.findall(r'^#include "(.*\.cpp)"$', file.read(), re.M))
+        unit = os.path.join(command["directory"], command["file"])
+        sources[os.path.relpath(unit, root)] = command
+        if unit.endswith("_unit.cpp") and os.path.exists(unit):
+            with open(unit, encoding="utf-8") as file:
+                for source in re.findall(r'^#include "(.*\.cpp)"$', file.read(), re.M):
+                    path = os.path.join(root, source)
+                    sources[source] = command | {
+                        "file": path,
+                        "command": command["command"].replace(command["file"], path)}
     return sources
 
 
@@ -106,7 +111,8 @@ def tidy(root, build):
     if not os.environ.get("CI"):
         skip("only continuous integration waits for clang-tidy")
     program = tool("clang-tidy")
-    files = sorted(units(changed(root), compiled(root, build)))
+    commands = compiled(root, build)
+    files = sorted(units(changed(root), set(commands)))
     started, failed, missed = time.monotonic(), 0, []
 
     def run(file):
@@ -115,13 +121,17 @@ def tidy(root, build):
             return None
         try:
             # Flags of GCC that clang does not know are no finding.
-            return subprocess.run([program, "-p", build, "--quiet",
+            return subprocess.run([program, "-p", database, "--quiet",
                                    "--extra-arg=-Wno-unknown-warning-option", file],
                                   cwd=root, capture_output=True, text=True, timeout=left)
         except subprocess.TimeoutExpired:
             return None
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with tempfile.TemporaryDirectory() as database, \
+            concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with open(os.path.join(database, "compile_commands.json"), "w",
+                  encoding="utf-8") as out:
+            json.dump([commands[file] for file in files], out)
         for file, done in zip(files, pool.map(run, files)):
             if done is None:
                 missed.append(file)

@@ -81,6 +81,17 @@ class Lint(unittest.TestCase):
         self.assertIn("a.cpp:2", said)
         self.assertIn("1 sources changed", said)
 
+    def test_sources_that_are_compiled_together_are_linted_as_they_are_compiled(self):
+        # Left to itself, clang-tidy would compile it as its neighbour is.
+        listed = commands("src/ab.cpp", "build/all_unit.cpp").replace(
+            "-c build", "-DNUMBER=3 -c build")
+        tree = {".clang-tidy": TIDY, "src/a.cpp": "", "src/ab.cpp": "",
+                "build/all_unit.cpp": '#include "src/a.cpp"\n',
+                "compile_commands.json": listed}
+        self.assertEqual(run(tree, "tidy", changed={"src/a.cpp": "int f() { return NUMBER; }\n"},
+                             environment={"CI": "1"}),
+                         ("1 sources changed, 0 with findings\n", 0))
+
     def test_lint_waits_for_continuous_integration(self):
         self.assertEqual(run({"a.cpp": ""}, "tidy", environment={"CI": ""})[1], lint.SKIPPED)
 
