@@ -243,8 +243,8 @@ def add(archive, name, content):
 
 def write(path, root, compiler):
     files, commit = source_files(root)
-    with open(os.path.join(root, "src/report/version.hpp"), encoding="utf-8") as file:
-        version = re.search(r'kVersion = "(.*)"', file.read())[1]
+    with open(os.path.join(root, "meson.build"), encoding="utf-8") as file:
+        version = re.search(r"^  version: '(.*)'", file.read(), re.M)[1]
     packed = {name: os.path.join(root, name) for name in files}
     packed |= bundled_files(root, files, compiler, commit)
     folder = f"lockstep-{version}-{commit.replace('+', '-')}"

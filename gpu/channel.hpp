@@ -16,10 +16,10 @@ namespace lockstep::gpu {
 
 struct RankRun;
 
-/// What a run's communicators and pending work hold of it; null once it is over.
+/// A run's communicators and pending work hold this of it; null once it is over.
 using RunHandle = std::shared_ptr<RankRun*>;
 
-/// What was launched together: its buffers, and the event that ends it.
+/// A launch: the buffers of what was started together, and the event that ends it.
 class LaunchedWork final : public PendingWork {
   public:
     /// Communications, which have that number in the log.

@@ -12,6 +12,7 @@
 #include "gpu/process.hpp"
 #include "gpu/rank_run.hpp"
 #include "src/core/require.hpp"
+#include "src/run/naming_rank.hpp"
 #include "src/run/run_report.hpp"
 
 namespace lockstep::gpu {
@@ -118,7 +119,11 @@ void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun
     world->meet();
     run.spans.begin(run.device.stream());
     Rank rank(run.device, *world, report);
-    program(rank);
+    try {
+        program(rank);
+    } catch (...) {
+        rethrow_naming_rank(process_.rank(), std::current_exception());
+    }
     world->require_groups_started();
     if (run.mistake) std::rethrow_exception(run.mistake);
     run.log.ended();

@@ -1,14 +1,30 @@
+#include "gpu/check.hpp"
 #include "gpu/device.hpp"
 #include "gpu/kernels/matrix.hpp"
 #include "src/device/dispatch.hpp"
 
 namespace lockstep::gpu {
 
+namespace {
+
+/// What cuBLAS recommends for a GPU (https://docs.nvidia.com/cuda/cublas/,
+/// cublasSetWorkspace).
+std::int64_t workspace_bytes() {
+    int gpu = 0;
+    int generation = 0;
+    GPU_CHECK(cudaGetDevice(&gpu));
+    GPU_CHECK(
+        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu));
+    constexpr int kHopper = 9;
+    return std::int64_t{generation >= kHopper ? 32 : 4} << 20;
+}
+
+}  // namespace
+
 Blas& Device::blas() {
-    constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
     if (!blas_)
         blas_ = std::make_unique<Blas>(
-            stream_, scratch({kWorkspaceBytes / bytes_of(DType::f32)}, DType::f32),
+            stream_, scratch({workspace_bytes() / bytes_of(DType::f32)}, DType::f32),
             options_.tf32);
     return *blas_;
 }

@@ -39,8 +39,8 @@ class PinnedPool final : public PinnedPages {
     std::map<std::byte*, Block> blocks_;
 };
 
-/// What is measured of a rank's host: its time by its clock, its ledger, its counters.
-/// What it computes is done when the program goes on.
+/// Measures a rank's host: its time by its clock, its ledger, its counters.
+/// Its computations are done when the program goes on.
 class MeasuredHost final : public DeviceMonitor {
   public:
     MeasuredHost(int rank, Spans& spans, const Watch& watch)

@@ -1,44 +1,50 @@
 // The GPU twin as the program has it: a module that is loaded when it is first asked for.
 
-#include <array>
-#include <climits>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "gpu/module.hpp"
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 
 namespace lockstep::gpu {
 
 namespace {
+
+// gpu/meson.build says here what it did not find; nothing if the twin is built.
+constexpr std::string_view kMissing = LOCKSTEP_GPU_MISSING;
 
 struct Loaded {
     const Module* module = nullptr;
     std::string problem;  ///< why there is none
 };
 
-std::string folder_of_program() {
-    std::array<char, PATH_MAX> path{};
-    const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-    const std::string program(path.data(),
-                              static_cast<std::size_t>(length > 0 ? length : 0));
-    return program.substr(0, program.rfind('/') + 1);
+/// Returns the folder of the program or of the shared library that this code is in.
+std::string folder_of_library() {
+    Dl_info here{};
+    const bool known = ::dladdr(reinterpret_cast<void*>(&folder_of_library), &here) != 0;
+    const std::string path = known && here.dli_fname != nullptr ? here.dli_fname : "";
+    return path.substr(0, path.rfind('/') + 1);
 }
 
 /// Returns where the module is: as LOCKSTEP_GPU_MODULE says, or beside the program, in
-/// the build folder or installed. It is empty if there is none.
+/// the build folder or installed; a program of one's own has it beside the library, or
+/// where that was installed. It is empty if there is none.
 std::string module_path() {
     if (const char* const given = std::getenv("LOCKSTEP_GPU_MODULE")) return given;
-    constexpr std::array kPlaces{"../gpu/liblockstep_gpu.so",
-                                 "../../gpu/liblockstep_gpu.so",
-                                 "../" LOCKSTEP_MODULE_FOLDER "/liblockstep_gpu.so"};
-    const std::string folder = folder_of_program();
-    for (const char* const place : kPlaces)
-        if (::access((folder + place).c_str(), R_OK) == 0) return folder + place;
+    if (!kMissing.empty()) return {};
+    const std::string program = os::folder_of_program() + "/";
+    for (const std::string& place :
+         {program + "../gpu/", program + "../../gpu/",
+          program + "../" LOCKSTEP_MODULE_FOLDER "/", folder_of_library() + "lockstep/",
+          std::string(LOCKSTEP_PREFIX "/" LOCKSTEP_MODULE_FOLDER "/")})
+        if (::access((place + "liblockstep_gpu.so").c_str(), R_OK) == 0)
+            return place + "liblockstep_gpu.so";
     return {};
 }
 
@@ -55,6 +61,11 @@ std::string problem_text(const std::string& complaint) {
 
 Loaded load() {
     const std::string path = module_path();
+    if (path.empty() && !kMissing.empty())
+        return {nullptr,
+                fmt::format("the GPU twin is not built, because {}; it takes the CUDA "
+                            "toolkit (nvcc, cuBLAS) and NCCL where Lockstep is built",
+                            kMissing)};
     if (path.empty())
         return {nullptr,
                 "liblockstep_gpu.so is not where it was built or installed, beside the "
@@ -93,7 +104,7 @@ std::unique_ptr<Process> Process::open(const ProcessOptions& options) {
 Survey survey() {
     if (loaded().module != nullptr) return module().survey();
     Survey survey;
-    survey.built = true;
+    survey.built = kMissing.empty();
     survey.problem = loaded().problem;
     return survey;
 }

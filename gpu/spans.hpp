@@ -31,8 +31,8 @@ class Spans {
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
     /// And closes where `stream` now is.
     void close(std::size_t number, Stream& stream);
-    /// What the host has done itself since `start`, by its own clock. Returns how long it
-    /// took.
+    /// Notes that the host itself was busy since `start`, by its own clock. Returns how
+    /// long it took.
     using HostTime = std::chrono::steady_clock::time_point;
     static HostTime host_now() { return std::chrono::steady_clock::now(); }
     Picoseconds on_host(TraceEvent label, HostTime start);

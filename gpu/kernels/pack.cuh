@@ -53,7 +53,7 @@ struct MatrixShape {
     bool vectors;  ///< whether all rows of all operands begin at full packs
 };
 
-/// The same numbers in another type, rounded if that has fewer digits.
+/// Returns the numbers in another type, rounded if that has fewer digits.
 template <typename To, typename From, int kWidth>
 __device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
     if constexpr (std::is_same_v<To, From>) {

@@ -8,7 +8,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// What is stored as S is summed in this type.
+/// Numbers that are stored as S are summed in this type.
 template <typename S>
 using SumOf = std::conditional_t<std::is_integral_v<S>, S, double>;
 

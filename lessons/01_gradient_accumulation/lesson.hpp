@@ -20,6 +20,8 @@ class GradientAccumulation final : public Lesson {
 
   private:
     void accumulate(Page& page);
+    /// In bf16: shows what training comes to if updates are not kept in f32.
+    void without_masters(Page& page);
     void distribute(Page& page);
     void average(Page& page);
     void average_unequal(Page& page, const Regression& data);

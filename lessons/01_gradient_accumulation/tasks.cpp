@@ -6,6 +6,7 @@
 #include "src/core/require.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/sequential.hpp"
+#include "src/report/describe.hpp"
 
 namespace lockstep::lessons {
 
@@ -89,8 +90,8 @@ Training linear_training(const Regression& data, const LinearSettings& settings,
         return model;
     };
     training.make_optimizer =
-        [rate = settings.learning_rate](std::vector<Parameter*> parameters) {
-            return make_optimizer<Sgd>(std::move(parameters), SgdOptions{rate, 0, 0});
+        [sgd = settings.optimizer()](std::vector<Parameter*> parameters) {
+            return make_optimizer<Sgd>(std::move(parameters), sgd);
         };
     training.loss = mean_squared_error;
     training.batches = [data, shares_of = std::move(shares_of)](int rank, int) {
@@ -171,8 +172,8 @@ Training language_training(std::shared_ptr<const LanguageTask> task,
         return make_char_model(init, sizes);
     };
     training.make_optimizer =
-        [rate = task->learning_rate](std::vector<Parameter*> parameters) {
-            return make_optimizer<Sgd>(std::move(parameters), SgdOptions{rate, 0.9, 0});
+        [sgd = task->optimizer()](std::vector<Parameter*> parameters) {
+            return make_optimizer<Sgd>(std::move(parameters), sgd);
         };
     training.loss = cross_entropy_loss;
     training.batches = [task = std::move(task), first = std::move(first), count](
@@ -205,6 +206,9 @@ void record_language_inputs(Record& record, const LanguageTask& task) {
          vector_of(task.text.vocabulary));
     keep("language_model/positions", Shape{task.steps, task.rows_per_step()},
          task.positions);
+    record.models["language_model"] =
+        trained(describe(task.sizes), describe(task.optimizer(), record.options.dtype),
+                "cross_entropy", 1, task.steps);
 }
 
 }  // namespace lockstep::lessons

@@ -40,6 +40,8 @@ struct LinearSettings {
     int epochs = 100;  ///< one step each
     double learning_rate = 0.01;
     std::uint64_t seed = 0;
+
+    SgdOptions optimizer() const { return {learning_rate, 0, 0}; }
 };
 
 /// One linear layer trained by SGD on the shares that `shares_of(rank)` names.
@@ -57,6 +59,7 @@ struct LanguageTask {
     std::vector<std::int32_t> positions;  ///< of each step's rows, (steps, all rows)
 
     std::int64_t rows_per_step() const { return micro_batches * micro_batch_rows; }
+    SgdOptions optimizer() const { return {learning_rate, 0.9, 0}; }
 };
 
 /// The text of --text or the lesson's own, cut as the options ask.

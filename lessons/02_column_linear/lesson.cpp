@@ -10,6 +10,7 @@
 #include "src/nn/linear.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
+#include "src/report/describe.hpp"
 
 namespace lockstep::lessons {
 
@@ -487,6 +488,8 @@ void ColumnLinear::split_rows(Page& page) {
 void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
     record().inputs.insert_or_assign("rows/x", task.x);
     record().inputs.insert_or_assign("rows/dy", task.dy);
+    record().models["rows"] = describe_linear(task.x.shape()[1], task.dy.shape()[1]);
+    record().models["rows"]["backward_from"] = "dy";
     for (const auto& [name, weight] : task.weights)
         record().inputs.insert_or_assign("rows/initial/" + name, weight);
     record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));

@@ -112,6 +112,9 @@ void ColumnLinear::pair(Page& page) {
 void ColumnLinear::record_mlp(const Task& alone) {
     record().inputs.insert_or_assign("mlp/x", alone.x);
     record().inputs.insert_or_assign("mlp/dy", alone.dy);
+    record().models["mlp"] = {{"kind", "mlp"},         {"hidden", sizes_.hidden},
+                              {"inner", sizes_.inner}, {"gelu", "exact"},
+                              {"bias", true},          {"backward_from", "dy"}};
     for (const auto& [name, tensor] : mlp_alone_.ranks.front().kept)
         if (name.starts_with("initial/"))
             record().inputs.insert_or_assign("mlp/" + name, tensor);

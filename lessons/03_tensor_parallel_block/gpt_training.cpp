@@ -51,8 +51,7 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         const Loss loss = kit.loss(task.sizes);
         AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(
-            gpt->parameters(), SgdOptions{task.learning_rate, 0.9, 0});
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const auto step = [&](int i) {
             const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
             return train_step(device, *gpt, loss, {&batch, 1}, sync, *optimizer);

@@ -10,8 +10,6 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr double kMomentum = 0.9;
-
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
     GptSizes sizes;
     sizes.vocabulary = vocabulary;
@@ -74,8 +72,7 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                           gpt_boundary(task.sizes, training.dtype));
         if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
-        const auto optimizer = make_optimizer<Sgd>(
-            stage.parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(stage.parameters(), task.optimizer());
         const auto step = [&](int i) {
             const auto batches =
                 upload_batches(device, task, i, mesh.coordinate("dp") * share, share,
@@ -98,8 +95,7 @@ RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
         const auto gpt =
             make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
         AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(
-            gpt->parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const auto step = [&](int i) {
             const auto batches =
                 upload_batches(device, task, i, 0, micro_batches, micro_batches);

@@ -13,8 +13,6 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr double kMomentum = 0.9;
-
 GptSizes sizes_of(const LessonOptions& options, int ranks, bool shares_heads,
                   std::int64_t vocabulary) {
     GptSizes sizes;
@@ -87,8 +85,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
         declare_replicas_of(rank.world(), *gpt);
         AllReduceSync sync(gpt->parameters());
-        const auto optimizer = make_optimizer<Sgd>(
-            gpt->parameters(), SgdOptions{task.learning_rate, kMomentum, 0});
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
         const std::int64_t sequences = task.batch / run.replicas;
         const auto step = [&](int i) {
             // To the weights, a rank's tokens are a share of the batch.

@@ -83,6 +83,10 @@ void RingLesson::record_small() {
     const AttentionProblem problem = small(/*causal=*/false);
     record().inputs.insert_or_assign("attention/x", problem.x());
     record().inputs.insert_or_assign("attention/dy", problem.dy());
+    record().models["attention"] = {{"kind", "attention"},
+                                    {"heads", problem.sizes.heads},
+                                    {"head_width", problem.width},
+                                    {"backward_from", "dy"}};
 }
 
 void RingLesson::check_core(Page& page, const std::string& variant,

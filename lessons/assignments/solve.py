@@ -4,14 +4,16 @@ made.
 
 usage: solve.py NAME DIR     NAME is a folder here, such as ring_all_reduce
 
-Files of reference/ are copied. Where a solution is a few lines, reference/changes.json has
+Files of reference/ are copied, with the includes that they have outside of this tree. Where a solution is a few lines, reference/changes.json has
 them: lines of the handout's files, and those that take their place.
 """
 
 import json
 import os
-import shutil
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src"))
+import public_headers  # pylint: disable=wrong-import-position
 
 CHANGES = "changes.json"
 
@@ -29,6 +31,14 @@ def change(folder, changes):
             file.write(text.replace(before, after))
 
 
+def copy(here, there):
+    """Copies a source of this tree to where it is a student's."""
+    with open(here, encoding="utf-8") as file:
+        text = file.read()
+    with open(there, "w", encoding="utf-8") as file:
+        file.write(public_headers.rewritten(text))
+
+
 def solve(sources, folder):
     """`sources` is the assignment's folder."""
     reference = os.path.join(sources, "reference")
@@ -37,7 +47,7 @@ def solve(sources, folder):
             with open(os.path.join(reference, name), encoding="utf-8") as file:
                 change(folder, json.load(file))
         else:
-            shutil.copy(os.path.join(reference, name), folder)
+            copy(os.path.join(reference, name), os.path.join(folder, name))
 
 
 def main():

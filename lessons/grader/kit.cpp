@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "src/core/require.hpp"
+#include "src/os/child.hpp"
 #include "src/report/files.hpp"
 
 namespace lockstep::lessons {
@@ -12,15 +13,12 @@ namespace lockstep::lessons {
 namespace fs = std::filesystem;
 
 Kit Kit::find() {
-    const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
-    for (const char* place : {"kit", "../share/lockstep/kit"}) {
-        const fs::path folder = (program / place).lexically_normal();
-        if (fs::is_directory(folder / "lib")) return Kit(folder);
-    }
+    const fs::path folder = fs::path(os::folder_of_program()) / "kit";
+    if (fs::is_directory(folder / "lib")) return Kit(folder);
     throw MissingError(
-        fmt::format("what students' programs are built with is neither in {0}/kit nor in "
-                    "{0}/../share/lockstep/kit; build or install Lockstep anew",
-                    program.string()));
+        fmt::format("what students' programs are built with is not in {}; "
+                    "build or install Lockstep anew",
+                    folder.string()));
 }
 
 fs::path Kit::handout(const std::string& slug) const {
@@ -35,7 +33,7 @@ fs::path Kit::sources() const {
     constexpr std::uint64_t kLongestPath = 4096;
     const fs::path note = folder_ / "sources";
     if (fs::exists(note)) {
-        const fs::path root = read_text_file(note, kLongestPath);
+        fs::path root = read_text_file(note, kLongestPath);
         if (fs::exists(root / "lessons")) return root;
     }
     throw MissingError("this needs Lockstep's sources: run it as ./lockstep in a clone");

@@ -9,16 +9,13 @@ namespace lockstep::lessons {
 /// Students' programs are built with this; lessons/grader/make_kit.py puts it together.
 class Kit {
   public:
-    /// That of this program: beside it in a build folder, or where it is installed.
-    /// Throws MissingError if there is none.
+    /// The one that lies beside this program. Throws MissingError if there is none.
     static Kit find();
     explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
     /// The folders of what a student is given, and of what the grader adds to it.
     std::filesystem::path handout(const std::string& slug) const;
     std::filesystem::path grading(const std::string& slug) const;
-    /// The pages on kinds of mistakes: F01.md and so on.
-    std::filesystem::path faults() const { return folder_ / "faults"; }
     /// Lockstep's own sources, from which the kit was built. Throws MissingError if they
     /// have gone, or are not here.
     std::filesystem::path sources() const;

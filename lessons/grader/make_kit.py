@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
 """Puts together what students' programs are built with: the kit.
 
-usage: make_kit.py ROOT KIT STAMP DEPENDENCIES LEFT_OUT LIBRARY…
+usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT LIBRARY…
 
-    include/      headers of the library, but for what assignments ask for
+    include/      headers of the library, as <lockstep/…>, but for what assignments ask for
     lib/          the libraries
     pkgconfig/    lockstep-course.pc, for a student's own build
     assignments/  of each assignment, the handout and what the grader adds
-    faults/       a page for each kind of mistake
     sources       where Lockstep's own sources are
 
 LEFT_OUT are the stems of sources, separated by commas, whose headers students do without. The
-kit can be moved. What was looked at is listed in the
-file DEPENDENCIES, for Ninja.
+kit can be moved. In it, sources and what is said of headers have the names that these have
+outside of the tree. What was looked at is listed in the file DEPENDENCIES, for Ninja.
 """
 
 import os
 import shutil
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src"))
+import public_headers  # pylint: disable=wrong-import-position
 
 FOLDERS = ["chart", "comm", "core", "cost", "course", "device", "device/operations", "nn", "os",
            "pipeline", "report", "run", "text"]
@@ -26,14 +28,15 @@ prefix=${pcfiledir}/..
 
 Name: lockstep-course
 Description: A laboratory for distributed training, without what its assignments ask for
-Version: 0.1.0
+Version: {version}
 Requires: fmt
 Cflags: -I${prefix}/include
 Libs: -L${prefix}/lib -llockstep_course -lboost_context -pthread
 """
 
 
-looked_at = []  # files that were copied, and folders, where others may come
+# Files that were copied, and folders, where others may come.
+looked_at = [os.path.abspath(public_headers.__file__)]
 
 
 def copy(here, there):
@@ -42,17 +45,29 @@ def copy(here, there):
     return there
 
 
+def copy_of_handout(here, there):
+    """As it is outside of the tree; a page calls headers as a student's program does."""
+    if not here.endswith((".hpp", ".cpp", ".md")):
+        return copy(here, there)
+    with open(here, encoding="utf-8") as file:
+        text = file.read()
+    changed = text.replace("`src/", "`lockstep/") if here.endswith(".md") \
+        else public_headers.rewritten(text)
+    with open(there, "w", encoding="utf-8") as file:
+        file.write(changed)
+    looked_at.append(here)
+    return there
+
+
 def copy_headers(root, kit, left_out):
+    headers = {"sim/cluster.hpp"}
     for folder in FOLDERS:
         here = os.path.join(root, "src", folder)
-        there = os.path.join(kit, "include/src", folder)
-        os.makedirs(there)
         looked_at.append(here)
-        for name in sorted(os.listdir(here)):
-            if name.endswith(".hpp") and f"{folder}/{name[:-4]}" not in left_out:
-                copy(os.path.join(here, name), there)
-    os.makedirs(os.path.join(kit, "include/sim"))
-    copy(os.path.join(root, "sim/cluster.hpp"), os.path.join(kit, "include/sim"))
+        headers.update(f"src/{folder}/{name}" for name in os.listdir(here)
+                       if name.endswith(".hpp") and f"{folder}/{name[:-4]}" not in left_out)
+    public_headers.put(root, os.path.join(kit, "include"), headers)
+    looked_at.extend(os.path.join(root, header) for header in sorted(headers))
 
 
 def copy_assignments(root, kit):
@@ -65,29 +80,23 @@ def copy_assignments(root, kit):
         for part in ["handout", "grading"]:
             looked_at.append(os.path.join(here, name, part))
             shutil.copytree(os.path.join(here, name, part), os.path.join(there, part),
-                            copy_function=copy, ignore=shutil.ignore_patterns("*.[ch]pp")
+                            copy_function=copy_of_handout,
+                            ignore=shutil.ignore_patterns("*.[ch]pp")
                             if part == "grading" else None)
 
 
-def copy_faults(root, kit):
-    here = os.path.join(root, "lessons/faults")
-    looked_at.append(here)
-    shutil.copytree(here, os.path.join(kit, "faults"), copy_function=copy)
-
-
 def main():
-    root, kit, stamp, dependencies, left_out, *libraries = sys.argv[1:]
+    root, version, kit, stamp, dependencies, left_out, *libraries = sys.argv[1:]
     fresh = kit + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     copy_headers(root, fresh, set(left_out.split(",")))
     copy_assignments(root, fresh)
-    copy_faults(root, fresh)
     os.makedirs(os.path.join(fresh, "lib"))
     for library in libraries:
         copy(library, os.path.join(fresh, "lib"))
     os.makedirs(os.path.join(fresh, "pkgconfig"))
     with open(os.path.join(fresh, "pkgconfig/lockstep-course.pc"), "w", encoding="utf-8") as file:
-        file.write(CONFIG)
+        file.write(CONFIG.replace("{version}", version))
     with open(os.path.join(fresh, "sources"), "w", encoding="utf-8") as file:
         file.write(root)
     shutil.rmtree(kit, ignore_errors=True)

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "lessons/grader/report/grade_formats.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "program/ending.hpp"
 #include "src/pipeline/holdings.hpp"
 
 namespace lockstep::lessons {
@@ -78,6 +80,11 @@ struct FaultRequest {
     std::string fault;  ///< "F16"
 };
 
+/// Asks what a word of the course means; for all words, if it is empty.
+struct WordRequest {
+    std::string word;
+};
+
 struct AssignmentsRequest {};
 
 /// A student's folder for an assignment.
@@ -111,22 +118,18 @@ struct DoctorRequest {
     bool json = false;
 };
 
+/// What the grader is for, a program of its own beside this one: no lesson needs what it
+/// is built of.
+using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
+                                   TargetsRequest, GradescopeRequest, GradeRequest>;
+
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, ScheduleRequest, FaultRequest,
-                             AssignmentsRequest, NewAssignmentRequest, TargetsRequest,
-                             GradescopeRequest, GradeRequest, DoctorRequest>;
+                             BackendsRequest, ScheduleRequest, FaultRequest, WordRequest,
+                             GraderRequest, DoctorRequest>;
 
 /// Returns what a command line asks for. Throws UsageError with one sentence that names
 /// the option and the value. Whether a lesson or a setting exists is asked later.
 Request read_request(const std::vector<std::string>& words);
-
-// How the program ends.
-inline constexpr int kSuccess = 0;
-inline constexpr int kFailed =
-    1;  ///< a check or a comparison, or a program found at fault
-inline constexpr int kUsage = 2;    ///< wrong usage
-inline constexpr int kLacking = 3;  ///< the machine lacks something
-inline constexpr int kBroken = 4;   ///< a mistake of Lockstep itself
 
 // Each command prints to standard output and returns an exit status. What goes wrong is
 // thrown.
@@ -139,24 +142,15 @@ int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.
 int run(const ScheduleRequest& request);
 int run(const FaultRequest& request);
-int run(const AssignmentsRequest& request);
-int run(const NewAssignmentRequest& request);
-int run(const TargetsRequest& request);
-int run(const GradescopeRequest& request);
-/// Returns kFailed if points are missing.
-int run(const GradeRequest& request);
+int run(const WordRequest& request);
 int run(const DoctorRequest& request);
 
-/// How the program ends, and what it says on standard error: whole lines.
-struct CommandEnding {
-    int status = kSuccess;
-    std::string text;
-};
+/// Runs the grader in the place of this program, with the same words.
+[[noreturn]] void become_grader(const std::vector<std::string>& words);
 
-/// In a handler: returns what the exception was, in one line or, for a fault in a
-/// distributed program, in the lines of its diagnosis, and the exit status it asks for.
-CommandEnding ending_of_exception();
-/// In a handler: says what the exception was on standard error, and returns the status.
-int report_exception();
+/// A program's main(): reads the request, carries it out, and says what went wrong.
+int run_main(int count, char** words,
+             const std::function<int(const Request& request,
+                                     const std::vector<std::string>& words)>& carry_out);
 
 }  // namespace lockstep::lessons

@@ -1,23 +1,23 @@
-#include <algorithm>
 #include <limits>
-#include <unistd.h>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "lessons/assignments/catalogue.hpp"
-#include "lessons/grader/build_program.hpp"
-#include "lessons/grader/grade.hpp"
-#include "lessons/grader/kit.hpp"
+#include "lessons/assignments/slugs.hpp"
 #include "lessons/runner/command_line.hpp"
-#include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
-#include "src/report/files.hpp"
-#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
-namespace fs = std::filesystem;
+namespace {
+
+std::vector<std::string> assignment_slugs() {
+    return {kAssignmentSlugs.begin(), kAssignmentSlugs.end()};
+}
+
+}  // namespace
 
 void declare_assignment(CommandLine& line) {
     line.add("assignment",
@@ -30,6 +30,7 @@ void declare_assignment(CommandLine& line) {
                  "Makes a folder to work on an assignment in. Begin with its README.md.");
     auto& handed_out = hand_out.asks_for<NewAssignmentRequest>();
     hand_out.positional("SLUG", "which assignment", text_into(handed_out.slug));
+    hand_out.suggest(assignment_slugs());
     hand_out.positional("DIR", "a folder that is not there yet",
                         path_into(handed_out.folder));
 
@@ -38,6 +39,7 @@ void declare_assignment(CommandLine& line) {
                                 "prints what others are graded against.");
     auto& targets = measure.asks_for<TargetsRequest>();
     measure.positional("SLUG", "which assignment", text_into(targets.slug));
+    measure.suggest(assignment_slugs());
     measure.positional("DIR", "the reference solution", path_into(targets.folder));
     measure.option("--seed", "S",
                    "draws other numbers of ranks, sizes and values; default 1",
@@ -49,6 +51,7 @@ void declare_assignment(CommandLine& line) {
                              "For instructors: packs an autograder for Gradescope.");
     auto& packed = pack.asks_for<GradescopeRequest>();
     pack.positional("SLUG", "which assignment", text_into(packed.slug));
+    pack.suggest(assignment_slugs());
     pack.positional("FILE", "the .zip to write", path_into(packed.file));
 }
 
@@ -58,133 +61,31 @@ void declare_grade(CommandLine& line) {
                                 "was done. Exit status 1 if points are missing.");
     auto& request = command.asks_for<GradeRequest>();
     command.positional("SLUG", "which assignment", text_into(request.slug));
+    command.suggest(assignment_slugs());
     command.positional("DIR", "the student's folder", path_into(request.folder));
-    std::vector<std::pair<std::string, GradeFormat>> formats;
-    for (const std::string& name : grade_format_names())
-        formats.emplace_back(name, *read_grade_format(name));
-    command.option("--format", "NAME", either(grade_format_names()) + "; default text",
-                   choice_into(request.format, formats));
+    std::vector<std::string> formats;
+    formats.reserve(kGradeFormats.size());
+    for (const auto& [name, format] : kGradeFormats)
+        formats.push_back(name);
+    command.option("--format", "NAME", either(formats) + "; default text",
+                   choice_into(request.format, kGradeFormats));
+    command.suggest(formats);
     command.option("--out", "FILE",
                    "write the report there; a report without points comes first, and is "
                    "replaced after each criterion",
                    path_into(request.out));
 }
 
-namespace {
-
-/// Nothing that is there is written over.
-void require_nothing_there(const fs::path& folder) {
-    require(!fs::exists(fs::symlink_status(folder)) ||
-                (fs::is_directory(folder) && fs::is_empty(folder)),
-            "{}: something is there already; a new folder is expected",
-            printable(folder.string()));
-}
-
-void require_folder(const fs::path& folder, const char* what) {
-    require(fs::is_directory(folder), "{}: {} is expected", printable(folder.string()),
-            what);
-}
-
-/// Criteria that have been come to.
-std::int64_t judged(const GradeReport& report) {
-    return std::count_if(
-        report.criteria.begin(), report.criteria.end(),
-        [](const CriterionReport& entry) { return entry.mark != Mark::not_judged; });
-}
-
-int points_of(const Assignment& assignment) {
-    int points = 0;
-    for (const Criterion& criterion : assignment.criteria)
-        points += criterion.points;
-    return points;
-}
-
-}  // namespace
-
-int run(const AssignmentsRequest&) {
-    std::string text;
-    for (const Assignment& assignment : assignments())
-        text +=
-            listed(fmt::format("{}  ({} points)", assignment.slug, points_of(assignment)),
-                   {assignment.title, assignment.about});
-    print(text);
-    return kSuccess;
-}
-
-int run(const NewAssignmentRequest& request) {
-    const Assignment& assignment = find_assignment(request.slug);
-    const Kit kit = Kit::find();
-    require_nothing_there(request.folder);
-    fs::create_directories(request.folder);
-    fs::copy(kit.handout(assignment.slug), request.folder);
-    print(fmt::format(
-        "{0}: {1} is in {2}. Begin with its README.md; then\n\n"
-        "    cd {2}\n"
-        "    meson setup build --pkg-config-path {3}\n"
-        "    meson test -C build --print-errorlogs\n\n"
-        "and in the end lockstep grade {0} {2}\n\n"
-        "The headers that it names, src/device/device.hpp and others, are in\n"
-        "{4}.\n",
-        assignment.slug, assignment.title, printable(request.folder.string()),
-        printable(kit.pkgconfig().string()), printable(kit.include().string())));
-    return kSuccess;
-}
-
-int run(const TargetsRequest& request) {
-    require_folder(request.folder, "a folder");
-    const GradePlan plan{
-        &find_assignment(request.slug), request.folder, student_compiler(), {}};
-    if (request.out) naming("--out", *request.out, require_writable_file);
-    const std::string json = measure_targets(plan, Kit::find(), request.seed).json();
-    if (request.out)
-        naming("--out", *request.out,
-               [&](const auto& path) { write_text_file(path, json); });
-    else
-        print(json);
-    return kSuccess;
-}
-
-int run(const GradescopeRequest& request) {
-    const Assignment& assignment = find_assignment(request.slug);
-    const std::string name = printable(request.file.string());
-    require(!fs::exists(fs::symlink_status(request.file)) ||
-                fs::is_regular_file(request.file),
-            [&] { return name + ": what is there is not a file"; });
-    const fs::path root = Kit::find().sources();
-    const os::Child packing = os::run_child(
-        {"python3", "-B", (root / "lessons/grader/gradescope/pack.py").string(),
-         root.string(), assignment.slug, fs::absolute(request.file).string()});
-    if (packing.status != 0) {
-        const std::string& said = packing.errors;
-        const std::size_t last = said.find_last_of('\n', said.size() - 2);
-        throw MissingError(fmt::format(
-            "{} could not be packed: {}", name,
-            printable(said.substr(last == std::string::npos ? 0 : last + 1))));
+void become_grader(const std::vector<std::string>& words) {
+    const std::filesystem::path folder = os::folder_of_program();
+    for (const char* place : {"lockstep-grader", LOCKSTEP_GRADER}) {
+        const std::filesystem::path program = folder / place;
+        if (std::filesystem::exists(program)) os::become(program, words);
     }
-    print(
-        fmt::format("{} is an autograder for {}: upload it to Gradescope, with Ubuntu "
-                    "24.04 as the base image.\n",
-                    name, assignment.slug));
-    return kSuccess;
-}
-
-int run(const GradeRequest& request) {
-    const GradePlan plan{&find_assignment(request.slug), request.folder,
-                         student_compiler()};
-    const Kit kit = Kit::find();
-    require_folder(request.folder, "a student's folder");
-    const auto progress = show_progress(
-        "grading", static_cast<std::int64_t>(plan.assignment->criteria.size()));
-    const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
-        progress->advance(judged(so_far));
-        if (request.out)
-            naming("--out", *request.out,
-                   [&](const auto& path) { write_grade(so_far, request.format, path); });
-    });
-    if (!request.out)
-        print(grade_text_of(report, request.format, help_columns(),
-                            wants_colour(STDOUT_FILENO)));
-    return report.earned() == report.points() ? kSuccess : kFailed;
+    throw MissingError(fmt::format(
+        "the grader is neither in {0} nor in {0}/{1}; build or "
+        "install Lockstep anew",
+        folder.string(), std::filesystem::path(LOCKSTEP_GRADER).parent_path().string()));
 }
 
 }  // namespace lockstep::lessons

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/backend.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/os/child.hpp"
@@ -58,8 +57,10 @@ void declare_records(Command& command) {
 void declare_backends(Command& command, const CommandLine& line) {
     auto& request = command.asks_for<BackendsRequest>();
     command.positional("SLUG", "which lesson", text_into(request.slug));
+    command.suggest(lesson_slugs());
     command.option("--backends", "A,B", "two of sim, cuda, nccl and gpu: sim,gpu",
                    backends_into(request.backends));
+    command.suggest({"sim,cuda", "sim,gpu", "sim,nccl", "sim,sim"});
     declare_lesson_options(command, request.lesson_options, line);
     command.option("--out", "DIR", "leave the two records there", path_into(request.out));
     command.option("--bound", "X", kBoundMeaning, bound_into(request.bound));
@@ -93,7 +94,7 @@ void declare_compare(CommandLine& line) {
                  "Compares the outputs of two records, or with --backends A,B those of a "
                  "lesson. Exit status 1 if they differ by more than the bound.");
     declare_records(command);
-    CommandLine other({});
+    CommandLine other = command_line({});
     Command& backends = other.add("compare", purpose);
     declare_backends(backends, line);
     command.footer("\n" + backends.help());

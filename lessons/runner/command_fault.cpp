@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <cctype>
 
-#include "lessons/grader/kit.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
-#include "src/report/files.hpp"
+#include "src/run/fault_text.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
+
+/// Returns a page of lessons/faults by its name, "F16"; nothing if there is none.
+std::string_view fault_page_called(std::string_view name);
 
 void declare_fault(CommandLine& line) {
     Command& command =
@@ -19,23 +21,21 @@ void declare_fault(CommandLine& line) {
     command.positional("FAULT",
                        "as a diagnosis names it: F01 to F31; README for all of them",
                        text_into(request.fault));
+    std::vector<std::string> names{"README"};
+    for (const FaultClass& fault : fault_classes())
+        names.emplace_back(fault.id);
+    command.suggest(std::move(names));
 }
 
 int run(const FaultRequest& request) {
-    constexpr std::uint64_t kLongestPage = 1 << 20;
-    const std::filesystem::path folder = Kit::find().faults();
     std::string name = request.fault;
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
         return static_cast<char>(std::toupper(letter));
     });
-    // A name, not a path.
-    const bool known =
-        std::all_of(name.begin(), name.end(),
-                    [](unsigned char letter) { return std::isalnum(letter) != 0; }) &&
-        std::filesystem::is_regular_file(folder / (name + ".md"));
-    require(known, "there is no fault '{}'; they are F01 to F31",
+    const std::string_view page = fault_page_called(name);
+    require(!page.empty(), "there is no fault '{}'; they are F01 to F31",
             printable(request.fault));
-    print(read_text_file(folder / (name + ".md"), kLongestPage));
+    print(std::string(page));
     return kSuccess;
 }
 

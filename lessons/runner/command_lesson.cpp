@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "gpu/launcher/supervise.hpp"
-#include "gpu/survey.hpp"
-#include "lessons/runner/backend.hpp"
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/processes.hpp"
 #include "lessons/runner/stepper.hpp"
@@ -25,36 +22,15 @@ void declare_lessons(CommandLine& line) {
 
 namespace {
 
-/// Takes KEY=VALUE; whether there is such a setting is asked when the lesson is known.
-Take setting_into(std::map<std::string, std::string>& settings) {
-    return [&settings](const std::string& option, const std::string& value) {
-        const std::size_t sign = value.find('=');
-        require(sign != std::string::npos && sign > 0, "{} {}: KEY=VALUE is expected",
-                option, printable(value));
-        const bool fresh =
-            settings.emplace(value.substr(0, sign), value.substr(sign + 1)).second;
-        require(fresh, "{} {}: this setting is given twice", option, printable(value));
-    };
-}
-
 /// Returns what help says of --set: the settings of every lesson, and those of a lesson
 /// that is named.
 std::string settings_text(const CommandLine& line) {
-    std::string text = "\nSettings (--set KEY=VALUE):\n";
-    for (const Setting& setting : common_settings())
-        text += entry_text(setting.key, setting.help());
-    for (const LessonEntry& lesson : catalogue()) {
-        if (!line.has(lesson.slug) || lesson.settings.empty()) continue;
-        text += fmt::format("\nSettings of {}:\n", lesson.slug);
-        for (const Setting& setting : lesson.settings)
-            text += entry_text(setting.key, setting.help());
-    }
+    std::string text = settings_help("Settings (--set KEY=VALUE)", common_settings());
+    for (const LessonEntry& lesson : catalogue())
+        if (line.has(lesson.slug))
+            text += settings_help("Settings of " + lesson.slug, lesson.settings);
     return text;
 }
-
-}  // namespace
-
-namespace {
 
 /// Ranks that a lesson can have, of those among the words.
 struct RanksRange {
@@ -79,35 +55,15 @@ RanksRange ranks_range(const CommandLine& line) {
 void declare_lesson_options(Command& command, LessonOptions& options,
                             const CommandLine& line) {
     constexpr int kMost = std::numeric_limits<int>::max();
-    constexpr std::uint64_t kMostSeed = std::numeric_limits<std::uint64_t>::max();
     command.option("--step", "K", "show this step alone",
                    whole_into(options.step, 1, kMost));
     const RanksRange ranks = ranks_range(line);
-    command.option("--ranks", "N",
-                   fmt::format("number of devices, {} to {}", ranks.least, ranks.most),
-                   whole_into(options.ranks, ranks.least, ranks.most));
-    command.option(
-        "--dtype", "f32|f64|bf16", "numbers of 32 (default), 64 or 16 bits",
-        choice_into(options.dtype,
-                    {{"f32", DType::f32}, {"f64", DType::f64}, {"bf16", DType::bf16}}));
-    command.option("--seed", "S", "of all random numbers; default 1",
-                   whole_into(options.seed, std::uint64_t{0}, kMostSeed));
-    command.option("--cluster", "NAME|FILE",
-                   "what devices and links can do: " + either(cluster_preset_names()) +
-                       ", or a JSON file; default classroom",
-                   text_into(options.cluster));
+    declare_world(command, options, ranks.least, ranks.most);
     command.option("--text", "FILE", "UTF-8 text to train on", path_into(options.text));
     command.option("--data", "FILE", "CSV of numbers to train on",
                    path_into(options.data));
-    using Level = sim::CheckLevel;
-    command.option(
-        "--check", "cheap|full",
-        "which mistakes are looked for: those that cost nothing to find (default), or "
-        "all, in at most twice the time; full needs virtual devices",
-        choice_into(options.check, {{"cheap", Level::cheap}, {"full", Level::full}}));
-    command.repeated("--set", "KEY=VALUE",
-                     "a setting, see `lockstep lesson SLUG --help`; may be repeated",
-                     setting_into(options.settings));
+    declare_check(command, options);
+    declare_settings(command, options, "`lockstep lesson SLUG --help`");
 }
 
 void declare_lesson(CommandLine& line) {
@@ -118,14 +74,10 @@ void declare_lesson(CommandLine& line) {
     LessonOptions& options = request.options;
     request.words = line.words();
     command.positional("SLUG", "which lesson", text_into(request.slug));
-    command.option(
-        "--backend", "NAME", "sim (default), cuda, nccl or gpu",
-        choice_into(
-            options.backend,
-            {{"sim", "sim"}, {"cuda", "cuda"}, {"nccl", "nccl"}, {"gpu", "gpu"}}));
+    command.suggest(lesson_slugs());
+    declare_backend(command, options);
     declare_lesson_options(command, options, line);
-    command.option("--out", "DIR", "leave a record of the run there",
-                   path_into(options.out));
+    declare_out(command, options);
     command.flag("--json", kJsonMeaning, options.json);
     command.footer(settings_text(line));
 }
@@ -140,38 +92,13 @@ int run(const LessonsRequest&) {
 
 namespace {
 
-/// Returns every setting with the value that it has in this run, and what else decides
-/// the numbers.
-std::map<std::string, std::string> settings_in_force(const LessonEntry& lesson,
-                                                     const LessonOptions& options) {
-    std::map<std::string, std::string> settings = options.settings;
-    for (const auto* known : {&common_settings(), &lesson.settings})
-        for (const Setting& setting : *known)
-            if (setting.recorded && !setting.standard_text().empty())
-                settings.emplace(setting.key, setting.standard_text());
-    if (options.text) settings["--text"] = printable(options.text->string());
-    if (options.data) settings["--data"] = printable(options.data->string());
-    if (options.step) settings["--step"] = std::to_string(*options.step);
-    return settings;
-}
-
-RunOptions run_options(const LessonEntry& lesson, const LessonOptions& options) {
-    RunOptions run;
-    run.lesson = lesson.slug;
-    run.backend = options.backend;
-    run.ranks = options.ranks.value_or(lesson.default_ranks);
-    run.dtype = options.dtype;
-    run.seed = options.seed;
-    run.cluster = options.cluster;
-    run.check = options.check_level() == sim::CheckLevel::full ? "full" : "cheap";
-    run.settings = settings_in_force(lesson, options);
-    if (options.backend == "sim") return run;
-    const gpu::Survey here = gpu::survey();
-    if (here.gpus.empty()) return run;
-    run.gpu = {{"name", here.gpus.front().name},
-               {"driver", here.driver},
-               {"cuda", here.cuda},
-               {"nccl", here.nccl}};
+/// Returns what run.json says of the run, with what else decides the numbers.
+RunOptions recorded_options(const LessonEntry& lesson, const LessonOptions& options) {
+    RunOptions run =
+        run_options(lesson.slug, options, lesson.default_ranks, lesson.settings);
+    if (options.text) run.settings["--text"] = printable(options.text->string());
+    if (options.data) run.settings["--data"] = printable(options.data->string());
+    if (options.step) run.settings["--step"] = std::to_string(*options.step);
     return run;
 }
 
@@ -332,7 +259,7 @@ void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction) {
     Record record;
-    record.options = run_options(lesson, options);
+    record.options = recorded_options(lesson, options);
     record.hta = options.run.hta_traces;
     require_ranks(lesson, options);
     cluster_options(options, record.options.ranks, false);
@@ -356,18 +283,9 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
 int run(const LessonRequest& request) {
     const LessonEntry& lesson = find_lesson(request.slug);
     const LessonOptions asked = understood(request.options, lesson);
-    const bool may_be_placed = asked.backend == "nccl" || asked.backend == "gpu";
-    if (may_be_placed) gpu::set_environment();
-    const std::optional<gpu::Placement> placement =
-        may_be_placed ? gpu::find_placement(gpu::process_environment()) : std::nullopt;
+    const std::optional<gpu::Placement> placement = placement_for(asked);
     const LessonOptions options = resolved(asked, lesson.default_ranks, placement);
-    // One process says it: the one that starts the others, or rank 0 if another did.
-    const bool speaks =
-        !placement || (placement->rank == 0 && placement->launcher != "lockstep");
-    if (asked.backend == "gpu" && speaks)
-        write_all(STDERR_FILENO,
-                  fmt::format("lockstep: --backend gpu is {} here\n", options.backend),
-                  "standard error");
+    say_backend("lockstep", asked, options, placement);
     if (options.backend == "nccl")
         return run_on_processes(lesson, options, placement, request.words);
     return run_steps(lesson, options, [](auto&, auto&) { return true; });

@@ -1,172 +1,15 @@
 #include "lessons/runner/command_line.hpp"
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <unistd.h>
+#include <any>
+#include <csignal>
 
 #include <fmt/format.h>
 
 #include "lessons/runner/terminal.hpp"
 #include "src/report/version.hpp"
-#include "src/text/utf8.hpp"
 #include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
-
-namespace {
-
-/// Returns "lockstep assignment new".
-std::string full_name(const CLI::App& app) {
-    const CLI::App* parent = app.get_parent();
-    return (parent == nullptr ? "" : full_name(*parent) + " ") + app.get_name();
-}
-
-/// Returns what a command is called with: "lockstep assignment new SLUG DIR".
-std::string usage_of(const CLI::App& app) {
-    std::string usage = full_name(app);
-    for (const CLI::Option* option : app.get_options())
-        if (option->get_positional()) usage += " " + option->get_name();
-    return usage;
-}
-
-std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
-    return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-std::string paragraph(const std::string& text) {
-    std::string lines;
-    for (const std::string& line : wrap(text, help_columns()))
-        lines += line + "\n";
-    return lines;
-}
-
-/// CLI11's help, in lines of the window's columns. The program lists its commands, each
-/// with the first sentence of its purpose; a command that has commands shows their help.
-class HelpFormat : public CLI::Formatter {
-  public:
-    std::string make_help(const CLI::App* app, std::string,
-                          CLI::AppFormatMode) const override {
-        const auto commands = subcommands_of(*app);
-        const bool program = app->get_parent() == nullptr;
-        std::string text = "Usage: " + usage_of(*app) + " ";
-        text += program ? "COMMAND" : commands.empty() ? "[options]" : names(commands);
-        text += "\n\n" + paragraph(app->get_description()) + "\n";
-        for (const CLI::App* command : commands)
-            text += program ? summary(*command) : command->help() + "\n";
-        if (commands.empty()) text += options_text(*app);
-        return text + app->get_footer();
-    }
-
-  private:
-    static std::string names(const std::vector<const CLI::App*>& commands) {
-        std::string text;
-        for (const CLI::App* command : commands)
-            text += (text.empty() ? "" : " | ") + command->get_name();
-        return text;
-    }
-
-    static std::string options_text(const CLI::App& app) {
-        std::string text;
-        for (const bool positional : {true, false})
-            for (const CLI::Option* option : app.get_options()) {
-                if (option->get_positional() != positional) continue;
-                if (option == app.get_help_ptr()) continue;
-                const std::string value = option->get_type_name();
-                text +=
-                    entry_text(option->get_name() + (value.empty() ? "" : " ") + value,
-                               option->get_description());
-            }
-        return text + entry_text("--help", "this text");
-    }
-
-    static std::string summary(const CLI::App& command) {
-        std::string text;
-        for (const CLI::App* within : subcommands_of(command))
-            text += summary(*within);
-        if (!text.empty()) return text;
-        constexpr std::size_t kProgram = sizeof "lockstep";
-        const std::string purpose = command.get_description();
-        const std::size_t end = std::min(purpose.find(". "), purpose.size() - 1);
-        return entry_text(usage_of(command).substr(kProgram), purpose.substr(0, end));
-    }
-};
-
-/// Throws UsageError if words are left that nothing takes.
-void require_no_extras(const CLI::App& app) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : app.get_options())
-        names.push_back(option->get_name());
-    const std::vector<std::string> extras = app.remaining();
-    for (const std::string& extra : extras) {
-        const std::string name = extra.substr(0, extra.find('='));
-        require(extra == "--" || !extra.starts_with("-"), [&] {
-            return "unknown option " + printable(name) + did_you_mean(name, names);
-        });
-    }
-    for (const std::string& extra : extras)
-        require(extra == "--", "'{}' is one argument too many for {}", printable(extra),
-                full_name(app));
-}
-
-/// Throws what CLI11 found wrong with the words of a command, in a sentence of our own.
-[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error) {
-    require_no_extras(app);
-    const std::string text = error.what();
-    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
-        throw UsageError(fmt::format("{} is missing; {} --help shows what there is",
-                                     text.substr(0, text.find(' ')), full_name(app)));
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr)
-        throw UsageError(printable(text));
-    for (const CLI::Option* option : app.get_options())
-        require(option->count() < 2 ||
-                    option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw,
-                "{} is given twice", option->get_name());
-    if (text.ends_with("disallowed flag override"))
-        throw UsageError("--" + text.substr(0, text.find(' ')) +
-                         ": this option takes no value");
-    throw UsageError(text.substr(0, text.find(':')) + ": a value is missing");
-}
-
-/// Throws that the program, or a command that has commands, has none of this name.
-[[noreturn]] void refuse_name(const CLI::App& app, const std::string& name) {
-    std::vector<std::string> known;
-    for (const CLI::App* command : subcommands_of(app))
-        known.push_back(command->get_name());
-    if (app.get_parent() == nullptr)
-        throw UsageError(
-            fmt::format("unknown {} '{}'; there are {}, --help and --version",
-                        name.starts_with("-") ? "option" : "command", printable(name),
-                        fmt::join(known, ", ")));
-    require(!name.empty(), "{}: expected {} behind it", full_name(app), either(known));
-    throw UsageError(fmt::format("{}: '{}' is not {}{}", full_name(app), printable(name),
-                                 either(known), did_you_mean(name, known)));
-}
-
-/// Returns the command of this name within `app`, or nullptr.
-CLI::App* command_called(CLI::App& app, const std::string& name) {
-    const auto found =
-        app.get_subcommands([&name](CLI::App* each) { return each->get_name() == name; });
-    return found.empty() ? nullptr : found.front();
-}
-
-CLI::Option* declare(CLI::App& app, const std::string& name, const std::string& meaning,
-                     Take take) {
-    return app.add_option(
-        name,
-        CLI::callback_t([name, take = std::move(take)](const CLI::results_t& values) {
-            for (const std::string& value : values)
-                take(name, value);
-            return true;
-        }),
-        meaning);
-}
-
-}  // namespace
-
-int help_columns() {
-    constexpr int kWidest = 100;  // longer lines are hard to read
-    return std::min(window_columns(STDOUT_FILENO), kWidest);
-}
 
 std::string listed(const std::string& head, const std::vector<std::string>& paragraphs) {
     constexpr int kIndent = 4;
@@ -177,132 +20,69 @@ std::string listed(const std::string& head, const std::vector<std::string>& para
     return text;
 }
 
-std::string entry_text(const std::string& name, const std::string& meaning) {
-    constexpr int kNames = 22;
-    const bool fits = columns_of(name) <= kNames;
-    std::string text = fits ? "" : "  " + name + "\n";
-    for (const std::string& line : wrap(meaning, help_columns() - kNames - 4))
-        text += "  " + pad_right(text.empty() ? name : "", kNames) + "  " + line + "\n";
-    return text;
-}
-
-void Command::positional(const std::string& name, const std::string& meaning, Take take) {
-    declare(app_, name, meaning, std::move(take))->required();
-}
-
-void Command::option(const std::string& name, const std::string& value,
-                     const std::string& meaning, Take take) {
-    declare(app_, name, meaning, std::move(take))->type_name(value);
-}
-
-void Command::repeated(const std::string& name, const std::string& value,
-                       const std::string& meaning, Take take) {
-    declare(app_, name, meaning, std::move(take))
-        ->type_name(value)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-}
-
-void Command::flag(const std::string& name, const std::string& meaning, bool& field) {
-    app_.add_flag_callback(
-            name, [&field] { field = true; }, meaning)
-        ->disable_flag_override();
-}
-
-void Command::footer(const std::string& text) {
-    app_.footer(text);
-}
-
-std::vector<std::string> Command::given() const {
-    std::vector<std::string> words;
-    for (const CLI::Option* option : app_.get_options())
-        for (const std::string& value : option->results())
-            if (!option->get_positional())
-                words.push_back(option->get_name() + "=" + value);
-    return words;
-}
-
-std::string Command::help() const {
-    return app_.help();
-}
-
-CommandLine::CommandLine(std::vector<std::string> words)
-    : words_(std::move(words)),
-      program_(std::make_unique<CLI::App>(
-          "Lockstep: a laboratory for understanding distributed training.", "lockstep")) {
-    program_->formatter(std::make_shared<HelpFormat>());
-    program_->footer(entry_text("COMMAND --help", "what a command takes") +
-                     entry_text("--version", "the version") + "\n" +
-                     paragraph("Exit status: 0; 1 a check or a comparison failed, or a "
-                               "program was found at fault; 2 wrong usage; 3 the machine "
-                               "lacks something; 4 a mistake of Lockstep itself."));
-}
-
-CommandLine::~CommandLine() = default;
-
-Command& CommandLine::add(const std::string& name, const std::string& purpose) {
-    const std::size_t space = name.rfind(' ');
-    CLI::App* parent = space == std::string::npos
-                           ? program_.get()
-                           : program_->get_subcommand(name.substr(0, space));
-    parent->require_subcommand(1);
-    CLI::App& app = *parent->add_subcommand(name.substr(space + 1), purpose);
-    app.footer("");  // not the program's, which it would inherit
-    return commands_.emplace_back(app);
-}
-
-bool CommandLine::has(const std::string& word) const {
-    return std::ranges::any_of(words_, [&](const std::string& each) {
-        return each == word || each.starts_with(word + "=");
-    });
-}
-
-Request CommandLine::read() {
-    CLI::App* app = program_.get();
-    std::size_t named = 0;  // words that name the command
-    while (named < words_.size()) {
-        CLI::App* const next = command_called(*app, words_[named]);
-        if (next == nullptr) break;
-        app = next;
-        ++named;
-    }
-    const std::string first = named < words_.size() ? words_[named] : "";
-    if (named > 0 && (has("--help") || has("-h"))) return TextRequest{app->help()};
-    if (!subcommands_of(*app).empty()) {
-        const bool help = first == "--help" || first == "-h" || first == "help";
-        if (words_.empty()) return TextRequest{app->help()};
-        if (named > 0 || (!help && first != "--version")) refuse_name(*app, first);
-        if (words_.size() > 1)
-            throw UsageError(fmt::format("'{}' is one argument too many for {}",
-                                         printable(words_[1]), first));
-        return TextRequest{help ? app->help() : fmt::format("lockstep {}\n", kVersion)};
-    }
-    try {
-        program_->parse(std::vector<std::string>(words_.rbegin(), words_.rend()));
-    } catch (const CLI::ParseError& error) {
-        refuse(*app, error);
-    }
-    const auto command =
-        std::ranges::find(commands_, app, [](const Command& each) { return &each.app_; });
-    command->finally_();
-    return std::move(command->request_);
-}
-
 int run(const TextRequest& request) {
     print(request.text);
     return kSuccess;
 }
 
-Request read_request(const std::vector<std::string>& words) {
-    CommandLine line(words);
+CommandLine command_line(std::vector<std::string> words) {
+    return CommandLine(
+        std::move(words),
+        {"lockstep", "Lockstep: a laboratory for understanding distributed training.",
+         fmt::format("lockstep {}\n", kVersion), "Exit status: " + kExitStatus});
+}
+
+void declare_commands(CommandLine& line) {
     declare_lessons(line);
     declare_lesson(line);
     declare_compare(line);
     declare_schedule(line);
     declare_fault(line);
+    declare_word(line);
     declare_assignment(line);
     declare_grade(line);
     declare_doctor(line);
-    return line.read();
+}
+
+namespace {
+
+/// Takes what a command has made, if it is one of these.
+template <typename... Requests>
+void take(Request& request, const std::any& made, const std::variant<Requests...>&) {
+    const auto take_one = [&](const auto* value) {
+        if (value != nullptr) request = *value;
+    };
+    (take_one(std::any_cast<Requests>(&made)), ...);
+}
+
+}  // namespace
+
+Request read_request(const std::vector<std::string>& words) {
+    if (words == std::vector<std::string>{"--describe"})
+        return TextRequest{description()};
+    CommandLine line = command_line(words);
+    declare_commands(line);
+    const CommandLine::Asked asked = line.read();
+    if (asked.command == nullptr) return TextRequest{asked.text};
+    Request request;
+    take(request, asked.command->request(), request);
+    take(request, asked.command->request(), GraderRequest());
+    return request;
+}
+
+int run_main(int count, char** words,
+             const std::function<int(const Request& request,
+                                     const std::vector<std::string>& words)>& carry_out) {
+    guard_standard_streams();
+    // A file over its limit is an error of write(), not our end.
+    std::signal(SIGXFSZ, SIG_IGN);
+    try {
+        const std::vector<std::string> arguments(words + (count > 0 ? 1 : 0),
+                                                 words + count);
+        return carry_out(read_request(arguments), arguments);
+    } catch (...) {
+        return report(ending_of_exception());
+    }
 }
 
 }  // namespace lockstep::lessons

@@ -123,6 +123,7 @@ void declare_schedule(CommandLine& line) {
     command.positional("NAME",
                        either(schedule_names()) + ", or the path of a .json or .csv file",
                        text_into(request.name));
+    command.suggest(schedule_names());
     command.option("--stages", "P", "devices in a row; a file has its own",
                    whole_into(request.stages, 1, kMostStages));
     command.option("--micro-batches", "M", "parts of a batch; a file has its own",
@@ -218,7 +219,8 @@ Ticks ticks_of(const ScheduleRequest& request, const Schedule& schedule) {
         ticks.durations.push_back({of(request.forward, 1), of(request.backward_input, 1),
                                    of(request.backward_weight, 1), of(request.comm, v)});
     }
-    ticks.per_unit = static_cast<double>(unit / common);
+    const std::int64_t per_unit = unit / common;  // a whole number
+    ticks.per_unit = static_cast<double>(per_unit);
     return ticks;
 }
 

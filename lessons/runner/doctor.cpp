@@ -106,6 +106,8 @@ std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
     if (!survey.built)
         return {{"GPU twin", false, survey.problem, kBoth + kPackages,
                  "sudo apt-get install cuda-toolkit libnccl-dev"}};
+    // It is there but could not be loaded, so it says nothing of itself.
+    if (survey.cuda.empty()) return {{"GPU twin", false, survey.problem, kBoth, ""}};
     std::vector<Finding> findings{
         {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},
         driver_finding(survey)};

@@ -8,6 +8,7 @@
 #include "lessons/runner/input_files.hpp"
 #include "src/core/philox.hpp"
 #include "src/core/require.hpp"
+#include "src/report/describe.hpp"
 
 namespace lockstep::lessons {
 
@@ -18,15 +19,13 @@ void require_trainable(const GptTask& task) {
     constexpr std::int64_t kMostParameters = 20'000'000;
     constexpr std::int64_t kMostTokens = 65'536;
     const GptSizes& sizes = task.sizes;
-    const std::int64_t hidden = sizes.block.hidden;
-    const std::int64_t parameters = sizes.layers * (12 * hidden + 13) * hidden +
-                                    (2 * sizes.vocabulary + sizes.context + 2) * hidden;
+    const std::int64_t parameters = sizes.parameters();
     require(sizes.vocabulary > 1,
             "the text has one character over and over; there is nothing to predict");
     require(
         parameters <= kMostParameters,
         "layers={}, hidden={} make a GPT of {} parameters; this lesson trains at most {}",
-        sizes.layers, hidden, parameters, kMostParameters);
+        sizes.layers, sizes.block.hidden, parameters, kMostParameters);
     require(task.tokens() <= kMostTokens,
             "batch={} sequences of context={} are {} tokens a step; this lesson takes at "
             "most {}",
@@ -108,6 +107,9 @@ void record_gpt_inputs(Record& record, const GptTask& task) {
          task.text.ids);
     keep("vocabulary", Shape::flat(task.sizes.vocabulary), task.text.vocabulary);
     keep("starts", Shape{task.steps, task.batch}, task.starts);
+    record.models["gpt"] =
+        trained(describe(task.sizes), describe(task.optimizer(), record.options.dtype),
+                "cross_entropy", 1, task.steps);
 }
 
 void record_training(Record& record, const std::string& variant, bool alone,

@@ -25,6 +25,7 @@ struct GptTask {
 
     std::int64_t length() const { return sizes.context; }
     std::int64_t tokens() const { return length() * batch; }
+    SgdOptions optimizer() const { return {learning_rate, 0.9, 0}; }
 };
 
 /// Makes a task of the text of --text, or the one that lessons share; of `batch`

@@ -4,23 +4,25 @@
 
 #include <fmt/format.h>
 
-#include "lessons/runner/backend.hpp"
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
 
 const LessonEntry& find_lesson(const std::string& slug) {
     const std::vector<LessonEntry>& lessons = catalogue();
     const auto found = std::ranges::find(lessons, slug, &LessonEntry::slug);
-    require(found != lessons.end(), [&] {
-        std::vector<std::string> slugs;
-        slugs.reserve(lessons.size());
-        for (const LessonEntry& lesson : lessons)
-            slugs.push_back(lesson.slug);
-        return no_such("lesson", slug, slugs);
-    });
+    require(found != lessons.end(),
+            [&] { return no_such("lesson", slug, lesson_slugs()); });
     return *found;
+}
+
+std::vector<std::string> lesson_slugs() {
+    std::vector<std::string> slugs;
+    for (const LessonEntry& lesson : catalogue())
+        slugs.push_back(lesson.slug);
+    return slugs;
 }
 
 void require_ranks(const LessonEntry& lesson, const LessonOptions& options) {
@@ -40,6 +42,48 @@ LessonOptions understood(LessonOptions options, const LessonEntry& lesson) {
     require(lesson.takes_data || !options.data, "--data: the lesson {} takes none",
             lesson.slug);
     return options;
+}
+
+LessonOptions resolved(LessonOptions options, int default_ranks,
+                       const std::optional<gpu::Placement>& placement) {
+    static_cast<Options&>(options) =
+        programs::resolved(options, default_ranks, placement);
+    if (options.backend == "nccl" && *options.ranks > 1)
+        require_regular_files(options,
+                              "every process reads the file, so with --backend nccl it");
+    return options;
+}
+
+void require_regular_files(const LessonOptions& options, const std::string& reason) {
+    for (const auto& [name, path] :
+         {std::pair{"--text", options.text}, std::pair{"--data", options.data}}) {
+        std::error_code ignored;
+        const auto type = path ? std::filesystem::status(*path, ignored).type()
+                               : std::filesystem::file_type::none;
+        const bool streams = type == std::filesystem::file_type::fifo ||
+                             type == std::filesystem::file_type::socket ||
+                             type == std::filesystem::file_type::character;
+        if (streams)
+            throw UsageError(fmt::format("{} {}: {} must be a regular file", name,
+                                         printable(path->string()), reason));
+    }
+}
+
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks) {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = 0;
+    return make_shapes_only_cluster(ranks, spec);
+}
+
+std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
+                                                  bool trace) {
+    sim::ClusterOptions cluster;
+    cluster.ranks = ranks;
+    cluster.spec = spec;
+    cluster.trace = trace;
+    cluster.numbers = false;
+    cluster.check = sim::CheckLevel::cheap;
+    return sim::make_cluster(std::move(cluster));
 }
 
 void Lesson::check_values(Page& page, const Check& check) const {

@@ -10,53 +10,24 @@
 #include <vector>
 
 #include "lessons/runner/page.hpp"
-#include "lessons/runner/settings.hpp"
+#include "program/backend.hpp"
+#include "program/settings.hpp"
 #include "sim/cluster.hpp"
 #include "src/comm/rank.hpp"
 #include "src/cost/cluster_spec.hpp"
 #include "src/report/record.hpp"
 
-namespace lockstep::gpu {
-class Process;
-}
-
 namespace lockstep::lessons {
 
-/// The settings that every lesson understands; backend.cpp declares them.
-struct RunSettings {
-    int workers = 0;  ///< threads that long operations run on; 0 is one a core
-    sim::ExecutorKind executor = sim::ExecutorKind::fibers;
-    std::optional<std::uint64_t> schedule_seed;
-    bool numbers = true;  ///< false: shapes only are computed
-    bool tf32 = false;
-    double timeout_seconds = 60;  ///< how long a process may go without progress
-    bool shares_gpu = false;      ///< several ranks of nccl may share one GPU
-    bool hta_traces = false;      ///< the record has one more trace a rank
-};
+/// Programs of one's own share the rest with lessons: it is in program/.
+using namespace programs;
 
 /// The options that a lesson was asked for with on the command line.
-struct LessonOptions {
+struct LessonOptions : Options {
     std::optional<int> step;  ///< only this step is shown (from 1)
-    std::string backend = "sim";
-    std::optional<int> ranks;
-    DType dtype = DType::f32;
-    std::uint64_t seed = 1;
-    std::string cluster = "classroom";
-    /// --check; without it the environment's LOCKSTEP_CHECK counts, on virtual devices.
-    std::optional<sim::CheckLevel> check;
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
-    std::map<std::string, std::string> settings;  ///< --set KEY=VALUE, as given
-    Settings values;  ///< of all settings; understood() reads them
-    RunSettings run;
-    std::optional<std::filesystem::path> out;
     bool json = false;
-    /// This process among those of the run, for --backend nccl; set by the runner.
-    gpu::Process* process = nullptr;
-
-    /// Returns whether times come from the virtual clock, and equal formulas; else they
-    /// are measured.
-    bool has_virtual_time() const { return backend != "nccl"; }
 
     /// For a sentence that refuses one rank: says where it comes from, unless it was
     /// asked for.
@@ -74,19 +45,7 @@ struct LessonOptions {
         other.check = sim::CheckLevel::cheap;
         return other;
     }
-    /// Returns false if --set numerics=off asks for shapes only.
-    bool has_numbers() const { return run.numbers; }
-    /// Returns which mistakes the run looks for.
-    sim::CheckLevel check_level() const {
-        if (backend == "nccl") return sim::CheckLevel::cheap;
-        return check.value_or(sim::check_level_asked());
-    }
 };
-
-/// Makes the devices that a lesson's programs run on, as the options ask (backend,
-/// cluster, common settings). `trace` keeps spans for a timeline.
-std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
-                                      bool trace = false);
 
 /// Makes virtual devices that compute shapes only, with memory without limit, in every
 /// process and whatever the backend: for sizing what nobody here could run.
@@ -172,8 +131,20 @@ struct LessonEntry {
 /// All lessons, in the order of the course.
 const std::vector<LessonEntry>& catalogue();
 
+/// Returns their names.
+std::vector<std::string> lesson_slugs();
+
 /// Returns the lesson with this name; UsageError names those there are.
 const LessonEntry& find_lesson(const std::string& slug);
+
+/// Returns the options as this machine has them: see programs::resolved. Throws
+/// UsageError also for a file that the processes of nccl could not all read.
+LessonOptions resolved(LessonOptions options, int default_ranks,
+                       const std::optional<gpu::Placement>& placement);
+
+/// Throws UsageError, "--text FILE: <reason> must be a regular file", if --text or
+/// --data is a pipe or another stream, which can be read once only.
+void require_regular_files(const LessonOptions& options, const std::string& reason);
 
 /// Throws UsageError for a number of ranks that is not the lesson's.
 void require_ranks(const LessonEntry& lesson, const LessonOptions& options);

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu/launcher/control.hpp"
 #include "gpu/launcher/placement.hpp"
 #include "lessons/runner/lesson.hpp"
+#include "program/processes.hpp"
 
 namespace lockstep::lessons {
 
@@ -18,13 +18,6 @@ using Direction = std::function<bool(std::vector<Step>& steps, Record& record)>;
 /// Runs the steps of a lesson, as its options ask; returns the exit status.
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,
               const Direction& direction);
-
-/// In a handler: tells the other processes of the exception.
-gpu::Failure tell_failure(gpu::Control& control);
-
-/// In a handler: the same, and gives the first failure of all, this process's or
-/// another's. Rank 0 says it: see Control::claim_text.
-gpu::Failure first_failure(gpu::Control& control);
 
 /// Runs a lesson with --backend nccl: one process a rank. If nobody started this
 /// process as one of several, it starts a copy of itself for each rank. All processes run

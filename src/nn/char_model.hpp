@@ -17,6 +17,12 @@ struct CharModelSizes {
     std::int64_t context = 0;     ///< C, characters that the next one is predicted from
     std::int64_t width = 0;       ///< E, numbers that stand for a character
     std::int64_t hidden = 0;      ///< H, hidden units
+
+    /// Returns how many numbers all parameters hold.
+    std::int64_t parameters() const {
+        return vocabulary * width + (context * width + 1) * hidden +
+               (hidden + 1) * vocabulary;
+    }
 };
 
 /// A language model of characters: logits of the next one from the C before it.

@@ -60,6 +60,23 @@ std::unique_ptr<Module> make_plain_head(const ParameterInit& init, const GptSize
 
 }  // namespace
 
+std::int64_t GptSizes::parameters() const {
+    const std::int64_t h = block.hidden;
+    const std::int64_t inner = block.inner_columns();
+    const std::int64_t kv_columns = block.attention().key_heads() * (h / block.heads);
+    const auto linear = [&](std::int64_t in, std::int64_t out) {
+        return in * out + (block.bias ? out : 0);
+    };
+    const std::int64_t attention = linear(h, h + 2 * kv_columns) + linear(h, h);
+    const std::int64_t mlp = block.mlp == MlpKind::swiglu
+                                 ? 3 * h * inner
+                                 : linear(h, inner) + linear(inner, h);
+    const std::int64_t norm = block.norm == NormKind::layer_norm ? 2 * h : h;
+    const std::int64_t tables =
+        vocabulary + (learns_positions() ? context : 0) + (tied ? 0 : vocabulary);
+    return layers * (attention + mlp + 2 * norm) + norm + tables * h;
+}
+
 GptKit::GptKit()
     : wide(make_linear),
       narrow(make_linear),

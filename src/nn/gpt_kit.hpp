@@ -51,6 +51,9 @@ struct GptSizes {
     int first_block() const { return learns_positions() ? 2 : 1; }
     /// These, the blocks, ln_f and lm_head: L + 4, or L + 3.
     int layer_count() const { return first_block() + static_cast<int>(layers) + 2; }
+    /// Returns how many numbers all parameters hold: with the defaults
+    /// L (12 h + 13) h + (2 V + C + 2) h.
+    std::int64_t parameters() const;
 };
 
 /// The columns that a linear layer reads, and makes: several layers side by side read the

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <poll.h>
 #include <spawn.h>
 #include <string_view>
@@ -109,6 +110,17 @@ Child run_child(const std::vector<std::string>& words,
     const int status = wait_for(process);
     child.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     return child;
+}
+
+std::string folder_of_program() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+void become(const std::string& program, const std::vector<std::string>& arguments) {
+    std::vector<std::string> words{program};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    ::execv(program.c_str(), exec_words(words).data());
+    throw std::system_error(errno, std::generic_category(), program);
 }
 
 pid_t start_copy(const CopyPlan& plan) {

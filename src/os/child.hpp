@@ -25,6 +25,14 @@ struct Child {
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds = std::nullopt);
 
+/// Returns the folder that this program lies in, "/usr/bin".
+std::string folder_of_program();
+
+/// Runs another program with these arguments in the place of this one, which ends here.
+/// Throws std::system_error if it cannot be started.
+[[noreturn]] void become(const std::string& program,
+                         const std::vector<std::string>& arguments);
+
 /// Says how a copy of this program is to start.
 struct CopyPlan {
     std::vector<std::string> arguments;  ///< argv, with the program's name first

@@ -30,7 +30,7 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
     return file >> number ? std::optional(number) : std::nullopt;
 }
 
-/// What files of a control group are called, in either version of these.
+/// The names of a control group's files, in either version of these.
 struct GroupFiles {
     const char* root;
     const char* limit;

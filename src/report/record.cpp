@@ -73,6 +73,7 @@ std::string run_json(const Record& record, const std::vector<std::string>& files
               {"check", options.check},
               {"sum_length", options.sum_length},
               {"settings", Json(options.settings)},
+              {"models", Json(record.models)},
               {"runs", runs},
               {"files", files},
               {"machine",
@@ -281,7 +282,7 @@ class Staging {
     const fs::path& path() const { return path_; }
 
   private:
-    /// What a process left that is gone; one with our number was another.
+    /// A process that is gone left it; one with our number was another.
     void remove_abandoned() const {
         for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
             const std::optional<pid_t> maker = maker_of(entry.path());

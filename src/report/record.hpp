@@ -11,6 +11,7 @@
 #include "src/report/safetensors.hpp"
 #include "src/run/diagnosis.hpp"
 #include "src/run/run_report.hpp"
+#include "src/text/json.hpp"
 
 namespace lockstep {
 
@@ -56,6 +57,9 @@ struct Record {
     /// Pictures call a run this, by its name, if that says too little: "one device, whole
     /// batch".
     std::map<std::string, std::string> titles;
+    /// How each model is built and trained (src/report/describe.hpp), by what the names
+    /// of its inputs begin with. Another program rebuilds it from run.json.
+    std::map<std::string, Json> models;
     /// Leave a trace_rank_K.json for each rank too: hta_trace of the traced run with the
     /// most ranks, of the last one if several have as many.
     bool hta = false;

@@ -2,7 +2,7 @@
 
 namespace lockstep {
 
-/// The project's version; meson.build says the same.
-inline constexpr const char* kVersion = "0.1.0";
+/// The project's version, which meson.build says.
+extern const char* const kVersion;
 
 }  // namespace lockstep

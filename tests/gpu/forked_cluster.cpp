@@ -13,9 +13,8 @@
 #include "gpu/cluster.hpp"
 #include "gpu/launcher/control.hpp"
 #include "gpu/survey.hpp"
-#include "lessons/runner/command.hpp"
-#include "lessons/runner/explain_stall.hpp"
-#include "lessons/runner/processes.hpp"
+#include "program/explain_stall.hpp"
+#include "program/processes.hpp"
 #include "sim/cluster.hpp"
 #include "src/run/run_report.hpp"
 #include "tests/gpu/processes.hpp"
@@ -55,14 +54,14 @@ class ForkedCluster final : public Cluster {
         try {
             control = gpu::join(rank, ranks_, address_, options_.timeout_seconds);
             control->set_explain([](const std::vector<std::string>& logs, int stalled) {
-                return lessons::stall_text(logs, stalled, 100);
+                return programs::stall_text(logs, stalled, 100);
             });
             gpu::ProcessOptions process_options;
             process_options.control = control.get();
             process_options.share_gpu = options_.share_gpu;
             if (options_.has_host) process_options.make_host = sim::make_host;
-            process_options.on_failure = [&] { lessons::tell_failure(*control); };
-            process_options.examine = lessons::check_calls;
+            process_options.on_failure = [&] { programs::tell_failure(*control); };
+            process_options.examine = programs::check_calls;
             const auto process = gpu::Process::open(process_options);
             return kReport +
                    report_bytes(
@@ -74,8 +73,8 @@ class ForkedCluster final : public Cluster {
 
     /// In a handler: the first failure of all, on the rank that may say it.
     static std::string failure_text(gpu::Control* control) {
-        if (control == nullptr) return kFailure + lessons::ending_of_exception().text;
-        const gpu::Failure first = lessons::first_failure(*control);
+        if (control == nullptr) return kFailure + programs::ending_of_exception().text;
+        const gpu::Failure first = programs::first_failure(*control);
         return control->claim_text() ? kFailure + first.text : "-";
     }
 

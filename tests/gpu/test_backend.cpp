@@ -1,7 +1,7 @@
 #include <optional>
 
-#include "lessons/runner/backend.hpp"
-#include "lessons/runner/explain_stall.hpp"
+#include "lessons/runner/lesson.hpp"
+#include "program/explain_stall.hpp"
 #include "src/comm/operation_log.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"

@@ -111,7 +111,7 @@ TEST_CASE("Copies run in order of their direction, after what was asked for befo
         rank.keep("first", first);
         rank.keep("second", second.slice(0, 10));
         rank.keep("back", back);
-        // What is given back is used again, and of no step's memory.
+        // Memory that is given back is used again, and of no step's memory.
         for (int i = 0; i < 3; ++i) {
             const Tensor again = pinned(rank.host());
             device.start_copy(again, back).wait();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """An assignment as its users meet it: what is handed out gets no points and says what to do
-first; the reference gets all, within two minutes; each mutant loses what it must, and no more;
-and the targets are what the reference measures.
+first; the reference gets all, within two minutes; the targets are what the reference measures.
+And each mutant of it loses what it must, and no more, which takes longer.
 
-Arguments: the program, the folder of the assignment's sources.
+Arguments: the program, the folder of the assignment's sources, "Assignment" or "Mutants".
 """
 
 import filecmp
@@ -43,7 +43,9 @@ def lost(report):
     return sorted(entry["id"] for entry in report["criteria"] if entry["earned"] == 0)
 
 
-class Assignment(unittest.TestCase):
+class WorkFolder:
+    """What a student is handed out, and the same solved."""
+
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
@@ -56,6 +58,8 @@ class Assignment(unittest.TestCase):
         shutil.copytree(self.given, self.work, dirs_exist_ok=True)
         solve.solve(SOURCES, self.work)
 
+
+class Assignment(WorkFolder, unittest.TestCase):
     def test_what_is_handed_out_gets_nothing_and_says_what_to_do_first(self):
         status, report = grade(self.work)
         self.assertEqual(status, 1)
@@ -103,6 +107,8 @@ class Assignment(unittest.TestCase):
         self.assertEqual(made.stderr, "")
         self.assertEqual(made.stdout, kept)
 
+
+class Mutants(WorkFolder, unittest.TestCase):
     def test_each_mutant_loses_what_it_must(self):
         with open(os.path.join(SOURCES, "mutants.json"), encoding="utf-8") as file:
             mutants = json.load(file)

@@ -17,6 +17,8 @@ import zipfile
 from grade_formats import check
 
 PROGRAM, BUILD, ROOT = map(os.path.abspath, sys.argv[1:4])
+sys.path.insert(0, os.path.join(ROOT, "lessons/assignments"))
+import solve  # pylint: disable=wrong-import-position
 SLUG = "ring-all-reduce"
 FOLDER = os.path.join(ROOT, "lessons/assignments/ring_all_reduce")
 
@@ -79,7 +81,8 @@ class Gradescope(unittest.TestCase):
         self.unpack()
         work = os.path.join(self.folder, "submission/mine")
         for part in ["handout", "reference"]:
-            shutil.copytree(os.path.join(FOLDER, part), work, dirs_exist_ok=True)
+            shutil.copytree(os.path.join(FOLDER, part), work, dirs_exist_ok=True,
+                            copy_function=solve.copy)
         results = self.grade()
         self.assertEqual(results["score"], 100)
 

@@ -16,6 +16,8 @@ import time
 import unittest
 
 PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
+sys.path.insert(0, os.path.dirname(SOURCES))
+import solve  # pylint: disable=wrong-import-position
 SLUG = os.path.basename(SOURCES).replace("_", "-")
 
 BROKEN = ["a1.3-bytes", "a1.3-memory", "a1.3-time", "a1.3-values"]
@@ -56,7 +58,8 @@ class Hostile(unittest.TestCase):
         os.chmod(self.folder, 0o755)
         subprocess.run([PROGRAM, "assignment", "new", SLUG, self.work], check=True,
                        capture_output=True)
-        with open(os.path.join(SOURCES, "reference/ring.cpp"), encoding="utf-8") as file:
+        solve.solve(SOURCES, self.work)
+        with open(os.path.join(self.work, "ring.cpp"), encoding="utf-8") as file:
             self.reference = file.read()
 
     def grade(self, text):

@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <exception>
 
+#include <fmt/format.h>
+
 #include "lessons/grader/report/grade_formats.hpp"
 #include "tests/grader/sample_grades.hpp"
 
@@ -14,9 +16,9 @@ int main(int count, char** arguments) {
     try {
         const std::filesystem::path folder = arguments[1];
         for (const auto& [name, report] : test::sample_grades())
-            for (const std::string& format : lessons::grade_format_names())
-                lessons::write_grade(report, *lessons::read_grade_format(format),
-                                     folder / (name + "." + format));
+            for (const auto& [ending, format] : lessons::kGradeFormats)
+                lessons::write_grade(report, format,
+                                     folder / fmt::format("{}.{}", name, ending));
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

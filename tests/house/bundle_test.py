@@ -27,7 +27,7 @@ OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "sim/liblockstep_sim.a.p/device_matrix.cpp.o",
            "sim/liblockstep_sim.a.p/meson-generated_.._engine_unit.cpp.o",
            "src/liblockstep_telling.a.p/meson-generated_.._text_unit.cpp.o",
-           "lessons/liblockstep_lessons.a.p/runner_command_line.cpp.o",
+           "program/liblockstep_program.a.p/command_line.cpp.o",
            "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 

@@ -17,7 +17,7 @@ import re
 import statistics
 
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
-FOLDERS = ("src", "sim", "gpu", "lessons", "tests")
+FOLDERS = ("src", "sim", "gpu", "program", "lessons", "tests")
 # "void Pipeline::run(" at the beginning of a line, behind a type or not.
 MEMBER = re.compile(r"^(?:[A-Za-z_\[][\w:<>,&*\s\[\]]*?[\s&*])?(\w+)(?:<[^>]*>)?::~?\w+\s*(?:<[^>]*>)?\(")
 # Why a class lies in more than two files after all.
@@ -84,7 +84,7 @@ def print_operation(texts, operation):
     named = re.compile(rf"\b((do|launch)_)?({operation}|{struct})\b")
     where = [file for file, text in texts.items()
              if not file.startswith("tests/") and any(named.search(line) for line in text)
-             and file.split("/")[0] in ("src", "sim", "gpu", "lessons")]
+             and file.split("/")[0] in ("src", "sim", "gpu", "program", "lessons")]
     layers = [file for file in where if file.startswith(("src/nn/", "src/parallel/", "lessons/0"))]
     where = [file for file in where if file not in layers]
     print(f"\nfiles in which the operation {operation} is written: {len(where)}")

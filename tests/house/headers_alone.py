@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compiles each header by itself: whoever includes it needs to include nothing before it. Then
-the headers of src and sim/cluster.hpp together, as one unit: two that define the same name would not compile.
+the headers of src and program and sim/cluster.hpp together, as one unit: two that define the same name would not compile.
 
 usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
@@ -72,7 +72,7 @@ def main():
     failures = sum(error is not None for error in errors)
     print(f"{len(found)} headers, {failures} do not compile alone")
     library = [header for header in found
-               if header.startswith("src/") or header == "sim/cluster.hpp"]
+               if header.startswith(("src/", "program/")) or header == "sim/cluster.hpp"]
     together = first_error(library, root, compiler) if not failures and library else None
     if together:
         print(f"the {len(library)} headers of the library do not compile together: {together}")

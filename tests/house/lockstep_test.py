@@ -27,7 +27,7 @@ case $1 in
            mkdir -p "$build/meson-private"
            echo whole | tee "$build/meson-private/coredata.dat" >"$build/build.ninja" ;;
     test) mkdir -p "$3/meson-logs"
-          cp "$WORLD/testlog.json" "$3/meson-logs/" ;;
+          cp "$WORLD/testlog.json" "$3/meson-logs/testlog-$6.json" ;;   # --setup's
 esac""", "ninja": """
 echo '[1/2] Compiling a'
 if [[ -e $WORLD/fault ]]; then
@@ -208,6 +208,42 @@ class Bundles(Script):
                        "lockstep: one file is expected: ./lockstep bundle FILE.tar.gz\n")
 
 
+class Packages(Script):
+    def test_a_package_is_built_for_other_processors_in_a_folder_of_its_own(self):
+        world = self.world(commands={"dpkg-deb": "", "dpkg-shlibdeps": ""})
+        world.write("tree/lessons/runner/make_package.py",
+                    "import sys; print('said', file=sys.stderr); print('/'.join(sys.argv[2:]))")
+        run = world.run("package")
+        self.check(run, 0, "")
+        folder = world.path("build-package")
+        self.assertIn(f"made {folder}/{world.path('user')}; install it", run.stderr)
+        self.assertNotIn("said", run.stderr)
+        [setup] = [call for call in world.calls("meson") if " setup " in call]
+        self.assertIn(f" -Dnative=false -Dtests=false {folder} ", setup)
+        self.assertTrue(world.calls("ninja")[0].endswith(f" -C {folder} all"))
+        self.assertFalse(os.path.exists(world.path("build")))
+
+    def test_what_packing_needs_besides_is_installed(self):
+        world = self.world(uid=0, commands={"dpkg-deb": "", "apt-get": APT})
+        world.write("tree/lessons/runner/make_package.py")
+        run = world.run("package")
+        self.assertIn("lockstep: installing with apt: dpkg-dev\n", run.stderr)
+
+    def test_a_package_that_cannot_be_made_is_a_failure(self):
+        world = self.world(commands={"dpkg-deb": "", "dpkg-shlibdeps": ""})
+        world.write("tree/lessons/runner/make_package.py", "import sys; sys.exit('no strip')")
+        run = world.run("package")
+        self.check(run, 1, "")
+        self.assertIn("no strip\nlockstep: the package could not be made", run.stderr)
+
+    def test_where_there_is_no_dpkg_and_what_is_too_much(self):
+        run = self.world().run("package")
+        self.check(run, 3, "")
+        self.assertIn("this system has no dpkg", run.stderr)
+        run = self.world(commands={"dpkg-deb": ""}).run("package", "x.deb")
+        self.check(run, 2, "", "lockstep: nothing is expected behind it: ./lockstep package\n")
+
+
 class Building(Script):
     def test_the_program_gets_the_arguments_the_folder_and_gives_the_status(self):
         run = self.world().run("lesson", "a b", "", "*", PROGRAM_STATUS="2")
@@ -233,7 +269,8 @@ class Building(Script):
                 (("lesson", "--backend=nccl", "x"), ["lessons/lockstep", "gpu_twin"]),
                 (("compare", "x", "--backends", "sim,gpu"), ["lessons/lockstep", "gpu_twin"]),
                 (("doctor",), ["lessons/lockstep", "gpu_twin"]),
-                (("assignment", "list"), ["lessons/lockstep", "grading"])):
+                (("assignment", "list"), ["lessons/lockstep", "grading"]),
+                (("grade", "x", "folder"), ["lessons/lockstep", "grading"])):
             with self.subTest(arguments=arguments):
                 world = self.world()
                 self.check(world.run(*arguments), 0)
@@ -361,10 +398,20 @@ class Testing(Script):
         world = self.world()
         world.write("testlog.json", '{"result": "OK"}\n{"result": "SKIP"}\n')
         self.check(world.run("test", "--suite", "x"), 0, "1 passed, 0 failed, 1 skipped\n", "")
-        self.assertRegex(world.calls("meson")[-1], "test -C .* --suite x$")
+        self.assertRegex(world.calls("meson")[-1], "test -C .* --setup all .* --suite x$")
         self.assertRegex(world.calls("ninja")[-1], " all meson-test-prereq$")
         world.write("testlog.json", '{"result": "FAIL"}\n')
         self.check(world.run("test"), 1, "0 passed, 1 failed, 0 skipped\n")
+
+    def test_what_is_long_runs_when_it_is_asked_for(self):
+        world = self.world()
+        world.write("testlog.json", '{"result": "OK"}\n')
+        run = world.run("test")
+        self.check(run, 0, "1 passed, 0 failed, 0 skipped\n")
+        self.assertIn("./lockstep test --all adds", run.stderr)
+        self.assertRegex(world.calls("meson")[-1], "--setup everyone --print-errorlogs$")
+        self.check(world.run("test", "--all"), 0, "1 passed, 0 failed, 0 skipped\n", "")
+        self.assertRegex(world.calls("meson")[-1], "--setup all --print-errorlogs$")
 
     def test_a_build_that_fails_is_a_failure(self):
         world = self.world()

@@ -3,8 +3,8 @@
 
 usage: walls.py ROOT
 
-Includes point inward: sim and gpu see src, src sees neither, and sim and gpu never meet.
-Only lessons and tests see everything. Eigen belongs to sim, CUDA and its libraries to gpu;
+Includes point inward: sim and gpu see src, src sees neither, and sim and gpu never meet but in
+program, which sees all three. Only lessons and tests see everything. Eigen belongs to sim, CUDA and its libraries to gpu;
 a CUDA kernel's file sees neither Eigen nor fmt, which nvcc cannot compile well.
 
 A room is a folder of the first or second level: sim, sim/check, src/core. What lies deeper is
@@ -21,14 +21,17 @@ EIGEN = r"(unsupported/)?Eigen/"
 
 # (files, includes they must not have, the rule)
 WALLS = [
-    (r"src/", r"(sim|gpu|lessons|tests)/", "src sees no other folder"),
+    (r"src/", r"(sim|gpu|program|lessons|tests)/", "src sees no other folder"),
     (r"src/", EIGEN, "src knows nothing of Eigen"),
     (r"src/", CUDA, "src knows nothing of CUDA"),
     (r"src/chart/", r"src/(?!chart/|core/|text/)", "a chart knows nothing of what it shows"),
-    (r"sim/", r"(gpu|lessons|tests)/", "sim sees only src"),
+    (r"sim/", r"(gpu|program|lessons|tests)/", "sim sees only src"),
     (r"sim/", CUDA, "sim knows nothing of CUDA"),
-    (r"gpu/", r"(sim|lessons|tests)/", "gpu sees only src"),
+    (r"gpu/", r"(sim|program|lessons|tests)/", "gpu sees only src"),
     (r"gpu/", EIGEN, "gpu knows nothing of Eigen"),
+    (r"program/", r"(lessons|tests)/", "program sees only src, sim and gpu"),
+    (r"program/", EIGEN, "program knows nothing of Eigen"),
+    (r"program/", CUDA, "program knows nothing of CUDA"),
     (r".*\.cuh?$", EIGEN, "a kernel's file includes no Eigen"),
     (r".*\.cuh?$", r"fmt/", "a kernel's file includes no fmt"),
     (r"src/core/", r"src/(?!core/)", "src/core sees no other room"),
@@ -41,7 +44,7 @@ WALLS = [
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")')
 SOURCES = (".hpp", ".cpp", ".h", ".c", ".cc", ".hh", ".inl", ".ipp", ".cu", ".cuh")
-FOLDERS = ("src", "sim", "gpu", "lessons", "tests")
+FOLDERS = ("src", "sim", "gpu", "program", "lessons", "tests")
 
 
 def source_files(root):

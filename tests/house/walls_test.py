@@ -18,6 +18,7 @@ ALLOWED = {
     "src/os/child.cpp": '#include "src/os/child.hpp"\n#include "src/core/require.hpp"\n',
     "src/text/wrap.cpp": '#include "src/text/wrap.hpp"\n#include "src/core/require.hpp"\n',
     "lessons/runner/main.cpp": '#include "sim/cluster.hpp"\n#include "gpu/cluster.hpp"\n',
+    "program/run.cpp": '#include "sim/cluster.hpp"\n#include "gpu/launcher/control.hpp"\n',
     "tests/device_contract.hpp": '#include "sim/device.hpp"\n#include <Eigen/Core>\n',
 }
 
@@ -37,6 +38,11 @@ BROKEN = [
     ("sim/a.cpp", '#include "../tests/device_contract.hpp"', "sim sees only src"),
     ("sim/a.hpp", "#include <cublas_v2.h>", "sim knows nothing of CUDA"),
     ("gpu/a.cpp", '#include "sim/device.cpp"', "gpu sees only src"),
+    ("sim/a.cpp", '#include "program/run.hpp"', "sim sees only src"),
+    ("gpu/a.cpp", '#include "program/run.hpp"', "gpu sees only src"),
+    ("program/a.cpp", '#include "lessons/runner/lesson.hpp"', "program sees only src, sim and gpu"),
+    ("program/a.cpp", "#include <Eigen/Core>", "program knows nothing of Eigen"),
+    ("program/a.cpp", "#include <nccl.h>", "program knows nothing of CUDA"),
     ("gpu/a.cu", '#include "tests/device_contract.hpp"', "gpu sees only src"),
     ("gpu/a.cpp", "#include <unsupported/Eigen/CXX11/Tensor>", "gpu knows nothing of Eigen"),
     ("gpu/a.cu", "#include <fmt/format.h>", "a kernel's file includes no fmt"),

@@ -47,6 +47,15 @@ class Bf16(unittest.TestCase):
             self.assertEqual(exact.returncode, 1)
             self.assertFalse(json.loads(exact.stdout)["passed"])
 
+    def test_updates_are_lost_without_masters(self):
+        done = run("lesson", "gradient-accumulation", "--dtype", "bf16", "--step", "1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = " ".join(done.stdout.split())
+        kept, lost = map(float, re.search(
+            r"After 300 epochs the loss is ([0-9.]+); without masters it is ([0-9.]+)\.",
+            said).groups())
+        self.assertLess(10 * kept, lost)
+
     def test_every_lesson(self):
         for slug in SHORT:
             with self.subTest(lesson=slug):

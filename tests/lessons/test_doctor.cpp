@@ -160,6 +160,18 @@ TEST_CASE("what is missing is named with what it gives and the command that inst
     CHECK(has(part(gpu_findings(survey), "driver").install, "cuda-drivers"));
 }
 
+TEST_CASE("a twin that could not be loaded says why, and nothing of CUDA and NCCL",
+          "[lessons]") {
+    gpu::Survey survey;
+    survey.built = true;
+    survey.problem = "libcublas.so.13 was not found";
+    const std::vector<Finding> findings = gpu_findings(survey);
+    REQUIRE(findings.size() == 1);
+    CHECK_FALSE(findings[0].there);
+    CHECK(findings[0].found == "libcublas.so.13 was not found");
+    CHECK(usable_backends(survey) == std::vector<std::string>{"sim"});
+}
+
 TEST_CASE("each way for CUDA to have no GPU has a sentence of its own", "[lessons]") {
     CHECK(problem(13000, "", 1).empty());
     CHECK(problem(0, "cudaErrorInsufficientDriver") ==

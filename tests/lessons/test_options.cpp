@@ -1,5 +1,5 @@
-#include "lessons/runner/backend.hpp"
 #include "lessons/runner/command.hpp"
+#include "lessons/runner/lesson.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"

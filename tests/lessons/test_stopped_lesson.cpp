@@ -15,7 +15,7 @@
 using namespace lockstep;
 using namespace lockstep::lessons;
 using namespace lockstep::test;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
@@ -103,7 +103,7 @@ Said run(const LessonOptions& options) {
             said.status =
                 run_steps(stopping(), options, [](auto&, auto&) { return true; });
         } catch (...) {
-            said.status = report_exception();
+            said.status = report(ending_of_exception());
         }
     }
     said.output = text_in(folder.path() / "1");
@@ -118,12 +118,12 @@ TEST_CASE("a lesson that stops is one JSON document with the diagnosis", "[lesso
     options.json = true;
     const Said said = run(options);
     CHECK(said.status == kFailed);
-    const Json json = Json::parse(said.output);
+    const Library json = Library::parse(said.output);
     CHECK(json.at("lesson") == "stopping");
     CHECK(json.at("passed") == false);
     CHECK(json.at("steps").size() == 1);
     CHECK(json.at("diagnosis").at("fault") == "F07");
-    CHECK(json.at("diagnosis").at("waits")[0].at("to") == Json{1});
+    CHECK(json.at("diagnosis").at("waits")[0].at("to") == Library{1});
     CHECK(said.errors.starts_with("F07: "));
 }
 
@@ -136,11 +136,11 @@ TEST_CASE("a lesson that stops leaves its record", "[lessons]") {
         const Said said = run(options);
         CHECK(said.status == kFailed);
         const std::filesystem::path& out = *options.out;
-        const Json described = Json::parse(text_in(out / "run.json"));
+        const Library described = Library::parse(text_in(out / "run.json"));
         CHECK(described.at("stopped_by") == "F07");
-        CHECK(described.at("runs") == Json{"fine", "stopped"});
+        CHECK(described.at("runs") == Library{"fine", "stopped"});
         CHECK(text_in(out / "diagnosis.txt").starts_with("F07: "));
-        CHECK(Json::parse(text_in(out / "metrics.json")).at("runs").size() == 2);
+        CHECK(Library::parse(text_in(out / "metrics.json")).at("runs").size() == 2);
         for (const char* name :
              {"wait_for_graph.svg", "trace.json", "timeline.svg", "diagnosis.json"})
             CHECK(std::filesystem::exists(out / name));
@@ -181,7 +181,7 @@ TEST_CASE("full checking is asked for, and recorded", "[lessons]") {
     options.json = true;
     options.check = sim::CheckLevel::full;
     options.out = folder.path() / "run";
-    const Json json = Json::parse(run(options).output);
+    const Library json = Library::parse(run(options).output);
     CHECK(json.at("options").at("check") == "full");
-    CHECK(Json::parse(text_in(*options.out / "run.json")).at("check") == "full");
+    CHECK(Library::parse(text_in(*options.out / "run.json")).at("check") == "full");
 }

@@ -38,9 +38,9 @@ TEST_CASE("A program that is not there is an error with its name", "[os][errors]
 }
 
 TEST_CASE("A signal to this process while a child runs is passed on, and told", "[os]") {
-    const Child child =
-        run_child({"sh", "-c",
-                   "trap 'echo asked; exit 3' TERM; kill -TERM $PPID; sleep 10 & wait"});
+    const Child child = run_child(
+        {"sh", "-c",
+         "trap 'echo asked; exit 3' TERM; kill -TERM $PPID; sleep 10 >&- 2>&- & wait"});
     CHECK(child.interrupted_by == SIGTERM);
     CHECK(child.output == "asked\n");
     CHECK(child.status == 3);

@@ -97,10 +97,11 @@ TEST_CASE("a tied GPT is refused by a schedule that updates in between",
     task.micro_batches = 2;
     const Schedule schedule =
         written_schedule({2, 2, 1}, {"F0 B0 R U F1 B1 R U", "F0 B0 R U F1 B1 R U"});
-    CHECK_THROWS_WITH(train_pipeline(task, schedule),
-                      "schedule 'written' updates stage 0's weights before its last "
-                      "micro-batch is done; a GPT whose head is tied to its table needs "
-                      "updates at the end only");
+    CHECK_THROWS_WITH(
+        train_pipeline(task, schedule),
+        "rank 0: schedule 'written' updates stage 0's weights before its last "
+        "micro-batch is done; a GPT whose head is tied to its table needs "
+        "updates at the end only");
 }
 
 TEST_CASE("a forgotten tie is a missing reduction to the checker", "[pipeline][sim]") {
@@ -144,7 +145,8 @@ TEST_CASE("a schedule that never reduces is refused where gradients are shared",
         });
     CHECK_THROWS_WITH(
         train_pipeline(task, schedule, 2),
-        "other devices contribute to the gradients of stage 0, chunk 0, but schedule "
-        "'1f1b' does not reduce them (R) before stage 0, instruction 9 of 9, optimizer "
+        "rank 0: other devices contribute to the gradients of stage 0, chunk 0, but "
+        "schedule '1f1b' does not reduce them (R) before stage 0, instruction 9 of 9, "
+        "optimizer "
         "step (U)");
 }

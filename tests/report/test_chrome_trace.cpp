@@ -10,27 +10,27 @@
 
 using namespace lockstep;
 using namespace lockstep::test;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
-std::vector<Json> events_of(const std::string& trace, const std::string& phase) {
-    std::vector<Json> events;
-    const Json json = Json::parse(trace);
-    for (const Json& event : json["traceEvents"])
+std::vector<Library> events_of(const std::string& trace, const std::string& phase) {
+    std::vector<Library> events;
+    const Library json = Library::parse(trace);
+    for (const Library& event : json["traceEvents"])
         if (event["ph"] == phase) events.push_back(event);
     return events;
 }
 
 /// A time as a reader that keeps nanoseconds takes it.
-std::int64_t nanoseconds(const Json& microseconds) {
+std::int64_t nanoseconds(const Library& microseconds) {
     return std::llround(microseconds.get<double>() * 1000);
 }
 
 /// Whether the slices of each thread are disjoint or inside one another.
 bool slices_nest(const std::string& trace) {
     std::map<int, std::vector<std::int64_t>> open;
-    for (const Json& slice : events_of(trace, "X")) {
+    for (const Library& slice : events_of(trace, "X")) {
         std::vector<std::int64_t>& ends = open[slice["tid"]];
         const std::int64_t start = nanoseconds(slice["ts"]);
         const std::int64_t end = start + nanoseconds(slice["dur"]);
@@ -56,7 +56,7 @@ TEST_CASE("every device of every run is a process and every queue a thread", "[r
     const std::string trace = chrome_trace({{"one", small_run()}, {"two", small_run()}});
     std::map<int, std::string> processes;
     std::map<int, std::string> threads;
-    for (const Json& event : events_of(trace, "M")) {
+    for (const Library& event : events_of(trace, "M")) {
         if (event["name"] == "process_name") {
             REQUIRE(processes.emplace(event["pid"], event["args"]["name"]).second);
         } else if (event["name"] == "thread_name") {
@@ -82,18 +82,18 @@ TEST_CASE("device numbers have leading zeros, so that names sort as numbers",
 }
 
 TEST_CASE("slices carry name, kind, times, bytes and line", "[report]") {
-    const std::vector<Json> slices = events_of(chrome_trace({{"", small_run()}}), "X");
+    const std::vector<Library> slices = events_of(chrome_trace({{"", small_run()}}), "X");
     REQUIRE(slices.size() == 28);
     REQUIRE(
         slices[0] ==
-        Json{{"ph", "X"},
-             {"name", "forward"},
-             {"cat", "phase"},
-             {"pid", 1},
-             {"tid", 1},
-             {"ts", 0},
-             {"dur", 2},
-             {"args", {{"micro_batch", 0}, {"bytes", 64}, {"at", "src/step.cpp:7"}}}});
+        Library{{"ph", "X"},
+                {"name", "forward"},
+                {"cat", "phase"},
+                {"pid", 1},
+                {"tid", 1},
+                {"ts", 0},
+                {"dur", 2},
+                {"args", {{"micro_batch", 0}, {"bytes", 64}, {"at", "src/step.cpp:7"}}}});
     REQUIRE(slices[2]["name"] == "gelu");
     REQUIRE(slices[2]["ts"] == 1.5);
     REQUIRE(slices[2]["dur"] == 0.5);
@@ -117,7 +117,7 @@ TEST_CASE("a wait is a slice of the compute queue and names its communicator",
     REQUIRE(slices_nest(trace));
     int waits = 0;
     int compute = -1;
-    for (const Json& slice : events_of(trace, "X")) {
+    for (const Library& slice : events_of(trace, "X")) {
         if (slice["name"] == "matmul" && compute < 0) compute = slice["tid"];
         if (slice["cat"] != "wait") continue;
         ++waits;
@@ -163,20 +163,20 @@ TEST_CASE("spans of a queue that overlap go to threads of their own", "[report]"
                     span("world", "send", 12'000, 20'000)};
     const std::string trace = chrome_trace({{"", report}});
     REQUIRE(slices_nest(trace));
-    const std::vector<Json> slices = events_of(trace, "X");
+    const std::vector<Library> slices = events_of(trace, "X");
     REQUIRE(slices.size() == 3);
     REQUIRE(contains(trace, "\"world (2)\""));
 }
 
 TEST_CASE("each arrow has both its ends inside slices, under one number", "[report]") {
     const std::string trace = chrome_trace({{"a", small_run()}, {"b", small_run()}});
-    const std::vector<Json> starts = events_of(trace, "s");
-    const std::vector<Json> ends = events_of(trace, "f");
+    const std::vector<Library> starts = events_of(trace, "s");
+    const std::vector<Library> ends = events_of(trace, "f");
     REQUIRE(starts.size() == 8);
     REQUIRE(ends.size() == 8);
     std::set<int> numbers;
-    const auto inside_slice = [&](const Json& end) {
-        for (const Json& slice : events_of(trace, "X")) {
+    const auto inside_slice = [&](const Library& end) {
+        for (const Library& slice : events_of(trace, "X")) {
             const std::int64_t at = nanoseconds(end["ts"]);
             const std::int64_t start = nanoseconds(slice["ts"]);
             if (slice["tid"] == end["tid"] && slice["pid"] == end["pid"] && at >= start &&
@@ -197,7 +197,8 @@ TEST_CASE("each arrow has both its ends inside slices, under one number", "[repo
 }
 
 TEST_CASE("memory is a counter of each device by category", "[report]") {
-    const std::vector<Json> counters = events_of(chrome_trace({{"", small_run()}}), "C");
+    const std::vector<Library> counters =
+        events_of(chrome_trace({{"", small_run()}}), "C");
     REQUIRE(counters.size() == 8);
     REQUIRE(counters[1]["pid"] == 1);
     REQUIRE(counters[1]["ts"] == 6);

@@ -10,7 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 using Catch::Matchers::WithinRel;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
@@ -86,7 +86,7 @@ TEST_CASE("a NaN never passes, on both sides neither, whatever the bound",
     const Comparison comparison =
         compare_tensors(one("x", {1, kNaN, 9}), one("x", {1, 2, 3}), 1.);
     REQUIRE(comparison.tensors[0].at == 1);
-    REQUIRE(Json::parse(comparison.json())["tensors"][0]["largest_absolute"] == "NaN");
+    REQUIRE(Library::parse(comparison.json())["tensors"][0]["largest_absolute"] == "NaN");
 }
 
 TEST_CASE("an infinity equals itself, and hides no other difference", "[report]") {
@@ -134,7 +134,7 @@ FAILED  type    (1)     -         -         -
 ok      both    (1)     0         0         1.78e-15
 5 tensors: 4 FAILED.
 )");
-    REQUIRE(Json::parse(comparison.json())["tensors"][1]["problem"] == "only in A");
+    REQUIRE(Library::parse(comparison.json())["tensors"][1]["problem"] == "only in A");
 }
 
 TEST_CASE("the largest difference is shown with its place, passed or not", "[report]") {
@@ -145,14 +145,14 @@ TEST_CASE("the largest difference is shown with its place, passed or not", "[rep
 ok  w       (2, 2)  2.50e-01  6.25e-02  1.00e-01  [1, 0]
 1 tensor: all within their bounds, so that rounding explains what differs; the largest relative difference is 6.25e-02 (w).
 )");
-    REQUIRE(Json::parse(compare_tensors(a, b, 0.1).json())["tensors"][0]["at"] == 2);
+    REQUIRE(Library::parse(compare_tensors(a, b, 0.1).json())["tensors"][0]["at"] == 2);
 }
 
 TEST_CASE("comparing nothing does not pass", "[report][errors]") {
     const Comparison nothing = compare_tensors({}, {}, std::nullopt);
     REQUIRE_FALSE(nothing.passed());
     REQUIRE(contains(nothing.text(), "nothing to compare"));
-    REQUIRE(Json::parse(nothing.json())["passed"] == false);
+    REQUIRE(Library::parse(nothing.json())["passed"] == false);
 }
 
 TEST_CASE("records are compared within the bound of their dtypes and sums", "[report]") {

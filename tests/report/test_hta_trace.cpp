@@ -10,29 +10,29 @@
 
 using namespace lockstep;
 using namespace lockstep::test;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
-Json events_of(const std::string& trace, const std::string& category) {
-    Json found = Json::array();
-    const Json json = Json::parse(trace);
-    for (const Json& event : json["traceEvents"])
+Library events_of(const std::string& trace, const std::string& category) {
+    Library found = Library::array();
+    const Library json = Library::parse(trace);
+    for (const Library& event : json["traceEvents"])
         if (event.value("cat", "") == category) found.push_back(event);
     return found;
 }
 
-std::vector<Json> steps_of(const std::string& trace) {
-    std::vector<Json> steps;
-    for (const Json& event : events_of(trace, "user_annotation"))
+std::vector<Library> steps_of(const std::string& trace) {
+    std::vector<Library> steps;
+    for (const Library& event : events_of(trace, "user_annotation"))
         if (event["name"].get<std::string>().starts_with("ProfilerStep#"))
             steps.push_back(event);
     return steps;
 }
 
 /// What HTA makes of the launch of a kernel.
-const Json& launch_of(const Json& launches, const Json& kernel) {
-    for (const Json& launch : launches)
+const Library& launch_of(const Library& launches, const Library& kernel) {
+    for (const Library& launch : launches)
         if (launch["args"]["correlation"] == kernel["args"]["correlation"]) return launch;
     throw std::runtime_error("a kernel without its launch");
 }
@@ -60,14 +60,14 @@ TEST_CASE("a rank's trace says which rank of how many it is, as HTA searches for
           "[report]") {
     const std::string trace = hta_trace(small_run(), 1);
     REQUIRE(contains(trace, "\"distributedInfo\": {\"rank\": 1, \"world_size\": 2"));
-    REQUIRE(Json::parse(trace)["distributedInfo"]["rank"] == 1);
+    REQUIRE(Library::parse(trace)["distributedInfo"]["rank"] == 1);
 }
 
 TEST_CASE("operations are kernels on streams, and phases are not", "[report]") {
-    const Json kernels = events_of(hta_trace(small_run(), 0), "kernel");
+    const Library kernels = events_of(hta_trace(small_run(), 0), "kernel");
     REQUIRE(kernels.size() == 10);
     std::map<std::string, std::set<int>> streams;
-    for (const Json& kernel : kernels) {
+    for (const Library& kernel : kernels) {
         REQUIRE(kernel["args"]["stream"] > 0);
         REQUIRE(kernel["args"]["stream"] == kernel["tid"]);
         streams[kernel["name"]].insert(kernel["args"]["stream"].get<int>());
@@ -91,11 +91,11 @@ TEST_CASE("each kernel has one launch on the host, inside a step before the last
           "[report]") {
     for (const RunReport& run : {small_run(), three_steps()}) {
         const std::string trace = hta_trace(run, 0);
-        const Json launches = events_of(trace, "cuda_runtime");
-        const std::vector<Json> steps = steps_of(trace);
+        const Library launches = events_of(trace, "cuda_runtime");
+        const std::vector<Library> steps = steps_of(trace);
         std::set<int> numbers;
-        for (const Json& kernel : events_of(trace, "kernel")) {
-            const Json& launch = launch_of(launches, kernel);
+        for (const Library& kernel : events_of(trace, "kernel")) {
+            const Library& launch = launch_of(launches, kernel);
             REQUIRE(numbers.insert(kernel["args"]["correlation"].get<int>()).second);
             REQUIRE(launch["ts"] <= kernel["ts"]);
             REQUIRE_FALSE(launch["args"].contains("stream"));
@@ -109,7 +109,7 @@ TEST_CASE("each kernel has one launch on the host, inside a step before the last
 TEST_CASE(
     "a step begins where a rank computes again after an update, and one is to spare",
     "[report]") {
-    const std::vector<Json> steps = steps_of(hta_trace(three_steps(), 0));
+    const std::vector<Library> steps = steps_of(hta_trace(three_steps(), 0));
     REQUIRE(steps.size() == 4);
     for (std::size_t k = 0; k < steps.size(); ++k) {
         REQUIRE(steps[k]["name"] == "ProfilerStep#" + std::to_string(k));
@@ -123,23 +123,23 @@ TEST_CASE(
 
 TEST_CASE("times are whole, in a unit that no operation falls short of", "[report]") {
     RunReport run = three_steps();
-    REQUIRE(Json::parse(hta_trace(run, 0))["lockstepUnitPicoseconds"] == 1'000'000);
+    REQUIRE(Library::parse(hta_trace(run, 0))["lockstepUnitPicoseconds"] == 1'000'000);
     // Seven nanoseconds of communication, on another rank: 1 ns is the unit for both.
     run.ranks.resize(2);
     run.trace.push_back(
         {1, "world", "send + recv", "communication", 500, 7'500, -1, 4, {}});
     for (int rank : {0, 1}) {
         const std::string trace = hta_trace(run, rank);
-        REQUIRE(Json::parse(trace)["lockstepUnitPicoseconds"] == 1'000);
-        const Json kernels = events_of(trace, "kernel");
+        REQUIRE(Library::parse(trace)["lockstepUnitPicoseconds"] == 1'000);
+        const Library kernels = events_of(trace, "kernel");
         REQUIRE(kernels.size() == (rank == 0 ? 9 : 1));
-        for (const Json& kernel : kernels) {
+        for (const Library& kernel : kernels) {
             REQUIRE(kernel["ts"].is_number_integer());
             REQUIRE(kernel["dur"].is_number_integer());
             REQUIRE(kernel["dur"] > 0);
         }
     }
-    const Json sent = events_of(hta_trace(run, 1), "kernel")[0];
+    const Library sent = events_of(hta_trace(run, 1), "kernel")[0];
     REQUIRE(sent["name"] == "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)");
     REQUIRE(sent["dur"] == 7);
 }
@@ -156,7 +156,7 @@ TEST_CASE("kernels of a stream stay disjoint when their times are rounded", "[re
         t += length;
     }
     std::int64_t end = 0;
-    for (const Json& kernel : events_of(hta_trace(run, 0), "kernel")) {
+    for (const Library& kernel : events_of(hta_trace(run, 0), "kernel")) {
         REQUIRE(kernel["ts"] >= end);
         REQUIRE(kernel["dur"] > 0);
         end = kernel["ts"].get<std::int64_t>() + kernel["dur"].get<std::int64_t>();
@@ -166,7 +166,7 @@ TEST_CASE("kernels of a stream stay disjoint when their times are rounded", "[re
 TEST_CASE("copies between host and device are HTA's memory copies", "[report]") {
     RunReport run = three_steps();
     run.trace.push_back({0, "copy", "to_device", "copy", 0, 2'000'000, -1, 64, {}});
-    const Json copies = events_of(hta_trace(run, 0), "gpu_memcpy");
+    const Library copies = events_of(hta_trace(run, 0), "gpu_memcpy");
     REQUIRE(copies.size() == 1);
     REQUIRE(copies[0]["name"] == "Memcpy to_device");
     REQUIRE(copies[0]["args"]["stream"] == 2);

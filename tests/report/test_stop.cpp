@@ -15,7 +15,7 @@
 
 using namespace lockstep;
 using namespace lockstep::test;
-using Json = nlohmann::json;
+using Library = nlohmann::json;
 
 namespace {
 
@@ -215,23 +215,23 @@ TEST_CASE("a mistake carries what its run had left", "[report][sim]") {
 
 TEST_CASE("a diagnosis is JSON with all that is printed", "[report][sim]") {
     const Diagnosis diagnosis = fault_of(4, counts).diagnosis();
-    const Json json = Json::parse(diagnosis_json(diagnosis));
+    const Library json = Library::parse(diagnosis_json(diagnosis));
     CHECK(json.at("fault") == "F02");
     CHECK(json.at("title") == diagnosis.title);
     CHECK(json.at("sentence") == diagnosis.sentence);
     CHECK(json.at("page") == "lessons/faults/F02.md");
     CHECK(json.at("communicator").at("name") == "world");
-    CHECK(json.at("communicator").at("ranks") == Json{0, 1, 2, 3});
+    CHECK(json.at("communicator").at("ranks") == Library{0, 1, 2, 3});
     CHECK(json.at("communicator").at("sequence") == 0);
     CHECK(json.at("time_picoseconds") == diagnosis.time);
     REQUIRE(json.at("parties").size() == 2);
-    CHECK(json.at("parties")[1].at("ranks") == Json{2});
+    CHECK(json.at("parties")[1].at("ranks") == Library{2});
     CHECK(json.at("parties")[1].at("differs") == "count 4");
     CHECK(json.at("parties")[1].at("file") == "tests/report/test_stop.cpp");
     CHECK(json.at("parties")[1].at("line").get<int>() > 0);
     CHECK(json.at("waits").size() == 2);
-    CHECK(json.at("waits")[0].at("to") == Json{2});
-    const Json none = Json::parse(diagnosis_json(Diagnosis()));
+    CHECK(json.at("waits")[0].at("to") == Library{2});
+    const Library none = Library::parse(diagnosis_json(Diagnosis()));
     CHECK(none.at("communicator").is_null());
     CHECK(none.at("time_picoseconds").is_null());
     CHECK(none.at("fault").is_null());
@@ -243,8 +243,8 @@ TEST_CASE("a stopped run's files are written where the program says", "[report][
     write_diagnosis(place, fault_of(4, ring));
     CHECK(entries_in(place) == 5);
     CHECK(read_file(place / "diagnosis.txt") == fault_of(4, ring).diagnosis().text());
-    CHECK(Json::parse(read_file(place / "diagnosis.json")).at("fault") == "F11");
-    CHECK(Json::parse(read_file(place / "trace.json")).contains("traceEvents"));
+    CHECK(Library::parse(read_file(place / "diagnosis.json")).at("fault") == "F11");
+    CHECK(Library::parse(read_file(place / "trace.json")).contains("traceEvents"));
     CHECK(is_well_formed(read_file(place / "timeline.svg")));
 
     write_file(place / "notes.txt", "mine");
@@ -263,10 +263,10 @@ TEST_CASE("the record of a stopped run has all that was there, and says so", "[r
     record.runs.emplace_back("before", small_run());
     record.stopped_by(fault_of(4, ring));
     write_record(place, record);
-    const Json run = Json::parse(read_file(place / "run.json"));
+    const Library run = Library::parse(read_file(place / "run.json"));
     CHECK(run.at("stopped_by") == "F11");
     CHECK(run.at("check") == "cheap");
-    CHECK(run.at("runs") == Json{"before", "stopped"});
+    CHECK(run.at("runs") == Library{"before", "stopped"});
     for (const char* name : {"diagnosis.txt", "diagnosis.json", "wait_for_graph.svg",
                              "metrics.json", "trace.json", "timeline.svg"})
         CHECK(std::filesystem::exists(place / name));
@@ -278,7 +278,7 @@ TEST_CASE("the record of a stopped run has all that was there, and says so", "[r
     record.diagnosis.reset();
     write_record(place, record);
     CHECK_FALSE(std::filesystem::exists(place / "diagnosis.txt"));
-    CHECK_FALSE(Json::parse(read_file(place / "run.json")).contains("stopped_by"));
+    CHECK_FALSE(Library::parse(read_file(place / "run.json")).contains("stopped_by"));
 }
 
 TEST_CASE("parties beyond the first are counted by their ranks", "[report]") {

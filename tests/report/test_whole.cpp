@@ -79,9 +79,9 @@ TEST_CASE("a tensor that is not its part is not kept", "[report][errors]") {
     };
     CHECK(refused(row_part({4, 2}, 2, 2)).empty());
     CHECK(refused(row_part({4, 2}, 2, 1)) ==
-          "train.cpp:7: keep('x'): (2, 2) is not its part's (1, 2)");
+          "rank 0: train.cpp:7: keep('x'): (2, 2) is not its part's (1, 2)");
     CHECK(refused(column_part({2, 4}, 3, 2)) ==
-          "train.cpp:7: keep('x'): its part lies outside of the whole, (2, 4)");
+          "rank 0: train.cpp:7: keep('x'): its part lies outside of the whole, (2, 4)");
 }
 
 TEST_CASE("a later tensor without a part is whole", "[report][sim]") {

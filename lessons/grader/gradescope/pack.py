@@ -11,7 +11,7 @@ import sys
 import zipfile
 
 FILES = ["LICENSE", "lockstep", "meson.build", "meson_options.txt"]
-FOLDERS = ["src", "sim", "gpu", "lessons"]
+FOLDERS = ["src", "sim", "gpu", "program", "lessons"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

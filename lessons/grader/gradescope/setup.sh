@@ -40,7 +40,7 @@ touch "$here/environment"
 # be small.
 cd "$here/lockstep"
 meson setup build -Dbuildtype=release -Dnative=false -Dgpu=disabled -Dtests=false
-ninja -C build -j 1 lessons/lockstep
+ninja -C build -j 1 lessons/lockstep grading
 
 # Students' programs run as another user, who may read what they are built with alone.
-chmod 700 lessons src sim gpu build/lessons/kit/assignments
+chmod 700 lessons program src sim gpu build/lessons/kit/assignments

@@ -589,19 +589,6 @@ constexpr int kFileColumns = 80;
 
 }  // namespace
 
-const std::vector<std::string>& grade_format_names() {
-    static const std::vector<std::string> names{"text", "json", "gradescope",
-                                                "prairielearn", "junit"};
-    return names;
-}
-
-std::optional<GradeFormat> read_grade_format(const std::string& name) {
-    const auto& names = grade_format_names();
-    const auto found = std::ranges::find(names, name);
-    if (found == names.end()) return {};
-    return static_cast<GradeFormat>(found - names.begin());
-}
-
 std::string grade_text_of(const GradeReport& report, GradeFormat format, int width,
                           bool colour) {
     const GradeReport shown = shown_report(report);

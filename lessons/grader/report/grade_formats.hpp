@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lessons/grader/report/grade_report.hpp"
@@ -16,11 +16,13 @@ std::string lesson_command(const std::string& text);
 /// The formats of a report.
 enum class GradeFormat : std::uint8_t { text, json, gradescope, prairielearn, junit };
 
-/// "text", "json", "gradescope", "prairielearn", "junit": for messages, in this order.
-const std::vector<std::string>& grade_format_names();
-
-/// The format of that name, or none.
-std::optional<GradeFormat> read_grade_format(const std::string& name);
+/// By name.
+inline const std::vector<std::pair<std::string, GradeFormat>> kGradeFormats{
+    {"text", GradeFormat::text},
+    {"json", GradeFormat::json},
+    {"gradescope", GradeFormat::gradescope},
+    {"prairielearn", GradeFormat::prairielearn},
+    {"junit", GradeFormat::junit}};
 
 /// The report in a format, ending with a line break. It is valid at any stage of grading
 /// and whatever the student's program said, in UTF-8, without control characters of the

@@ -13,7 +13,7 @@ struct Settings {
     bool delays = true;
     int driver_version = 13000;  ///< of CUDA that it supports
     int nccl_version = 22809;
-    int capability = 90;  ///< for computing: 90 is 9.0
+    int capability = 80;  ///< for computing: 80 is 8.0
     bool memory_pools = true;
 };
 const Settings& settings();

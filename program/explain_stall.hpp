@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 /// Says why a run on real devices stands still: each rank's log of operations (see
 /// read_log; empty if a rank gave none) is repeated on virtual devices, whose checker
@@ -18,4 +18,4 @@ std::string stall_text(const std::vector<std::string>& logs, int stalled, int wi
 /// nothing is said.
 void check_calls(const std::vector<std::string>& logs);
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep::programs

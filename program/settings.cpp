@@ -1,4 +1,4 @@
-#include "lessons/runner/settings.hpp"
+#include "program/settings.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 #include "src/text/names.hpp"
 #include "src/text/numbers.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 namespace {
 
@@ -69,6 +69,7 @@ std::string Setting::help() const {
 Settings::Settings(const std::vector<Setting>& declared,
                    const std::map<std::string, std::string>& given) {
     std::vector<std::string> keys;
+    keys.reserve(declared.size());
     for (const Setting& setting : declared)
         keys.push_back(setting.key);
     for (const auto& [key, text] : given)
@@ -115,4 +116,4 @@ const std::string& Settings::word(const std::string& key) const {
     return at<std::string>(key);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep::programs

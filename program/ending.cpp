@@ -1,3 +1,5 @@
+#include "program/ending.hpp"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -5,30 +7,39 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "gpu/kernels/error.hpp"
 #include "gpu/launcher/control.hpp"
-#include "lessons/runner/backend.hpp"
-#include "lessons/runner/command.hpp"
-#include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
+#include "src/os/descriptor.hpp"
+#include "src/os/terminal.hpp"
 #include "src/run/diagnosis.hpp"
 #include "src/text/utf8.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 namespace {
 
-/// If standard error is gone too, only the status is left to tell.
-void complain(const std::string& text) {
-    try {
-        write_all(STDERR_FILENO, text, "standard error");
-    } catch (const std::system_error&) {
-    }
-}
+/// Makes the endings of one program.
+struct Speaker {
+    std::string program;  ///< its name; empty is Lockstep itself
+    int rank = -1;        ///< the one that threw, if that is known
 
-CommandEnding sentence(const std::string& text, int status) {
-    return {status, "lockstep: " + printable(text) + "\n"};
-}
+    Ending sentence(const std::string& text, int status) const {
+        const std::string who = rank < 0 ? "" : fmt::format("rank {}: ", rank);
+        return {status,
+                fmt::format("{}: {}{}\n", program.empty() ? "lockstep" : program, who,
+                            printable(text)),
+                false};
+    }
+    /// Ends by an exception of a type that is not known here.
+    Ending unknown(const std::string& text) const {
+        if (!program.empty()) return sentence(text, kFailed);
+        return sentence("a mistake of Lockstep itself: " + text, kBroken);
+    }
+    Ending of_exception() const;
+};
 
 /// Errors of the system are the learner's if another name would have helped.
 int status_of(const std::error_code& code) {
@@ -56,17 +67,15 @@ std::string sentence_of(const std::filesystem::filesystem_error& error) {
     return (text.empty() ? "" : text + ": ") + error.code().message();
 }
 
-}  // namespace
-
-CommandEnding ending_of_exception() {
+Ending Speaker::of_exception() const {
     try {
         throw;
     } catch (const FaultError& fault) {
-        std::string text = fault.diagnosis().text(window_columns(STDERR_FILENO));
+        std::string text = fault.diagnosis().text(os::window_columns(STDERR_FILENO));
         if (!text.ends_with('\n')) text += '\n';
-        return {kFailed, text};
+        return {kFailed, text, true};
     } catch (const gpu::RunStopped& stopped) {
-        return {stopped.failure().status, ""};  // rank 0 has said it
+        return {stopped.failure().status, "", false};  // rank 0 has said it
     } catch (const UsageError& error) {
         return sentence(error.what(), kUsage);
     } catch (const MissingError& error) {
@@ -75,7 +84,7 @@ CommandEnding ending_of_exception() {
         // Whoever read the output has had enough of it, as in `lockstep lessons | head
         // -1`.
         constexpr int kPipeSignalled = 128 + 13;
-        if (error.code() == std::errc::broken_pipe) return {kPipeSignalled, ""};
+        if (error.code() == std::errc::broken_pipe) return {kPipeSignalled, "", false};
         const auto* of_file =
             dynamic_cast<const std::filesystem::filesystem_error*>(&error);
         return sentence(of_file == nullptr ? error.what() : sentence_of(*of_file),
@@ -85,17 +94,24 @@ CommandEnding ending_of_exception() {
     } catch (const std::bad_alloc&) {
         return sentence("there is not enough memory for this", kLacking);
     } catch (const std::exception& error) {
-        return sentence(std::string("a mistake of Lockstep itself: ") + error.what(),
-                        kBroken);
+        return unknown(error.what());
     } catch (...) {
-        return sentence("a mistake of Lockstep itself", kBroken);
+        return unknown("something was thrown that is no std::exception");
     }
 }
 
-int report_exception() {
-    const CommandEnding ending = ending_of_exception();
-    complain(ending.text);
+}  // namespace
+
+Ending ending_of_exception(const std::string& program, int rank) {
+    return Speaker{program, rank}.of_exception();
+}
+
+int report(const Ending& ending) {
+    try {
+        os::write_all(STDERR_FILENO, ending.text, "standard error");
+    } catch (const std::system_error&) {
+    }
     return ending.status;
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep::programs

@@ -1,26 +1,27 @@
-#include "lessons/runner/backend.hpp"
+#include "program/backend.hpp"
 
 #include <algorithm>
 #include <limits>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "gpu/cluster.hpp"
+#include "gpu/launcher/supervise.hpp"
 #include "gpu/survey.hpp"
 #include "src/core/require.hpp"
 #include "src/cost/cluster_spec.hpp"
-#include "src/text/utf8.hpp"
+#include "src/os/descriptor.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 namespace {
 
-[[noreturn]] void refuse_backend(const LessonOptions& options,
-                                 const std::string& problem) {
+[[noreturn]] void refuse_backend(const Options& options, const std::string& problem) {
     throw MissingError(fmt::format("--backend {}: {}", options.backend, problem));
 }
 
-sim::DeviceFactory cuda_devices(const LessonOptions& options) {
+sim::DeviceFactory cuda_devices(const Options& options) {
     return [tf32 = options.run.tf32](int index, DeviceMonitor& monitor) {
         return gpu::make_device(index, monitor, {tf32, {}});
     };
@@ -28,8 +29,7 @@ sim::DeviceFactory cuda_devices(const LessonOptions& options) {
 
 /// Returns what `gpu` is: nccl if each rank has a GPU, else cuda; and cuda if all
 /// mistakes are looked for.
-std::string chosen_backend(const LessonOptions& options, int ranks,
-                           const gpu::Survey& here,
+std::string chosen_backend(const Options& options, int ranks, const gpu::Survey& here,
                            const std::optional<gpu::Placement>& placement) {
     // Processes that were started together take the same, whatever each one sees.
     const bool enough =
@@ -40,7 +40,7 @@ std::string chosen_backend(const LessonOptions& options, int ranks,
 }
 
 /// How many processes nccl runs on.
-int nccl_ranks(const LessonOptions& options, int default_ranks, int gpus,
+int nccl_ranks(const Options& options, int default_ranks, int gpus,
                const std::optional<gpu::Placement>& placement) {
     if (placement) {
         require(options.ranks.value_or(placement->size) == placement->size, [&] {
@@ -103,23 +103,8 @@ RunSettings run_settings(const Settings& values) {
     return run;
 }
 
-void require_regular_files(const LessonOptions& options, const std::string& reason) {
-    for (const auto& [name, path] :
-         {std::pair{"--text", options.text}, std::pair{"--data", options.data}}) {
-        std::error_code ignored;
-        const auto type = path ? std::filesystem::status(*path, ignored).type()
-                               : std::filesystem::file_type::none;
-        const bool streams = type == std::filesystem::file_type::fifo ||
-                             type == std::filesystem::file_type::socket ||
-                             type == std::filesystem::file_type::character;
-        if (streams)
-            throw UsageError(fmt::format("{} {}: {} must be a regular file", name,
-                                         printable(path->string()), reason));
-    }
-}
-
-LessonOptions resolved(LessonOptions options, int default_ranks,
-                       const std::optional<gpu::Placement>& placement) {
+Options resolved(Options options, int default_ranks,
+                 const std::optional<gpu::Placement>& placement) {
     if (options.backend == "sim") return options;
     const gpu::Survey here = gpu::survey();
     if (!here.problem.empty()) refuse_backend(options, here.problem);
@@ -138,13 +123,10 @@ LessonOptions resolved(LessonOptions options, int default_ranks,
             "--backend sim");
     options.ranks =
         nccl_ranks(options, default_ranks, static_cast<int>(here.gpus.size()), placement);
-    if (*options.ranks > 1)
-        require_regular_files(options,
-                              "every process reads the file, so with --backend nccl it");
     return options;
 }
 
-sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, bool trace) {
+sim::ClusterOptions cluster_options(const Options& options, int ranks, bool trace) {
     sim::ClusterOptions cluster;
     cluster.ranks = ranks;
     cluster.trace = trace;
@@ -162,27 +144,51 @@ sim::ClusterOptions cluster_options(const LessonOptions& options, int ranks, boo
     return cluster;
 }
 
-std::unique_ptr<Cluster> make_cluster(const LessonOptions& options, int ranks,
-                                      bool trace) {
+std::unique_ptr<Cluster> make_cluster(const Options& options, int ranks, bool trace) {
     if (options.process != nullptr) return options.process->make_cluster(ranks, trace);
     return sim::make_cluster(cluster_options(options, ranks, trace));
 }
 
-std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks) {
-    ClusterSpec spec = load_cluster("classroom");
-    spec.memory_bytes = 0;
-    return make_shapes_only_cluster(ranks, spec);
+std::optional<gpu::Placement> placement_for(const Options& asked) {
+    if (asked.backend != "nccl" && asked.backend != "gpu") return std::nullopt;
+    gpu::set_environment();
+    return gpu::find_placement(gpu::process_environment());
 }
 
-std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
-                                                  bool trace) {
-    sim::ClusterOptions cluster;
-    cluster.ranks = ranks;
-    cluster.spec = spec;
-    cluster.trace = trace;
-    cluster.numbers = false;
-    cluster.check = sim::CheckLevel::cheap;
-    return sim::make_cluster(std::move(cluster));
+void say_backend(const std::string& program, const Options& asked, const Options& options,
+                 const std::optional<gpu::Placement>& placement) {
+    // One process says it: the one that starts the others, or rank 0 if another did.
+    const bool speaks =
+        !placement || (placement->rank == 0 && placement->launcher != "lockstep");
+    if (asked.backend != "gpu" || !speaks) return;
+    os::write_all(STDERR_FILENO,
+                  fmt::format("{}: --backend gpu is {} here\n", program, options.backend),
+                  "standard error");
 }
 
-}  // namespace lockstep::lessons
+RunOptions run_options(const std::string& program, const Options& options,
+                       int default_ranks, const std::vector<Setting>& declared) {
+    RunOptions run;
+    run.lesson = program;
+    run.backend = options.backend;
+    run.ranks = options.ranks.value_or(default_ranks);
+    run.dtype = options.dtype;
+    run.seed = options.seed;
+    run.cluster = options.cluster;
+    run.check = options.check_level() == sim::CheckLevel::full ? "full" : "cheap";
+    run.settings = options.settings;
+    for (const auto* known : {&common_settings(), &declared})
+        for (const Setting& setting : *known)
+            if (setting.recorded && !setting.standard_text().empty())
+                run.settings.emplace(setting.key, setting.standard_text());
+    if (options.backend == "sim") return run;
+    const gpu::Survey here = gpu::survey();
+    if (here.gpus.empty()) return run;
+    run.gpu = {{"name", here.gpus.front().name},
+               {"driver", here.driver},
+               {"cuda", here.cuda},
+               {"nccl", here.nccl}};
+    return run;
+}
+
+}  // namespace lockstep::programs

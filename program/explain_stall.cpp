@@ -1,4 +1,4 @@
-#include "lessons/runner/explain_stall.hpp"
+#include "program/explain_stall.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,7 @@
 #include "src/run/diagnosis.hpp"
 #include "src/text/wrap.hpp"
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 namespace {
 
@@ -110,4 +110,4 @@ void check_calls(const std::vector<std::string>& logs) {
     throw FaultError(*diagnosis);
 }
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep::programs

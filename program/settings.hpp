@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace lockstep::lessons {
+namespace lockstep::programs {
 
 // The values that a setting can have, and the one that it has if --set does not say.
 
@@ -77,4 +77,4 @@ class Settings {
     std::map<std::string, Value> values_;  ///< of all that are declared
 };
 
-}  // namespace lockstep::lessons
+}  // namespace lockstep::programs

@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/command_line.hpp"
+#include "lessons/runner/glossary.hpp"
+#include "lessons/runner/terminal.hpp"
+#include "src/core/require.hpp"
+#include "src/text/utf8.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+std::vector<std::string> names_of(const GlossarySection& section) {
+    std::vector<std::string> names;
+    for (const GlossaryEntry& entry : section.entries)
+        for (const std::string& name : entry.names)
+            if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    return names;
+}
+
+std::vector<std::string> all_names(const std::vector<GlossarySection>& glossary) {
+    std::vector<std::string> names;
+    for (const GlossarySection& section : glossary)
+        for (const std::string& name : names_of(section))
+            names.push_back(name);
+    return names;
+}
+
+}  // namespace
+
+void declare_word(CommandLine& line) {
+    Command& command = line.add(
+        "word",
+        "Says what a word or a letter of the course means: all-reduce, bubble, S. "
+        "Without one, it lists them.");
+    auto& request = command.asks_for<WordRequest>();
+    const std::vector<std::string>& words = line.words();
+    const bool named = words.size() > 1 && !words[1].starts_with("-");
+    command.rest("WORD", "all-reduce, in flight, S", named,
+                 [&request](const std::string&, const std::string& value) {
+                     request.word += (request.word.empty() ? "" : " ") + value;
+                 });
+    command.suggest(all_names(read_glossary(glossary_page())));
+}
+
+namespace {
+
+/// Returns all words, by section.
+std::string list_of(const std::vector<GlossarySection>& glossary) {
+    std::string text;
+    for (const GlossarySection& section : glossary) {
+        const std::vector<std::string> names = names_of(section);
+        if (!names.empty())
+            text += listed(section.title, {fmt::format("{}", fmt::join(names, ", "))});
+    }
+    return text;
+}
+
+std::string text_of(const GlossaryEntry& entry) {
+    std::vector<std::string> paragraphs = entry.paragraphs;
+    if (!entry.where.empty()) paragraphs.back() += " (" + entry.where + ")";
+    return listed(fmt::format("{}", fmt::join(entry.names, ", ")), paragraphs);
+}
+
+}  // namespace
+
+int run(const WordRequest& request) {
+    const std::vector<GlossarySection> glossary = read_glossary(glossary_page());
+    if (request.word.empty()) {
+        print(list_of(glossary));
+        return kSuccess;
+    }
+    const std::vector<GlossaryEntry> found = entries_called(glossary, request.word);
+    require(!found.empty(), [&] {
+        const std::string hint = did_you_mean(request.word, all_names(glossary));
+        return fmt::format(
+            "the glossary has no word '{}'{}", printable(request.word),
+            hint.empty() ? "; lockstep word lists those that it has" : hint);
+    });
+    std::string text;
+    for (const GlossaryEntry& entry : found)
+        text += text_of(entry);
+    print(text);
+    return kSuccess;
+}
+
+}  // namespace lockstep::lessons

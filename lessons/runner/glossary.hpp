@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::lessons {
+
+/// An entry of the glossary: a word, or a letter with one of its meanings.
+struct GlossaryEntry {
+    std::vector<std::string> names;       ///< "send" and "recv"
+    std::string where;                    ///< "lesson 5", of a letter
+    std::vector<std::string> paragraphs;  ///< as plain text
+};
+
+struct GlossarySection {
+    std::string title;
+    std::vector<GlossaryEntry> entries;
+};
+
+/// Reads the glossary's page: "## " begins a section, "### " a word, and each row of a
+/// table with three columns is a letter.
+std::vector<GlossarySection> read_glossary(std::string_view page);
+
+/// Returns the entries of this name: those that are spelt just so, else those that differ
+/// in capitals, hyphens or spaces only ("AllReduce" is all-reduce).
+std::vector<GlossaryEntry> entries_called(const std::vector<GlossarySection>& glossary,
+                                          std::string_view name);
+
+/// Returns lessons/glossary.md.
+std::string_view glossary_page();
+
+}  // namespace lockstep::lessons

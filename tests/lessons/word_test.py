@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""`lockstep word` prints the entries of the glossary, and lessons lead there; `lockstep fault`
+prints the pages on mistakes.
+
+Arguments: the program, the folder of the lessons.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, LESSONS = sys.argv[1:]
+with open(os.path.join(LESSONS, "glossary.md"), encoding="utf-8") as file:
+    PAGE = file.read()
+# The verbs of NCCL that the communicator has, as the field spells them.
+VERBS = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter",
+         "all-to-all", "barrier", "send", "recv"]
+ALL_REDUCE = """\
+all-reduce
+    In: each rank gives a buffer of S bytes. Out: each rank has the sum (or
+    another reduction) of all buffers. Round a ring of n ranks each sends
+    2(n−1)/n · S bytes in 2(n−1) steps: a reduce-scatter, then an all-gather.
+"""
+
+
+def asked(*words):
+    return subprocess.run([PROGRAM, "word", *words], capture_output=True, text=True, check=True,
+                          env={**os.environ, "COLUMNS": "80"}).stdout
+
+
+def words():
+    """Each word of the page, with its text."""
+    for heading, text in re.findall(r"^### (.*)\n((?:(?!^#).*\n)*)", PAGE, re.M):
+        for word in heading.split(", "):
+            yield word, text.strip()
+
+
+def letters():
+    """Each letter of the page, with its meaning."""
+    for names, meaning, where in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", PAGE, re.M)[1:]:
+        for name in names.split(", "):
+            yield name, f"{meaning} ({where})"
+
+
+def plain(markdown):
+    """Text without marks and line breaks, to be compared."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
+    return re.sub(r"\s+", " ", re.sub(r"[`*]", "", text)).strip()
+
+
+class Word(unittest.TestCase):
+    def test_an_entry_is_printed(self):
+        self.assertEqual(asked("all-reduce"), ALL_REDUCE)
+
+    def test_each_word_has_a_text_which_is_printed(self):
+        found = list(words())
+        self.assertGreater(len(found), 50)
+        for word, text in found:
+            with self.subTest(word=word):
+                self.assertTrue(text)
+                self.assertIn(plain(text), plain(asked(*word.split())))
+        self.assertEqual(len(dict(found)), len(found), "a word has two entries")
+
+    def test_each_letter_has_all_its_meanings(self):
+        found = list(letters())
+        self.assertGreater(len(found), 20)
+        for letter, meaning in found:
+            with self.subTest(letter=letter):
+                self.assertIn(plain(meaning), plain(asked(letter)))
+
+    def test_a_letter_has_one_meaning_in_each_place(self):
+        places = [(letter, meaning.rsplit("(", 1)[1]) for letter, meaning in letters()]
+        self.assertEqual(sorted(places), sorted(set(places)))
+
+    def test_each_verb_says_what_goes_in_and_what_comes_out(self):
+        for verb in VERBS:
+            self.assertRegex(asked(verb), r"(?s)In: .*Out: |In and out: ", verb)
+
+    def test_the_list_has_each_word_and_letter(self):
+        listed = re.split(r", |\n *", asked())
+        for name in [word for word, _ in words()] + [letter for letter, _ in letters()]:
+            self.assertIn(name, re.sub(r"\s+", " ", " | ".join(listed)))
+
+    def test_spelling_may_differ_a_little(self):
+        for words_typed in (["AllReduce"], ["all_reduce"], ["all", "reduce"], ["ALL-REDUCE"]):
+            self.assertEqual(asked(*words_typed), ALL_REDUCE)
+        self.assertTrue(asked("schedule").startswith("schedule\n"))  # which is a command, too
+
+    def test_each_lesson_leads_to_the_glossary(self):
+        for folder in sorted(os.listdir(LESSONS)):
+            if re.match(r"\d\d_", folder):
+                with open(os.path.join(LESSONS, folder, "README.md"), encoding="utf-8") as page:
+                    self.assertIn("../glossary.md#", page.read(), folder)
+
+
+class Fault(unittest.TestCase):
+    def test_the_program_alone_has_all_pages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(PROGRAM, folder)
+            for name in ["README"] + [f"F{number:02}" for number in range(1, 32)]:
+                with open(os.path.join(LESSONS, "faults", name + ".md"), encoding="utf-8") as page:
+                    said = subprocess.run([alone, "fault", name.lower()], capture_output=True,
+                                          text=True, check=True).stdout
+                    self.assertEqual(said, page.read())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
