@@ -46,10 +46,8 @@ def nvcc_candidates():
         if os.environ.get(variable):
             yield os.path.join(os.environ[variable], "bin", "nvcc")
     yield shutil.which("nvcc") or ""
-    for pattern in USUAL_TOOLKITS:
-        yield from sorted(glob.glob(os.path.join(pattern, "bin", "nvcc")), reverse=True)
-    for package in python_packages():
-        yield os.path.join(package, "bin", "nvcc")
+    for folder in program_folders():
+        yield os.path.join(folder, "nvcc")
 
 
 def find_nvcc(given):
@@ -62,7 +60,8 @@ def find_nvcc(given):
     raise Missing("nvcc was not found")
 
 
-def cuda_major(nvcc):
+def cuda_version(nvcc):
+    """(major, minor)"""
     run = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
     version = re.search(r"release (\d+)\.(\d+)", run.stdout)
     if not version:
@@ -70,7 +69,7 @@ def cuda_major(nvcc):
     if int(version[1]) < OLDEST_CUDA:
         raise Missing(f"{nvcc} is of CUDA {version[1]}.{version[2]} and C++20 needs "
                       f"{OLDEST_CUDA}.0 or later")
-    return int(version[1])
+    return int(version[1]), int(version[2])
 
 
 def said_by(*command):
@@ -97,6 +96,26 @@ def roots(nvcc):
     return [root for root in
             [toolkit, *sorted(glob.glob(os.path.join(toolkit, "targets", "*-linux"))),
              os.environ.get("NCCL_HOME", ""), *SYSTEM, *python_packages()] if root]
+
+
+def toolkits():
+    return [folder for pattern in USUAL_TOOLKITS
+            for folder in sorted(glob.glob(pattern), reverse=True)]
+
+
+def libraries(major):
+    """What programs of that CUDA load here, as far as it is found: {name: file}."""
+    places = [root for root in [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
+                                os.environ.get("NCCL_HOME")] if root]
+    places += toolkits() + SYSTEM + python_packages()
+    found = {name: next(filter(None, (library_file(root, name, version) for root in places)), None)
+             for name, version in (("cudart", major), ("cublas", major), ("nccl", 2))}
+    return {name: file for name, file in found.items() if file}
+
+
+def program_folders():
+    """Where CUDA's programs may be besides the PATH."""
+    return [os.path.join(root, "bin") for root in toolkits() + python_packages()]
 
 
 def header_folder(root, header):
@@ -142,7 +161,7 @@ def check_nccl(folder):
 
 def find(given):
     nvcc = find_nvcc(given)
-    major = cuda_major(nvcc)
+    major = cuda_version(nvcc)[0]
     places = roots(nvcc)
     found, includes = [("nvcc", nvcc)], []
     for header, name, version in (("cuda_runtime.h", "cudart", major),

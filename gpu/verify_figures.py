@@ -1,80 +1,129 @@
-#!/usr/bin/env python3
-"""Reads figures for gpu/verify.sh from what its steps printed.
+"""Reads figures from what the steps of gpu/verify.py printed.
 
-usage: verify_figures.py compared|backends|versions|gpus|matmul|attention|kernels FILE
-
-The file holds JSON: of `lockstep compare`, of `lockstep doctor`, or of gpu_bench. Prints one
-line; for matmul and kernels the exit status is 1 where the figure misses its goal.
+A reader takes the text that a step printed and returns a Reading. It raises KeyError,
+ValueError or IndexError if the text is not what the step prints when all is well.
 """
 
 import json
-import sys
+import re
+from dataclasses import dataclass, field
 
 MOST_OVER_CUBLAS = 1.05
 LEAST_OF_COPY = 0.85
 
 
-def compared(document):
-    tensors = document["comparison"]["tensors"]
-    failed = sum(not tensor["passed"] for tensor in tensors)
-    if failed:
-        return f"{failed} of {len(tensors)} tensors differ", 1
-    largest = max(tensors, key=lambda tensor: tensor["largest_relative"])
-    return (f"{len(tensors)} tensors, largest relative difference "
-            f"{largest['largest_relative']:.1e}, bound {largest['bound']:.1e}"), 0
+@dataclass
+class Reading:
+    said: str = ""                                 # one line for people
+    figures: dict = field(default_factory=dict)    # for programs
+    failed: str = ""                               # why the step failed though it ended well
+    absent: str = ""                               # why there was nothing to try
 
 
-def backends(document):
-    missing = [finding["found"] for finding in document["findings"]
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return Reading(lines[-1].strip()[:200] if lines else "")
+
+
+def gpus(text):
+    """What nvidia-smi lists: name, memory, driver's version, a GPU a line."""
+    listed = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line]
+    listed = [cells for cells in listed if len(cells) == 3]
+    return Reading("; ".join(", ".join(cells[:2]) for cells in listed),
+                   {"gpus": [{"name": name, "memory": memory} for name, memory, _ in listed],
+                    "driver": listed[0][2] if listed else ""},
+                   "" if listed else "nvidia-smi lists no GPU")
+
+
+def doctor(text):
+    """`lockstep doctor --json`"""
+    found = json.loads(text)
+    missing = [finding["found"] for finding in found["findings"]
                if not finding["there"] and "backend cuda" in finding["gives"]]
-    return "; ".join(["backends " + ", ".join(document["backends"]), *missing]), bool(missing)
+    without = "" if "cuda" in found["backends"] else "; ".join(missing) or "no backend cuda"
+    return Reading("backends " + ", ".join(found["backends"]),
+                   {"backends": found["backends"], "gpus": len(found["gpus"]),
+                    **{key: found[key] for key in ("cuda", "driver", "nccl")}}, without)
 
 
-def versions(document):
-    return ", ".join(document[key] or "none" for key in ("cuda", "driver", "nccl")), 0
+def cases(text):
+    """The last line of Catch2's: cases that passed, failed and were skipped."""
+    passed = re.search(r"^All tests passed \((\d+) assertions? in (\d+) test cases?\)", text, re.M)
+    if passed:
+        return Reading(passed[0], {"assertions": int(passed[1]), "passed": int(passed[2])})
+    counted = re.search(r"^test cases:.*$", text, re.M)
+    if not counted:
+        if re.search(r"^No test cases matched|^No tests ran", text, re.M):
+            return Reading(absent="no test has the tag")
+        raise ValueError("no summary of Catch2")
+    figures = {word: int(number) for number, word in
+               re.findall(r"(\d+) (passed|failed|skipped)", counted[0])}
+    return Reading(" ".join(counted[0].split()), figures)
 
 
-def gpus(document):
-    return len(document["gpus"]), 0
+def compared(text):
+    """`lockstep compare --json`"""
+    tensors = json.loads(text)["comparison"]["tensors"]
+    failed = sum(not tensor["passed"] for tensor in tensors)
+    largest = max(tensors, key=lambda tensor: tensor["largest_relative"])
+    figures = {"tensors": len(tensors), "failed": failed,
+               "largest_relative": largest["largest_relative"], "bound": largest["bound"]}
+    return Reading(f"{len(tensors)} tensors, largest relative difference "
+                   f"{largest['largest_relative']:.1e}, bound {largest['bound']:.1e}", figures,
+                   f"{failed} of {len(tensors)} tensors differ" if failed else "")
 
 
-def matmul(document):
-    [run] = [run for run in document["benchmarks"] if "time_over_cublas" in run]
+def sanitized(text):
+    """compute-sanitizer's summary, and what the tests under it said."""
+    summary = re.search(r"(ERROR|RACECHECK) SUMMARY: (\d+).*$", text, re.M)
+    if not summary:
+        raise ValueError("no summary of compute-sanitizer")
+    tests = cases(text)
+    said = "; ".join(text for text in (summary[0], tests.said) if text)
+    return Reading(said, {"errors": int(summary[2]), **tests.figures}, absent=tests.absent)
+
+
+def benchmarks(text):
+    return json.loads(text)["benchmarks"]
+
+
+def speed(text):
+    return Reading(f"{len(benchmarks(text))} benchmarks")
+
+
+def matmul(text):
+    [run] = [run for run in benchmarks(text) if "time_over_cublas" in run]
     ratio = run["time_over_cublas"]
-    return (f"{ratio:.3f} of its time, {run['tflops']:.1f} TFLOP/s",
-            not ratio <= MOST_OVER_CUBLAS)
+    said = f"{ratio:.3f} of its time, {run['tflops']:.1f} TFLOP/s"
+    return Reading(said, {"time_over_cublas": ratio, "tflops": run["tflops"]},
+                   "" if ratio <= MOST_OVER_CUBLAS else f"above the goal: {ratio:.3f}")
 
 
-def attention(document):
+def attention(text):
     """No goal: what the kernels give beside cuBLAS has not been measured."""
-    parts = [f"{run['name'].split('/iterations')[0]} {run['time_over_products']:.2f}, "
-             f"{run['tflops']:.1f} TFLOP/s"
-             for run in document["benchmarks"] if "time_over_products" in run]
-    return "; ".join(parts), not parts
+    runs = {run["name"].split("/iterations")[0]: (run["time_over_products"], run["tflops"])
+            for run in benchmarks(text) if "time_over_products" in run}
+    said = "; ".join(f"{name} {ratio:.2f}, {tflops:.1f} TFLOP/s"
+                     for name, (ratio, tflops) in runs.items())
+    figures = {name: {"time_over_products": ratio, "tflops": tflops}
+               for name, (ratio, tflops) in runs.items()}
+    return Reading(said, figures, "" if runs else "no benchmark of attention")
 
 
-def kernels(document):
-    shares = {run["name"].split("/")[0]: run["of_copy"] for run in document["benchmarks"]
+def kernels(text):
+    shares = {run["name"].split("/")[0]: run["of_copy"] for run in benchmarks(text)
               if "of_copy" in run}
     below = [f"{name} {share:.2f}" for name, share in sorted(shares.items(), key=lambda s: s[1])
              if not share >= LEAST_OF_COPY]
     lowest = min(shares, key=shares.get)
-    text = f"{len(shares)} kernels, the lowest {lowest} {shares[lowest]:.2f}"
-    return text + (f"; below the goal: {', '.join(below)}" if below else ""), bool(below)
+    return Reading(f"{len(shares)} kernels, the lowest {lowest} {shares[lowest]:.2f}",
+                   {"of_copy": shares},
+                   f"below the goal: {', '.join(below)}" if below else "")
 
 
-READERS = {reader.__name__: reader for reader in (compared, backends, versions, gpus, matmul,
-                                                  attention, kernels)}
-
-
-def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in READERS:
-        sys.exit(f"usage: verify_figures.py {'|'.join(READERS)} FILE")
-    with open(sys.argv[2], encoding="utf-8") as file:
-        text, status = READERS[sys.argv[1]](json.load(file))
-    print(text)
-    sys.exit(status)
-
-
-if __name__ == "__main__":
-    main()
+def suite(text):
+    """The last line of ./lockstep test."""
+    counts = re.findall(r"(\d+) (passed|failed|skipped)", last_line(text).said)
+    if not counts:
+        raise ValueError("no summary of the tests")
+    return Reading(last_line(text).said, {word: int(number) for number, word in counts})

@@ -79,7 +79,7 @@ TEST_CASE("Attention gives the same bits again, and so it does for operands else
         REQUIRE(results(bench, ShiftedHeads(bench, of, dtype, shift)) == first);
 }
 
-TEST_CASE("A query attends to as many keys as there are", "[gpu][device]") {
+TEST_CASE("A query attends to as many keys as there are", "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
@@ -101,7 +101,8 @@ TEST_CASE("A query attends to as many keys as there are", "[gpu][device]") {
     REQUIRE(bench->download(state.y).at(0) == sum);
 }
 
-TEST_CASE("A key's gradients come from as many queries as there are", "[gpu][device]") {
+TEST_CASE("A key's gradients come from as many queries as there are",
+          "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const TokenOrder order =
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
@@ -131,7 +132,7 @@ TEST_CASE("A key's gradients come from as many queries as there are", "[gpu][dev
 }
 
 TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold",
-          "[gpu][device]") {
+          "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const auto heads = [&](std::vector<double> values) {

@@ -68,7 +68,7 @@ TEST_CASE("In bf16, rows and columns of any shape, anywhere, give f32's bits, ro
 }
 
 TEST_CASE("Views that begin anywhere, of any length, are touched and nothing beside them",
-          "[gpu][device]") {
+          "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::i32, DType::bf16);
     Bench bench;
     const std::int64_t room = 5000;
@@ -91,7 +91,8 @@ TEST_CASE("Views that begin anywhere, of any length, are touched and nothing bes
     }
 }
 
-TEST_CASE("Wide rows and tall columns are as exact as narrow ones", "[gpu][device]") {
+TEST_CASE("Wide rows and tall columns are as exact as narrow ones",
+          "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     for (const Shape& shape : kShapes) {
         CAPTURE(shape.text());
@@ -187,7 +188,7 @@ TEST_CASE("Root mean square norm of wide rows is its definition", "[gpu][device]
         bench->rms_norm_backward_input(bench->upload(dy), on_device, one, got.rstd)));
 }
 
-TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device]") {
+TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t columns = GENERATE(1028, 2051, 8200, 20000);
     CAPTURE(columns);
@@ -214,7 +215,7 @@ TEST_CASE("Layer norm of wide rows is its definition", "[gpu][device]") {
 }
 
 TEST_CASE("A gradient of an embedding is added in order of the ids, few or many",
-          "[gpu][device]") {
+          "[gpu][device][sanitizer]") {
     const DType dtype = GENERATE(DType::f32, DType::f64, DType::bf16);
     const std::int64_t width = GENERATE(1, 4, 12, 33);
     const std::int64_t count = GENERATE(1, 500, 512, 513, 5000);
@@ -245,7 +246,7 @@ TEST_CASE("A gradient of an embedding is added in order of the ids, few or many"
     REQUIRE(bench->download(shard) == expected.rows(first, vocabulary - first));
 }
 
-TEST_CASE("The first index outside is found among many", "[gpu][device]") {
+TEST_CASE("The first index outside is found among many", "[gpu][device][sanitizer]") {
     const std::int64_t first = GENERATE(0, 3, 1021, 40000, 99999);
     Bench bench;
     HostTensor ids({100000}, DType::i32);

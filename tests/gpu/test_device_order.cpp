@@ -61,7 +61,7 @@ TEST_CASE("Memory that another device reads is not given away before it has",
                 static_cast<double>(round));
 }
 
-TEST_CASE("Values to upload may go once the call returns", "[gpu][device]") {
+TEST_CASE("Values to upload may go once the call returns", "[gpu][device][sanitizer]") {
     const std::int64_t count = GENERATE(100, 1000000);
     Bench bench;
     const Tensor x = bench->zeros({count}, DType::f32);
