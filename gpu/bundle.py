@@ -1,23 +1,34 @@
 #!/usr/bin/env python3
 """Packs Lockstep for machines that have CUDA but neither root, apt nor network.
 
-usage: bundle.py ROOT FILE.tar.gz [COMPILER…]
+usage: bundle.py [--built BUILD] ROOT FILE.tar.gz [COMPILER…]
+       bundle.py --tree ROOT FOLDER [COMPILER…]
+       bundle.py --targets
 
 The archive holds the source tree (what git tracks and what it does not ignore; without git,
 the tree without build folders) and bundled/: the headers of the libraries that the build
 needs, the few of their libraries that are no headers, a meson.build through which
 dependency() finds them, and `commit`, which says what was packed. The same tree gives the
-same bytes.
+same bytes. --tree writes the same files into a folder, and leaves those alone that are so
+already. --built adds built/: the binaries that gpu/verify.sh runs, stripped, from a build of
+such a folder, and built.json, which says how they were made. --targets prints what that build
+has to make.
 """
 
 import gzip
 import io
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
+
+import find_cuda
+import verify_plan
 
 # library: a header by which it is found, and what is packed of the folder that has it.
 HEADERS = {
@@ -30,6 +41,7 @@ HEADERS = {
     "boost": ("boost/version.hpp", ["boost/config", "boost/context"]),
 }
 CATCH2 = {3: ("catch2/catch_all.hpp", ["catch2"]), 2: ("catch2/catch.hpp", ["catch2"])}
+MADE = ("bundled/", "built/")     # folders of an unpacked bundle that are no sources
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh", ".h")
 
 MESON = """# Made by ./lockstep bundle: what dependency() finds is here, not in the system.
@@ -134,7 +146,7 @@ def source_files(root):
         changed = output_of(*git, "status", "--porcelain")
         files = {name for name in listed.split("\0") if name and
                  os.path.lexists(os.path.join(root, name))}
-        return sorted(name for name in files if not name.startswith("bundled/")), \
+        return sorted(name for name in files if not name.startswith(MADE)), \
             commit.strip() + ("+changes" if changed else "")
     return sorted(walk(root)), read_commit(root)
 
@@ -143,8 +155,8 @@ def walk(root):
     for path, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__") and
                             not os.path.isdir(os.path.join(path, name, "meson-private")))
-        if path == root and "bundled" in folders:
-            folders.remove("bundled")
+        if path == root:
+            folders[:] = [name for name in folders if name + "/" not in MADE]
         for name in names:
             yield os.path.relpath(os.path.join(path, name), root)
 
@@ -224,6 +236,54 @@ def bundled_files(root, files, compiler, commit):
              "bundled/commit": f"{commit}\n".encode()})
 
 
+def stripped(file, folder):
+    target = os.path.join(folder, file.replace("/", "-"))
+    subprocess.run(["strip", "-o", target, file], check=True)
+    return target
+
+
+def how_built(build, compiler):
+    """What built.json says."""
+    with open(os.path.join(build, "meson-info/intro-buildoptions.json"), encoding="utf-8") as file:
+        options = {option["name"]: option["value"] for option in json.load(file)}
+    found = dict(find_cuda.find(options["nvcc"]))
+    arch = options["gpu_arch"]
+    major, minor = find_cuda.cuda_version(found["nvcc"])
+    return {"gpu_arch": found["arch"] if arch == "auto" else arch, "cuda_major": major,
+            "nvcc": f"{major}.{minor}", "g++": compiler.run(["-dumpfullversion"]).stdout.strip()}
+
+
+def built_files(build, compiler, folder):
+    """{path in the bundle: file or bytes} below built/; stripped copies lie in the folder."""
+    packed = {f"built/{file}": stripped(os.path.join(build, file), folder)
+              for file in verify_plan.TARGETS.values()}
+    return packed | {"built/built.json": json.dumps(how_built(build, compiler)).encode()}
+
+
+def read(content):
+    if isinstance(content, bytes):
+        return content
+    with open(content, "rb") as file:
+        return file.read()
+
+
+def write_tree(folder, packed):
+    """Makes the folder hold these files; a build of it sees only what has changed."""
+    for name in files_below(folder, ""):
+        if name not in packed:
+            os.remove(os.path.join(folder, name))
+    for name, content in packed.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not isinstance(content, bytes) and not os.path.isfile(content):
+            continue   # a link that leads to no file
+        if not os.path.isfile(path) or read(path) != read(content):
+            with open(path, "wb") as file:
+                file.write(read(content))
+            if not isinstance(content, bytes):
+                shutil.copymode(content, path)
+
+
 def add(archive, name, content):
     """A file, link or bytes; nothing of when and by whom."""
     member = tarfile.TarInfo(name)
@@ -241,12 +301,17 @@ def add(archive, name, content):
             archive.addfile(member, file)
 
 
-def write(path, root, compiler):
+def packed_files(root, compiler):
+    """{path in the bundle: file or bytes}, and what the tree is called."""
     files, commit = source_files(root)
-    with open(os.path.join(root, "meson.build"), encoding="utf-8") as file:
-        version = re.search(r"^  version: '(.*)'", file.read(), re.M)[1]
     packed = {name: os.path.join(root, name) for name in files}
     packed |= bundled_files(root, files, compiler, commit)
+    return {os.path.normpath(name): content for name, content in packed.items()}, commit
+
+
+def write(path, root, packed, commit):
+    with open(os.path.join(root, "meson.build"), encoding="utf-8") as file:
+        version = re.search(r"^  version: '(.*)'", file.read(), re.M)[1]
     folder = f"lockstep-{version}-{commit.replace('+', '-')}"
     target = os.path.abspath(path)
     temporary = f"{target}.{os.getpid()}"
@@ -256,7 +321,7 @@ def write(path, root, compiler):
                 tarfile.open(fileobj=packer, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name in sorted(packed):
                 if os.path.abspath(os.path.join(root, name)) not in (target, temporary):
-                    add(archive, f"{folder}/{os.path.normpath(name)}", packed[name])
+                    add(archive, f"{folder}/{name}", packed[name])
         os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
@@ -264,21 +329,40 @@ def write(path, root, compiler):
     return folder, len(packed), os.path.getsize(target)
 
 
+def bundle(path, root, compiler, build):
+    """Writes the archive, with the binaries of a build if one is given, and says what to do."""
+    packed, commit = packed_files(root, compiler)
+    with tempfile.TemporaryDirectory() as copies:
+        if build:
+            packed |= built_files(build, compiler, copies)
+        folder, count, size = write(path, root, packed, commit)
+    print(f"{path}: {count} files, {size / 1e6:.1f} MB; there, run: "
+          f"tar xf {os.path.basename(path)} && cd {folder} && "
+          f"{'gpu/verify.sh' if build else './lockstep test'}")
+
+
 def main():
-    if len(sys.argv) < 3:
-        sys.exit("usage: bundle.py ROOT FILE.tar.gz [COMPILER…]")
-    root, path = os.path.realpath(sys.argv[1]), sys.argv[2]
-    compiler = sys.argv[3:] or shlex.split(os.environ.get("CXX", "g++"))
+    words = sys.argv[1:]
+    if words == ["--targets"]:
+        print("\n".join(verify_plan.TARGETS))
+        return
+    option = words.pop(0) if words and words[0] in ("--tree", "--built") else None
+    build = words.pop(0) if option == "--built" and words else None
+    if len(words) < 2:
+        sys.exit(__doc__.split("\n\n")[1])
+    root, path = os.path.realpath(words[0]), words[1]
+    compiler = Compiler(words[2:] or shlex.split(os.environ.get("CXX", "g++")))
     try:
-        folder, count, size = write(path, root, Compiler(compiler))
-    except Lacking as lacking:
+        if option == "--tree":
+            write_tree(path, packed_files(root, compiler)[0])
+        else:
+            bundle(path, root, compiler, build)
+    except (Lacking, find_cuda.Missing) as lacking:
         print(f"lockstep: {lacking}", file=sys.stderr)
         sys.exit(3)
-    except OSError as error:
+    except (OSError, subprocess.CalledProcessError) as error:
         print(f"lockstep: the bundle cannot be written: {error}", file=sys.stderr)
         sys.exit(2)
-    print(f"{path}: {count} files, {size / 1e6:.1f} MB; there, run: "
-          f"tar xf {os.path.basename(path)} && cd {folder} && ./lockstep test")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A bundle, unpacked, builds from what it has: neither apt nor pkg-config nor the system's
-copies of the libraries.
+copies of the libraries. With binaries it builds nothing.
 
 Arguments: the project's root, the compiler's command.
 """
 
+import json
 import os
 import re
 import shlex
@@ -31,10 +32,20 @@ OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 
-def pack(path, root=ROOT, environment=None):
-    return subprocess.run([sys.executable, "-B", os.path.join(root, "gpu/bundle.py"), root, path,
-                           *COMPILER], capture_output=True, text=True, check=False,
+BINARIES = ("lessons/lockstep", "gpu/liblockstep_gpu.so", "tests/gpu/gpu_device_tests",
+            "tests/gpu/gpu_comm_tests", "tests/bench/gpu_bench")
+
+
+def pack(path, root=ROOT, environment=None, options=()):
+    return subprocess.run([sys.executable, "-B", os.path.join(root, "gpu/bundle.py"), *options,
+                           root, path, *COMPILER], capture_output=True, text=True, check=False,
                           env=environment)
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 class Bundle(unittest.TestCase):
@@ -93,6 +104,71 @@ class Bundle(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         with tarfile.open(again) as archive:
             self.assertEqual(sorted(archive.getnames()), sorted(self.names))
+
+    def test_a_tree_is_the_bundle_and_only_what_changed_is_written(self):
+        tree = os.path.join(self.folder, "tree")
+        for number in range(2):
+            done = pack(tree, self.tree, options=["--tree"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if number == 0:
+                write(os.path.join(tree, "sim/cluster.hpp"), "changed")
+                write(os.path.join(tree, "sim/more.hpp"), "more")
+                os.utime(os.path.join(tree, "lockstep"), (1, 1))
+        names = {os.path.relpath(os.path.join(path, name), tree)
+                 for path, _, names in os.walk(tree) for name in names}
+        self.assertEqual(names, {name.split("/", 1)[1] for name in self.names})
+        self.assertEqual(os.path.getmtime(os.path.join(tree, "lockstep")), 1)
+        self.assertTrue(os.access(os.path.join(tree, "lockstep"), os.X_OK))
+        self.assertEqual(subprocess.run(["diff", "-r", tree, self.tree], check=False).returncode, 0)
+
+    def built(self):
+        """A bundle with binaries, which are small ones, made by a CUDA that is a stub."""
+        build, cuda = (os.path.join(self.folder, name) for name in ("made", "cuda"))
+        write(os.path.join(build, "main.cpp"), "int main() {}\n")
+        for name in BINARIES:
+            os.makedirs(os.path.dirname(os.path.join(build, name)), exist_ok=True)
+            subprocess.run([*COMPILER, "-g", os.path.join(build, "main.cpp"), "-o",
+                            os.path.join(build, name)], check=True)
+        write(os.path.join(build, "meson-info/intro-buildoptions.json"), json.dumps(
+            [{"name": "gpu_arch", "value": "90"}, {"name": "nvcc", "value": ""}]))
+        write(os.path.join(cuda, "bin/nvcc"), "#!/bin/sh\necho Cuda, release 13.0, V13.0.1\n")
+        os.chmod(os.path.join(cuda, "bin/nvcc"), 0o755)
+        for name in ("include/cuda_runtime.h", "include/cublas_v2.h", "lib64/libcudart.so.13",
+                     "lib64/libcublas.so.13", "lib64/libnccl.so.2"):
+            write(os.path.join(cuda, name), "")
+        write(os.path.join(cuda, "include/nccl.h"), "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n")
+        file = os.path.join(self.folder, "built.tar.gz")
+        done = pack(file, self.tree, os.environ | {"CUDA_HOME": cuda}, ["--built", build])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith("&& gpu/verify.sh\n"), done.stdout)
+        with tarfile.open(file) as archive:
+            archive.extractall(os.path.join(self.folder, "there"))
+            self.assertEqual(set(archive.getnames()) - set(self.names),
+                             {f"{os.path.basename(self.tree)}/built/{name}"
+                              for name in (*BINARIES, "built.json")})
+        return build, os.path.join(self.folder, "there", os.path.basename(self.tree))
+
+    def test_with_binaries_it_is_tried_without_a_compiler(self):
+        build, tree = self.built()
+        with open(os.path.join(tree, "built/built.json"), encoding="utf-8") as file:
+            how = json.load(file)
+        self.assertEqual((how["gpu_arch"], how["cuda_major"], how["nvcc"]), ("90", 13, "13.0"))
+        for name in BINARIES:
+            file = os.path.join(tree, "built", name)
+            self.assertTrue(os.access(file, os.X_OK), name)
+            self.assertLess(os.path.getsize(file), os.path.getsize(os.path.join(build, name)))
+        tools = os.path.join(self.folder, "few")
+        os.makedirs(tools)
+        for name in ("bash", "dirname", "python3", "realpath"):
+            os.symlink(shutil.which(name), os.path.join(tools, name))
+        out = os.path.join(self.folder, "out")
+        done = subprocess.run([os.path.join(tree, "gpu/verify.sh"), "--out", out],
+                              env={"PATH": tools}, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (3, ""), done.stdout)
+        with open(os.path.join(out, "results.json"), encoding="utf-8") as file:
+            results = json.load(file)
+        self.assertEqual(results["reason"], "no GPU: nvidia-smi is not here")
+        self.assertEqual((results["built"], results["versions"]["nvcc"]), ("elsewhere", "13.0"))
 
     def test_it_builds_from_what_it_has(self):
         build = os.path.join(self.folder, "build")

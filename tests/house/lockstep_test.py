@@ -205,7 +205,37 @@ class Bundles(Script):
         for arguments in ((), ("a", "b"), ("--help",)):
             run = self.world().run("bundle", *arguments)
             self.check(run, 2, "",
-                       "lockstep: one file is expected: ./lockstep bundle FILE.tar.gz\n")
+                       "lockstep: one file is expected: ./lockstep bundle [--built [--gpu-arch "
+                       "LIST]] FILE.tar.gz\n")
+        for arguments in (("--gpu-arch", "90"), ("--built", "--gpu-arch", "sm_90"),
+                          ("--built", "--gpu-arch", "")):
+            run = self.world().run("bundle", *arguments, "x.tar.gz")
+            self.check(run, 2, "", "lockstep: --gpu-arch goes with --built and takes compute "
+                       "capabilities, as in 80,90\n")
+
+    def test_binaries_for_other_machines_are_built_in_a_folder_of_their_own(self):
+        world = self.world()
+        world.write("tree/gpu/bundle.py", "import sys\n"
+                    "print('one\\nother' if sys.argv[1:] == ['--targets'] else sys.argv[1:])")
+        world.write("tree/gpu/find_cuda.py", "print('nvcc=there')")
+        run = world.run("bundle", "--built", "--gpu-arch", "80,90", "x.tar.gz")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        build = os.path.realpath(world.path("build-for-gpu-80-90"))
+        root = os.path.realpath(world.path("tree"))
+        self.assertEqual(run.stdout, f"{['--tree', root, build + '/tree', 'g++']}\n"
+                                     f"{['--built', build, root, 'x.tar.gz', 'g++']}\n")
+        [setup] = [call for call in world.calls("meson") if "setup" in call]
+        for word in ("-Dnative=false", "-Dgpu=enabled", "-Dgpu_arch=80,90",
+                     "-Wl,-rpath,$ORIGIN/../../../bundled/lib", build + "/tree"):
+            self.assertIn(word, setup)
+        self.assertTrue(world.calls("ninja")[-1].endswith("one other"))
+
+    def test_without_cuda_no_binaries_for_gpus_are_built(self):
+        world = self.world()
+        world.write("tree/gpu/find_cuda.py", "print('missing=nvcc was not found')")
+        self.check(world.run("bundle", "--built", "x.tar.gz"), 3, "",
+                   "lockstep: GPU binaries cannot be built here, because nvcc was not found\n")
+        self.assertEqual(world.calls("meson"), [])
 
 
 class Packages(Script):
