@@ -67,6 +67,21 @@ __device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
     }
 }
 
+// One instruction for all of a pack, whose address must be a multiple of its size.
+#ifdef __CUDACC__
+template <typename Whole, typename S>
+__device__ Whole load_whole(const S* from) {
+    return *reinterpret_cast<const Whole*>(from);
+}
+template <typename Whole, typename S>
+__device__ void store_whole(S* to, const Whole& pack) {
+    *reinterpret_cast<Whole*>(to) = pack;
+}
+#else
+using emulated::load_whole;
+using emulated::store_whole;
+#endif
+
 template <int kWidth, typename S>
 __device__ Pack<Computed<S>, kWidth> load(const S* from, bool aligned) {
     if constexpr (kWidth > 1) {
@@ -78,7 +93,7 @@ __device__ Pack<Computed<S>, kWidth> load(const S* from, bool aligned) {
             return pack;
         }
     }
-    return converted<Computed<S>>(*reinterpret_cast<const Pack<S, kWidth>*>(from));
+    return converted<Computed<S>>(load_whole<Pack<S, kWidth>>(from));
 }
 
 /// Returns what is left at the end of `elements`, less than a pack, and then zeros.
@@ -103,7 +118,7 @@ __device__ void store(S* to, const Pack<Computed<S>, kWidth>& pack, bool aligned
             return;
         }
     }
-    *reinterpret_cast<Pack<S, kWidth>*>(to) = converted<S>(pack);
+    store_whole(to, converted<S>(pack));
 }
 
 }  // namespace lockstep::gpu

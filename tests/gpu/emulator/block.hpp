@@ -38,6 +38,9 @@ class BlockRunner {
                                 int source, Place place);
     int lane() const { return static_cast<int>(current_ % 32); }
 
+    /// Ends the process: a mistake of the kernel that runs.
+    [[noreturn]] void die_in_kernel(const std::string& sentence) const;
+
   private:
     enum class State : std::uint8_t { unstarted, ready, at_barrier, in_warp, finished };
 
@@ -62,7 +65,6 @@ class BlockRunner {
     void become(std::size_t thread);
     template <typename T>
     void shuffle(std::vector<T>& order);
-    [[noreturn]] void die_in_kernel(const std::string& sentence) const;
     [[noreturn]] void explain_stop() const;
 
     const Launch* launch_ = nullptr;

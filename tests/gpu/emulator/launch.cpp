@@ -55,4 +55,10 @@ int lane() {
     return runner().lane();
 }
 
+void require_vector_at(const void* address, std::size_t bytes) {
+    if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0)
+        runner().die_in_kernel("an instruction moves " + std::to_string(bytes) +
+                               " bytes at an address that is no multiple of them");
+}
+
 }  // namespace emulated

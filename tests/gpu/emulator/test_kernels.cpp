@@ -45,6 +45,13 @@ __global__ void count_blocks(int* next, int* in_order) {
     ++*next;
 }
 
+__global__ void copy_pairs(float* to, const float* from) {
+    struct Pair {
+        float first, second;
+    };
+    emulated::store_whole(to, emulated::load_whole<Pair>(from));
+}
+
 __global__ void half_a_barrier() {
     if (threadIdx.x < 32) __syncthreads();
 }
@@ -152,6 +159,20 @@ TEST_CASE("launches that no GPU takes are refused", "[emulator]") {
                 expect(cudaGetLastError() == cudaErrorInvalidConfiguration, "last");
                 expect(cudaGetLastError() == cudaSuccess, "forgotten");
             }) == "");
+}
+
+TEST_CASE("a vector lies at a multiple of its size, or the process ends", "[emulator]") {
+    const auto copies = [](int to, int from) {
+        float* const x = on_device(std::vector<float>{1, 2, 3, 4, 5, 6});
+        works(launch(nullptr, copy_pairs, 1, 1, x + to, x + from));
+        works(cudaDeviceSynchronize());
+        return on_host(x, 6);
+    };
+    REQUIRE(alone([&](int) {
+                expect(copies(4, 2) == std::vector<float>{1, 2, 3, 4, 3, 4}, "a pair");
+            }) == "");
+    dies_with("block 0 of 1: an instruction moves 8 bytes", [&](int) { copies(4, 1); });
+    dies_with("no multiple", [&](int) { copies(3, 2); });
 }
 
 TEST_CASE("a barrier that not all threads reach ends the process", "[emulator]") {

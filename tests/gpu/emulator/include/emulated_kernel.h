@@ -50,6 +50,22 @@ std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value, i
 /// This thread's place in its warp.
 int lane();
 
+/// Ends the process if the address is not a multiple of what one instruction moves there.
+void require_vector_at(const void* address, std::size_t bytes);
+
+template <typename Whole>
+Whole load_whole(const void* from) {
+    require_vector_at(from, sizeof(Whole));
+    Whole whole;
+    std::memcpy(static_cast<void*>(&whole), from, sizeof whole);
+    return whole;
+}
+template <typename Whole>
+void store_whole(void* to, const Whole& whole) {
+    require_vector_at(to, sizeof whole);
+    std::memcpy(to, static_cast<const void*>(&whole), sizeof whole);
+}
+
 template <typename T>
 T shuffle(unsigned mask, T value, int source, Place place) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
