@@ -33,7 +33,7 @@ void LaunchedWork::wait(SourceLine at) {
     run.spans.close(span, stream);
     if (!number_)
         for (Pause pause; !done(); pause())
-            run.nccl.check();
+            run.while_waiting();
     // Whoever frees or overwrites the buffers from now on comes after the event.
     buffers_.clear();
 }
@@ -41,9 +41,9 @@ void LaunchedWork::wait(SourceLine at) {
 std::size_t LaunchedWork::wait_any(std::span<PendingWork* const> works, SourceLine at) {
     require(*run_ != nullptr, at,
             "works were waited for after the run that launched them was over");
-    const RankRun& run = **run_;
+    RankRun& run = **run_;
     for (Pause pause;; pause()) {
-        run.nccl.check();
+        run.while_waiting();
         for (std::size_t i = 0; i < works.size(); ++i)
             if (static_cast<LaunchedWork*>(works[i])->done()) {
                 works[i]->wait(at);

@@ -44,7 +44,7 @@ class LaunchedWork final : public PendingWork {
 
 /// A stream, and what runs on it and holds its buffers.
 struct LaunchQueue {
-    Stream stream;
+    Stream stream{Stream::Priority::urgent};
     std::deque<boost::intrusive_ptr<LaunchedWork>> in_flight;
 
     /// Returns the work that ends what the stream holds now.

@@ -91,6 +91,7 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
     RunReport report;
     RankReport& mine = report.ranks.emplace_back();
     try {
+        run.device.prepare();
         const Watching watching(process_.control());
         run_program(program, handle, run, mine);
     } catch (...) {
@@ -114,7 +115,6 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
 void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun& run,
                              RankReport& report) {
     const std::unique_ptr<Comm> world = Comm::make_world(run, handle, ranks_);
-    run.device.prepare();
     // Time 0 is when all are there.
     world->meet();
     run.spans.begin(run.device.stream());

@@ -68,6 +68,7 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     for (CommOperation& operation : operations) {
         set_aside(operation);
         count(operation);
+        run.device.forget_indices(operation.output);
     }
 
     // It begins after what the device issued before, behind what was launched here
@@ -85,6 +86,7 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
         throw GpuError(fmt::format("{}: {}", at.text(), error.what()));
     }
     run.spans.close(span, channel_.stream);
+    run.log.launch_returned();
 
     // Work waits for its end.
     return channel_.launched(new LaunchedWork(handle_, number, operations));
@@ -124,10 +126,28 @@ void Comm::count(const CommOperation& operation) {
 }
 
 void Comm::meet() {
+    const Tensor greeted = run_.device.scratch({2}, DType::i32);
     channel_.stream.wait_for(run_.device.stream());
     enqueue_barrier();
-    channel_.handle->settle();
+    channel_.handle->settle(NcclHandle::Call::first);
+    NcclGroup group;
+    enqueue_greetings(greeted);
+    group.end();
+    channel_.handle->settle(NcclHandle::Call::first);
     wait_here();
+}
+
+/// A message to each neighbour, and one from each.
+void Comm::enqueue_greetings(const Tensor& greeted) {
+    if (size() == 1) return;
+    const int neighbours[] = {(rank() + 1) % size(), (rank() + size() - 1) % size()};
+    const int sides = size() == 2 ? 1 : 2;
+    for (int side = 0; side < sides; ++side) {
+        GPU_CHECK(ncclSend(channel_.token.bytes_begin(), 1, ncclInt32, neighbours[side],
+                           nccl(), stream()));
+        GPU_CHECK(ncclRecv(greeted.slice(side, 1).bytes_begin(), 1, ncclInt32,
+                           neighbours[side], nccl(), stream()));
+    }
 }
 
 /// Until the stream has nothing left.
@@ -135,7 +155,7 @@ void Comm::wait_here() {
     Event reached;
     channel_.stream.record(reached);
     for (Pause pause; !reached.done(); pause())
-        run_.nccl.check();
+        run_.while_waiting();
 }
 
 std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
@@ -171,7 +191,9 @@ std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, Source
     Channel& channel = open_channel(run, request.name, std::move(members), number);
     channel.own = std::move(part);
     channel.handle = &channel.own;
-    return std::unique_ptr<Comm>(new Comm(run, channel, place, at));
+    std::unique_ptr<Comm> comm(new Comm(run, channel, place, at));
+    comm->meet();
+    return comm;
 }
 
 /// The simulator knows what the other ranks asked for, and names them.
@@ -191,18 +213,19 @@ void Comm::require_expected(const SplitRequest& request, const std::vector<int>&
 /// What every rank passed to a split, exchanged by an all-gather.
 std::vector<Comm::Place> Comm::places_of_all(int color, int key) {
     static_assert(sizeof(Place) == 2 * sizeof(std::int32_t));
-    const Place mine{color, key};
     std::vector<Place> all(static_cast<std::size_t>(size()));
     const Tensor one = run_.device.scratch({2}, DType::i32);
     const Tensor each = run_.device.scratch({std::int64_t{2} * size()}, DType::i32);
+    HostTensor mine({2}, DType::i32);
+    mine.set(0, color);
+    mine.set(1, key);
+    run_.device.transfer_from_host(one, mine);
     channel_.stream.wait_for(run_.device.stream());
-    GPU_CHECK(cudaMemcpyAsync(one.bytes_begin(), &mine, sizeof mine,
-                              cudaMemcpyHostToDevice, stream()));
     GPU_CHECK(ncclAllGather(one.bytes_begin(), each.bytes_begin(), 2, ncclInt32, nccl(),
                             stream()));
     channel_.handle->settle();
     wait_here();
-    GPU_CHECK(cudaMemcpyAsync(all.data(), each.bytes_begin(), all.size() * sizeof mine,
+    GPU_CHECK(cudaMemcpyAsync(all.data(), each.bytes_begin(), all.size() * sizeof(Place),
                               cudaMemcpyDeviceToHost, stream()));
     GPU_CHECK(cudaStreamSynchronize(stream()));
     return all;

@@ -20,7 +20,10 @@ class Comm final : public Communicator {
     /// The world of a run, over a handle that outlives it.
     static std::unique_ptr<Comm> make_world(RankRun& run, NcclHandle& handle, int ranks);
 
-    /// Waits on the host until every rank has called it; no part of what the program did.
+    /// Waits on the host until every rank has called it, and exchanges a message with the
+    /// neighbours in the ring of ranks. NCCL makes its connections when they are first
+    /// used, which takes long and is no part of what the program does: from now on those
+    /// of collectives and to neighbours are there.
     void meet();
 
     /// Tells the run where a group of it was never started.
@@ -44,6 +47,7 @@ class Comm final : public Communicator {
     void set_aside(CommOperation& operation);
     void enqueue(const CommOperation& operation);
     void enqueue_barrier();
+    void enqueue_greetings(const Tensor& greeted);
     void enqueue_all_to_all(const CommOperation& operation);
     void enqueue_gather(const CommOperation& operation);
     void enqueue_scatter(const CommOperation& operation);

@@ -1,5 +1,6 @@
 #include "gpu/device.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -26,20 +27,13 @@ void keep_freed_memory() {
         cudaMemPoolSetAttribute(default_pool(), cudaMemPoolAttrReleaseThreshold, &all));
 }
 
-void free_host(FirstOutside* memory) {
-    cudaFreeHost(memory);
-}
-
 }  // namespace
 
 Device::Device(int index, DeviceMonitor& monitor, DeviceOptions options)
     : LocalDevice(index, monitor),
       options_(std::move(options)),
-      first_outside_(nullptr, free_host) {
+      first_outside_(static_cast<FirstOutside*>(allocate_pinned(sizeof(FirstOutside)))) {
     keep_freed_memory();
-    void* memory = nullptr;
-    GPU_CHECK(cudaMallocHost(&memory, sizeof(FirstOutside)));
-    first_outside_.reset(static_cast<FirstOutside*>(memory));
 }
 
 Device::~Device() {
@@ -50,7 +44,11 @@ Device::~Device() {
 void Device::synchronize() {
     stream_.record(reached_);
     for (Pause pause; !reached_.done(); pause())
-        if (options_.while_waiting) options_.while_waiting();
+        while_waiting();
+}
+
+void Device::while_waiting() const {
+    if (options_.while_waiting) options_.while_waiting();
 }
 
 std::byte* Device::do_allocate(const Storage& storage) {
@@ -80,17 +78,14 @@ std::byte* Device::do_allocate(const Storage& storage) {
 }
 
 void Device::do_free(const Storage& storage) noexcept {
+    indices_below_.erase(&storage);
     cudaFreeAsync(storage.data, stream_.get());
 }
 
 void Device::do_upload(const Tensor& destination, const HostTensor& values) {
-    // CUDA takes the values away before it returns. For many it would wait for the stream
-    // to do so; better wait here.
-    constexpr std::int64_t kTakenAtOnce = 64 << 10;
-    if (values.bytes() > kTakenAtOnce) synchronize();
-    GPU_CHECK(cudaMemcpyAsync(destination.bytes_begin(), values.data(),
-                              static_cast<std::size_t>(values.bytes()),
-                              cudaMemcpyHostToDevice, stream_.get()));
+    if (values.dtype() == DType::i32) note_indices(destination, values);
+    uploads_.put(destination.bytes_begin(), values.data(), values.bytes(), stream_,
+                 [this] { while_waiting(); });
 }
 
 void Device::do_download(HostTensor& values, const Tensor& source) {
@@ -101,8 +96,30 @@ void Device::do_download(HostTensor& values, const Tensor& source) {
     GPU_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
+/// Looks at uploaded numbers while they are on the host: to ask the GPU takes a wait.
+void Device::note_indices(const Tensor& destination, const HostTensor& values) {
+    const Storage* const storage = destination.storage();
+    const auto known = indices_below_.find(storage);
+    const auto [least, most] = std::ranges::minmax(values.values<std::int32_t>());
+    const bool is_all = destination.bytes() == storage->bytes;
+    if (least < 0)
+        forget_indices(destination);
+    else if (is_all)
+        indices_below_[storage] = std::int64_t{most} + 1;
+    else if (known != indices_below_.end())
+        known->second = std::max(known->second, std::int64_t{most} + 1);
+}
+
+void Device::forget_indices(const Tensor& written) {
+    if (written.dtype() == DType::i32) indices_below_.erase(written.storage());
+}
+
 void Device::compute_native(OperationRef operation) {
-    operation.visit([this](const auto& op) { compute(op); });
+    operation.visit([this](const auto& op) {
+        for (const Operand& operand : op.operands())
+            if (operand.is_written()) forget_indices(*operand.tensor);
+        compute(op);
+    });
 }
 
 /// Kernels and cuBLAS compute on bf16 as it is stored, except for

@@ -2,18 +2,21 @@
 
 #include <functional>
 #include <memory>
+#include <unordered_map>
 
 #include "gpu/blas.hpp"
 #include "gpu/cluster.hpp"
 #include "gpu/kernels/reduce.hpp"
 #include "gpu/stream.hpp"
+#include "gpu/uploads.hpp"
 #include "src/device/local_device.hpp"
 
 namespace lockstep::gpu {
 
 /// A device whose numbers come from the GPU that is current where it is made, and has to
-/// be wherever it is used. Operations go into its stream and return; only downloads, and
-/// operations that take indices, wait.
+/// be wherever it is used. Operations go into its stream and return; only downloads wait,
+/// and operations that take indices which something has been written to since their
+/// upload.
 ///
 /// Reruns give the same bits: sums are taken in an order that depends on shapes alone,
 /// without atomics, products by cuBLAS in a workspace of the device's own. Sums of all
@@ -32,6 +35,8 @@ class Device final : public LocalDevice {
     /// Waits until the device has done all that was issued, without blocking in CUDA;
     /// throws what `while_waiting` throws.
     void synchronize();
+    /// To be told by whoever writes there other than by this device's operations.
+    void forget_indices(const Tensor& written);
 
   private:
     std::byte* do_allocate(const Storage& storage) override;
@@ -39,7 +44,7 @@ class Device final : public LocalDevice {
     void do_upload(const Tensor& destination, const HostTensor& values) override;
     void do_download(HostTensor& values, const Tensor& source) override;
 
-    /// Waits.
+    /// Waits, except for indices that are known since they were uploaded.
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute_native(OperationRef operation) override;
     bool takes_bf16(OperationRef operation) const override;
@@ -58,12 +63,19 @@ class Device final : public LocalDevice {
     /// Memory for what an operation keeps between its kernels.
     Tensor workspace_for_reduction();
 
+    void while_waiting() const;
+    void note_indices(const Tensor& destination, const HostTensor& values);
+
     DeviceOptions options_;
     Stream stream_;
     Event reached_;
+    Uploads uploads_;
     std::unique_ptr<Blas> blas_;  ///< from the first product on
     /// Where kernels write to and the host reads.
-    std::unique_ptr<FirstOutside, void (*)(FirstOutside*)> first_outside_;
+    Pinned<FirstOutside> first_outside_;
+    /// All numbers of a storage lie in [0, this). They were uploaded, and nothing has
+    /// been written there since.
+    std::unordered_map<const Storage*, std::int64_t> indices_below_;
 };
 
 }  // namespace lockstep::gpu

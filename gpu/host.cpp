@@ -112,6 +112,7 @@ Work HostCopies::start(CopyDirection direction, const Tensor& destination,
     const bool to_host = direction == CopyDirection::to_host;
     LaunchQueue& queue = queues_[static_cast<std::size_t>(direction)];
     queue.let_go_of_finished();
+    run_.device.forget_indices(destination);
 
     // CUDA takes away what is not pinned, or fills it, before it returns. It would wait
     // for the stream to do so; better wait here.

@@ -21,6 +21,25 @@ void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
     spans_.close(span, stream());
 }
 
+void MeasuredDevice::place_milestone() {
+    constexpr int kOperationsBetween = 16;
+    if (watch_.alone() || ++since_milestone_ < kOperationsBetween) return;
+    since_milestone_ = 0;
+    show_progress();
+    if (free_milestones_.empty()) free_milestones_.emplace_back();
+    milestones_.push_back(std::move(free_milestones_.back()));
+    free_milestones_.pop_back();
+    stream().record(milestones_.back());
+}
+
+void MeasuredDevice::show_progress() {
+    while (!milestones_.empty() && milestones_.front().done()) {
+        watch_.progress();
+        free_milestones_.push_back(std::move(milestones_.front()));
+        milestones_.pop_front();
+    }
+}
+
 void MeasuredDevice::execute(const DeviceOperation& operation,
                              FunctionRef<void()> numbers) {
     watch_.progress();
@@ -33,6 +52,7 @@ void MeasuredDevice::execute(const DeviceOperation& operation,
                      .bytes = operation.bytes,
                      .at = operation.at};
     measure(Spans::Kind::compute, std::move(label), numbers);
+    place_milestone();
 }
 
 void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,9 @@ class MeasuredDevice final : public DeviceMonitor {
     void phase_ended() noexcept override;
     bool has_numbers() const override { return true; }
 
+    /// While the host waits: shows the others what the device has done meanwhile.
+    void show_progress();
+
     Stream& stream() const { return *stream_; }
     int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
     const MemoryReport& memory() const { return ledger_.report(); }
@@ -48,6 +52,7 @@ class MeasuredDevice final : public DeviceMonitor {
         std::optional<std::size_t> span;
     };
 
+    void place_milestone();
     void measure(Spans::Kind kind, TraceEvent label, FunctionRef<void()> work);
 
     int rank_;
@@ -58,6 +63,9 @@ class MeasuredDevice final : public DeviceMonitor {
     Ledger ledger_;
     std::int64_t flops_ = 0;
     std::vector<OpenPhase> phases_;
+    int since_milestone_ = 0;       ///< operations
+    std::deque<Event> milestones_;  ///< that the device has not reached
+    std::vector<Event> free_milestones_;
 };
 
 }  // namespace lockstep::gpu

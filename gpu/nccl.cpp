@@ -96,7 +96,7 @@ NcclHandle NcclHandle::make(NcclFamily& family, const ncclUniqueId& id, int rank
     NcclHandle handle(family);
     ncclConfig_t config = without_blocking();
     GPU_CHECK(ncclCommInitRankConfig(&handle.slot_->comm, size, id, rank, &config));
-    handle.settle();
+    handle.settle(Call::first);
     return handle;
 }
 
@@ -114,9 +114,13 @@ NcclHandle::~NcclHandle() {
     close();
 }
 
-void NcclHandle::settle() const {
+void NcclHandle::settle(Call call) const {
+    constexpr auto kToMeet = std::chrono::seconds(30);
+    const auto began = std::chrono::steady_clock::now();
     Pause pause;
     for (;;) {
+        if (call == Call::first && std::chrono::steady_clock::now() - began < kToMeet)
+            family_->watch().progress();
         ncclResult_t state = ncclSuccess;
         GPU_CHECK(ncclCommGetAsyncError(get(), &state));
         if (state == ncclSuccess) return;
@@ -130,8 +134,8 @@ NcclHandle NcclHandle::split(int color, int key) const {
     ncclConfig_t config = without_blocking();
     GPU_CHECK(ncclCommSplit(get(), color < 0 ? NCCL_SPLIT_NOCOLOR : color, key,
                             &part.slot_->comm, &config));
-    settle();
-    if (part) part.settle();
+    settle(Call::first);
+    if (part) part.settle(Call::first);
     return part;
 }
 

@@ -65,8 +65,12 @@ class NcclHandle {
     explicit operator bool() const { return slot_ != nullptr && slot_->comm != nullptr; }
     ncclComm_t get() const { return slot_->comm; }
 
+    /// What a call has to do before it is done. To meet other processes for the first
+    /// time takes seconds, in which nothing else moves: that is no stall.
+    enum class Call : bool { known, first };
+
     /// Waits until the last call is done. Throws as NcclFamily::check.
-    void settle() const;
+    void settle(Call call = Call::known) const;
     /// The part of the ranks that pass the same colour, in the order of (key, rank); none
     /// for a negative colour.
     NcclHandle split(int color, int key) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -21,11 +22,18 @@ std::string host_name() {
     return name;
 }
 
-/// What tells GPUs of one machine apart, whatever numbers a process sees them under.
-std::string bus_id(int gpu) {
-    char id[64] = {};
-    GPU_CHECK(cudaDeviceGetPCIBusId(id, sizeof id, gpu));
-    return id;
+/// Tells machines apart, as NCCL does: copies of one image may have the same name.
+std::string machine() {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return host_name() + " " + boot;
+}
+
+/// Tells GPUs apart, whatever numbers and names a process sees them under.
+std::string identity_of(int gpu) {
+    cudaDeviceProp properties{};
+    GPU_CHECK(cudaGetDeviceProperties(&properties, gpu));
+    return {properties.uuid.bytes, sizeof properties.uuid.bytes};
 }
 
 }  // namespace
@@ -36,8 +44,8 @@ GpuProcess::GpuProcess(const ProcessOptions& options)
     require_gpu();
     require_nccl();
     take_gpu();
-    hosts_ = control() == nullptr ? std::vector<std::string>{host_name()}
-                                  : control()->all_gather(host_name());
+    hosts_ = control() == nullptr ? std::vector<std::string>{machine()}
+                                  : control()->all_gather(machine());
     if (control() != nullptr) control()->set_describe([this] { return describe(); });
     const Watching watching(control());
     worlds_.emplace(size(), meet());
@@ -59,7 +67,7 @@ void GpuProcess::take_gpu() {
     if (control() == nullptr || options_.share_gpu) return;
 
     const std::vector<std::string> taken =
-        control()->all_gather(host_name() + " " + bus_id(local % gpus));
+        control()->all_gather(identity_of(local % gpus));
     const auto mine = static_cast<std::size_t>(rank());
     const auto other = std::find(taken.begin(), taken.end(), taken[mine]);
     const auto first = static_cast<std::size_t>(other - taken.begin());

@@ -41,6 +41,7 @@ class GpuProcess final : public Process {
     const Watch& watch() const { return watch_; }
     int rank() const { return control() == nullptr ? 0 : control()->rank(); }
     int size() const { return control() == nullptr ? 1 : control()->size(); }
+    /// Returns what tells the ranks' machines apart, by rank.
     const std::vector<std::string>& hosts() const { return hosts_; }
     bool tf32() const { return options_.tf32; }
     const HostFactory& make_host() const { return options_.make_host; }
@@ -65,7 +66,7 @@ class GpuProcess final : public Process {
 
     ProcessOptions options_;
     Watch watch_;
-    std::vector<std::string> hosts_;  ///< by rank
+    std::vector<std::string> hosts_;
     NcclFamily family_;
     std::map<int, NcclHandle> worlds_;  ///< by size
     std::mutex log_mutex_;

@@ -13,7 +13,7 @@ RankRun::RankRun(int index, bool trace, bool tf32, NcclFamily& family,
       log(calls),
       spans(trace),
       monitor(index, spans, family.watch()),
-      device(index, monitor, {tf32, [&family] { family.check(); }}),
+      device(index, monitor, {tf32, [this] { while_waiting(); }}),
       host_monitor(index, spans, family.watch()),
       handle(std::make_shared<RankRun*>(this)),
       copies(*this) {
@@ -36,10 +36,11 @@ RankRun::~RankRun() {
 }
 
 void RankRun::finish() {
+    spans.end_computing();
     const auto wait = [this](LaunchQueue& queue) {
         for (Pause pause; !queue.in_flight.empty(); pause()) {
             queue.let_go_of_finished();
-            nccl.check();
+            while_waiting();
         }
     };
     std::ranges::for_each(channels, wait);

@@ -26,6 +26,12 @@ struct RankRun {
     RankRun(const RankRun&) = delete;
     RankRun& operator=(const RankRun&) = delete;
 
+    /// Asked while the host waits for the GPU: throws as NcclFamily::check, and shows the
+    /// others what the GPU does.
+    void while_waiting() {
+        nccl.check();
+        monitor.show_progress();
+    }
     /// Waits on the host until all that was launched is done, and ends the communicators
     /// that the program made, in their order, which is that of all ranks.
     void finish();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "gpu/check.hpp"
 
@@ -28,16 +29,34 @@ void Spans::begin(Stream& stream) {
 }
 
 std::size_t Spans::open(Kind kind, TraceEvent label, Stream& stream) {
+    if (continues_computing(kind, stream)) return computing_->number;
+    end_computing();
     read_finished();
     Pending& span = pending_.emplace_back();
     span.kind = kind;
     span.label = std::move(label);
     span.start = take();
     stream.record(*span.start);
-    return first_ + pending_.size() - 1;
+    const std::size_t number = first_ + pending_.size() - 1;
+    if (kind == Kind::compute && !trace_) computing_ = {number, &stream};
+    return number;
 }
 
 void Spans::close(std::size_t number, Stream& stream) {
+    if (!computing_ || computing_->number != number) close_here(number, stream);
+}
+
+bool Spans::continues_computing(Kind kind, const Stream& stream) const {
+    return kind == Kind::compute && computing_ && computing_->stream == &stream;
+}
+
+void Spans::end_computing() {
+    if (!computing_) return;
+    const Computing ended = *std::exchange(computing_, std::nullopt);
+    close_here(ended.number, *ended.stream);
+}
+
+void Spans::close_here(std::size_t number, Stream& stream) {
     Pending& span = pending_[number - first_];
     span.end = take();
     stream.record(*span.end);
@@ -49,6 +68,7 @@ void Spans::close(std::size_t number, Stream& stream) {
 }
 
 Picoseconds Spans::on_host(TraceEvent label, HostTime start) {
+    end_computing();
     const auto since_begin = [&](HostTime time) {
         const std::chrono::duration<double, std::pico> since = time - began_;
         return std::max<Picoseconds>(std::llround(since.count()), 0);

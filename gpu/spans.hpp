@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gpu/stream.hpp"
@@ -16,7 +17,8 @@ namespace lockstep::gpu {
 /// half a microsecond. What the host does itself is timed by the host's clock (on_host).
 ///
 /// Two events cost the GPU and the host a few microseconds together, so short operations
-/// seem longer than they are alone.
+/// seem longer than they are alone. Hence, unless a trace is asked for, computations that
+/// follow each other in a stream are one span, which has what lies between them, too.
 class Spans {
   public:
     /// What a span's duration counts as. Phases are only drawn.
@@ -31,6 +33,8 @@ class Spans {
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
     /// And closes where `stream` now is.
     void close(std::size_t number, Stream& stream);
+    /// Computations end where their stream now is; comes before the host waits for them.
+    void end_computing();
     /// Notes that the host itself was busy since `start`, by its own clock. Returns how
     /// long it took.
     using HostTime = std::chrono::steady_clock::time_point;
@@ -58,6 +62,8 @@ class Spans {
         bool is_read = false;
     };
 
+    bool continues_computing(Kind kind, const Stream& stream) const;
+    void close_here(std::size_t number, Stream& stream);
     std::unique_ptr<Event> take();
     void give_back(std::unique_ptr<Event> event);
     void read_finished();
@@ -72,6 +78,12 @@ class Spans {
     std::size_t first_ = 0;  ///< number of the span that is first in pending_
     std::size_t seen_ = 0;   ///< so many of pending_ are read, or were open when seen
     std::vector<std::unique_ptr<Event>> free_;
+    /// Computations without a trace: their span, and where it will close.
+    struct Computing {
+        std::size_t number;
+        Stream* stream;
+    };
+    std::optional<Computing> computing_;
     /// An event whose time is known, from which others are measured: CUDA gives
     /// differences as floats, exact to tens of nanoseconds only when they are short.
     std::unique_ptr<Event> reference_;

@@ -13,7 +13,7 @@ Event::Event(Timing timing) {
 }
 
 Event::~Event() {
-    cudaEventDestroy(event_);
+    if (event_ != nullptr) cudaEventDestroy(event_);
 }
 
 bool Event::done() const {
@@ -31,8 +31,13 @@ void Pause::operator()() {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-Stream::Stream() {
-    GPU_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+Stream::Stream(Priority priority) {
+    int least = 0;
+    int greatest = 0;
+    GPU_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    GPU_CHECK(
+        cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                     priority == Priority::urgent ? greatest : least));
 }
 
 Stream::~Stream() {

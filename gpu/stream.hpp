@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include <cuda_runtime.h>
 
 namespace lockstep::gpu {
@@ -11,8 +13,11 @@ class Event {
 
     explicit Event(Timing timing = Timing::off);
     ~Event();
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
+    Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+    Event& operator=(Event&& other) noexcept {
+        std::swap(event_, other.event_);
+        return *this;
+    }
 
     cudaEvent_t get() const { return event_; }
     bool done() const;
@@ -32,10 +37,14 @@ class Pause {
     int asked_ = 0;
 };
 
-/// A CUDA stream: what is put in runs in order, beside other streams.
+/// A CUDA stream: what is put in runs in order, beside other streams. If a GPU is full,
+/// blocks of kernels in an urgent stream are the next that it begins: those of a
+/// collective need not wait for a whole wave of a product's.
 class Stream {
   public:
-    Stream();
+    enum class Priority : bool { usual, urgent };
+
+    explicit Stream(Priority priority = Priority::usual);
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;

@@ -177,6 +177,7 @@ void set_environment() {
     constexpr int kKeep = 0;  // what the environment says
     ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
     ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
+    ::setenv("NCCL_RUNTIME_CONNECT", "0", kKeep);
 }
 
 }  // namespace lockstep::gpu

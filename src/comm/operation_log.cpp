@@ -27,16 +27,30 @@ std::int64_t OperationLog::launched(int communicator,
     const std::lock_guard lock(mutex_);
     for (const CommOperation& operation : operations)
         add({operation, LoggedCall::Kind::launch, communicator, launches_, {}});
+    if (!operations.empty()) inside_launch_ = operations.back().at;
     return launches_++;
 }
 
-void OperationLog::waited(std::int64_t work, SourceLine at) {
+void OperationLog::launch_returned() {
+    const std::lock_guard lock(mutex_);
+    inside_launch_.reset();
+}
+
+namespace {
+
+LoggedCall wait_for(std::int64_t work, SourceLine at) {
     LoggedCall call;
     call.kind = LoggedCall::Kind::wait;
     call.work = work;
     call.at = at;
+    return call;
+}
+
+}  // namespace
+
+void OperationLog::waited(std::int64_t work, SourceLine at) {
     const std::lock_guard lock(mutex_);
-    add(std::move(call));
+    add(wait_for(work, at));
 }
 
 int OperationLog::split(int communicator, const SplitRequest& request, SourceLine at) {
@@ -58,7 +72,9 @@ void OperationLog::ended() {
 std::string OperationLog::bytes() const {
     WireWriter out;
     const std::lock_guard lock(mutex_);
-    out(RankLog{ranks_, {calls_.begin(), calls_.end()}, ended_, complete_});
+    RankLog log{ranks_, {calls_.begin(), calls_.end()}, ended_, complete_};
+    if (inside_launch_) log.calls.push_back(wait_for(launches_ - 1, *inside_launch_));
+    out(log);
     return std::move(out.bytes());
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ class OperationLog {
     /// Logs a rank of a cluster of `ranks`.
     explicit OperationLog(int ranks) : ranks_(ranks) {}
 
-    /// Returns the launch's number.
+    /// Returns the launch's number. Until launch_returned() the rank is inside it: if the
+    /// backend waits for other ranks there, the rank does.
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);
+    void launch_returned();
     void waited(std::int64_t work, SourceLine at);
     /// Returns the number of the communicator that the split makes.
     int split(int communicator, const SplitRequest& request, SourceLine at);
@@ -61,6 +64,7 @@ class OperationLog {
     mutable std::mutex mutex_;
     std::deque<LoggedCall> calls_;
     std::int64_t launches_ = 0;
+    std::optional<SourceLine> inside_launch_;
     int communicators_ = 0;
     bool ended_ = false;
     bool complete_ = true;

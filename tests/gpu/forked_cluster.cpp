@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include "program/explain_stall.hpp"
 #include "program/processes.hpp"
 #include "sim/cluster.hpp"
+#include "src/os/environment.hpp"
 #include "src/run/run_report.hpp"
 #include "tests/gpu/processes.hpp"
 
@@ -86,13 +88,31 @@ class ForkedCluster final : public Cluster {
 }  // namespace
 
 std::unique_ptr<Cluster> make_forked_cluster(int ranks, ForkedOptions options) {
+    if (ranks > count_gpus() && has_gpus_for(ranks)) options.share_gpu = true;
     return std::make_unique<ForkedCluster>(ranks, options);
 }
 
 int count_gpus() {
-    const auto ends = gpu::run_processes(
-        1, [](int) { return std::to_string(gpu::survey().gpus.size()); });
-    return std::atoi(ends.front().said.c_str());
+    static const int gpus = [] {
+        const auto ends = gpu::run_processes(
+            1, [](int) { return std::to_string(gpu::survey().gpus.size()); });
+        return std::atoi(ends.front().said.c_str());
+    }();
+    return gpus;
+}
+
+bool has_gpus_for(int ranks) {
+    return ranks <= count_gpus() || (ranks == 2 && count_gpus() == 1);
+}
+
+std::string lacking_gpus(int ranks) {
+    return fmt::format("{} ranks need as many GPUs; this machine has {}", ranks,
+                       count_gpus());
+}
+
+double stall_seconds() {
+    const std::optional<std::string> given = os::variable("STALL_SECONDS");
+    return given ? std::stod(*given) : 30;
 }
 
 }  // namespace lockstep::test

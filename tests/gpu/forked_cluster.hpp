@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "src/comm/rank.hpp"
 
@@ -8,8 +9,8 @@ namespace lockstep::test {
 
 struct ForkedOptions {
     bool trace = false;
-    double timeout_seconds = 30;
-    /// Several ranks may take one GPU.
+    double timeout_seconds = 60;
+    /// Several ranks may take one GPU. Two do where there is one only.
     bool share_gpu = false;
     bool has_host = true;
 };
@@ -22,7 +23,16 @@ struct ForkedOptions {
 /// 0 would print; a rank that stands still is explained as the command line does it.
 std::unique_ptr<Cluster> make_forked_cluster(int ranks, ForkedOptions options = {});
 
-/// GPUs that this machine has, asked in a process of its own.
+/// GPUs that this machine has, asked in a process of its own, once.
 int count_gpus();
+
+/// True if that many ranks have a GPU each, or are two that share the only one.
+bool has_gpus_for(int ranks);
+/// Says why a test of that many ranks is skipped.
+std::string lacking_gpus(int ranks);
+
+/// How long a rank stands still before it counts as stalled: longer than what GPUs and
+/// NCCL do without a sign, unless STALL_SECONDS says otherwise.
+double stall_seconds();
 
 }  // namespace lockstep::test

@@ -147,7 +147,9 @@ std::string waiting(std::int64_t count, SourceLine at = SourceLine::here()) {
     operation.verb = Verb::all_reduce;
     operation.count = count;
     operation.at = at;
-    log.waited(log.launched(0, {&operation, 1}), at);
+    const std::int64_t launch = log.launched(0, {&operation, 1});
+    log.launch_returned();
+    log.waited(launch, at);
     return log.bytes();
 }
 

@@ -1,7 +1,9 @@
 // What holds for programs on several processes: failures are explained, figures are the
 // simulator's.
 
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
+#include "src/core/units.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/parallel/data_parallel.hpp"
@@ -26,7 +29,8 @@ namespace {
 constexpr std::int64_t kCount = 1000;
 
 /// What a run of the program fails with; empty where it does not.
-std::string failure_of(int ranks, const Program& program, double timeout = 2) {
+std::string failure_of(int ranks, const Program& program,
+                       double timeout = stall_seconds()) {
     ForkedOptions options;
     options.timeout_seconds = timeout;
     try {
@@ -42,17 +46,12 @@ void says(const std::string& text, const std::string& part) {
     REQUIRE(text.find(part) != std::string::npos);
 }
 
-bool has_gpus(int wanted) {
-    static const int gpus = count_gpus();
-    return gpus >= wanted;
-}
-
 }  // namespace
 
 TEST_CASE("A ring by hand and data parallelism run on processes as on virtual devices",
           "[gpu][cluster]") {
     for (const int ranks : {1, 2, 3, 4}) {
-        if (!has_gpus(ranks)) continue;
+        if (!has_gpus_for(ranks)) continue;
         const Program program = [](Rank& rank) {
             Device& device = rank.device();
             const Tensor buffer = device.empty({kCount}, DType::f64);
@@ -88,7 +87,7 @@ TEST_CASE("A ring by hand and data parallelism run on processes as on virtual de
 
 TEST_CASE("A trace of processes has every rank's spans, within each other",
           "[gpu][cluster]") {
-    if (!has_gpus(2)) return;
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     ForkedOptions options;
     options.trace = true;
     const RunReport report = make_forked_cluster(2, options)->run([](Rank& rank) {
@@ -122,7 +121,7 @@ TEST_CASE("A trace of processes has every rank's spans, within each other",
 }
 
 TEST_CASE("Slices of a long trace nest on every queue", "[gpu][cluster]") {
-    if (!has_gpus(1)) return;
+    if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     constexpr int kSteps = 400;
     ForkedOptions options;
     options.trace = true;
@@ -156,7 +155,7 @@ TEST_CASE("Slices of a long trace nest on every queue", "[gpu][cluster]") {
 }
 
 TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluster]") {
-    if (!has_gpus(2)) return;
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     const std::string counts = failure_of(2, [](Rank& rank) {
         const Tensor x =
             rank.device().zeros({rank.index() == 0 ? kCount : kCount / 2}, DType::f32);
@@ -187,9 +186,86 @@ TEST_CASE("A hang on processes is explained like a simulated one", "[gpu][cluste
     says(alone, "F10");
 }
 
+TEST_CASE("A first message that nobody takes is explained, where the host waits for it",
+          "[gpu][cluster]") {
+    if (!has_gpus_for(4)) SKIP(lacking_gpus(4));
+    const std::string circle = failure_of(4, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        const int opposite = (rank.index() + 2) % 4;
+        rank.world().send(x, opposite).wait();
+        rank.world().recv(x, opposite).wait();
+    });
+    says(circle, "F11");
+    const std::string alone = failure_of(4, [](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        if (rank.index() == 0) rank.world().recv(x, 2).wait();
+        rank.keep("x", x);
+    });
+    says(alone, "F10");
+}
+
+TEST_CASE("A GPU that computes for long while its rank waits is no stall",
+          "[gpu][cluster]") {
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
+    ForkedOptions options;
+    options.timeout_seconds = 1;
+    const auto began = std::chrono::steady_clock::now();
+    const RunReport report = make_forked_cluster(2, options)->run([](Rank& rank) {
+        Device& device = rank.device();
+        const Tensor x = device.zeros({512, 512}, DType::f32);
+        for (int i = 0; i < 200; ++i)
+            device.matmul(x, x);
+        rank.keep("x", x);
+        rank.world().barrier().wait();
+        rank.keep("x", x);
+    });
+    // On a fast GPU it shows nothing.
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    if (took.count() < 3) WARN("took only " << took.count() << " s");
+    CHECK(report.ranks.size() == 2);
+}
+
+TEST_CASE("To connect is neither a stall nor communication", "[gpu][cluster]") {
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
+    // Longer than the timeout; a GPU's processes take no notice of it.
+    ::setenv("EMULATED_CONNECT_MILLISECONDS", "1500", 1);
+    ForkedOptions options;
+    options.timeout_seconds = 1;
+    const RunReport report = make_forked_cluster(2, options)->run([](Rank& rank) {
+        const Tensor x = rank.device().zeros({kCount}, DType::f32);
+        const auto half = rank.world().split(0, -rank.index(), "half");
+        half->all_reduce(x).wait();
+        const int peer = 1 - half->rank();
+        if (half->rank() == 0)
+            half->send(x, peer).wait();
+        else
+            half->recv(x, peer).wait();
+        rank.keep("x", x);
+    });
+    ::unsetenv("EMULATED_CONNECT_MILLISECONDS");
+    for (const RankReport& rank : report.ranks)
+        CHECK(rank.time.communication < kSecond);
+}
+
+TEST_CASE("Indices that came from another rank are looked at", "[gpu][cluster]") {
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
+    says(failure_of(2,
+                    [](Rank& rank) {
+                        Device& device = rank.device();
+                        const Tensor table = device.zeros({10, 4}, DType::f32);
+                        const std::vector<std::int32_t> good{0, 9}, bad{0, 10};
+                        const Tensor ids = device.upload(
+                            HostTensor::of({2}, rank.index() == 0 ? bad : good));
+                        rank.world().broadcast(ids, 0).wait();
+                        if (rank.index() == 1) device.embedding(table, ids);
+                        rank.world().barrier().wait();
+                    }),
+         "index 1 is 10, outside [0, 10)");
+}
+
 TEST_CASE("A mistake that NCCL lets through is found at the end of the run",
           "[gpu][cluster]") {
-    if (!has_gpus(2)) return;
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     says(failure_of(
              2,
              [](Rank& rank) {
@@ -214,7 +290,7 @@ TEST_CASE("A mistake that NCCL lets through is found at the end of the run",
 }
 
 TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") {
-    if (!has_gpus(2)) return;
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     const std::string loops = failure_of(2, [](Rank& rank) {
         const Tensor x = rank.device().zeros({kCount}, DType::f32);
         rank.world().all_reduce(x).wait();
@@ -227,7 +303,7 @@ TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") 
 
 TEST_CASE("What a rank throws ends all processes with its sentence", "[gpu][cluster]") {
     for (const int ranks : {2, 4}) {
-        if (!has_gpus(ranks)) continue;
+        if (!has_gpus_for(ranks)) continue;
         for (int culprit = 0; culprit < ranks; ++culprit) {
             const std::string thrown = failure_of(
                 ranks,
@@ -245,7 +321,7 @@ TEST_CASE("What a rank throws ends all processes with its sentence", "[gpu][clus
 }
 
 TEST_CASE("A process that dies ends the others", "[gpu][cluster]") {
-    if (!has_gpus(3)) return;
+    if (!has_gpus_for(3)) SKIP(lacking_gpus(3));
     const std::string died = failure_of(
         3,
         [](Rank& rank) {
@@ -261,7 +337,7 @@ TEST_CASE("A process that dies ends the others", "[gpu][cluster]") {
 
 TEST_CASE("Work that is never waited for keeps its buffers until it is done",
           "[gpu][cluster]") {
-    if (!has_gpus(2)) return;
+    if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     const RunReport report = make_forked_cluster(2)->run([](Rank& rank) {
         Device& device = rank.device();
         for (int step = 0; step < 50; ++step) {
@@ -280,7 +356,7 @@ TEST_CASE("Work that is never waited for keeps its buffers until it is done",
 }
 
 TEST_CASE("A failure ends every communicator that has work under way", "[gpu][cluster]") {
-    if (!has_gpus(4)) return;
+    if (!has_gpus_for(4)) SKIP(lacking_gpus(4));
     const std::string thrown = failure_of(
         4,
         [](Rank& rank) {
@@ -299,7 +375,7 @@ TEST_CASE("A failure ends every communicator that has work under way", "[gpu][cl
 }
 
 TEST_CASE("A program may drop its communicators in any order", "[gpu][cluster]") {
-    if (!has_gpus(4)) return;
+    if (!has_gpus_for(4)) SKIP(lacking_gpus(4));
     const RunReport report = make_forked_cluster(4)->run([](Rank& rank) {
         const Tensor x = rank.device().empty({kCount}, DType::f32);
         rank.device().fill(x, 1);
@@ -320,7 +396,7 @@ TEST_CASE("A program may drop its communicators in any order", "[gpu][cluster]")
 
 TEST_CASE("Without GPUs enough for the ranks the sentence says what to do",
           "[gpu][cluster]") {
-    if (has_gpus(64)) return;
+    if (count_gpus() >= 64) SKIP("64 GPUs are enough");
     says(failure_of(
              64, [](Rank&) {}, 20),
          "would both take GPU");

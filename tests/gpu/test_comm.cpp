@@ -14,19 +14,22 @@ std::unique_ptr<Cluster> make(int ranks) {
     return make_forked_cluster(ranks);
 }
 
-/// As many ranks as there are GPUs for, sizes that ranks do not divide, and every type.
+/// As many ranks as there are GPUs for, sizes that ranks do not divide, and every type:
+/// on few ranks, since processes take time.
 template <typename Contract>
 void for_all_sizes(Contract contract) {
-    static const int gpus = count_gpus();
     const std::vector<std::pair<std::int64_t, DType>> buffers{{13, DType::f32},
                                                               {1, DType::f64},
                                                               {0, DType::f32},
                                                               {13, DType::i32},
                                                               {13, DType::bf16}};
     for (const int ranks : {1, 2, 3, 4, 7}) {
-        if (ranks > gpus) continue;
+        if (!has_gpus_for(ranks)) {
+            WARN("skipped: " << lacking_gpus(ranks));
+            continue;
+        }
         for (const auto& [count, dtype] : buffers)
-            contract(make, ranks, count, dtype);
+            if (ranks <= 3 || dtype == DType::f32) contract(make, ranks, count, dtype);
     }
 }
 

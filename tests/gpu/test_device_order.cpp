@@ -1,3 +1,6 @@
+#include <functional>
+#include <vector>
+
 #include "src/device/ledger.hpp"
 #include "tests/gpu/device_support.hpp"
 
@@ -14,6 +17,10 @@ void keep_busy(Device& device, const Tensor& x, int times = 20) {
         device.scale(x, 2);
         device.scale(x, 0.5);
     }
+}
+
+HostTensor ids_of(const std::vector<std::int32_t>& ids) {
+    return HostTensor::of({static_cast<std::int64_t>(ids.size())}, ids);
 }
 
 }  // namespace
@@ -103,6 +110,45 @@ TEST_CASE("Who waits for the device is asked again and again, and can end it",
     enough = false;
     device.fill(x, 3);
     REQUIRE(device.download(x).at(0) == 3);
+}
+
+TEST_CASE("To use uploaded indices the host waits for nothing", "[gpu][device]") {
+    PlainMonitor monitor;
+    int asked = 0;
+    gpu::DeviceOptions options;
+    options.while_waiting = [&] { ++asked; };
+    gpu::Device device(0, monitor, options);
+    const Tensor x = device.zeros({4000000}, DType::f32);
+    const Tensor table = device.zeros({10, 4}, DType::f32);
+    const Tensor ids = device.upload(ids_of({0, 9}));
+    keep_busy(device, x);
+    device.embedding(table, ids);
+    REQUIRE(asked == 0);
+}
+
+TEST_CASE("Indices that something has been written to are looked at anew",
+          "[gpu][device][errors]") {
+    Bench bench;
+    const Tensor table = bench->zeros({10, 4}, DType::f32);
+    const HostTensor good = ids_of({0, 9});
+    const HostTensor bad = ids_of({0, 10});
+    const Tensor ids = bench->upload(good);
+    bench->embedding(table, ids);
+    const Tensor other = bench->upload(bad);
+    const std::vector<std::function<void()>> writes{
+        [&] { bench->upload_into(ids, bad); },
+        [&] { bench->upload_into(ids.slice(1, 1), ids_of({10})); },
+        [&] { bench->upload_into(ids.slice(1, 1), ids_of({-1})); },
+        [&] { bench->copy(ids, other); },
+        [&] { bench->transfer(ids, other); },
+    };
+    for (const std::function<void()>& write : writes) {
+        bench->upload_into(ids, good);
+        bench->embedding(table, ids);
+        write();
+        REQUIRE_THROWS_WITH(bench->embedding(table, ids),
+                            Catch::Matchers::ContainsSubstring("index 1 is"));
+    }
 }
 
 TEST_CASE("A full GPU says what was asked for, what is free and what holds the rest",

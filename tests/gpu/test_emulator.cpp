@@ -208,8 +208,7 @@ TEST_CASE("events measure time, and stand for their latest record", "[emulator]"
             }) == "");
 }
 
-TEST_CASE("pageable memory is read before a copy returns, page-locked memory later",
-          "[emulator]") {
+TEST_CASE("memory of the host is read when the copy's turn comes", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t stream = new_stream();
                 float *pinned = nullptr, pageable = 1;
@@ -222,8 +221,8 @@ TEST_CASE("pageable memory is read before a copy returns, page-locked memory lat
                 pageable = *pinned = 2;
                 float back[2] = {};
                 works(cudaMemcpyAsync(back, x, 8, cudaMemcpyDeviceToHost, stream));
-                expect(back[0] == 1, "the value of then");
-                expect(back[1] == 2, "the value of later");
+                expect(back[0] == 2, "the pageable value of later");
+                expect(back[1] == 2, "the page-locked value of later");
             }) == "");
 }
 

@@ -27,11 +27,6 @@ HostTensor numbers(int rank, double factor) {
     return values;
 }
 
-bool has_gpus(int wanted) {
-    static const int gpus = count_gpus();
-    return gpus >= wanted;
-}
-
 Tensor pinned(Device& host) {
     const PinnedMemory scope(host);
     return host.empty({kCount}, DType::f32);
@@ -39,7 +34,7 @@ Tensor pinned(Device& host) {
 
 /// Both ways give a program's ranks the same numbers, and as many bytes.
 void is_alike(int ranks, const Program& program) {
-    if (!has_gpus(ranks)) return;
+    if (!has_gpus_for(ranks)) SKIP(lacking_gpus(ranks));
     const RunReport real = make_forked_cluster(ranks)->run(program);
     const RunReport simulated = sim::make_cluster(ranks)->run(program);
     for (int r = 0; r < ranks; ++r) {
@@ -125,7 +120,7 @@ TEST_CASE("Copies run in order of their direction, after what was asked for befo
 
 TEST_CASE("What a copy reads and writes outlives the program's interest in it",
           "[gpu][host]") {
-    if (!has_gpus(1)) return;
+    if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const RunReport report = make_forked_cluster(1)->run([](Rank& rank) {
         for (int i = 0; i < 50; ++i) {
             const Tensor there = rank.device().zeros({kCount}, DType::f32);
@@ -157,7 +152,7 @@ TEST_CASE("wait_any takes copies and NCCL's messages alike", "[gpu][host]") {
 
 TEST_CASE("A trace has what the host computes, and copies on queues of their own",
           "[gpu][host]") {
-    if (!has_gpus(1)) return;
+    if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     ForkedOptions options;
     options.trace = true;
     const RunReport report = make_forked_cluster(1, options)->run([](Rank& rank) {
@@ -190,7 +185,7 @@ TEST_CASE("A trace has what the host computes, and copies on queues of their own
 }
 
 TEST_CASE("A GPU's host refuses what a virtual one does", "[gpu][host]") {
-    if (!has_gpus(1)) return;
+    if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const std::string other_type = failure_of([](Rank& rank) {
         const Tensor there = rank.device().zeros({4}, DType::f32);
         const Tensor here = rank.host().zeros({4}, DType::i32);
@@ -210,7 +205,7 @@ TEST_CASE("A GPU's host refuses what a virtual one does", "[gpu][host]") {
 
 TEST_CASE("A program that fails between copies says why, not that they hang",
           "[gpu][host]") {
-    if (!has_gpus(1)) return;
+    if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const std::string what = failure_of([](Rank& rank) {
         const Tensor there = rank.device().zeros({kCount}, DType::f32);
         const Work copy = rank.device().start_copy(pinned(rank.host()), there);

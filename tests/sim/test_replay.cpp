@@ -17,10 +17,15 @@ class Script {
         operation.verb = Verb::all_reduce;
         operation.count = count;
         operation.at = at;
-        work_ = log_->launched(communicator_, {&operation, 1});
-        return *this;
+        return launch({&operation, 1});
     }
     Script& message(Verb verb, int peer, SourceLine at = SourceLine::here()) {
+        stops_in(verb, peer, at);
+        log_->launch_returned();
+        return *this;
+    }
+    /// The launch itself does not come back.
+    Script& stops_in(Verb verb, int peer, SourceLine at = SourceLine::here()) {
         CommOperation operation;
         operation.verb = verb;
         operation.count = 4;
@@ -39,8 +44,7 @@ class Script {
             operation.count = 4;
             operation.at = at;
         }
-        work_ = log_->launched(communicator_, operations);
-        return *this;
+        return launch(operations);
     }
     Script& split(int color, SourceLine at = SourceLine::here()) {
         communicator_ = log_->split(0, {color, 0, "half", {}, false}, at);
@@ -57,6 +61,12 @@ class Script {
     RankLog stop() const { return read_log(log_->bytes()); }
 
   private:
+    Script& launch(std::span<const CommOperation> operations) {
+        work_ = log_->launched(communicator_, operations);
+        log_->launch_returned();
+        return *this;
+    }
+
     std::shared_ptr<OperationLog> log_ = std::make_shared<OperationLog>(2);
     int communicator_ = 0;
     std::int64_t work_ = 0;
@@ -103,6 +113,11 @@ TEST_CASE("A mistake that hangs real devices is explained from their logs", "[si
          Script().message(Verb::send, 0).wait().message(Verb::recv, 0).wait().stop()});
     REQUIRE(circle);
     CHECK(circle->fault == "F11");
+
+    const auto inside = replay({Script().stops_in(Verb::send, 1).stop(),
+                                Script().stops_in(Verb::send, 0).stop()});
+    REQUIRE(inside);
+    CHECK(inside->fault == "F11");
 
     const auto early = replay({Script().all_reduce(7).wait().stop(), Script().end()});
     REQUIRE(early);

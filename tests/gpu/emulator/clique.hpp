@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/emulator/batch.hpp"
@@ -26,6 +28,10 @@ class Clique {
 
     /// Meets the other ranks; throws NcclTrouble.
     void connect();
+    /// Makes the connections that the calls are the first to use: of collectives to all
+    /// at once, unless connect() did, and of messages in each direction between two
+    /// ranks, which waits until both are there. Throws NcclTrouble.
+    void connect_for(const std::vector<Call>& calls);
     /// Numbers the splits, so that all ranks call each the same.
     int next_split() { return splits_++; }
 
@@ -52,6 +58,7 @@ class Clique {
     std::atomic<bool> finalized = false;
 
   private:
+    void connect_collectives();
     Stop stop() const {
         return [this] { return aborted(); };
     }
@@ -60,6 +67,8 @@ class Clique {
     const int rank_, size_, device_;
     const bool blocking_;
     int splits_ = 0;
+    bool has_collectives_ = false;
+    std::set<std::pair<int, int>> has_messages_;  ///< from a rank, to a rank
     std::vector<Descriptor> sockets_;
     std::atomic<ncclResult_t> state_ = ncclInProgress;
     std::atomic<bool> aborted_ = false;

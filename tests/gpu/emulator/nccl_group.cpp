@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <future>
 #include <thread>
 
 #include "tests/gpu/emulator/nccl_calls.hpp"
@@ -44,6 +46,34 @@ void launch(const Entry& entry) {
     put(stream, [clique = entry.clique, ticket, batch] { clique->run(ticket, *batch); });
 }
 
+ncclResult_t connect(const Entry& entry) {
+    try {
+        entry.clique->connect_for(entry.calls);
+    } catch (const NcclTrouble& trouble) {
+        return nccl_error(trouble.result(), trouble.what());
+    }
+    return ncclSuccess;
+}
+
+/// Side by side, since other ranks may come to the communicators in another order.
+ncclResult_t connect(const std::vector<Entry>& entries) {
+    std::vector<std::future<ncclResult_t>> results;
+    for (const Entry& entry : entries)
+        results.push_back(
+            std::async(std::launch::async, [&entry] { return connect(entry); }));
+    ncclResult_t worst = ncclSuccess;
+    for (std::future<ncclResult_t>& result : results)
+        worst = std::max(worst, result.get());
+    return worst;
+}
+
+ncclResult_t connect_and_launch(const std::vector<Entry>& entries) {
+    if (const ncclResult_t failed = connect(entries)) return failed;
+    for (const Entry& entry : entries)
+        launch(entry);
+    return ncclSuccess;
+}
+
 void launch_later(std::vector<Entry> entries) {
     for (const Entry& entry : entries)
         entry.clique->begin_job();
@@ -51,10 +81,9 @@ void launch_later(std::vector<Entry> entries) {
         static std::atomic<std::uint64_t> launches = 0;
         Shaker shaker(settings().seed + ++launches);
         delay_now_and_then(shaker, 4);
+        const ncclResult_t result = connect_and_launch(entries);
         for (const Entry& entry : entries)
-            launch(entry);
-        for (const Entry& entry : entries)
-            entry.clique->end_job(ncclSuccess);
+            entry.clique->end_job(result);
     }).detach();
 }
 
@@ -97,9 +126,7 @@ ncclResult_t end_group(Group ended) {
         launch_later(std::move(ended.entries));
         return ncclInProgress;
     }
-    for (const Entry& entry : ended.entries)
-        launch(entry);
-    return ncclSuccess;
+    return connect_and_launch(ended.entries);
 }
 
 ncclResult_t check_call(const Clique& clique, cudaStream_t stream, const Call& call) {

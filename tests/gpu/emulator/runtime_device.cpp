@@ -24,6 +24,7 @@ bool exists(int device) {
 cudaDeviceProp properties_of(int device) {
     cudaDeviceProp properties{};
     std::strcpy(properties.name, "Emulated GPU");
+    properties.uuid.bytes[0] = static_cast<char>(device);
     properties.totalGlobalMem = static_cast<size_t>(settings().gpu_bytes);
     properties.sharedMemPerBlock = 48 * 1024;
     properties.regsPerBlock = 65536;

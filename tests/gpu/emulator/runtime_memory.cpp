@@ -67,8 +67,9 @@ struct Copy {
     }
 };
 
-/// What cudaMemcpyAsync promises: pageable memory is read before it returns, and written
-/// before it returns; page-locked memory is touched in the stream's order.
+/// What cudaMemcpyAsync promises: pageable memory is written before it returns. It may be
+/// read before it returns, or when its turn comes in the stream, as page-locked memory
+/// is; here it is read then.
 cudaError_t start(Copy copy, cudaMemcpyKind kind, cudaStream_t handle) {
     const std::shared_ptr<Stream> stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
@@ -88,14 +89,7 @@ cudaError_t start(Copy copy, cudaMemcpyKind kind, cudaStream_t handle) {
     for (const Side& side : {Side{copy.to, copy.span(copy.to_pitch), to_device},
                              Side{copy.from, copy.span(copy.from_pitch), from_device}})
         if (const cudaError_t wrong = check_side(side)) return wrong;
-    if (!from_device && !find_memory(copy.from)) {
-        auto staged = std::make_shared<std::vector<char>>(
-            copy.from, copy.from + copy.span(copy.from_pitch));
-        copy.from = staged->data();
-        put(stream, [copy, staged] { copy.run(); });
-    } else {
-        put(stream, [copy] { copy.run(); });
-    }
+    put(stream, [copy] { copy.run(); });
     if (!to_device && !find_memory(copy.to)) stream->wait();
     return cudaSuccess;
 }

@@ -32,6 +32,8 @@ Settings read_environment() {
     settings.capability =
         static_cast<int>(number("EMULATED_CAPABILITY", settings.capability));
     settings.memory_pools = number("EMULATED_MEMORY_POOLS", 1) != 0;
+    settings.connect_milliseconds =
+        static_cast<int>(number("EMULATED_CONNECT_MILLISECONDS", 0));
     return settings;
 }
 

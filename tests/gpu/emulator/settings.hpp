@@ -15,6 +15,7 @@ struct Settings {
     int nccl_version = 22809;
     int capability = 80;  ///< for computing: 80 is 8.0
     bool memory_pools = true;
+    int connect_milliseconds = 0;  ///< that NCCL takes to make a connection
 };
 const Settings& settings();
 
