@@ -35,6 +35,7 @@ PARTS = {
 
 MOST_STEPS = 100       # of training, where a lesson has more: what is tried is the backend
 FEW_STEPS = 10         # where two processes take turns on a GPU
+WITH_MPS = "gpu/with_mps.sh"
 NOT_HERE = "the binaries were built elsewhere; the suite needs a build"
 
 
@@ -76,7 +77,7 @@ def bench_steps(machine):
                  figures.matmul),
             goal("attention, of the time of cuBLAS, softmax and cuBLAS", "may",
                  figures.attention),
-            goal("kernels, at least 85 % of copy bandwidth", "must", figures.kernels)]
+            goal("kernels, each at its goal", "must", figures.kernels)]
 
 
 def sanitizer_step(machine, tool, need):
@@ -97,14 +98,14 @@ def contract_steps(machine):
                   COMM_TESTS)]
     if machine.gpus == 1:
         steps.append(Step("the communicator's contract, two processes share the GPU",
-                          [*argv, "[shared]"], "may", 20, 25, figures.cases, COMM_TESTS,
-                          shares_gpu=True))
+                          [WITH_MPS, "env", "SHARE_GPU=1", *argv], "may", 20, 25, figures.cases,
+                          COMM_TESTS, shares_gpu=True))
     return steps
 
 
 def shared_lesson(machine, lesson):
-    argv = [machine.file("lessons/lockstep"), "compare", lesson.slug, "--backends", "sim,nccl",
-            "--ranks", "2", "--json", "--set", "nccl=shared", "--set", "timeout=20",
+    argv = [WITH_MPS, machine.file("lessons/lockstep"), "compare", lesson.slug, "--backends",
+            "sim,nccl", "--ranks", "2", "--json", "--set", "nccl=shared", "--set", "timeout=20",
             *lesson.at_most(FEW_STEPS)]
     return Step(f"{lesson.slug}, sim against two NCCL ranks that share the GPU", argv, "may", 12,
                 25, figures.compared, PROGRAM, shares_gpu=True)

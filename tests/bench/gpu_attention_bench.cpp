@@ -55,14 +55,14 @@ BENCHMARK_CAPTURE(products, head_products,
                       device.head_products(o.part(o.all, 0), o.part(o.all, 1), 0.125);
                   })
     ->UseManualTime()
-    ->Iterations(30)
+    ->Iterations(10)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(products, head_sums,
                   [](Device& device, const Operands& o, const Tensor& weights) {
                       device.head_sums(weights, o.part(o.all, 2));
                   })
     ->UseManualTime()
-    ->Iterations(30)
+    ->Iterations(10)
     ->Unit(benchmark::kMillisecond);
 
 /// Attention both ways: what one leaves for its backward, and that.
@@ -144,7 +144,7 @@ void shapes(benchmark::internal::Benchmark* of) {
         of->Args({tokens, 64, 1});
     of->Args({4096, 64, 0});
     of->Args({4096, 128, 1});
-    of->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+    of->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(attention, forward, false)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, true)->Apply(shapes);

@@ -102,7 +102,8 @@ int count_gpus() {
 }
 
 bool has_gpus_for(int ranks) {
-    return ranks <= count_gpus() || (ranks == 2 && count_gpus() == 1);
+    const bool may_share = os::variable("SHARE_GPU") == "1";
+    return ranks <= count_gpus() || (may_share && ranks == 2 && count_gpus() == 1);
 }
 
 std::string lacking_gpus(int ranks) {

@@ -10,7 +10,7 @@ namespace lockstep::test {
 struct ForkedOptions {
     bool trace = false;
     double timeout_seconds = 60;
-    /// Several ranks may take one GPU. Two do where there is one only.
+    /// Several ranks may take one GPU. Two do if there is only one, and SHARE_GPU is 1.
     bool share_gpu = false;
     bool has_host = true;
 };
@@ -26,7 +26,7 @@ std::unique_ptr<Cluster> make_forked_cluster(int ranks, ForkedOptions options = 
 /// GPUs that this machine has, asked in a process of its own, once.
 int count_gpus();
 
-/// True if that many ranks have a GPU each, or are two that share the only one.
+/// True if that many ranks have a GPU each, or are two that may share the only one.
 bool has_gpus_for(int ranks);
 /// Says why a test of that many ranks is skipped.
 std::string lacking_gpus(int ranks);
