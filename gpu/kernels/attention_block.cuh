@@ -139,7 +139,7 @@ __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
 #pragma unroll
         for (int k = 0; k < kPart; ++k)
             pack.value[k] += part[k];
-        store_some(at, pack, count, to.vectors);
+        store_first(at, pack, count, to.vectors);
     });
 }
 

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kTeamThreads)
 #pragma unroll
         for (T& value : pack.value)
             value *= inverse;
-        store_some(at, pack, count, y.vectors);
+        store_first(at, pack, count, y.vectors);
     });
     if (mine.first_thread())
         maximum[number] = static_cast<S>(maximum[number] + std::log(sum));

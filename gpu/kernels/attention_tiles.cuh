@@ -114,17 +114,6 @@ __device__ Pack<Computed<S>, kWidth> load_some(const S* from, int count, bool ve
     return count == kWidth ? load<kWidth>(from, vectors)
                            : load_rest<kWidth>(from, 0, count);
 }
-template <int kWidth, typename S>
-__device__ void store_some(S* to, const Pack<Computed<S>, kWidth>& pack, int count,
-                           bool vectors) {
-    if (count == kWidth) {
-        store(to, pack, vectors);
-        return;
-    }
-#pragma unroll
-    for (int lane = 0; lane < kWidth; ++lane)
-        if (lane < count) to[lane] = static_cast<S>(pack.value[lane]);
-}
 
 /// A pack of a head's row; zeros where there is none.
 template <typename S>

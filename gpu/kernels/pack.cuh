@@ -121,4 +121,17 @@ __device__ void store(S* to, const Pack<Computed<S>, kWidth>& pack, bool aligned
     store_whole(to, converted<S>(pack));
 }
 
+/// Stores the first `count` elements of the pack, or all.
+template <int kWidth, typename S>
+__device__ void store_first(S* to, const Pack<Computed<S>, kWidth>& pack, int count,
+                            bool aligned) {
+    if (count == kWidth) {
+        store(to, pack, aligned);
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        if (lane < count) to[lane] = static_cast<S>(pack.value[lane]);
+}
+
 }  // namespace lockstep::gpu

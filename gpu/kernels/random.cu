@@ -24,22 +24,34 @@ struct Normal {
     }
 };
 
-template <typename S, typename Draw>
+/// A pack of numbers a thread: four at once, whose rounds have nothing to do with each
+/// other, and one store.
+template <int kWidth, typename S, typename Draw>
 __global__ void __launch_bounds__(kRandomThreads)
     random_kernel(S* destination, std::int64_t elements, Draw draw, std::int64_t offset) {
-    const std::int64_t i = std::int64_t{blockIdx.x} * kRandomThreads + threadIdx.x;
-    if (i >= elements) return;
-    const double drawn = draw(static_cast<std::uint64_t>(offset + i));
-    destination[i] = static_cast<S>(static_cast<Computed<S>>(drawn));
+    const std::int64_t thread = std::int64_t{blockIdx.x} * kRandomThreads + threadIdx.x;
+    const std::int64_t begin = thread * kWidth;
+    if (begin >= elements) return;
+    Pack<Computed<S>, kWidth> drawn;
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        drawn.value[lane] = static_cast<Computed<S>>(
+            draw(static_cast<std::uint64_t>(offset + begin + lane)));
+    const std::int64_t left = elements - begin;
+    store_first(destination + begin, drawn,
+                left < kWidth ? static_cast<int>(left) : kWidth, true);
 }
 
 template <typename Draw>
 void fill_with(cudaStream_t stream, Numbers destination, std::int64_t elements,
                const Draw& draw, std::int64_t offset) {
-    const auto blocks = static_cast<int>(divided_up(elements, kRandomThreads));
     with_type(destination, [&]<typename S>(S) {
-        launch(stream, random_kernel<S, Draw>, blocks, kRandomThreads,
-               destination.as<S>(), elements, draw, offset);
+        with_width<S>(aligned(destination), [&]<int kWidth>(Constant<kWidth>) {
+            const std::int64_t threads = divided_up(elements, kWidth);
+            launch(stream, random_kernel<kWidth, S, Draw>,
+                   static_cast<int>(divided_up(threads, kRandomThreads)), kRandomThreads,
+                   destination.as<S>(), elements, draw, offset);
+        });
     });
 }
 
