@@ -267,8 +267,16 @@ def read(content):
         return file.read()
 
 
+TREE_MARK = ".lockstep-tree"   # in folders that write_tree made
+
+
 def write_tree(folder, packed):
-    """Makes the folder hold these files; a build of it sees only what has changed."""
+    """Makes the folder hold these files; a build of it sees only what has changed. A folder
+    that has files of somebody else's is refused."""
+    if os.path.isdir(folder) and os.listdir(folder) and \
+            not os.path.isfile(os.path.join(folder, TREE_MARK)):
+        raise SystemExit(f"lockstep: {folder} has files that are no tree of a bundle's; name a new folder")
+    packed = packed | {TREE_MARK: b""}
     for name in files_below(folder, ""):
         if name not in packed:
             os.remove(os.path.join(folder, name))

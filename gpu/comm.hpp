@@ -22,8 +22,9 @@ class Comm final : public Communicator {
 
     /// Waits on the host until every rank has called it, and exchanges a message with the
     /// neighbours in the ring of ranks. NCCL makes its connections when they are first
-    /// used, which takes long and is no part of what the program does: from now on those
-    /// of collectives and to neighbours are there.
+    /// used, which takes long and is no part of what the program did: from now on those
+    /// of its rings and trees, and to neighbours, are there. All-to-all, gather and
+    /// scatter go by messages.
     void meet();
 
     /// Tells the run where a group of it was never started.

@@ -114,8 +114,8 @@ Work HostCopies::start(CopyDirection direction, const Tensor& destination,
     queue.let_go_of_finished();
     run_.device.forget_indices(destination);
 
-    // CUDA takes away what is not pinned, or fills it, before it returns. It would wait
-    // for the stream to do so; better wait here.
+    // What is not pinned must stay as it is until the copy's end; CUDA may wait for the
+    // stream before it begins. Better wait here.
     const bool pinned = (to_host ? destination : source).storage()->pinned;
     if (!pinned) run_.device.synchronize();
 

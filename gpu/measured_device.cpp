@@ -21,9 +21,14 @@ void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
     spans_.close(span, stream());
 }
 
-void MeasuredDevice::place_milestone() {
-    constexpr int kOperationsBetween = 16;
-    if (watch_.alone() || ++since_milestone_ < kOperationsBetween) return;
+/// A few milliseconds of a GPU's work behind the last one, so that large operations have
+/// one each.
+void MeasuredDevice::place_milestone(const DeviceOperation& operation) {
+    constexpr double kBetween = 1e8;
+    constexpr double kOfAnOperation = kBetween / 32;
+    since_milestone_ += kOfAnOperation + static_cast<double>(operation.flops) +
+                        static_cast<double>(operation.bytes);
+    if (watch_.alone() || since_milestone_ < kBetween) return;
     since_milestone_ = 0;
     show_progress();
     if (free_milestones_.empty()) free_milestones_.emplace_back();
@@ -52,7 +57,7 @@ void MeasuredDevice::execute(const DeviceOperation& operation,
                      .bytes = operation.bytes,
                      .at = operation.at};
     measure(Spans::Kind::compute, std::move(label), numbers);
-    place_milestone();
+    place_milestone(operation);
 }
 
 void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,

@@ -52,7 +52,7 @@ class MeasuredDevice final : public DeviceMonitor {
         std::optional<std::size_t> span;
     };
 
-    void place_milestone();
+    void place_milestone(const DeviceOperation& operation);
     void measure(Spans::Kind kind, TraceEvent label, FunctionRef<void()> work);
 
     int rank_;
@@ -63,7 +63,7 @@ class MeasuredDevice final : public DeviceMonitor {
     Ledger ledger_;
     std::int64_t flops_ = 0;
     std::vector<OpenPhase> phases_;
-    int since_milestone_ = 0;       ///< operations
+    double since_milestone_ = 0;    ///< flops and bytes
     std::deque<Event> milestones_;  ///< that the device has not reached
     std::vector<Event> free_milestones_;
 };

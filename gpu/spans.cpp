@@ -38,28 +38,41 @@ std::size_t Spans::open(Kind kind, TraceEvent label, Stream& stream) {
     span.start = take();
     stream.record(*span.start);
     const std::size_t number = first_ + pending_.size() - 1;
-    if (kind == Kind::compute && !trace_) computing_ = {number, &stream};
+    if (kind == Kind::compute && !trace_) {
+        std::unique_ptr<Event> end = take();
+        computing_ = Computing{number, &stream, std::move(end), host_now()};
+    }
     return number;
 }
 
 void Spans::close(std::size_t number, Stream& stream) {
-    if (!computing_ || computing_->number != number) close_here(number, stream);
+    if (computing_ && computing_->number == number) {
+        stream.record(*computing_->end);
+        computing_->asked = host_now();
+        return;
+    }
+    std::unique_ptr<Event> end = take();
+    stream.record(*end);
+    close_at(number, std::move(end));
 }
 
+/// If the host was away for long and all is done meanwhile, the GPU lay idle.
 bool Spans::continues_computing(Kind kind, const Stream& stream) const {
-    return kind == Kind::compute && computing_ && computing_->stream == &stream;
+    constexpr auto kLong = std::chrono::microseconds(100);
+    if (kind != Kind::compute || !computing_ || computing_->stream != &stream)
+        return false;
+    return host_now() - computing_->asked < kLong || !computing_->end->done();
 }
 
 void Spans::end_computing() {
     if (!computing_) return;
-    const Computing ended = *std::exchange(computing_, std::nullopt);
-    close_here(ended.number, *ended.stream);
+    Computing ended = *std::exchange(computing_, std::nullopt);
+    close_at(ended.number, std::move(ended.end));
 }
 
-void Spans::close_here(std::size_t number, Stream& stream) {
+void Spans::close_at(std::size_t number, std::unique_ptr<Event> end) {
     Pending& span = pending_[number - first_];
-    span.end = take();
-    stream.record(*span.end);
+    span.end = std::move(end);
     // Its start was read when its turn came: the rest is read at the end of the queue.
     if (number - first_ >= seen_) return;
     pending_.push_back(std::move(span));

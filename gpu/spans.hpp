@@ -18,7 +18,8 @@ namespace lockstep::gpu {
 ///
 /// Two events cost the GPU and the host a few microseconds together, so short operations
 /// seem longer than they are alone. Hence, unless a trace is asked for, computations that
-/// follow each other in a stream are one span, which has what lies between them, too.
+/// follow each other within a tenth of a millisecond are one span, which has what lies
+/// between them, too.
 class Spans {
   public:
     /// What a span's duration counts as. Phases are only drawn.
@@ -33,7 +34,7 @@ class Spans {
     std::size_t open(Kind kind, TraceEvent label, Stream& stream);
     /// And closes where `stream` now is.
     void close(std::size_t number, Stream& stream);
-    /// Computations end where their stream now is; comes before the host waits for them.
+    /// Computations have ended: what comes next is a span of its own.
     void end_computing();
     /// Notes that the host itself was busy since `start`, by its own clock. Returns how
     /// long it took.
@@ -63,7 +64,7 @@ class Spans {
     };
 
     bool continues_computing(Kind kind, const Stream& stream) const;
-    void close_here(std::size_t number, Stream& stream);
+    void close_at(std::size_t number, std::unique_ptr<Event> end);
     std::unique_ptr<Event> take();
     void give_back(std::unique_ptr<Event> event);
     void read_finished();
@@ -78,10 +79,12 @@ class Spans {
     std::size_t first_ = 0;  ///< number of the span that is first in pending_
     std::size_t seen_ = 0;   ///< so many of pending_ are read, or were open when seen
     std::vector<std::unique_ptr<Event>> free_;
-    /// Computations without a trace: their span, and where it will close.
+    /// Computations without a trace: their span, and where the last of them has ended.
     struct Computing {
         std::size_t number;
         Stream* stream;
+        std::unique_ptr<Event> end;
+        HostTime asked;  ///< for the last of them
     };
     std::optional<Computing> computing_;
     /// An event whose time is known, from which others are measured: CUDA gives

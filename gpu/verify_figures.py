@@ -49,7 +49,10 @@ def cases(text):
     """The last line of Catch2's: cases that passed, failed and were skipped."""
     passed = re.search(r"^All tests passed \((\d+) assertions? in (\d+) test cases?\)", text, re.M)
     if passed:
-        return Reading(passed[0], {"assertions": int(passed[1]), "passed": int(passed[2])})
+        skipped = len(re.findall(r"^\s*skipped: ", text, re.M))   # Catch2 2 counts none
+        return Reading(passed[0] + (f"; {skipped} skipped" if skipped else ""),
+                       {"assertions": int(passed[1]), "passed": int(passed[2]),
+                        "skipped": skipped})
     counted = re.search(r"^test cases:.*$", text, re.M)
     if not counted:
         if re.search(r"^No test cases matched|^No tests ran", text, re.M):

@@ -93,13 +93,14 @@ def sanitizer_step(machine, tool, need):
 
 
 def contract_steps(machine):
-    argv = [machine.file(COMM_TESTS[0])]
+    # A rank that hangs on purpose does so until STALL_SECONDS are over.
+    argv = ["env", "STALL_SECONDS=8", machine.file(COMM_TESTS[0])]
     steps = [Step("the communicator's contract on the GPUs", argv, "must", 40, 100, figures.cases,
                   COMM_TESTS)]
     if machine.gpus == 1:
         steps.append(Step("the communicator's contract, two processes share the GPU",
-                          [WITH_MPS, "env", "SHARE_GPU=1", *argv], "may", 20, 25, figures.cases,
-                          COMM_TESTS, shares_gpu=True))
+                          [WITH_MPS, "env", "SHARE_GPU=1", *argv[1:], "[comm]"], "may", 20, 25,
+                          figures.cases, COMM_TESTS, shares_gpu=True))
     return steps
 
 

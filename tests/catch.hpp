@@ -9,10 +9,10 @@
 #include <catch2/catch.hpp>
 
 /// Version 3 throws; here the test case itself says why it ends.
-#define SKIP(why)                 \
-    do {                          \
-        WARN("skipped: " << why); \
-        return;                   \
+#define SKIP(why)                   \
+    do {                            \
+        WARN("skipped: " << (why)); \
+        return;                     \
     } while (false)
 
 namespace Catch::Matchers {

@@ -70,7 +70,7 @@ int run(const NewAssignmentRequest& request) {
         "    meson setup build --pkg-config-path {3}\n"
         "    meson test -C build --print-errorlogs\n\n"
         "and in the end lockstep grade {0} {2}\n\n"
-        "The headers that it names, src/device/device.hpp and others, are in\n"
+        "The headers that it names, lockstep/device/device.hpp and others, are in\n"
         "{4}.\n",
         assignment.slug, assignment.title, printable(request.folder.string()),
         printable(kit.pkgconfig().string()), printable(kit.include().string())));

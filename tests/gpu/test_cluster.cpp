@@ -208,7 +208,7 @@ TEST_CASE("A GPU that computes for long while its rank waits is no stall",
           "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     ForkedOptions options;
-    options.timeout_seconds = 1;
+    options.timeout_seconds = 2;
     const auto began = std::chrono::steady_clock::now();
     const RunReport report = make_forked_cluster(2, options)->run([](Rank& rank) {
         Device& device = rank.device();
@@ -221,7 +221,7 @@ TEST_CASE("A GPU that computes for long while its rank waits is no stall",
     });
     // On a fast GPU it shows nothing.
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-    if (took.count() < 3) WARN("took only " << took.count() << " s");
+    if (took.count() < 2) WARN("took only " << took.count() << " s");
     CHECK(report.ranks.size() == 2);
 }
 

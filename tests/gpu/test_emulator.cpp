@@ -115,33 +115,37 @@ void check_batches() {
     expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
 }
 
+/// c (m, n) = 3 op(a) (m, k) op(b) (k, n) + beta c, column by column, as BLAS has it.
 template <typename T>
-void check_products() {
+void check_product(cublasHandle_t handle, bool ta, bool tb, T beta) {
     const int m = 5, n = 3, k = 4;
     std::vector<T> a(m * k), b(k * n);
     for (std::size_t i = 0; i < a.size(); ++i)
         a[i] = static_cast<T>(i % 7) - 3;
     for (std::size_t i = 0; i < b.size(); ++i)
         b[i] = static_cast<T>(i % 5) - 2;
+    const T before = beta == 0 ? static_cast<T>(NAN) : T{1}, alpha = 3;
+    T* const c = on_device(std::vector<T>(m * n, before));
+    expect(gemm(handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m,
+                n, k, &alpha, on_device(a), ta ? k : m, on_device(b), tb ? n : k, &beta,
+                c, m) == CUBLAS_STATUS_SUCCESS,
+           "a product");
+    const std::vector<T> got = on_host(c, m * n);
+    for (std::size_t at = 0; at < got.size(); ++at) {
+        const int i = static_cast<int>(at) % m, j = static_cast<int>(at) / m;
+        expect(got[at] == alpha * element(a, b, ta, tb, m, n, k, i, j) + beta,
+               "each element");
+    }
+}
+
+template <typename T>
+void check_products() {
     cublasHandle_t handle = nullptr;
     expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
     for (const bool ta : {false, true})
         for (const bool tb : {false, true})
-            for (const T beta : {T{0}, T{2}}) {
-                const T before = beta == 0 ? static_cast<T>(NAN) : T{1}, alpha = 3;
-                T* const c = on_device(std::vector<T>(m * n, before));
-                expect(gemm(handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, on_device(a),
-                            ta ? k : m, on_device(b), tb ? n : k, &beta, c,
-                            m) == CUBLAS_STATUS_SUCCESS,
-                       "a product");
-                const std::vector<T> got = on_host(c, m * n);
-                for (int i = 0; i < m; ++i)
-                    for (int j = 0; j < n; ++j)
-                        expect(got[static_cast<std::size_t>(i + j * m)] ==
-                                   alpha * element(a, b, ta, tb, m, n, k, i, j) + beta,
-                               "each element");
-            }
+            for (const T beta : {T{0}, T{2}})
+                check_product(handle, ta, tb, beta);
     expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
     expect(cublasSetStream(handle, nullptr) == CUBLAS_STATUS_NOT_INITIALIZED, "no more");
 }

@@ -70,6 +70,7 @@ void Clique::connect_for(const std::vector<Call>& calls) {
     std::erase_if(unmet,
                   [&](const auto& ends) { return !has_messages_.insert(ends).second; });
     std::vector<std::future<void>> meetings;
+    meetings.reserve(unmet.size());
     for (const auto& [from, to] : unmet)
         meetings.push_back(std::async(std::launch::async, [this, from = from, to = to] {
             exchange(name_ + "/" + std::to_string(from) + ">" + std::to_string(to),

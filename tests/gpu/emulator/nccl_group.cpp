@@ -58,6 +58,7 @@ ncclResult_t connect(const Entry& entry) {
 /// Side by side, since other ranks may come to the communicators in another order.
 ncclResult_t connect(const std::vector<Entry>& entries) {
     std::vector<std::future<ncclResult_t>> results;
+    results.reserve(entries.size());
     for (const Entry& entry : entries)
         results.push_back(
             std::async(std::launch::async, [&entry] { return connect(entry); }));

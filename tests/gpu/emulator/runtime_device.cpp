@@ -26,7 +26,7 @@ cudaDeviceProp properties_of(int device) {
     std::strcpy(properties.name, "Emulated GPU");
     properties.uuid.bytes[0] = static_cast<char>(device);
     properties.totalGlobalMem = static_cast<size_t>(settings().gpu_bytes);
-    properties.sharedMemPerBlock = 48 * 1024;
+    properties.sharedMemPerBlock = size_t{48} * 1024;
     properties.regsPerBlock = 65536;
     properties.warpSize = 32;
     properties.maxThreadsPerBlock = 1024;

@@ -127,6 +127,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
     return answer([&] {
         if (device < 0 || device >= settings().gpus) return cudaErrorInvalidDevice;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): nothing stands behind it.
         *pool = reinterpret_cast<cudaMemPool_t>(static_cast<uintptr_t>(device) + 1);
         return cudaSuccess;
     });
@@ -215,6 +216,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     });
 }
 
+// NOLINTNEXTLINE(readability-function-size): CUDA's parameters.
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
                               size_t from_pitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {

@@ -139,12 +139,13 @@ TEST_CASE("lanes exchange what they should", "[emulator]") {
 
 TEST_CASE("every thread of every block runs once", "[emulator]") {
     REQUIRE(alone([](int) {
-                int* const out = on_device(std::vector<int>(6 * 24));
+                constexpr std::size_t kAll = std::size_t{6} * 24;
+                int* const out = on_device(std::vector<int>(kAll));
                 cudaLaunchConfig_t config{};
                 config.gridDim = dim3(2, 3);
                 config.blockDim = dim3(4, 3, 2);
                 works(cudaLaunchKernelEx(&config, places, out));
-                expect(on_host(out, 6 * 24) == std::vector<int>(6 * 24, 1), "ones");
+                expect(on_host(out, kAll) == std::vector<int>(kAll, 1), "ones");
             }) == "");
 }
 
