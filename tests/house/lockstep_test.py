@@ -249,7 +249,8 @@ class Packages(Script):
         self.assertIn(f"made {folder}/{world.path('user')}; install it", run.stderr)
         self.assertNotIn("said", run.stderr)
         [setup] = [call for call in world.calls("meson") if " setup " in call]
-        self.assertIn(f" -Dnative=false -Dtests=false {folder} ", setup)
+        for word in ("-Dnative=false", "-Dtests=false", "-Dprefix=/usr", folder):
+            self.assertIn(f" {word} ", setup)
         self.assertTrue(world.calls("ninja")[0].endswith(f" -C {folder} all"))
         self.assertFalse(os.path.exists(world.path("build")))
 
