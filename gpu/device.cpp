@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpu/check.hpp"
+#include "gpu/kernels/attention.hpp"
 #include "src/device/ledger.hpp"
 
 namespace lockstep::gpu {
@@ -132,7 +133,7 @@ bool Device::takes_bf16(OperationRef operation) const {
     operation.visit([&]<typename Op>(const Op& op) {
         if constexpr (std::is_same_v<Op, ops::Attend> ||
                       std::is_same_v<Op, ops::AttendBackward>)
-            takes = false;
+            takes = attends_in_bf16(op.heads.queries.width);
         if constexpr (std::is_same_v<Op, ops::AddHeadSums>)
             takes = op.destination.heads >= op.y.heads;
         if constexpr (std::is_same_v<Op, ops::HeadSums>)

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 MOST_OVER_CUBLAS = 1.05
+ATTENTION_FIGURES = ("time_over_products", "tflops", "rate_over_matmul")
 
 
 @dataclass
@@ -103,13 +104,12 @@ def matmul(text):
 
 def attention(text):
     """No goal: what the kernels give beside cuBLAS has not been measured."""
-    runs = {run["name"].split("/iterations")[0]: (run["time_over_products"], run["tflops"])
+    runs = {run["name"].split("/iterations")[0]: {key: run[key] for key in ATTENTION_FIGURES}
             for run in benchmarks(text) if "time_over_products" in run}
-    said = "; ".join(f"{name} {ratio:.2f}, {tflops:.1f} TFLOP/s"
-                     for name, (ratio, tflops) in runs.items())
-    figures = {name: {"time_over_products": ratio, "tflops": tflops}
-               for name, (ratio, tflops) in runs.items()}
-    return Reading(said, figures, "" if runs else "no benchmark of attention")
+    said = "; ".join(f"{name} {run['time_over_products']:.2f}, {run['tflops']:.1f} TFLOP/s, "
+                     f"{run['rate_over_matmul']:.2f} of a product's"
+                     for name, run in runs.items())
+    return Reading(said, runs, "" if runs else "no benchmark of attention")
 
 
 def kernels(text):

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of_tile(own.first, first, kTile<T>, first + kTile<T> <= n);
+        return sight.of_tile(own.first, kTile<T>, first, kTile<T>, first + kTile<T> <= n);
     };
     each_seen_tile<kTile<T>>(
         memory.sights, n, seen, [&](std::int64_t first, bool masked) {
@@ -136,6 +136,8 @@ void launch_tiles(cudaStream_t stream, int blocks, const Forward<T>& of) {
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
                    const AttentionOperands& of) {
     const AttentionShape& shape = of.shape;
+    if (of.queries.tensor.bytes == sizeof(Bf16))
+        return launch_attend_in_bf16(stream, state, of);
     with_wide_type(state.maximum, [&]<typename T>(T) {
         const Forward<T> forward{AttentionInput<T>(of),
                                  HeadsOfOperand<T>(state.y, shape.width),

@@ -16,6 +16,11 @@ namespace lockstep::gpu {
 // registers and shared memory only, 37 KB of which a block takes. Tiles in which no query
 // sees a key are skipped, and only those in which one does not see all are masked.
 //
+// In bf16, heads of 64 and of 128 columns are multiplied by tensor cores, in tiles of 64
+// rows, with sums in f32 (gpu/kernels/attention_bf16.cuh). Their weights, and what
+// follows for scores backward, are rounded to bf16 before they are multiplied with, as
+// FlashAttention has it. The state is f32.
+//
 // No atomics: a result is the work of one block, and the order of its sums follows from
 // shapes, widths and tokens alone, not from where operands lie.
 
@@ -60,6 +65,10 @@ struct BackwardRows {
     Numbers log_sum_exp;
     Numbers dy_y;
 };
+
+/// Returns whether heads of bf16 and of this width can be attended to as they are:
+/// whether the code that the GPU runs is for tensor cores.
+bool attends_in_bf16(std::int64_t width);
 
 /// Takes the keys into the state, which is read once and written once. 4 width flops a
 /// pair; in the half of them that sums values, a width counts as the next of 16, 32, 64,

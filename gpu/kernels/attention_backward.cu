@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
         memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of_tile(first, own.first, kTile<T>, first + kTile<T> <= m);
+        return sight.of_tile(first, kTile<T>, own.first, kTile<T>, first + kTile<T> <= m);
     };
     for (std::int64_t i = 0; i < of.group; ++i) {
         const std::int64_t head = own.head * of.group + i;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
         memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
 
     const auto seen = [&](std::int64_t first) {
-        return sight.of_tile(own.first, first, kTile<T>, first + kTile<T> <= n);
+        return sight.of_tile(own.first, kTile<T>, first, kTile<T>, first + kTile<T> <= n);
     };
     each_seen_tile<kTile<T>>(
         memory.sights, n, seen, [&](std::int64_t first, bool masked) {
@@ -166,6 +166,8 @@ void launch_tiles(cudaStream_t stream, std::int64_t batches, const Backward<T>& 
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
                             const AttentionOperands& of, const BackwardRows& rows) {
     const int width = of.shape.width;
+    if (of.queries.tensor.bytes == sizeof(Bf16))
+        return launch_attend_backward_in_bf16(stream, gradients, of, rows);
     with_wide_type(rows.dy_y, [&]<typename T>(T) {
         const Backward<T> backward{AttentionInput<T>(of),
                                    HeadsOfOperand<const T>(rows.dy, width),

@@ -7,23 +7,33 @@ namespace lockstep::gpu {
 
 // A block's way through its tiles.
 
+/// What launch_attend() and launch_attend_backward() do with bf16.
+void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
+                           const AttentionOperands& of);
+void launch_attend_backward_in_bf16(cudaStream_t stream,
+                                    const AttentionGradients& gradients,
+                                    const AttentionOperands& of,
+                                    const BackwardRows& rows);
+
 /// Both directions read this.
 template <typename T>
 struct AttentionInput {
     HeadsOfOperand<const T> queries, keys, values;
     std::int64_t heads, group;
     SightOf sight;
-    T factor;
+    Computed<T> factor;
 
     explicit AttentionInput(const AttentionOperands& of)
-        : queries(of.queries, of.shape.width),
-          keys(of.keys, of.shape.width),
-          values(of.values, of.shape.width),
+        : queries(of.queries, of.shape.width, kIn16Bytes),
+          keys(of.keys, of.shape.width, kIn16Bytes),
+          values(of.values, of.shape.width, kIn16Bytes),
           heads(of.shape.heads),
           group(of.shape.group),
           sight{of.options.causal, of.options.queries, of.options.keys, of.queries.rows,
                 of.keys.rows},
-          factor(static_cast<T>(of.options.factor)) {}
+          factor(static_cast<Computed<T>>(of.options.factor)) {}
+
+    static constexpr int kIn16Bytes = 16 / static_cast<int>(sizeof(T));
 };
 
 /// A block owns this: a tile of rows of one head of one batch.
@@ -47,21 +57,58 @@ struct Owned {
     }
 };
 
-/// f(first, masked) for each tile of `rows` columns that is seen, in their order.
-/// sight(first) says what is seen of the tile that begins there; a thread each asks for
-/// the tiles to come. All threads of the block have to arrive.
-template <int kRows, typename Of, typename F>
-__device__ void each_seen_tile(Sight (&sights)[kAttentionThreads], std::int64_t rows,
-                               const Of& sight, const F& f) {
-    constexpr std::int64_t kStep = std::int64_t{kAttentionThreads} * kRows;
-    for (std::int64_t base = 0; base < rows; base += kStep) {
-        __syncthreads();
-        const std::int64_t mine = base + std::int64_t{threadIdx.x} * kRows;
-        if (mine < rows) sights[threadIdx.x] = sight(mine);
-        __syncthreads();
-        for (int i = 0; i < kAttentionThreads && base + i * kRows < rows; ++i)
-            if (sights[i] != Sight::none) f(base + i * kRows, sights[i] == Sight::some);
+/// A tile that a block goes through, of rows from `first` on.
+struct SeenTile {
+    std::int64_t first;
+    bool masked;  ///< not all of it is seen
+    bool exists = true;
+};
+
+/// The tiles of kRows rows each that are seen, in their order. sight(first) says what is
+/// seen of the tile that begins there; a thread each asks for the tiles to come.
+template <int kRows, int kThreads, typename Of>
+class SeenTiles {
+  public:
+    __device__ SeenTiles(Sight (&sights)[kThreads], std::int64_t rows, const Of& sight)
+        : sights_(sights), rows_(rows), sight_(sight) {}
+
+    /// Behind the last comes one that does not exist. All threads of the block have to
+    /// arrive.
+    __device__ SeenTile next() {
+        for (; first_ < rows_; ++at_, first_ += kRows) {
+            if (at_ == kThreads) ask();
+            const Sight seen = sights_[at_];
+            if (seen == Sight::none) continue;
+            const SeenTile tile{first_, seen == Sight::some};
+            ++at_, first_ += kRows;
+            return tile;
+        }
+        return {0, false, false};
     }
+
+  private:
+    __device__ void ask() {
+        __syncthreads();
+        const std::int64_t mine = first_ + std::int64_t{threadIdx.x} * kRows;
+        if (mine < rows_) sights_[threadIdx.x] = sight_(mine);
+        __syncthreads();
+        at_ = 0;
+    }
+
+    Sight (&sights_)[kThreads];
+    std::int64_t rows_;
+    const Of& sight_;
+    std::int64_t first_ = 0;
+    int at_ = kThreads;
+};
+
+/// f(first, masked) for each. All threads of the block have to arrive.
+template <int kRows, int kThreads, typename Of, typename F>
+__device__ void each_seen_tile(Sight (&sights)[kThreads], std::int64_t rows,
+                               const Of& sight, const F& f) {
+    SeenTiles<kRows, kThreads, Of> tiles(sights, rows, sight);
+    for (SeenTile tile = tiles.next(); tile.exists; tile = tiles.next())
+        f(tile.first, tile.masked);
 }
 
 /// -infinity where unseen(the row's token, the column's).

@@ -61,15 +61,15 @@ struct SightOf {
         if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
         return causal ? keys[row] : 0;
     }
-    /// Returns what the `tile` queries from `query` on see of the `tile` keys from `key`
-    /// on. If the tile that a block goes through is not `whole`, rows beyond the tensor's
-    /// are in it, and not all is seen.
-    __device__ Sight of_tile(std::int64_t query, std::int64_t key, std::int64_t tile,
-                             bool whole) const {
+    /// Returns what the `m` queries from `query` on see of the `n` keys from `key` on. If
+    /// the tile that a block goes through is not `whole`, rows beyond the tensor's are in
+    /// it, and not all is seen.
+    __device__ Sight of_tile(std::int64_t query, std::int64_t m, std::int64_t key,
+                             std::int64_t n, bool whole) const {
         const Sight at_most = whole ? Sight::all : Sight::some;
         if (!causal) return at_most;
-        const TokenSpan of_queries(queries, tile_span(query, tile, query_rows));
-        const TokenSpan of_keys(keys, tile_span(key, tile, key_rows));
+        const TokenSpan of_queries(queries, tile_span(query, m, query_rows));
+        const TokenSpan of_keys(keys, tile_span(key, n, key_rows));
         if (of_keys.least > of_queries.most) return Sight::none;
         return of_keys.most <= of_queries.least ? at_most : Sight::some;
     }

@@ -77,14 +77,15 @@ struct HeadsOfOperand {
     int width;
     bool vectors;
 
-    HeadsOfOperand(const HeadRows& of, int head_width)
+    /// `pack` elements shall be moved at once.
+    HeadsOfOperand(const HeadRows& of, int head_width, int pack = kFullWidth<T>)
         : data(of.tensor.as<T>() + of.first),
           rows(of.rows),
           pitch(of.pitch),
           batch(of.batch),
           width(head_width),
-          vectors(aligned(data) && pitch % kFullWidth<T> == 0 &&
-                  batch % kFullWidth<T> == 0 && width % kFullWidth<T> == 0) {}
+          vectors(aligned(data) && pitch % pack == 0 && batch % pack == 0 &&
+                  width % pack == 0) {}
     __device__ HeadMatrix<T> head(std::int64_t of_batch, std::int64_t index) const {
         return {data + of_batch * batch + index * width, rows, pitch, width, vectors};
     }

@@ -1,5 +1,6 @@
 // Attention on a GPU: its products by cuBLAS; and the kernels that keep scores out of
-// memory, over the same by cuBLAS, softmax and cuBLAS. f32, 8192 tokens, 16 heads.
+// memory, over the same by cuBLAS, softmax and cuBLAS. 8192 tokens, 16 heads, f32 and
+// bf16.
 
 #include <benchmark/benchmark.h>
 
@@ -16,10 +17,10 @@ constexpr std::int64_t kTokens = 8192, kHeads = 16;
 
 /// Queries, keys and values side by side, and their gradients.
 struct Operands {
-    Operands(Device& device, std::int64_t length, std::int64_t head_width)
+    Operands(Device& device, std::int64_t length, std::int64_t head_width, DType dtype)
         : width(head_width),
-          all(device.empty({length, kTokens / length, 3 * kHeads * width}, DType::f32)),
-          gradients(device.zeros(all.shape(), DType::f32)) {
+          all(device.empty({length, kTokens / length, 3 * kHeads * width}, dtype)),
+          gradients(device.zeros(all.shape(), dtype)) {
         device.random_normal(all, {1, "all"}, 0, 1);
     }
     Heads part(const Tensor& of, std::int64_t which) const {
@@ -36,7 +37,7 @@ void products(benchmark::State& state,
               const std::function<void(Device&, const Operands&, const Tensor&)>& run) {
     test::PlainMonitor monitor;
     gpu::Device device(0, monitor);
-    const Operands operands(device, 1024, 64);
+    const Operands operands(device, 1024, 64, DType::f32);
     const Tensor weights = device.head_products(operands.part(operands.all, 0),
                                                 operands.part(operands.all, 1));
     Timer timer(device);
@@ -76,6 +77,9 @@ struct BothWays {
         device.attend(state, heads, options);
         log_sum_exp = device.finish_attention(state);
         y = state.y;
+        if (y.dtype() == o.all.dtype()) return;
+        y = device.empty(state.y.shape(), o.all.dtype());
+        device.cast(y, state.y);
     }
     void multiply() {
         weights = device.softmax(
@@ -107,16 +111,28 @@ struct BothWays {
     Tensor y, log_sum_exp, weights;
 };
 
-/// Arguments: tokens a sequence, width of a head, whether it is causal.
+/// How many flops a second a large product of matrices has, which cuBLAS computes.
+double flops_of_product(Device& device, DType dtype) {
+    constexpr std::int64_t kExtent = 4096;
+    const Tensor a = device.empty({kExtent, kExtent}, dtype);
+    device.random_normal(a, {1, "a"}, 0, 1);
+    const Tensor c = device.empty(a.shape(), dtype);
+    Timer timer(device);
+    const auto work = [&] { device.matmul_into(c, a, a); };
+    timer.seconds_of(work);
+    return 2.0 * kExtent * kExtent * kExtent / timer.seconds_of(work);
+}
+
+/// Arguments: tokens a sequence, width of a head, whether it is causal, and in bf16.
 void attention(benchmark::State& state, bool backward) {
     const std::int64_t length = state.range(0), width = state.range(1);
     const bool causal = state.range(2) != 0;
+    const DType dtype = state.range(3) != 0 ? DType::bf16 : DType::f32;
     test::PlainMonitor monitor;
     gpu::Device device(0, monitor);
-    const Operands operands(device, length, width);
+    const Operands operands(device, length, width, dtype);
     BothWays ways(device, operands, {0.125, causal});
-    const Tensor dy =
-        device.empty({length, kTokens / length, kHeads * width}, DType::f32);
+    const Tensor dy = device.empty({length, kTokens / length, kHeads * width}, dtype);
     device.random_normal(dy, {1, "dy"}, 0, 1);
     ways.attend();
     ways.multiply();
@@ -135,15 +151,19 @@ void attention(benchmark::State& state, bool backward) {
     const auto flops = static_cast<double>((backward ? 10 : 4) * pairs * width * kHeads *
                                            (kTokens / length));
     state.counters["time_over_products"] = median(our_seconds) / median(their_seconds);
-    state.counters["tflops"] = 1e-12 * flops / median(our_seconds);
+    const double rate = flops / median(our_seconds);
+    state.counters["tflops"] = 1e-12 * rate;
+    state.counters["rate_over_matmul"] = rate / flops_of_product(device, dtype);
 }
 
 void shapes(benchmark::internal::Benchmark* of) {
-    of->ArgNames({"tokens", "width", "causal"});
-    for (const std::int64_t tokens : {512, 1024, 4096})
-        of->Args({tokens, 64, 1});
-    of->Args({4096, 64, 0});
-    of->Args({4096, 128, 1});
+    of->ArgNames({"tokens", "width", "causal", "bf16"});
+    for (const std::int64_t bf16 : {0, 1}) {
+        for (const std::int64_t tokens : {512, 1024, 4096})
+            of->Args({tokens, 64, 1, bf16});
+        of->Args({4096, 64, 0, bf16});
+        of->Args({4096, 128, 1, bf16});
+    }
     of->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(attention, forward, false)->Apply(shapes);

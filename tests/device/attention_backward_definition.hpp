@@ -16,7 +16,7 @@ struct BackwardOperands {
           dy(bench, unpadded(operands.of), operands.of.heads, operands.of.m,
              operands.dtype, "dy"),
           log_sum_exp({operands.of.batches, operands.of.heads, operands.of.m},
-                      operands.dtype),
+                      computed_in(operands.dtype)),
           dy_y(log_sum_exp) {
         const HeadCase& of = operands.of;
         std::int64_t next = 0;
@@ -102,6 +102,7 @@ class BackwardDefinition {
         const double p = std::exp(seen.score - whole);
         const double p_off =
             p * AttentionDefinition::off_from(seen, whole) + least_off(operands_.dtype);
+        const double rounding = rounding_off(operands_.dtype);
         Sum dp;
         for (std::int64_t d = 0; d < of.width; ++d)
             dp.add(backward_.dy.at(b, h, i, d) * operands_.v.at(b, few, j, d));
@@ -112,12 +113,15 @@ class BackwardDefinition {
         const double ds_off =
             std::abs(factor_) * (p * dp_off + p_off * std::abs(dp.value - along)) +
             std::abs(ds);
+        const double ds_used = ds_off + rounding * std::abs(ds);
+        const double p_used = p_off + rounding * p;
         for (std::int64_t d = 0; d < of.width; ++d) {
             at(dq, backward_.dq, b, h, i, d)
-                .add(ds, ds_off, operands_.k.at(b, few, j, d));
+                .add(ds, ds_used, operands_.k.at(b, few, j, d));
             at(dk, backward_.dk, b, few, j, d)
-                .add(ds, ds_off, operands_.q.at(b, h, i, d));
-            at(dv, backward_.dv, b, few, j, d).add(p, p_off, backward_.dy.at(b, h, i, d));
+                .add(ds, ds_used, operands_.q.at(b, h, i, d));
+            at(dv, backward_.dv, b, few, j, d)
+                .add(p, p_used, backward_.dy.at(b, h, i, d));
         }
     }
 

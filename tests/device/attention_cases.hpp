@@ -80,6 +80,15 @@ inline std::vector<HeadCase> attention_cases() {
             {130, 300, 1, 1, 1, 3}};
 }
 
+/// For bf16, which tensor cores may take: widths that they do and do not, rows below, at
+/// and beyond tiles, heads that begin in the middle of a vector.
+inline std::vector<HeadCase> attention_cases_in_bf16() {
+    return {{1, 1, 1, 1, 1, 64},           {70, 130, 1, 2, 1, 64},
+            {64, 64, 2, 2, 2, 64, 8, 16},  {130, 200, 1, 1, 1, 64, 1, 0},
+            {65, 97, 1, 4, 2, 128, 0, 64}, {5, 70, 2, 2, 2, 128, 3, 0},
+            {9, 70, 1, 2, 1, 40}};
+}
+
 /// Queries and keys of a sequence that was dealt to three ranks.
 struct DealtCase {
     TokenRows queries;

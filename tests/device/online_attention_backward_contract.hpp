@@ -50,6 +50,31 @@ TEST_CASE("Causal attention's backward goes by tokens, in whatever order they we
     }
 }
 
+TEST_CASE("Attention's backward of heads in bf16 is its definition", kTags) {
+    const bool causal = GENERATE(false, true);
+    Bench bench;
+    for (const HeadCase& of : attention_cases_in_bf16()) {
+        CAPTURE(text_of(of), causal);
+        const AttentionOperands operands(bench, of, DType::bf16);
+        AttentionOptions options{0.3, causal};
+        options.queries.first = 3;
+        check_backward(bench, operands, options, {blocks_of(of.n, of.n)});
+    }
+}
+
+TEST_CASE("Causal attention's backward in bf16 goes by tokens", kTags) {
+    const TokenOrder order =
+        GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
+    Bench bench;
+    for (const DealtCase& dealt : dealt_cases(order)) {
+        CAPTURE(name_of(order), dealt.queries.first, dealt.m, dealt.keys.first, dealt.n);
+        const AttentionOperands operands(bench, {dealt.m, dealt.n, 1, 1, 1, 64},
+                                         DType::bf16);
+        check_backward(bench, operands, {0.2, true, dealt.queries, dealt.keys},
+                       {blocks_of(dealt.n, dealt.n)});
+    }
+}
+
 TEST_CASE("Attention's backward is as good where scores are large", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double reach = GENERATE(60.0, 1000.0);

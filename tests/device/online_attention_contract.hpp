@@ -45,6 +45,34 @@ TEST_CASE("Causal attention goes by tokens, in whatever order they were dealt", 
     }
 }
 
+TEST_CASE("Attention to heads in bf16 is its definition", kTags) {
+    const bool causal = GENERATE(false, true);
+    Bench bench;
+    for (const HeadCase& of : attention_cases_in_bf16()) {
+        CAPTURE(text_of(of), causal);
+        const AttentionOperands operands(bench, of, DType::bf16);
+        AttentionOptions options{0.3, causal};
+        options.queries.first = 3;
+        const AttentionDefinition definition(operands, options);
+        for (const auto& blocks : {blocks_of(of.n, of.n), blocks_of(of.n, 24)})
+            Attended(bench, operands.heads(), options, blocks).check(bench, definition);
+    }
+}
+
+TEST_CASE("Causal attention in bf16 goes by tokens", kTags) {
+    const TokenOrder order =
+        GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
+    Bench bench;
+    for (const DealtCase& dealt : dealt_cases(order)) {
+        CAPTURE(name_of(order), dealt.queries.first, dealt.m, dealt.keys.first, dealt.n);
+        const AttentionOperands operands(bench, {dealt.m, dealt.n, 1, 1, 1, 64},
+                                         DType::bf16);
+        const AttentionOptions options{0.2, true, dealt.queries, dealt.keys};
+        Attended(bench, operands.heads(), options, blocks_of(dealt.n, dealt.n))
+            .check(bench, AttentionDefinition(operands, options));
+    }
+}
+
 TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const double reach = GENERATE(60.0, 1000.0);

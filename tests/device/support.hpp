@@ -34,15 +34,17 @@ struct Bench {
     std::unique_ptr<Device> device = make_device(0, monitor);
 };
 
+/// Of the type that is computed in.
 inline double epsilon_of(DType dtype) {
-    return dtype == DType::f32 ? double{std::numeric_limits<float>::epsilon()}
-                               : std::numeric_limits<double>::epsilon();
+    return computed_in(dtype) == DType::f32
+               ? double{std::numeric_limits<float>::epsilon()}
+               : std::numeric_limits<double>::epsilon();
 }
 
 /// The least number with all its digits; a backend may take what is smaller for zero.
 inline double least_of(DType dtype) {
-    return dtype == DType::f32 ? double{std::numeric_limits<float>::min()}
-                               : std::numeric_limits<double>::min();
+    return computed_in(dtype) == DType::f32 ? double{std::numeric_limits<float>::min()}
+                                            : std::numeric_limits<double>::min();
 }
 
 /// Uniform values in [low, high), the same for the same name.
@@ -63,7 +65,7 @@ inline HostTensor random_indices(Shape shape, std::int64_t bound,
 
 /// What an operation should give, in f64, and how far it may be off: a sum of K terms in
 /// random order is off by about sqrt(K) epsilon times its size; what is asked is 4 times
-/// that.
+/// that. A bf16 is rounded once more.
 class Expected {
   public:
     Expected(Shape shape, DType dtype) : shape_(shape), dtype_(dtype) {}
@@ -71,8 +73,11 @@ class Expected {
     /// The next value, by an operation that is off by `roundings` roundings of `size`.
     void add(double value, double size, double roundings = 1) {
         values_.push_back(value);
-        bounds_.push_back(4 * epsilon_of(dtype_) * std::sqrt(roundings) * size +
-                          8 * least_of(dtype_));
+        const double bound =
+            4 * epsilon_of(dtype_) * std::sqrt(roundings) * size + 8 * least_of(dtype_);
+        bounds_.push_back(dtype_ != DType::bf16
+                              ? bound
+                              : bound + Bf16::kEpsilon / 2 * (std::abs(value) + bound));
     }
     void add(double value) { add(value, std::abs(value)); }
 

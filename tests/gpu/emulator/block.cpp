@@ -1,6 +1,8 @@
 #include "tests/gpu/emulator/block.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
 
 constinit thread_local uint3 threadIdx{};
@@ -46,12 +48,15 @@ void BlockRunner::run(const Launch& launch) {
 
 void BlockRunner::run_block() {
     threads_.assign(std::size_t{blockDim.x} * blockDim.y * blockDim.z, {});
-    ready_.resize(threads_.size());
-    std::iota(ready_.begin(), ready_.end(), 0);
-    do {
+    memory_.assign((launch_->memory_bytes + sizeof(Chunk) - 1) / sizeof(Chunk),
+                   {{kNothing, kNothing}});
+    next_ready_.resize(threads_.size());
+    std::iota(next_ready_.begin(), next_ready_.end(), 0);
+    choose_slow_warp();
+    while (gather_ready()) {
         shuffle(ready_);
         run_ready();
-    } while (gather_ready());
+    }
 }
 
 void BlockRunner::run_ready() {
@@ -89,11 +94,20 @@ void BlockRunner::run_unstarted() {
     }
 }
 
+/// The slow warp's threads run when no other thread can.
 bool BlockRunner::gather_ready() {
-    if (next_ready_.empty()) release_barrier();
-    ready_.swap(next_ready_);
+    if (next_ready_.empty() && held_.empty()) release_barrier();
+    ready_.clear();
+    for (const std::uint32_t thread : next_ready_)
+        (thread / 32 == slow_warp_ ? held_ : ready_).push_back(thread);
     next_ready_.clear();
+    if (ready_.empty()) ready_.swap(held_);
     return !ready_.empty();
+}
+
+/// Another one from barrier to barrier, or none.
+void BlockRunner::choose_slow_warp() {
+    slow_warp_ = shaker_.below(static_cast<unsigned>(threads_.size() / 32 + 2));
 }
 
 void BlockRunner::release_barrier() {
@@ -109,6 +123,7 @@ void BlockRunner::release_barrier() {
         threads_[i].state = State::ready;
         next_ready_.push_back(static_cast<std::uint32_t>(i));
     }
+    choose_slow_warp();
 }
 
 void BlockRunner::become(std::size_t thread) {
@@ -147,15 +162,63 @@ std::uint64_t BlockRunner::warp_exchange(WarpCall call, unsigned mask,
     return threads_[current_].result;
 }
 
+void BlockRunner::do_together(WarpAction action, void* mine, Place place) {
+    threads_[current_].action = action;
+    warp_exchange(WarpCall::together, 0xffffffff, std::bit_cast<std::uintptr_t>(mine), 0,
+                  place);
+}
+
+void BlockRunner::do_copy(const LateCopy& copy) {
+    if (copy.from == nullptr)
+        std::memset(copy.to, 0, 16);
+    else
+        std::memcpy(copy.to, copy.from, 16);
+}
+
+void BlockRunner::start_copy(void* to, const void* from, bool is_there) {
+    for (const void* address : {static_cast<const void*>(to), from})
+        if (std::bit_cast<std::uintptr_t>(address) % 16 != 0)
+            die_in_kernel("a copy's address is no multiple of 16 bytes");
+    const auto at = std::bit_cast<std::uintptr_t>(to);
+    const auto begin = std::bit_cast<std::uintptr_t>(memory_.data());
+    if (at < begin || at + 16 > begin + launch_->memory_bytes)
+        die_in_kernel("a copy leaves the block's memory");
+    const LateCopy copy{to, is_there ? from : nullptr};
+    if (shaker_.below(2) == 0)
+        do_copy(copy);
+    else
+        threads_[current_].copies.push_back(copy);
+}
+
+void BlockRunner::end_group_of_copies() {
+    Thread& mine = threads_[current_];
+    mine.group_begins = mine.group_ends;
+    mine.group_ends = mine.copies.size();
+}
+
+void BlockRunner::finish_copies() {
+    Thread& mine = threads_[current_];
+    for (std::size_t i = 0; i < mine.group_begins; ++i)
+        do_copy(mine.copies[i]);
+    mine.copies.erase(
+        mine.copies.begin(),
+        mine.copies.begin() + static_cast<std::ptrdiff_t>(mine.group_begins));
+    mine.group_ends -= mine.group_begins;
+    mine.group_begins = 0;
+}
+
 bool BlockRunner::complete(unsigned mask, WarpCall call) const {
     const std::size_t first = current_ / 32 * 32;
     const std::size_t last = std::min(first + 32, threads_.size());
     for (std::size_t i = first; i < last; ++i) {
         if ((mask >> (i - first) & 1) == 0) continue;
         const Thread& thread = threads_[i];
-        if (thread.state != State::in_warp || thread.mask != mask || thread.call != call)
+        if (thread.state != State::in_warp || thread.mask != mask ||
+            thread.call != call || thread.action != threads_[current_].action)
             return false;
     }
+    if (call == WarpCall::together && last - first < 32)
+        die_in_kernel("a warp of fewer than 32 threads uses tensor cores");
     return true;
 }
 
@@ -165,6 +228,15 @@ void BlockRunner::exchange(unsigned mask, WarpCall call) {
     const auto takes_part = [&](std::size_t lane) {
         return lane < lanes && (mask >> lane & 1) != 0;
     };
+    if (call == WarpCall::together) {
+        void* of_lanes[32];
+        for (std::size_t i = 0; i < 32; ++i)
+            of_lanes[i] = std::bit_cast<void*>(
+                static_cast<std::uintptr_t>(threads_[first + i].value));
+        threads_[current_].action(of_lanes);
+        for (std::size_t i = 0; i < 32; ++i)
+            threads_[first + i].action = nullptr;
+    }
     std::uint64_t ballot = 0;
     for (std::size_t i = 0; i < lanes; ++i)
         if (takes_part(i) && threads_[first + i].value != 0)

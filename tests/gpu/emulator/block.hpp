@@ -8,6 +8,7 @@
 
 #include "tests/gpu/emulator/fiber.hpp"
 #include "tests/gpu/emulator/include/emulated_kernel.h"
+#include "tests/gpu/emulator/include/emulated_matrix.h"
 #include "tests/gpu/emulator/settings.hpp"
 
 namespace emulated {
@@ -17,6 +18,7 @@ struct Launch {
     dim3 grid, block;
     std::function<void()> thread;
     const void* kernel = nullptr;
+    std::size_t memory_bytes = 0;  ///< that a block shares, beside what the kernel names
 };
 
 /// Runs the blocks of kernels, one after another, on the OS thread that owns it. The
@@ -36,6 +38,12 @@ class BlockRunner {
     void block_barrier(Place place);
     std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value,
                                 int source, Place place);
+    void do_together(WarpAction action, void* mine, Place place);
+    void* memory() { return memory_.data(); }
+    void start_copy(void* to, const void* from, bool is_there);
+    void end_group_of_copies();
+    /// Does those of all groups of this thread but the last.
+    void finish_copies();
     int lane() const { return static_cast<int>(current_ % 32); }
 
     /// Ends the process: a mistake of the kernel that runs.
@@ -44,6 +52,13 @@ class BlockRunner {
   private:
     enum class State : std::uint8_t { unstarted, ready, at_barrier, in_warp, finished };
 
+    struct alignas(16) Chunk {
+        std::uint64_t bits[2];
+    };
+    struct LateCopy {
+        void* to;
+        const void* from;  ///< nullptr: zeros
+    };
     struct Thread {
         State state = State::unstarted;
         WarpCall call = WarpCall::sync;
@@ -52,12 +67,18 @@ class BlockRunner {
         int source = 0;
         std::uint64_t value = 0, result = 0;
         Place place;
+        WarpAction action = nullptr;
+        std::vector<LateCopy> copies;
+        std::size_t group_begins = 0;  ///< the last that has ended, among the copies
+        std::size_t group_ends = 0;
     };
 
+    static void do_copy(const LateCopy& copy);
     void run_block();
     void run_ready();
     void run_unstarted();
     bool gather_ready();
+    void choose_slow_warp();
     void release_barrier();
     bool complete(unsigned mask, WarpCall call) const;
     void exchange(unsigned mask, WarpCall call);
@@ -69,7 +90,9 @@ class BlockRunner {
 
     const Launch* launch_ = nullptr;
     std::vector<Thread> threads_;
-    std::vector<std::uint32_t> ready_, next_ready_;
+    std::vector<Chunk> memory_;
+    std::vector<std::uint32_t> ready_, next_ready_, held_;
+    std::size_t slow_warp_ = 0;
     std::size_t position_ = 0;  ///< in ready_
     std::size_t current_ = 0;   ///< the thread that runs
     std::vector<std::unique_ptr<Fiber>> fibers_;

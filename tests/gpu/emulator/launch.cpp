@@ -1,3 +1,6 @@
+#include <mutex>
+#include <unordered_map>
+
 #include "tests/gpu/emulator/block.hpp"
 #include "tests/gpu/emulator/include/cuda_runtime.h"
 #include "tests/gpu/emulator/runtime.hpp"
@@ -9,6 +12,13 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxBlocksYZ = 65535;
+
+// That the threads of a block can share: without being asked for, and at most. Some GPUs
+// have more than these 99 KB, and none since Ampere has less.
+constexpr std::size_t kUsualMemory = 48 << 10;
+constexpr std::size_t kMostMemory = 99 << 10;
+std::mutex allowed_mutex;
+std::unordered_map<const void*, std::size_t> allowed_bytes;
 
 /// Of the stream whose thread this is; it goes with the thread.
 BlockRunner& runner() {
@@ -25,6 +35,19 @@ bool possible(dim3 grid, dim3 block) {
 
 }  // namespace
 
+std::size_t memory_allowed(const void* kernel) {
+    const std::lock_guard lock(allowed_mutex);
+    const auto found = allowed_bytes.find(kernel);
+    return found == allowed_bytes.end() ? kUsualMemory : found->second;
+}
+
+bool allow_memory(const void* kernel, int bytes) {
+    if (bytes < 0 || static_cast<std::size_t>(bytes) > kMostMemory) return false;
+    const std::lock_guard lock(allowed_mutex);
+    allowed_bytes[kernel] = static_cast<std::size_t>(bytes);
+    return true;
+}
+
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread) {
     return answer([&] {
@@ -34,10 +57,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
         if (!has_kernels()) return cudaErrorNoKernelImageForDevice;
         if (!possible(config.gridDim, config.blockDim))
             return cudaErrorInvalidConfiguration;
-        if (config.dynamicSmemBytes != 0 || config.numAttrs != 0)
-            return cudaErrorNotSupported;
-        put(stream, [launch = Launch{config.gridDim, config.blockDim, std::move(thread),
-                                     kernel}] { runner().run(launch); });
+        if (config.numAttrs != 0) return cudaErrorNotSupported;
+        if (config.dynamicSmemBytes > memory_allowed(kernel))
+            return cudaErrorInvalidValue;
+        put(stream,
+            [launch = Launch{config.gridDim, config.blockDim, std::move(thread), kernel,
+                             config.dynamicSmemBytes}] { runner().run(launch); });
         return cudaSuccess;
     });
 }
@@ -49,6 +74,26 @@ void block_barrier(Place place) {
 std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value, int source,
                             Place place) {
     return runner().warp_exchange(call, mask, value, source, place);
+}
+
+void do_together(WarpAction action, void* mine, Place place) {
+    runner().do_together(action, mine, place);
+}
+
+void* memory_of_block() {
+    return runner().memory();
+}
+
+void start_copy(void* to, const void* from, bool is_there) {
+    runner().start_copy(to, from, is_there);
+}
+
+void end_group_of_copies() {
+    runner().end_group_of_copies();
+}
+
+void wait_for_all_but_last_group() {
+    runner().finish_copies();
 }
 
 int lane() {

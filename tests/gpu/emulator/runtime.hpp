@@ -14,6 +14,10 @@ cudaError_t begin();
 /// Whether the kernels were compiled for these GPUs, as __CUDA_ARCH_LIST__ says.
 bool has_kernels();
 
+/// Lets blocks of the kernel share so much memory beside what it names; not more than a
+/// GPU has.
+bool allow_memory(const void* kernel, int bytes);
+
 /// Makes an error the thread's last one, and gives it back.
 cudaError_t remember(cudaError_t error);
 

@@ -211,11 +211,17 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
         if (kernel == nullptr) return cudaErrorInvalidValue;
         if (!has_kernels()) return cudaErrorNoKernelImageForDevice;
         attributes->maxThreadsPerBlock = 1024;
+        attributes->ptxVersion = 80;
         return cudaSuccess;
     });
 }
 
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int) {
-    return answer(
-        [&] { return kernel == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
+                                 int value) {
+    return answer([&] {
+        if (kernel == nullptr) return cudaErrorInvalidValue;
+        const bool is_memory = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize;
+        return !is_memory || allow_memory(kernel, value) ? cudaSuccess
+                                                         : cudaErrorInvalidValue;
+    });
 }

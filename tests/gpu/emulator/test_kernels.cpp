@@ -79,6 +79,64 @@ __global__ void places(int* out) {
     out[block * blockDim.x * blockDim.y * blockDim.z + at.x] += 1;
 }
 
+using Bf16Matrix = std::uint16_t[16][16];
+
+/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16; b's columns lie in rows, or, transposed,
+/// its rows do. A copy of 32 bytes a thread brings both into the block's memory.
+__global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool transposed,
+                                  bool waits) {
+    auto& memory = emulated::block_memory<Bf16Matrix[2]>();
+    const int lane = static_cast<int>(threadIdx.x);
+    for (const int half : {0, 8}) {
+        emulated::start_copy(&memory[lane / 16][lane % 16][half],
+                             &matrices[lane / 16][lane % 16][half], true);
+    }
+    emulated::end_group_of_copies();
+    emulated::end_group_of_copies();
+    if (waits) emulated::wait_for_all_but_last_group();
+    __syncthreads();
+    std::uint32_t a[4], b[4];
+    emulated::load_matrices(a, &memory[0][lane % 16][lane / 16 * 8]);
+    if (transposed)
+        emulated::load_transposed(b, &memory[1][lane % 16][lane / 16 * 8]);
+    else
+        emulated::load_matrices(b,
+                                &memory[1][lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8]);
+    float sums[4] = {};
+    emulated::multiply_add(sums, a, b[0], b[1]);
+    for (int k = 0; k < 4; ++k)
+        c[(lane / 4 + k / 2 * 8) * 8 + lane % 4 * 2 + k % 2] = sums[k];
+}
+
+__global__ void copy_behind() {
+    emulated::start_copy(static_cast<char*>(emulated::memory_of_block()) + 32, nullptr,
+                         false);
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_with_bytes(std::size_t bytes, void (*kernel)(Parameters...),
+                              Arguments... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(1);
+    config.blockDim = dim3(32);
+    config.dynamicSmemBytes = bytes;
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+/// Small whole numbers, and what multiply_matrices() gives of them.
+std::vector<float> multiplied(bool transposed, bool waits) {
+    std::vector<std::uint16_t> matrices(std::size_t{2} * 16 * 16);
+    for (std::size_t i = 0; i < matrices.size(); ++i)
+        matrices[i] = static_cast<std::uint16_t>(
+            std::bit_cast<std::uint32_t>(static_cast<float>(i % 7)) >> 16);
+    std::uint16_t* const input = on_device(matrices);
+    float* const output = on_device(std::vector<float>(16 * 8));
+    works(launch_with_bytes(matrices.size() * 2, multiply_matrices, output,
+                            reinterpret_cast<const Bf16Matrix*>(input), transposed,
+                            waits));
+    return on_host(output, 16 * 8);
+}
+
 void dies_with(const char* text, lockstep::FunctionRef<void(int)> body) {
     const std::vector<Ended> ended = in_processes(1, body);
     INFO(ended[0].errors);
@@ -135,6 +193,42 @@ TEST_CASE("lanes exchange what they should", "[emulator]") {
                            "each lane's value");
                 expect(got[32] == 1, "votes");
             }) == "");
+}
+
+TEST_CASE("tensor cores multiply what has been copied to shared memory", "[emulator]") {
+    for (const bool transposed : {false, true})
+        REQUIRE(
+            alone([&](int) {
+                std::vector<float> expected(16 * 8);
+                for (std::size_t i = 0; i < 16; ++i)
+                    for (std::size_t j = 0; j < 8; ++j)
+                        for (std::size_t k = 0; k < 16; ++k) {
+                            const std::size_t at = transposed ? k * 16 + j : j * 16 + k;
+                            expected[i * 8 + j] +=
+                                static_cast<float>((i * 16 + k) % 7 * ((256 + at) % 7));
+                        }
+                expect(multiplied(transposed, true) == expected, "the product");
+                expect(multiplied(transposed, false) != expected, "what was not awaited");
+            }) == "");
+}
+
+TEST_CASE("a block shares no more memory than it was given", "[emulator]") {
+    REQUIRE(alone([](int) {
+                const std::size_t usual = 48 << 10;
+                expect(launch_with_bytes(usual, copy_behind) == cudaSuccess, "usual");
+                expect(launch_with_bytes(usual + 1, copy_behind) == cudaErrorInvalidValue,
+                       "not asked for");
+                const auto asked = cudaFuncAttributeMaxDynamicSharedMemorySize;
+                works(cudaFuncSetAttribute(copy_behind, asked, 99 << 10));
+                works(launch_with_bytes(99 << 10, copy_behind));
+                expect(cudaFuncSetAttribute(copy_behind, asked, 100 << 10) ==
+                           cudaErrorInvalidValue,
+                       "more than there is");
+            }) == "");
+    dies_with("a copy leaves the block's memory", [](int) {
+        works(launch_with_bytes(32, copy_behind));
+        works(cudaDeviceSynchronize());
+    });
 }
 
 TEST_CASE("every thread of every block runs once", "[emulator]") {

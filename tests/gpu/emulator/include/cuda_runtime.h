@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "emulated_kernel.h"
+#include "emulated_matrix.h"
 #include "emulated_types.h"
 
 extern "C" {

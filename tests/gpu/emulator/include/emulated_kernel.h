@@ -36,7 +36,7 @@ struct Place {
     bool operator==(const Place&) const = default;
 };
 
-enum class WarpCall : std::uint8_t { sync, shuffle, ballot };
+enum class WarpCall : std::uint8_t { sync, shuffle, ballot, together };
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread);

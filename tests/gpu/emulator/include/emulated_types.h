@@ -76,6 +76,7 @@ enum cudaFuncAttribute {
 
 struct cudaFuncAttributes {
     int maxThreadsPerBlock;
+    int ptxVersion;
 };
 
 constexpr unsigned cudaStreamDefault = 0;

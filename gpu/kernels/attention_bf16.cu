@@ -1,0 +1,367 @@
+#include <limits>
+
+#include "gpu/kernels/attention_bf16.cuh"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// exp(score - base), to fewer bits than a bf16 is off by half a step.
+__device__ float exponential(float score, float base) {
+    return __expf(score - base);
+}
+
+/// What is taken off the scores of a row whose maximum, or log-sum-exp, this is. All
+/// scores are -infinity where it is; exp(-infinity - 0) is 0.
+__device__ float base_of(float maximum) {
+    return maximum == -std::numeric_limits<float>::infinity() ? 0 : maximum;
+}
+
+__device__ bool key_is_later(std::int64_t query, std::int64_t key) {
+    return key > query;
+}
+
+struct Forward : AttentionInput<Bf16> {
+    HeadsOfOperand<float> y;
+    float* maximum;
+    float* sum;
+};
+
+template <int kWidth, int kColumns>
+struct ForwardMemory {
+    SharedRows<kOwnRows, kWidth> queries;
+    SharedRows<kColumns, kWidth> keys[2], values[2];
+    std::int64_t row_tokens[kOwnRows];
+    std::int64_t column_tokens[2][kColumns];
+    Sight sights[kCoreThreads];
+};
+
+/// op of the four threads that share rows; each gets the same bits.
+template <typename Op>
+__device__ float across(float value, const Op& op) {
+    value = op(value, of_other_lane(value, 1));
+    return op(value, of_other_lane(value, 2));
+}
+
+/// The online softmax of a warp's rows, two a thread.
+template <int kWidth>
+struct OnlineSoftmax {
+    float maximum[2];
+    /// The sums of the thread's own columns; the first thread's has the state's, too.
+    float sum[2];
+    CoreSums<kWidth> y = {};
+
+    __device__ OnlineSoftmax(const HeadMatrix<float>& from, const float* maxima,
+                             const float* sums, std::int64_t first) {
+        each_part(y, from, first, [&](const float* at, float* part) {
+            const auto pack = load<2>(at, from.vectors);
+            part[0] = pack.value[0];
+            part[1] = pack.value[1];
+        });
+        const CoreSpot spot;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const std::int64_t row = first + spot.row(i);
+            const bool is_there = row < from.rows;
+            maximum[i] = is_there ? maxima[row] : -std::numeric_limits<float>::infinity();
+            sum[i] = is_there && spot.lane % 4 == 0 ? sums[row] : 0;
+        }
+    }
+
+    __device__ void write_to(const HeadMatrix<float>& to, float* maxima, float* sums,
+                             std::int64_t first) {
+        each_part(y, to, first, [&](float* at, const float* part) {
+            store(at, Pack<float, 2>{part[0], part[1]}, to.vectors);
+        });
+        const CoreSpot spot;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const std::int64_t row = first + spot.row(i);
+            const float whole = across(sum[i], Plus{});
+            if (spot.lane % 4 != 0 || row >= to.rows) continue;
+            maxima[row] = maximum[i];
+            sums[row] = whole;
+        }
+    }
+
+    /// Scores become exp(score - maximum) with the maximum of all so far.
+    template <int kEights>
+    __device__ void take_in(float (&scores)[kEights][4]) {
+        float larger[2] = {maximum[0], maximum[1]};
+        each_number(scores, [&](float& score, int i, int) {
+            larger[i] = Larger{}(larger[i], score);
+        });
+        float by[2], base[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            larger[i] = across(larger[i], Larger{});
+            by[i] = formulas::rescaling(maximum[i], larger[i]);
+            base[i] = base_of(larger[i]);
+            maximum[i] = larger[i];
+            sum[i] *= by[i];
+        }
+        each_number(scores, [&](float& score, int i, int) {
+            score = exponential(score, base[i]);
+            sum[i] += score;
+        });
+        each_number(y, [&](float& value, int i, int) { value *= by[i]; });
+    }
+};
+
+template <int kWidth, int kColumns>
+__global__ void __launch_bounds__(kCoreThreads, 2) attend_in_bf16(Forward of) {
+    auto& memory = block_memory<ForwardMemory<kWidth, kColumns>>();
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own = Owned(of.heads, m, kOwnRows).last_first(m, kOwnRows);
+    const auto k = of.keys.head(own.batch, own.head / of.group);
+    const auto v = of.values.head(own.batch, own.head / of.group);
+    const auto y = of.y.head(own.batch, own.head);
+    const std::int64_t numbers = (own.batch * of.heads + own.head) * m;
+    OnlineSoftmax<kWidth> online(y, of.maximum + numbers, of.sum + numbers, own.first);
+    memory.queries.start_loading(of.queries.head(own.batch, own.head), own.first);
+    if (threadIdx.x < kOwnRows)
+        memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of_tile(own.first, kOwnRows, first, kColumns, first + kColumns <= n);
+    };
+    const auto load = [&](int at, const SeenTile& tile) {
+        memory.keys[at].start_loading(k, tile.first);
+        memory.values[at].start_loading(v, tile.first);
+        if (tile.masked && threadIdx.x < kColumns)
+            memory.column_tokens[at][threadIdx.x] =
+                sight.key_token(tile.first + threadIdx.x);
+    };
+    const auto use = [&](int at, const SeenTile& tile) {
+        CoreSums<kColumns> scores;
+        multiply(scores, memory.queries, memory.keys[at]);
+        each_number(scores, [&](float& score, int, int) { score *= of.factor; });
+        if (tile.masked)
+            hide(scores, memory.row_tokens, memory.column_tokens[at], key_is_later);
+        online.take_in(scores);
+        add_weighted(online.y, scores, memory.values[at]);
+    };
+    SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, n, seen);
+    each_tile_ahead(tiles, load, use);
+    online.write_to(y, of.maximum + numbers, of.sum + numbers, own.first);
+}
+
+struct Backward : AttentionInput<Bf16> {
+    HeadsOfOperand<const Bf16> dy;
+    HeadsOfOperand<Bf16> d_queries, d_keys, d_values;
+    const float* log_sum_exp;
+    const float* dy_y;
+
+    /// Where the numbers of a head's queries begin.
+    __device__ std::int64_t numbers(std::int64_t batch, std::int64_t head) const {
+        return (batch * heads + head) * sight.query_rows;
+    }
+};
+
+/// A query has this of its own.
+struct QueryNumbers {
+    float base, dy_y;
+
+    QueryNumbers() = default;
+    __device__ QueryNumbers(const Backward& of, std::int64_t numbers, std::int64_t row)
+        : base(0), dy_y(0) {
+        if (row >= of.sight.query_rows) return;
+        base = base_of(of.log_sum_exp[numbers + row]);
+        dy_y = of.dy_y[numbers + row];
+    }
+    /// The score becomes its weight p, and dy v becomes factor p (dy v - dy_y).
+    __device__ void weigh(float& score, float& dy_v, float factor) const {
+        score = exponential(score, base);
+        dy_v = factor * score * (dy_v - dy_y);
+    }
+};
+
+template <int kWidth, int kColumns>
+struct BackwardMemory {
+    SharedRows<kOwnRows, kWidth> own[2];
+    SharedRows<kColumns, kWidth> others[2][2];
+    QueryNumbers queries[2][kColumns];
+    std::int64_t row_tokens[kOwnRows];
+    std::int64_t column_tokens[2][kColumns];
+    Sight sights[kCoreThreads];
+};
+
+/// For the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
+/// are keys, its columns the queries of every head that the keys serve.
+template <int kWidth, int kColumns>
+__global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Backward of) {
+    auto& memory = block_memory<BackwardMemory<kWidth, kColumns>>();
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own(of.heads / of.group, n, kOwnRows);
+    memory.own[0].start_loading(of.keys.head(own.batch, own.head), own.first);
+    memory.own[1].start_loading(of.values.head(own.batch, own.head), own.first);
+    if (threadIdx.x < kOwnRows)
+        memory.row_tokens[threadIdx.x] = sight.key_token(own.first + threadIdx.x);
+    CoreSums<kWidth> dk = {}, dv = {};
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of_tile(first, kColumns, own.first, kOwnRows, first + kColumns <= m);
+    };
+    for (std::int64_t i = 0; i < of.group; ++i) {
+        const std::int64_t head = own.head * of.group + i;
+        const std::int64_t numbers = of.numbers(own.batch, head);
+        const auto q = of.queries.head(own.batch, head);
+        const auto dy = of.dy.head(own.batch, head);
+        const auto load = [&](int at, const SeenTile& tile) {
+            memory.others[at][0].start_loading(q, tile.first);
+            memory.others[at][1].start_loading(dy, tile.first);
+            if (threadIdx.x >= kColumns) return;
+            const std::int64_t query = tile.first + threadIdx.x;
+            memory.queries[at][threadIdx.x] = QueryNumbers(of, numbers, query);
+            if (tile.masked)
+                memory.column_tokens[at][threadIdx.x] = sight.query_token(query);
+        };
+        const auto use = [&](int at, const SeenTile& tile) {
+            CoreSums<kColumns> p, ds;
+            multiply(p, memory.own[0], memory.others[at][0]);
+            multiply(ds, memory.own[1], memory.others[at][1]);
+            each_number(p, [&](float& score, int, int) { score *= of.factor; });
+            if (tile.masked)
+                hide(p, memory.row_tokens, memory.column_tokens[at],
+                     [](std::int64_t key, std::int64_t query) {
+                         return key_is_later(query, key);
+                     });
+            const CoreSpot spot;
+#pragma unroll
+            for (int eight = 0; eight < kColumns / 8; ++eight)
+#pragma unroll
+                for (int k = 0; k < 4; ++k)
+                    memory.queries[at][spot.column(eight) + k % 2].weigh(
+                        p[eight][k], ds[eight][k], of.factor);
+            add_weighted(dv, p, memory.others[at][1]);
+            add_weighted(dk, ds, memory.others[at][0]);
+        };
+        SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, m, seen);
+        each_tile_ahead(tiles, load, use);
+    }
+    add(of.d_keys.head(own.batch, own.head), dk, own.first);
+    add(of.d_values.head(own.batch, own.head), dv, own.first);
+}
+
+/// For the queries of a tile: dq += ds k.
+template <int kWidth, int kColumns>
+__global__ void __launch_bounds__(kCoreThreads, 2)
+    backward_of_queries_in_bf16(Backward of) {
+    auto& memory = block_memory<BackwardMemory<kWidth, kColumns>>();
+    const CoreSpot spot;
+    const SightOf& sight = of.sight;
+    const std::int64_t m = sight.query_rows, n = sight.key_rows;
+    const Owned own = Owned(of.heads, m, kOwnRows).last_first(m, kOwnRows);
+    const auto k = of.keys.head(own.batch, own.head / of.group);
+    const auto v = of.values.head(own.batch, own.head / of.group);
+    const std::int64_t numbers = of.numbers(own.batch, own.head);
+    memory.own[0].start_loading(of.queries.head(own.batch, own.head), own.first);
+    memory.own[1].start_loading(of.dy.head(own.batch, own.head), own.first);
+    if (threadIdx.x < kOwnRows)
+        memory.row_tokens[threadIdx.x] = sight.query_token(own.first + threadIdx.x);
+    const QueryNumbers queries[2] = {{of, numbers, own.first + spot.row(0)},
+                                     {of, numbers, own.first + spot.row(1)}};
+    CoreSums<kWidth> dq = {};
+
+    const auto seen = [&](std::int64_t first) {
+        return sight.of_tile(own.first, kOwnRows, first, kColumns, first + kColumns <= n);
+    };
+    const auto load = [&](int at, const SeenTile& tile) {
+        memory.others[at][0].start_loading(k, tile.first);
+        memory.others[at][1].start_loading(v, tile.first);
+        if (tile.masked && threadIdx.x < kColumns)
+            memory.column_tokens[at][threadIdx.x] =
+                sight.key_token(tile.first + threadIdx.x);
+    };
+    const auto use = [&](int at, const SeenTile& tile) {
+        CoreSums<kColumns> p, ds;
+        multiply(p, memory.own[0], memory.others[at][0]);
+        multiply(ds, memory.own[1], memory.others[at][1]);
+        each_number(p, [&](float& score, int, int) { score *= of.factor; });
+        if (tile.masked)
+            hide(p, memory.row_tokens, memory.column_tokens[at], key_is_later);
+#pragma unroll
+        for (int eight = 0; eight < kColumns / 8; ++eight)
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                queries[j / 2].weigh(p[eight][j], ds[eight][j], of.factor);
+        add_weighted(dq, ds, memory.others[at][0]);
+    };
+    SeenTiles<kColumns, kCoreThreads, decltype(seen)> tiles(memory.sights, n, seen);
+    each_tile_ahead(tiles, load, use);
+    add(of.d_queries.head(own.batch, own.head), dq, own.first);
+}
+
+/// with(the width, columns of a backward tile), constants. Of the wider heads fewer
+/// columns, so that two kinds of gradients and of products find room in the registers.
+template <typename With>
+void with_core_width(int width, const With& with) {
+    if (width == 64)
+        with(Constant<64>(), Constant<64>());
+    else
+        with(Constant<128>(), Constant<32>());
+}
+
+int blocks_of(const AttentionShape& shape, std::int64_t heads, std::int64_t rows) {
+    return static_cast<int>(divided_up(rows, kOwnRows) * heads * shape.batches);
+}
+
+}  // namespace
+
+bool attends_in_bf16(std::int64_t width) {
+    static const bool has_cores = [] {
+        constexpr int kAmpere = 80;
+        cudaFuncAttributes of_code{};
+        const cudaError_t result = cudaFuncGetAttributes(
+            &of_code, reinterpret_cast<const void*>(attend_in_bf16<64, 64>));
+        return result == cudaSuccess && of_code.ptxVersion >= kAmpere;
+    }();
+    return has_cores && (width == 64 || width == 128);
+}
+
+void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
+                           const AttentionOperands& of) {
+    const AttentionShape& shape = of.shape;
+    const Forward forward{AttentionInput<Bf16>(of),
+                          HeadsOfOperand<float>(state.y, shape.width),
+                          state.maximum.as<float>(), state.sum.as<float>()};
+    const int blocks = blocks_of(shape, shape.heads, of.queries.rows);
+    constexpr int kColumns = 64;
+    with_core_width(
+        shape.width, [&]<int kWidth, int kOther>(Constant<kWidth>, Constant<kOther>) {
+            launch_with_memory<ForwardMemory<kWidth, kColumns>>(
+                stream, attend_in_bf16<kWidth, kColumns>, blocks, kCoreThreads, forward);
+        });
+}
+
+void launch_attend_backward_in_bf16(cudaStream_t stream,
+                                    const AttentionGradients& gradients,
+                                    const AttentionOperands& of,
+                                    const BackwardRows& rows) {
+    const AttentionShape& shape = of.shape;
+    using Input = AttentionInput<Bf16>;
+    const Backward backward{
+        Input(of),
+        HeadsOfOperand<const Bf16>(rows.dy, shape.width, Input::kIn16Bytes),
+        HeadsOfOperand<Bf16>(gradients.queries, shape.width),
+        HeadsOfOperand<Bf16>(gradients.keys, shape.width),
+        HeadsOfOperand<Bf16>(gradients.values, shape.width),
+        rows.log_sum_exp.as<float>(),
+        rows.dy_y.as<float>()};
+    with_core_width(
+        shape.width, [&]<int kWidth, int kColumns>(Constant<kWidth>, Constant<kColumns>) {
+            using Memory = BackwardMemory<kWidth, kColumns>;
+            launch_with_memory<Memory>(
+                stream, backward_of_keys_in_bf16<kWidth, kColumns>,
+                blocks_of(shape, shape.heads / shape.group, of.keys.rows), kCoreThreads,
+                backward);
+            launch_with_memory<Memory>(
+                stream, backward_of_queries_in_bf16<kWidth, kColumns>,
+                blocks_of(shape, shape.heads, of.queries.rows), kCoreThreads, backward);
+        });
+}
+
+}  // namespace lockstep::gpu
