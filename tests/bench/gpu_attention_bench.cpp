@@ -45,7 +45,7 @@ void products(benchmark::State& state,
     timer.seconds_of(work);
     const auto flops = static_cast<double>(monitor.operations.back().flops);
     std::vector<double> seconds;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         seconds.push_back(timer.seconds_of(work));
         state.SetIterationTime(seconds.back());
     }
@@ -112,7 +112,7 @@ struct BothWays {
 };
 
 /// How many flops a second a large product of matrices has, which cuBLAS computes.
-double flops_of_product(Device& device, DType dtype) {
+double flops_of_product(gpu::Device& device, DType dtype) {
     constexpr std::int64_t kExtent = 4096;
     const Tensor a = device.empty({kExtent, kExtent}, dtype);
     device.random_normal(a, {1, "a"}, 0, 1);
@@ -142,14 +142,15 @@ void attention(benchmark::State& state, bool backward) {
     timer.seconds_of(ours);
     timer.seconds_of(theirs);
     std::vector<double> our_seconds, their_seconds;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         their_seconds.push_back(timer.seconds_of(theirs));
         our_seconds.push_back(timer.seconds_of(ours));
         state.SetIterationTime(our_seconds.back());
     }
     const std::int64_t pairs = causal ? length * (length + 1) / 2 : length * length;
-    const auto flops = static_cast<double>((backward ? 10 : 4) * pairs * width * kHeads *
-                                           (kTokens / length));
+    const std::int64_t sequences = kTokens / length;
+    const auto flops =
+        static_cast<double>((backward ? 10 : 4) * pairs * width * kHeads * sequences);
     state.counters["time_over_products"] = median(our_seconds) / median(their_seconds);
     const double rate = flops / median(our_seconds);
     state.counters["tflops"] = 1e-12 * rate;

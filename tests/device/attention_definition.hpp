@@ -47,8 +47,8 @@ struct SeenKey {
 /// What one query's head sees.
 struct AttentionRow {
     std::vector<SeenKey> keys;
-    double maximum = -INFINITY;
-    double log_sum_exp = -INFINITY;
+    double maximum = -HUGE_VAL;
+    double log_sum_exp = -HUGE_VAL;
 };
 
 /// A sum of values with weights that are off.
@@ -132,7 +132,7 @@ class AttentionDefinition {
         for (const AttentionRow& of_row : rows_) {
             const double terms = std::sqrt(static_cast<double>(of_row.keys.size()));
             if (of_row.keys.empty())
-                expected.add(-INFINITY, 0);
+                expected.add(-HUGE_VAL, 0);
             else
                 expected.add(of_row.log_sum_exp,
                              mean_off(of_row) + terms + std::abs(of_row.log_sum_exp));

@@ -155,7 +155,7 @@ TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold
         return Heads{bench->upload(of), 1, 1, 0};
     };
     // Scores of -infinity, by three queries of 1; rows of 0 would make them NaN.
-    const Heads ones = heads({1, 1, 1}), keys = heads({-INFINITY, 0});
+    const Heads ones = heads({1, 1, 1}), keys = heads({-HUGE_VAL, 0});
     const Heads dq = heads({0, 0, 0}), dk = heads({5, 6}), dv = heads({7, 8});
     const Tensor none = bench->zeros({1, 1, 3}, dtype);
     bench->attend_backward({dq, dk, dv}, {ones, keys, heads({1, 1})},

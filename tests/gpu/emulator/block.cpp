@@ -1,7 +1,6 @@
 #include "tests/gpu/emulator/block.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -163,9 +162,10 @@ std::uint64_t BlockRunner::warp_exchange(WarpCall call, unsigned mask,
 }
 
 void BlockRunner::do_together(WarpAction action, void* mine, Place place) {
-    threads_[current_].action = action;
-    warp_exchange(WarpCall::together, 0xffffffff, std::bit_cast<std::uintptr_t>(mine), 0,
-                  place);
+    Thread& thread = threads_[current_];
+    thread.action = action;
+    thread.operands = mine;
+    warp_exchange(WarpCall::together, 0xffffffff, 0, 0, place);
 }
 
 void BlockRunner::do_copy(const LateCopy& copy) {
@@ -177,10 +177,10 @@ void BlockRunner::do_copy(const LateCopy& copy) {
 
 void BlockRunner::start_copy(void* to, const void* from, bool is_there) {
     for (const void* address : {static_cast<const void*>(to), from})
-        if (std::bit_cast<std::uintptr_t>(address) % 16 != 0)
+        if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
             die_in_kernel("a copy's address is no multiple of 16 bytes");
-    const auto at = std::bit_cast<std::uintptr_t>(to);
-    const auto begin = std::bit_cast<std::uintptr_t>(memory_.data());
+    const auto at = reinterpret_cast<std::uintptr_t>(to);
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
     if (at < begin || at + 16 > begin + launch_->memory_bytes)
         die_in_kernel("a copy leaves the block's memory");
     const LateCopy copy{to, is_there ? from : nullptr};
@@ -222,21 +222,22 @@ bool BlockRunner::complete(unsigned mask, WarpCall call) const {
     return true;
 }
 
+void BlockRunner::act_together(std::size_t first) {
+    void* of_lanes[32];
+    for (std::size_t i = 0; i < 32; ++i)
+        of_lanes[i] = threads_[first + i].operands;
+    threads_[current_].action(of_lanes);
+    for (std::size_t i = 0; i < 32; ++i)
+        threads_[first + i].action = nullptr;
+}
+
 void BlockRunner::exchange(unsigned mask, WarpCall call) {
     const std::size_t first = current_ / 32 * 32;
     const std::size_t lanes = std::min<std::size_t>(32, threads_.size() - first);
     const auto takes_part = [&](std::size_t lane) {
         return lane < lanes && (mask >> lane & 1) != 0;
     };
-    if (call == WarpCall::together) {
-        void* of_lanes[32];
-        for (std::size_t i = 0; i < 32; ++i)
-            of_lanes[i] = std::bit_cast<void*>(
-                static_cast<std::uintptr_t>(threads_[first + i].value));
-        threads_[current_].action(of_lanes);
-        for (std::size_t i = 0; i < 32; ++i)
-            threads_[first + i].action = nullptr;
-    }
+    if (call == WarpCall::together) act_together(first);
     std::uint64_t ballot = 0;
     for (std::size_t i = 0; i < lanes; ++i)
         if (takes_part(i) && threads_[first + i].value != 0)

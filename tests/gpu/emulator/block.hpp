@@ -68,6 +68,7 @@ class BlockRunner {
         std::uint64_t value = 0, result = 0;
         Place place;
         WarpAction action = nullptr;
+        void* operands = nullptr;  ///< of the action
         std::vector<LateCopy> copies;
         std::size_t group_begins = 0;  ///< the last that has ended, among the copies
         std::size_t group_ends = 0;
@@ -82,6 +83,7 @@ class BlockRunner {
     void release_barrier();
     bool complete(unsigned mask, WarpCall call) const;
     void exchange(unsigned mask, WarpCall call);
+    void act_together(std::size_t first);
     void pause(State state, Place place);
     void become(std::size_t thread);
     template <typename T>

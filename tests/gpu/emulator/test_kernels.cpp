@@ -86,8 +86,8 @@ using Bf16Matrix = std::uint16_t[16][16];
 __global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool transposed,
                                   bool waits) {
     auto& memory = emulated::block_memory<Bf16Matrix[2]>();
-    const int lane = static_cast<int>(threadIdx.x);
-    for (const int half : {0, 8}) {
+    const std::size_t lane = threadIdx.x;
+    for (const std::size_t half : {0, 8}) {
         emulated::start_copy(&memory[lane / 16][lane % 16][half],
                              &matrices[lane / 16][lane % 16][half], true);
     }
@@ -104,7 +104,7 @@ __global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool tra
                                 &memory[1][lane % 8 + lane / 16 * 8][lane / 8 % 2 * 8]);
     float sums[4] = {};
     emulated::multiply_add(sums, a, b[0], b[1]);
-    for (int k = 0; k < 4; ++k)
+    for (std::size_t k = 0; k < 4; ++k)
         c[(lane / 4 + k / 2 * 8) * 8 + lane % 4 * 2 + k % 2] = sums[k];
 }
 
@@ -123,6 +123,8 @@ cudaError_t launch_with_bytes(std::size_t bytes, void (*kernel)(Parameters...),
     return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
+constexpr std::size_t kProduct = std::size_t{16} * 8;
+
 /// Small whole numbers, and what multiply_matrices() gives of them.
 std::vector<float> multiplied(bool transposed, bool waits) {
     std::vector<std::uint16_t> matrices(std::size_t{2} * 16 * 16);
@@ -130,11 +132,11 @@ std::vector<float> multiplied(bool transposed, bool waits) {
         matrices[i] = static_cast<std::uint16_t>(
             std::bit_cast<std::uint32_t>(static_cast<float>(i % 7)) >> 16);
     std::uint16_t* const input = on_device(matrices);
-    float* const output = on_device(std::vector<float>(16 * 8));
+    float* const output = on_device(std::vector<float>(kProduct));
     works(launch_with_bytes(matrices.size() * 2, multiply_matrices, output,
                             reinterpret_cast<const Bf16Matrix*>(input), transposed,
                             waits));
-    return on_host(output, 16 * 8);
+    return on_host(output, kProduct);
 }
 
 void dies_with(const char* text, lockstep::FunctionRef<void(int)> body) {
@@ -199,7 +201,7 @@ TEST_CASE("tensor cores multiply what has been copied to shared memory", "[emula
     for (const bool transposed : {false, true})
         REQUIRE(
             alone([&](int) {
-                std::vector<float> expected(16 * 8);
+                std::vector<float> expected(kProduct);
                 for (std::size_t i = 0; i < 16; ++i)
                     for (std::size_t j = 0; j < 8; ++j)
                         for (std::size_t k = 0; k < 16; ++k) {
