@@ -116,7 +116,7 @@ class HeadForward {
     void weigh(T* scores, std::int64_t count, std::int64_t row) {
         const T larger = std::max(maximum[row], largest<T>(scores, count));
         const T by = formulas::rescaling(maximum[row], larger);
-        const T off = larger == kNone<T> ? T{0} : larger;
+        const T off = formulas::taken_off(larger);
         sum[row] = by * sum[row] + exponentials(scores, count, off);
         maximum[row] = larger;
         if (by == 1) return;
@@ -225,7 +225,7 @@ class HeadBackward {
   private:
     /// Computes for a row: p = exp(scores - log_sum_exp), ds = p (dp - dy_y).
     static void weigh(T* p, T* ds, std::int64_t count, T log_sum_exp, T dy_y) {
-        const T off = log_sum_exp == kNone<T> ? T{0} : log_sum_exp;
+        const T off = formulas::taken_off(log_sum_exp);
         for (std::int64_t i = 0; i < count; i += kLane) {
             const std::int64_t some = std::min(kLane, count - i);
             const Lane<T> weights = exp_lane<T>(load(p + i, some) - off);

@@ -74,11 +74,12 @@ struct OnlineSoftmax {
             }
             larger = across(larger, Larger{});
             const T by = formulas::rescaling(maximum[i], larger);
+            const T off = formulas::taken_off(larger);
             maximum[i] = larger;
             sum[i] *= by;
 #pragma unroll
             for (int j = 0; j < kPatch<T>; ++j) {
-                scores[i][j] = formulas::exponential(scores[i][j], larger);
+                scores[i][j] = std::exp(scores[i][j] - off);
                 sum[i] += scores[i][j];
             }
 #pragma unroll

@@ -18,12 +18,12 @@ struct Backward : AttentionInput<T> {
 /// A query has this of its own.
 template <typename T>
 struct QueryNumbers {
-    T log_sum_exp;
+    T log_sum_exp;  ///< 0 for a query that sees no key
     T dy_y;
 
     /// p = exp(factor score - log_sum_exp) of a score.
     __device__ T weight(T score, T factor) const {
-        return formulas::exponential(factor * score, log_sum_exp);
+        return std::exp(factor * score - log_sum_exp);
     }
     /// ds = factor p (dy v - dy_y), given dy v.
     __device__ T d_score(T p, T dy_v, T factor) const {
@@ -37,7 +37,7 @@ __device__ QueryNumbers<T> numbers_of(const Backward<T>& of, std::int64_t batch,
     const std::int64_t rows = of.sight.query_rows;
     if (row >= rows) return {};
     const std::int64_t at = (batch * of.heads + head) * rows + row;
-    return {of.log_sum_exp[at], of.dy_y[at]};
+    return {formulas::taken_off(of.log_sum_exp[at]), of.dy_y[at]};
 }
 
 /// p = the weights of the scores that it holds, ds = what follows for these of the

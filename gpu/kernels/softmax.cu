@@ -9,18 +9,18 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// The sum of exp(x - largest), so that no exponential overflows. -infinity, which is no
-/// number to take off, adds nothing; a NaN makes the sum NaN.
+/// The sum of exp(x - largest), so that no exponential overflows. A NaN makes it NaN.
 template <typename T>
 struct Exponentials {
     T largest = -std::numeric_limits<T>::infinity();
     T sum = 0;
 
+    /// Is asked for once a row, since each of its elements would test the same.
+    __device__ T taken_off() const { return formulas::taken_off(largest); }
     __device__ void rescale(T larger) {
         sum *= formulas::rescaling(largest, larger);
         largest = larger;
     }
-    __device__ void add(T value) { sum += formulas::exponential(value, largest); }
 };
 
 // A mask says which columns a row sees. A row may see none: its sum is 0, and all of its
@@ -91,9 +91,10 @@ __device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const 
                 largest = Larger{}(largest, held[k].value[lane]);
         });
         of_thread.rescale(largest);
+        const T off = of_thread.taken_off();
         row.each(base, [&](int k, std::int64_t) {
             for (int lane = 0; lane < kWidth; ++lane)
-                of_thread.add(held[k].value[lane]);
+                of_thread.sum += std::exp(held[k].value[lane] - off);
         });
     }
     of_thread.rescale(row.largest(of_thread.largest));
@@ -128,9 +129,10 @@ __global__ void __launch_bounds__(kRowThreads)
     Pack<T, kWidth> held[kHeld];
     const Exponentials<T> whole = exponentials(row, x, mask, held);
     const T inverse = 1 / whole.sum;
+    const T off = whole.taken_off();
     const auto result = [&](T value, std::int64_t column) {
         if (!mask.sees(column)) return T{0};
-        return finish(inverse * std::exp(value - whole.largest), row.index(), column);
+        return finish(inverse * std::exp(value - off), row.index(), column);
     };
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!kOnce)

@@ -120,14 +120,13 @@ constexpr N rescaling(N old, N larger) {
     return old == larger ? N{1} : exp(old - larger);
 }
 
-/// exp(score - maximum): what a score adds to the sum. -infinity, which is no number to
-/// take off, adds nothing.
+/// What is taken off a row's scores before their exponentials are taken, given their
+/// maximum or the logarithm of the exponentials' sum: that, so that none overflows.
+/// -infinity is no number to take off: all scores are -infinity then, stay so, and add
+/// nothing.
 template <typename N>
-constexpr N exponential(N score, N maximum) {
-    using std::exp;
-    return maximum == -std::numeric_limits<N>::infinity() && score == maximum
-               ? N{0}
-               : exp(score - maximum);
+constexpr N taken_off(N maximum) {
+    return maximum == -std::numeric_limits<N>::infinity() ? N{0} : maximum;
 }
 
 /// Returns the factor by which gradients are scaled, so that their norm is at most
