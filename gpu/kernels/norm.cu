@@ -28,22 +28,23 @@ struct Moments {
 };
 
 /// Sums what this thread reads of the row. Leaves the last sweep in `held`.
-template <typename T, int kWidth, int kTeam, typename S>
-__device__ Moments<T> moments_of_thread(const Row<T, kWidth, kTeam>& row, const S* x,
-                                        Pack<T, kWidth> (&held)[kHeld]) {
+template <typename T, typename Plan, typename S>
+__device__ Moments<T> moments_of_thread(const Row<T, Plan>& row, const S* x,
+                                        Pack<T, Plan::kWidth> (&held)[kHeld]) {
     Moments<T> moments;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base, [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        row.read(base, held, x);
         T count = 0, sum = 0, squares = 0;
-        row.each(base, [&](int k, std::int64_t) {
-            count += kWidth;
-            for (int lane = 0; lane < kWidth; ++lane)
+        row.each(base, [&](int k, std::int64_t pack) {
+            count += row.count(pack);
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 sum += held[k].value[lane];
         });
         if (count == 0) break;
         const T mean = sum / count;
-        row.each(base, [&](int k, std::int64_t) {
-            for (int lane = 0; lane < kWidth; ++lane) {
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < Plan::kWidth; ++lane) {
+                if (lane >= row.count(pack)) break;
                 const T deviation = held[k].value[lane] - mean;
                 squares += deviation * deviation;
             }
@@ -61,9 +62,9 @@ struct Spread {
 };
 
 /// Leaves the last sweep in `held`. Without a mean, nothing is taken off.
-template <bool kMean, typename T, int kWidth, int kTeam, typename S>
-__device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const S* x,
-                            Pack<T, kWidth> (&held)[kHeld]) {
+template <bool kMean, typename T, typename Plan, typename S>
+__device__ Spread<T> spread(const Row<T, Plan>& row, const S* x,
+                            Pack<T, Plan::kWidth> (&held)[kHeld]) {
     if constexpr (kMean) {
         const Moments<T> part = moments_of_thread(row, x, held);
         const T mean = row.sum(part.count * part.mean) / row.columns();
@@ -72,10 +73,9 @@ __device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const S* x,
     } else {
         T squares = 0;
         for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-            row.each(base,
-                     [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+            row.read(base, held, x);
             row.each(base, [&](int k, std::int64_t) {
-                for (int lane = 0; lane < kWidth; ++lane)
+                for (int lane = 0; lane < Plan::kWidth; ++lane)
                     squares += held[k].value[lane] * held[k].value[lane];
             });
         }
@@ -83,14 +83,14 @@ __device__ Spread<T> spread(const Row<T, kWidth, kTeam>& row, const S* x,
     }
 }
 
-template <typename S, int kWidth, int kTeam, bool kOnce, bool kMean>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan, bool kMean>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     norm_rows(S* y, Computed<S>* mean, Computed<S>* rstd, NormOperands of,
               const S* weight, const S* bias, Computed<S> epsilon, MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
-    Pack<T, kWidth> held[kHeld];
+    Pack<T, Plan::kWidth> held[kHeld];
     const Spread<T> of_row = spread<kMean>(row, of.x.as<S>(), held);
     const T scale = 1 / std::sqrt(of_row.variance + epsilon);
     if (row.first_thread()) {
@@ -98,18 +98,15 @@ __global__ void __launch_bounds__(kRowThreads)
         rstd[row.index()] = scale;
     }
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!kOnce)
-            row.each(base, [&](int k, std::int64_t pack) {
-                held[k] = row.read(of.x.as<S>(), pack);
-            });
+        if (!Plan::kOnce) row.read(base, held, of.x.as<const S>());
         row.each(base, [&](int k, std::int64_t pack) {
             const auto gain = row.read_of_columns(weight, pack);
-            for (int lane = 0; lane < kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 held[k].value[lane] =
                     (held[k].value[lane] - of_row.mean) * scale * gain.value[lane];
             if constexpr (kMean) {
                 const auto added = row.read_of_columns(bias, pack);
-                for (int lane = 0; lane < kWidth; ++lane)
+                for (int lane = 0; lane < Plan::kWidth; ++lane)
                     held[k].value[lane] += added.value[lane];
             }
             row.write(y, pack, held[k]);
@@ -117,33 +114,30 @@ __global__ void __launch_bounds__(kRowThreads)
     }
 }
 
-template <typename S, int kWidth, int kTeam, bool kOnce, bool kMean>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan, bool kMean>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     norm_backward_rows(S* dx, const S* dy, NormOperands of, const S* weight,
                        MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     const T mean = kMean ? of.mean.as<T>()[row.index()] : T{0};
     const T rstd = of.rstd.as<T>()[row.index()];
-    Pack<T, kWidth> g[kHeld], normalized[kHeld];
-    const auto read = [&](int k, std::int64_t pack) {
-        g[k] = row.read(dy, pack);
-        normalized[k] = row.read(of.x.as<S>(), pack);
-    };
+    Pack<T, Plan::kWidth> g[kHeld], normalized[kHeld];
+    const S* x = of.x.as<const S>();
     const auto prepare = [&](int k, std::int64_t pack) {
         const auto gain = row.read_of_columns(weight, pack);
-        for (int lane = 0; lane < kWidth; ++lane) {
+        for (int lane = 0; lane < Plan::kWidth; ++lane) {
             g[k].value[lane] *= gain.value[lane];
             normalized[k].value[lane] = (normalized[k].value[lane] - mean) * rstd;
         }
     };
     T along_ones = 0, along_x = 0;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base, read);
+        row.read(base, g, dy, normalized, x);
         row.each(base, prepare);
         row.each(base, [&](int k, std::int64_t) {
-            for (int lane = 0; lane < kWidth; ++lane) {
+            for (int lane = 0; lane < Plan::kWidth; ++lane) {
                 along_ones += g[k].value[lane];
                 along_x += g[k].value[lane] * normalized[k].value[lane];
             }
@@ -152,12 +146,12 @@ __global__ void __launch_bounds__(kRowThreads)
     along_ones = kMean ? row.sum(along_ones) / row.columns() : T{0};
     along_x = row.sum(along_x) / row.columns();
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!kOnce) {
-            row.each(base, read);
+        if (!Plan::kOnce) {
+            row.read(base, g, dy, normalized, x);
             row.each(base, prepare);
         }
         row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 g[k].value[lane] = rstd * (g[k].value[lane] - along_ones -
                                            normalized[k].value[lane] * along_x);
             row.write(dx, pack, g[k]);
@@ -206,11 +200,10 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
         using T = Computed<S>;
         const MatrixShape shape{of.rows, of.columns, aligned(y, of.x, weight, bias)};
         with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-                launch(stream,
-                       norm_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                       blocks, kRowThreads, y.as<S>(), mean.as<T>(), rstd.as<T>(), of,
-                       weight.as<S>(), bias.as<S>(), static_cast<T>(epsilon), shape);
+            with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
+                launch(stream, norm_rows<S, Plan, kMean>, blocks, Plan::kThreads,
+                       y.as<S>(), mean.as<T>(), rstd.as<T>(), of, weight.as<S>(),
+                       bias.as<S>(), static_cast<T>(epsilon), shape);
             });
         });
     });
@@ -221,12 +214,9 @@ void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
     with_type(dx, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(dx, dy, of.x, weight)};
         with_kind(of, [&]<bool kMean>(std::bool_constant<kMean>) {
-            with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-                launch(
-                    stream,
-                    norm_backward_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, kMean>,
-                    blocks, kRowThreads, dx.as<S>(), dy.as<S>(), of, weight.as<S>(),
-                    shape);
+            with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
+                launch(stream, norm_backward_rows<S, Plan, kMean>, blocks, Plan::kThreads,
+                       dx.as<S>(), dy.as<S>(), of, weight.as<S>(), shape);
             });
         });
     });

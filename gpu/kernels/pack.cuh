@@ -96,15 +96,42 @@ __device__ Pack<Computed<S>, kWidth> load(const S* from, bool aligned) {
     return converted<Computed<S>>(load_whole<Pack<S, kWidth>>(from));
 }
 
-/// Returns what is left at the end of `elements`, less than a pack, and then zeros.
+/// Returns what is left of `elements` from `begin` on, if that is less than a pack, and
+/// then what stands for nothing.
 template <int kWidth, typename S>
 __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin,
-                                               std::int64_t elements) {
+                                               std::int64_t elements,
+                                               Computed<S> nothing = 0) {
     Pack<Computed<S>, kWidth> pack;
 #pragma unroll
     for (int lane = 0; lane < kWidth; ++lane)
         pack.value[lane] =
-            begin + lane < elements ? Computed<S>{from[begin + lane]} : Computed<S>{0};
+            begin + lane < elements ? Computed<S>{from[begin + lane]} : nothing;
+    return pack;
+}
+
+/// Returns the pack that begins `by` elements, less than a pack, into the first of two
+/// that follow each other. A step for each bit of `by` selects among registers, since an
+/// index into them would send them through memory.
+template <typename T, int kWidth>
+__device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
+                                   const Pack<T, kWidth>& second, int by) {
+    T all[2 * kWidth];
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane) {
+        all[lane] = first.value[lane];
+        all[kWidth + lane] = second.value[lane];
+    }
+#pragma unroll
+    for (int step = kWidth / 2; step > 0; step /= 2) {
+#pragma unroll
+        for (int i = 0; i < kWidth - 1 + step; ++i)
+            all[i] = (by & step) != 0 ? all[i + step] : all[i];
+    }
+    Pack<T, kWidth> pack;
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        pack.value[lane] = all[lane];
     return pack;
 }
 

@@ -23,67 +23,81 @@ struct Exponentials {
     }
 };
 
-// A mask says which columns a row sees. A row may see none: its sum is 0, and all of its
-// results are.
+// A mask says which columns a row sees: seen() has a bit for each of a pack's lanes. A
+// row may see none: its sum is 0, and all of its results are.
 
 struct Unmasked {
+    static constexpr Keeps kKeeps = Keeps::little;
+    static constexpr bool kDivides = false;
     struct OfRow {
-        __device__ bool sees(std::int64_t) const { return true; }
-        template <typename Values>
-        __device__ void hide(Values&, std::int64_t) const {}
+        template <int kWidth>
+        __device__ unsigned seen(std::int64_t) const {
+            return ~0U;
+        }
     };
     __device__ OfRow of_row(std::int64_t) const { return {}; }
 };
 
-/// Columns whose token is not behind the row's.
-template <typename Tokens>
-struct Seen {
-    Tokens of_columns;
-    std::int64_t last;
-    __device__ bool sees(std::int64_t column) const { return of_columns[column] <= last; }
-    /// In a pack from `column` on, -infinity stands for what the row does not see.
-    template <typename T, int kWidth>
-    __device__ void hide(Pack<T, kWidth>& values, std::int64_t column) const {
-#pragma unroll
-        for (int lane = 0; lane < kWidth; ++lane)
-            if (!sees(column + lane))
-                values.value[lane] = -std::numeric_limits<T>::infinity();
-    }
-};
-
-struct ColumnItself {
-    __device__ std::int64_t operator[](std::int64_t column) const { return column; }
-};
-
-/// Both in the order of tokens: columns up to the row's own, and `ahead` more.
+/// Both in the order of tokens: a row sees columns up to its own, and `ahead` more.
 struct Causal {
+    static constexpr Keeps kKeeps = Keeps::much;
+    static constexpr bool kDivides = false;
     std::int64_t rows;  ///< of one matrix
     std::int64_t ahead;
-    using OfRow = Seen<ColumnItself>;
-    __device__ OfRow of_row(std::int64_t row) const { return {{}, row % rows + ahead}; }
+    struct OfRow {
+        std::int64_t last;
+        template <int kWidth>
+        __device__ unsigned seen(std::int64_t column) const {
+            const std::int64_t more = last - column;
+            if (more < 0) return 0;
+            return more < kWidth ? (2U << more) - 1 : ~0U;
+        }
+    };
+    __device__ OfRow of_row(std::int64_t row) const { return {row % rows + ahead}; }
 };
 
-/// In any order, which takes a division a column.
+/// In any order, which takes a division a column: a row sees columns whose token is not
+/// behind its own.
 struct CausalByTokens {
+    static constexpr Keeps kKeeps = Keeps::much;
+    static constexpr bool kDivides = true;
     std::int64_t rows;  ///< of one matrix
     TokenRows queries, keys;
-    using OfRow = Seen<TokenRows>;
+    struct OfRow {
+        TokenRows keys;
+        std::int64_t last;
+        template <int kWidth>
+        __device__ unsigned seen(std::int64_t column) const {
+            unsigned bits = 0;
+            for (int lane = 0; lane < kWidth; ++lane)
+                bits |= keys[column + lane] <= last ? 1U << lane : 0;
+            return bits;
+        }
+    };
     __device__ OfRow of_row(std::int64_t row) const {
         return {keys, queries[row % rows]};
     }
 };
 
+__device__ bool has(unsigned seen, int lane) {
+    return (seen >> lane & 1) != 0;
+}
+
 /// Those of the row, in one sweep after the other (Milakov & Gimelshein, arXiv
 /// 1805.02867). Leaves the last sweep in `held`.
-template <typename T, int kWidth, int kTeam, typename S, typename Mask>
-__device__ Exponentials<T> exponentials(const Row<T, kWidth, kTeam>& row, const S* x,
+template <typename T, typename Plan, typename S, typename Mask>
+__device__ Exponentials<T> exponentials(const Row<T, Plan>& row, const S* x,
                                         const Mask& mask,
-                                        Pack<T, kWidth> (&held)[kHeld]) {
+                                        Pack<T, Plan::kWidth> (&held)[kHeld]) {
+    constexpr int kWidth = Plan::kWidth;
+    constexpr T kNone = -std::numeric_limits<T>::infinity();
     Exponentials<T> of_thread;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.read(base, held, x, kNone);
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = row.read(x, pack);
-            mask.hide(held[k], pack * kWidth);
+            const unsigned seen = mask.template seen<kWidth>(pack * kWidth);
+            for (int lane = 0; lane < kWidth; ++lane)
+                if (!has(seen, lane)) held[k].value[lane] = kNone;
         });
         T largest = of_thread.largest;
         row.each(base, [&](int k, std::int64_t) {
@@ -119,41 +133,43 @@ struct LossGradient {
     }
 };
 
-template <typename S, int kWidth, int kTeam, bool kOnce, typename Masks, typename Finish>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan, typename Masks, typename Finish>
+__global__ void __launch_bounds__(Plan::kThreads,
+                                  Masks::kDivides ? Plan::kRoomyBlocks : Plan::kBlocks)
     softmax_rows(S* y, const S* x, MatrixShape shape, Masks masks, Finish finish) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     const auto mask = masks.of_row(row.index());
-    Pack<T, kWidth> held[kHeld];
+    Pack<T, Plan::kWidth> held[kHeld];
     const Exponentials<T> whole = exponentials(row, x, mask, held);
     const T inverse = 1 / whole.sum;
     const T off = whole.taken_off();
     const auto result = [&](T value, std::int64_t column) {
-        if (!mask.sees(column)) return T{0};
         return finish(inverse * std::exp(value - off), row.index(), column);
     };
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!kOnce)
-            row.each(base,
-                     [&](int k, std::int64_t pack) { held[k] = row.read(x, pack); });
+        if (!Plan::kOnce) row.read(base, held, x);
         row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
-                held[k].value[lane] = result(held[k].value[lane], pack * kWidth + lane);
+            const std::int64_t column = pack * Plan::kWidth;
+            const unsigned seen = mask.template seen<Plan::kWidth>(column);
+            for (int lane = 0; lane < Plan::kWidth; ++lane) {
+                T& value = held[k].value[lane];
+                value = has(seen, lane) ? result(value, column + lane) : T{0};
+            }
             row.write(y, pack, held[k]);
         });
     }
 }
 
-template <typename S, int kWidth, int kTeam>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     cross_entropy_rows(Computed<S>* losses, const S* logits, const std::int32_t* targets,
                        MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
-    Pack<T, kWidth> held[kHeld];
+    Pack<T, Plan::kWidth> held[kHeld];
     const Exponentials<T> whole = exponentials(row, logits, Unmasked::OfRow{}, held);
     if (!row.first_thread()) return;
     const T logit = logits[row.index() * shape.columns + targets[row.index()]];
@@ -161,30 +177,26 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 /// dx = y * (dy - sum(y * dy)).
-template <typename S, int kWidth, int kTeam, bool kOnce>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     softmax_backward_rows(S* dx, const S* y, const S* dy, MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
-    Pack<T, kWidth> held[kHeld], gradient[kHeld];
-    const auto read = [&](int k, std::int64_t pack) {
-        held[k] = row.read(y, pack);
-        gradient[k] = row.read(dy, pack);
-    };
+    Pack<T, Plan::kWidth> held[kHeld], gradient[kHeld];
     T along = 0;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.each(base, read);
+        row.read(base, held, y, gradient, dy);
         row.each(base, [&](int k, std::int64_t) {
-            for (int lane = 0; lane < kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 along += held[k].value[lane] * gradient[k].value[lane];
         });
     }
     along = row.sum(along);
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!kOnce) row.each(base, read);
+        if (!Plan::kOnce) row.read(base, held, y, gradient, dy);
         row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 held[k].value[lane] *= gradient[k].value[lane] - along;
             row.write(dx, pack, held[k]);
         });
@@ -196,10 +208,9 @@ void launch_softmax_rows(cudaStream_t stream, Numbers y, Numbers x, std::int64_t
                          std::int64_t columns, const Masks& masks, const Finish& finish) {
     const MatrixShape shape{rows, columns, aligned(y, x)};
     with_type(y, [&]<typename S>(S) {
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream,
-                   softmax_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce, Masks, Finish>,
-                   blocks, kRowThreads, y.as<S>(), x.as<S>(), shape, masks, finish);
+        with_plan<S, Masks::kKeeps>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, softmax_rows<S, Plan, Masks, Finish>, blocks, Plan::kThreads,
+                   y.as<S>(), x.as<S>(), shape, masks, finish);
         });
     });
 }
@@ -229,10 +240,9 @@ void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers
                              std::int64_t rows, std::int64_t columns) {
     with_type(dx, [&]<typename S>(S) {
         const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream,
-                   softmax_backward_rows<S, Plan::kWidth, Plan::kTeam, Plan::kOnce>,
-                   blocks, kRowThreads, dx.as<S>(), y.as<S>(), dy.as<S>(), shape);
+        with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, softmax_backward_rows<S, Plan>, blocks, Plan::kThreads,
+                   dx.as<S>(), y.as<S>(), dy.as<S>(), shape);
         });
     });
 }
@@ -242,9 +252,9 @@ void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           std::int64_t columns) {
     with_type(logits, [&]<typename S>(S) {
         const MatrixShape shape{rows, columns, aligned(logits)};
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, cross_entropy_rows<S, Plan::kWidth, Plan::kTeam>, blocks,
-                   kRowThreads, losses.as<Computed<S>>(), logits.as<S>(), targets, shape);
+        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, cross_entropy_rows<S, Plan>, blocks, Plan::kThreads,
+                   losses.as<Computed<S>>(), logits.as<S>(), targets, shape);
         });
     });
 }

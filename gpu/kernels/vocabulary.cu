@@ -10,26 +10,25 @@ namespace lockstep::gpu {
 namespace {
 
 /// f(logit) for what a thread reads of the row, without padding.
-template <typename S, typename T, int kWidth, int kTeam, typename F>
-__device__ void each_entry(const Row<T, kWidth, kTeam>& row, const ShardLogits& of,
-                           const F& f) {
-    Pack<T, kWidth> held[kHeld];
+template <typename S, typename T, typename Plan, typename F>
+__device__ void each_entry(const Row<T, Plan>& row, const ShardLogits& of, const F& f) {
+    const std::int64_t left = of.whole - of.first;
+    const std::int64_t entries = left < of.columns ? left : of.columns;
+    Pack<T, Plan::kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.read(base, held, of.logits.as<const S>());
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = row.read(of.logits.as<S>(), pack);
-        });
-        row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
-                if (of.first + pack * kWidth + lane < of.whole) f(held[k].value[lane]);
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
+                if (pack * Plan::kWidth + lane < entries) f(held[k].value[lane]);
         });
     }
 }
 
-template <typename S, int kWidth, int kTeam>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     row_maxima(Computed<S>* maximum, ShardLogits of, MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     T largest = -std::numeric_limits<T>::infinity();
     each_entry<S>(row, of, [&](T logit) { largest = Larger{}(largest, logit); });
@@ -37,12 +36,12 @@ __global__ void __launch_bounds__(kRowThreads)
     if (row.first_thread()) maximum[row.index()] = largest;
 }
 
-template <typename S, int kWidth, int kTeam>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     parts_of_rows(Computed<S>* parts, ShardLogits of, const std::int32_t* targets,
                   const Computed<S>* maximum, MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     const T most = maximum[row.index()];
     T sum = 0;
@@ -75,12 +74,12 @@ struct LossParts {
     T by;
 };
 
-template <typename S, int kWidth, int kTeam>
-__global__ void __launch_bounds__(kRowThreads)
+template <typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     gradient_rows(S* d_logits, ShardLogits of, LossParts<Computed<S>> parts,
                   MatrixShape shape) {
     using T = Computed<S>;
-    const Row<T, kWidth, kTeam> row(shape);
+    const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     const std::int64_t target = parts.targets[row.index()];
     const T most = parts.maximum[row.index()];
@@ -90,15 +89,13 @@ __global__ void __launch_bounds__(kRowThreads)
         const T probability = inverse * std::exp(logit - most);
         return parts.by * (entry == target ? probability - 1 : probability);
     };
-    Pack<T, kWidth> held[kHeld];
+    Pack<T, Plan::kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.read(base, held, of.logits.as<const S>());
         row.each(base, [&](int k, std::int64_t pack) {
-            held[k] = row.read(of.logits.as<S>(), pack);
-        });
-        row.each(base, [&](int k, std::int64_t pack) {
-            for (int lane = 0; lane < kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
                 held[k].value[lane] =
-                    gradient(held[k].value[lane], of.first + pack * kWidth + lane);
+                    gradient(held[k].value[lane], of.first + pack * Plan::kWidth + lane);
             row.write(d_logits, pack, held[k]);
         });
     }
@@ -109,8 +106,8 @@ __global__ void __launch_bounds__(kRowThreads)
 void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& of) {
     with_type(of.logits, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, row_maxima<S, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
+        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, row_maxima<S, Plan>, blocks, Plan::kThreads,
                    maximum.as<Computed<S>>(), of, shape);
         });
     });
@@ -120,10 +117,10 @@ void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts, const ShardL
                                 const std::int32_t* targets, Numbers maximum) {
     with_type(of.logits, [&]<typename S>(S) {
         const MatrixShape shape{of.rows, of.columns, aligned(of.logits)};
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, parts_of_rows<S, Plan::kWidth, Plan::kTeam>, blocks,
-                   kRowThreads, parts.as<Computed<S>>(), of, targets,
-                   maximum.as<Computed<S>>(), shape);
+        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, parts_of_rows<S, Plan>, blocks, Plan::kThreads,
+                   parts.as<Computed<S>>(), of, targets, maximum.as<Computed<S>>(),
+                   shape);
         });
     });
 }
@@ -143,10 +140,10 @@ void launch_cross_entropy_backward_of_parts(cudaStream_t stream, Numbers d_logit
     with_type(d_logits, [&]<typename S>(S) {
         using T = Computed<S>;
         const MatrixShape shape{of.rows, of.columns, aligned(d_logits, of.logits)};
-        with_plan_of<S>(shape, [&]<typename Plan>(Plan, int blocks) {
+        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
             launch(
-                stream, gradient_rows<S, Plan::kWidth, Plan::kTeam>, blocks, kRowThreads,
-                d_logits.as<S>(), of,
+                stream, gradient_rows<S, Plan>, blocks, Plan::kThreads, d_logits.as<S>(),
+                of,
                 LossParts<T>{targets, maximum.as<T>(), parts.as<T>(), static_cast<T>(by)},
                 shape);
         });

@@ -9,8 +9,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Warps and blocks a row, by packs and by elements, read once and twice; few rows and
-/// many slabs of them.
+/// A warp and a block a row, packs that fill rows and packs that do not; few rows and
+/// many slabs of them. Wider rows are tested apart (test_device_rows.cpp).
 const std::vector<Shape> kShapes = {
     Shape{3, 5},    Shape{7, 64},   Shape{2, 1023}, Shape{2, 1024}, Shape{2, 1028},
     Shape{2, 2051}, Shape{2, 8200}, Shape{300, 36}, Shape{1000, 3}, Shape{3000, 4}};
