@@ -58,6 +58,13 @@ struct Operands {
     static Heads heads(const Tensor& matrix) {
         return {matrix.reshaped({kRows, 1, kColumns}), kHeads, kColumns / kHeads, 0};
     }
+    /// The numbers of a matrix as logits of a vocabulary, of which packs fill no row.
+    static Tensor of_vocabulary(const Tensor& matrix) {
+        constexpr std::int64_t kLogitRows = kElements / kVocabulary;
+        return matrix.flat()
+            .slice(0, kLogitRows * kVocabulary)
+            .reshaped({kLogitRows, kVocabulary});
+    }
     Tensor a, b, c, d, e, row, other_row, one, targets, table, ids, maximum, parts;
     Tensor head_numbers, head_sums;
     Normalized norm;
@@ -116,11 +123,13 @@ struct NamedOperation {
 };
 
 // Goals below 85 %, by what a kernel does besides moving bytes.
-constexpr Goal kManyRegisters{0.75};   ///< two blocks a multiprocessor
-constexpr Goal kTwoStages{0.75};       ///< blocks' sums, then the sum of these
-constexpr Goal kDivides{0.7};          ///< finds its place by 64-bit divisions
-constexpr Goal kChecksTargets{0.75};   ///< a look-up in each row
-constexpr Goal kRowsTwice{0.85, 1.5};  ///< reads rows twice, writes them once
+constexpr Goal kManyRegisters{0.75};    ///< two blocks a multiprocessor
+constexpr Goal kTwoStages{0.75};        ///< blocks' sums, then the sum of these
+constexpr Goal kDivides{0.7};           ///< finds its place by 64-bit divisions
+constexpr Goal kChecksTargets{0.75};    ///< a look-up in each row
+constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor, in which all wait
+constexpr Goal kRowsTwice{0.85, 1.5};   ///< reads rows twice, writes them once
+constexpr Goal kLogitsTwice{0.7, 1.5};  ///< so, and shifts what it loads and stores
 /// Rows of the table in the order of ids: 16 rounds of merging pairs of numbers, of which
 /// there are a thousandth as many as elements, and rows that lie anywhere.
 constexpr Goal kScatters{0.4};
@@ -209,9 +218,14 @@ std::vector<NamedOperation> reductions() {
          [](D& d, O& o) {
              d.softmax(o.a.reshaped({kRows / kColumns, kColumns, kColumns}), {true});
          }},
-        {"softmax_read_twice",
+        {"softmax_of_32768",
          [](D& d, O& o) {
              d.softmax(o.a.reshaped({2048, 32768}));
+         },
+         kBlockAlone},
+        {"softmax_read_twice",
+         [](D& d, O& o) {
+             d.softmax(o.a.reshaped({1024, 65536}));
          },
          kRowsTwice},
         {"softmax_backward", [](D& d, O& o) { d.softmax_backward(o.a, o.b); }},
@@ -226,6 +240,19 @@ std::vector<NamedOperation> reductions() {
          kChecksTargets},
         {"cross_entropy_backward",
          [](D& d, O& o) { d.cross_entropy_backward(o.a, o.targets, 1); }, kChecksTargets},
+        {"cross_entropy_of_50257",
+         [](D& d, O& o) {
+             const Tensor logits = o.of_vocabulary(o.a);
+             d.cross_entropy(logits, o.targets.rows(0, logits.shape().rows()));
+         },
+         kChecksTargets},
+        {"cross_entropy_backward_of_50257",
+         [](D& d, O& o) {
+             const Tensor logits = o.of_vocabulary(o.a);
+             d.cross_entropy_backward(logits, o.targets.rows(0, logits.shape().rows()),
+                                      1);
+         },
+         kLogitsTwice},
         {"row_maximum", [](D& d, O& o) { d.row_maximum(o.a); }},
         {"cross_entropy_parts",
          [](D& d, O& o) { d.cross_entropy_parts(o.a, o.targets, o.maximum); },
