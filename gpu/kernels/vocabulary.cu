@@ -9,7 +9,8 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// f(logit) for what a thread reads of the row, without padding.
+/// f(logit, whether it is an entry and not padding) for what a thread reads of the row.
+/// What f computes of an entry it selects, which takes no branch for each.
 template <typename S, typename T, typename Plan, typename F>
 __device__ void each_entry(const Row<T, Plan>& row, const ShardLogits& of, const F& f) {
     const std::int64_t left = of.whole - of.first;
@@ -19,7 +20,7 @@ __device__ void each_entry(const Row<T, Plan>& row, const ShardLogits& of, const
         row.read(base, held, of.logits.as<const S>());
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < Plan::kWidth; ++lane)
-                if (pack * Plan::kWidth + lane < entries) f(held[k].value[lane]);
+                f(held[k].value[lane], pack * Plan::kWidth + lane < entries);
         });
     }
 }
@@ -31,7 +32,9 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     T largest = -std::numeric_limits<T>::infinity();
-    each_entry<S>(row, of, [&](T logit) { largest = Larger{}(largest, logit); });
+    each_entry<S>(row, of, [&](T logit, bool is_entry) {
+        largest = is_entry ? Larger{}(largest, logit) : largest;
+    });
     largest = row.largest(largest);
     if (row.first_thread()) maximum[row.index()] = largest;
 }
@@ -45,7 +48,10 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     if (!row.exists()) return;
     const T most = maximum[row.index()];
     T sum = 0;
-    each_entry<S>(row, of, [&](T logit) { sum += std::exp(logit - most); });
+    each_entry<S>(row, of, [&](T logit, bool is_entry) {
+        const T term = std::exp(logit - most);
+        sum += is_entry ? term : T{0};
+    });
     sum = row.sum(sum);
     if (!row.first_thread()) return;
     const std::int64_t own = targets[row.index()] - of.first;
@@ -85,9 +91,9 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
     const T most = parts.maximum[row.index()];
     const T inverse = 1 / parts.sums[row.index()];
     const auto gradient = [&](T logit, std::int64_t entry) {
-        if (entry >= of.whole) return T{0};
         const T probability = inverse * std::exp(logit - most);
-        return parts.by * (entry == target ? probability - 1 : probability);
+        const T result = parts.by * (entry == target ? probability - 1 : probability);
+        return entry < of.whole ? result : T{0};
     };
     Pack<T, Plan::kWidth> held[kHeld];
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
