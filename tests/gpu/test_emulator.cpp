@@ -297,6 +297,46 @@ TEST_CASE("writing outside an allocation ends the process at its free or at its 
     });
 }
 
+TEST_CASE("a fault is said late, by every call, and of its device alone", "[emulator]") {
+    setenv("EMULATED_FAULT_AT_LAUNCH", "2", 1);
+    setenv("EMULATED_FAULT_GPU", "1", 1);
+    const std::string problem = alone([](int) {
+        const auto gone = [](cudaError_t result, int line = __builtin_LINE()) {
+            expect(result == cudaErrorIllegalAddress, "the fault", line);
+        };
+        float* const elsewhere = on_device(std::vector<float>(1, 1));
+        works(cudaSetDevice(1));
+        cudaStream_t stream = new_stream();
+        cudaEvent_t before = nullptr;
+        works(cudaEventCreate(&before));
+        float* const x = on_device(std::vector<float>(2, 1));
+        works(cudaLaunchHostFunc(stream, sleep_in_stream, &short_while));
+        works(launch(stream, set_one, 1, 1, x, 0, 2.0F));
+        works(cudaEventRecord(before, stream));
+        works(launch(stream, set_one, 1, 1, x, 1, 2.0F));
+        works(cudaEventRecord(before, stream));
+        expect(cudaEventQuery(before) == cudaErrorNotReady, "it has not come yet");
+        gone(cudaStreamSynchronize(stream));
+        gone(cudaGetLastError());
+        gone(cudaGetLastError());
+        gone(cudaEventQuery(before));
+        gone(launch(stream, set_one, 1, 1, x, 1, 2.0F));
+        void* more = nullptr;
+        gone(cudaMalloc(&more, 4));
+        gone(cudaFree(x));
+        gone(cudaStreamDestroy(stream));
+        gone(cudaDeviceSynchronize());
+        cublasHandle_t handle = nullptr;
+        expect(cublasCreate(&handle) == CUBLAS_STATUS_NOT_INITIALIZED, "no cuBLAS");
+        works(cudaSetDevice(0));
+        works(launch(nullptr, set_one, 1, 1, elsewhere, 0, 3.0F));
+        expect(on_host(elsewhere, 1)[0] == 3, "another device goes on");
+    });
+    unsetenv("EMULATED_FAULT_AT_LAUNCH");
+    unsetenv("EMULATED_FAULT_GPU");
+    REQUIRE(problem == "");
+}
+
 TEST_CASE("a machine may have no GPU, or too old a driver", "[emulator]") {
     setenv("EMULATED_GPUS", "0", 1);
     const std::string none = alone([](int) {

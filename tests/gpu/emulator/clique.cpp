@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <thread>
 
+#include "tests/gpu/emulator/fault.hpp"
 #include "tests/gpu/emulator/meeting.hpp"
 #include "tests/gpu/emulator/settings.hpp"
 
@@ -106,7 +107,9 @@ void Clique::run(std::uint64_t ticket, Batch& batch) {
     if (aborted_) return;
     ++running_;
     lock.unlock();
-    const Messages::End end = batch.run(sockets_, stop());
+    // The kernels of a faulted device are gone; those of the others wait for them.
+    const Stop gone = [this] { return aborted() || is_faulted(device_); };
+    const Messages::End end = gone() ? Messages::End::stopped : batch.run(sockets_, gone);
     lock.lock();
     if (end == Messages::End::peer_lost) {
         state_ = ncclRemoteError;

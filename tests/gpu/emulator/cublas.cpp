@@ -1,3 +1,4 @@
+#include "tests/gpu/emulator/fault.hpp"
 #include "tests/gpu/emulator/gemm.hpp"
 #include "tests/gpu/emulator/handles.hpp"
 #include "tests/gpu/emulator/include/cublas_v2.h"
@@ -42,14 +43,14 @@ cublasStatus_t start(const Blas& blas, cublasOperation_t transpose_a,
     if (!is_operation(transpose_a) || !is_operation(transpose_b) || !product.possible())
         return CUBLAS_STATUS_INVALID_VALUE;
     const std::shared_ptr<Stream> stream = find_stream(blas.stream);
-    if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!stream || is_faulted(stream->device())) return CUBLAS_STATUS_EXECUTION_FAILED;
     if (product.m == 0 || product.n == 0) return CUBLAS_STATUS_SUCCESS;
     require_matrix(product.a, product.rows_a(), product.columns_a(), product.lda,
                    "matrix A of a product");
     require_matrix(product.b, product.rows_b(), product.columns_b(), product.ldb,
                    "matrix B of a product");
     require_matrix(product.c, product.m, product.n, product.ldc, "matrix C of a product");
-    put(stream, [product] { product.run(); });
+    put_launch(stream, [product] { product.run(); });
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -101,7 +102,8 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
-    if (begin() != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (begin() != cudaSuccess || is_faulted(current_device()))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = handles().add(std::make_shared<Blas>());
     return CUBLAS_STATUS_SUCCESS;
 }

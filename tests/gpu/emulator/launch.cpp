@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "tests/gpu/emulator/block.hpp"
+#include "tests/gpu/emulator/fault.hpp"
 #include "tests/gpu/emulator/include/cuda_runtime.h"
 #include "tests/gpu/emulator/runtime.hpp"
 #include "tests/gpu/emulator/stream.hpp"
@@ -60,7 +61,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
         if (config.numAttrs != 0) return cudaErrorNotSupported;
         if (config.dynamicSmemBytes > memory_allowed(kernel))
             return cudaErrorInvalidValue;
-        put(stream,
+        put_launch(
+            stream,
             [launch = Launch{config.gridDim, config.blockDim, std::move(thread), kernel,
                              config.dynamicSmemBytes}] { runner().run(launch); });
         return cudaSuccess;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/gpu/emulator/clique.hpp"
+#include "tests/gpu/emulator/fault.hpp"
 
 namespace emulated {
 
@@ -27,6 +28,25 @@ class Presence {
   private:
     Clique& clique_;
 };
+
+/// What work on a communicator's device gives; its trouble, and a fault of the device, as
+/// a result.
+template <typename Work>
+ncclResult_t on_device(const Clique& clique, const Work& work) {
+    const auto fault = [&] {
+        return is_faulted(clique.device())
+                   ? nccl_error(ncclUnhandledCudaError,
+                                "Cuda failure 'an illegal memory access was encountered'")
+                   : ncclSuccess;
+    };
+    if (const ncclResult_t before = fault()) return before;
+    try {
+        const ncclResult_t result = work();
+        return result == ncclSuccess ? fault() : result;
+    } catch (const NcclTrouble& trouble) {
+        return nccl_error(trouble.result(), trouble.what());
+    }
+}
 
 /// A call that needs a communicator with nothing in progress and nothing wrong.
 template <typename Use>

@@ -53,16 +53,6 @@ namespace {
 
 constexpr unsigned kMagic = 0xcafebeef;
 
-/// What a job does, with its trouble as a result.
-template <typename Work>
-ncclResult_t guarded(const Work& work) {
-    try {
-        return work();
-    } catch (const NcclTrouble& trouble) {
-        return nccl_error(trouble.result(), trouble.what());
-    }
-}
-
 ncclResult_t check_config(const ncclConfig_t* config) {
     if (config != nullptr && config->magic != kMagic)
         return nccl_error(ncclInvalidArgument,
@@ -79,7 +69,7 @@ bool blocks(const ncclConfig_t* config, bool otherwise) {
 }
 
 ncclResult_t connect(const std::shared_ptr<Clique>& clique) {
-    return guarded([&] {
+    return on_device(*clique, [&] {
         clique->connect();
         return ncclSuccess;
     });
@@ -114,7 +104,7 @@ std::shared_ptr<Clique> part_of(Clique& whole, Choice mine, bool blocking) {
 
 ncclResult_t split(const std::shared_ptr<Clique>& whole, Choice mine, bool blocking,
                    ncclComm_t* result) {
-    return guarded([&] {
+    return on_device(*whole, [&] {
         const std::shared_ptr<Clique> part = part_of(*whole, mine, blocking);
         if (!part) return ncclSuccess;
         part->connect();
@@ -220,8 +210,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
             return nccl_error(ncclInvalidArgument,
                               "the communicator was finalized before");
         return start_job(clique, [clique] {
-            clique->wait_until_quiet();
-            return ncclSuccess;
+            return on_device(*clique, [&] {
+                clique->wait_until_quiet();
+                return ncclSuccess;
+            });
         });
     });
 }

@@ -2,6 +2,7 @@
 #include <future>
 #include <thread>
 
+#include "tests/gpu/emulator/fault.hpp"
 #include "tests/gpu/emulator/nccl_calls.hpp"
 #include "tests/gpu/emulator/reduction.hpp"
 #include "tests/gpu/emulator/settings.hpp"
@@ -43,16 +44,15 @@ void launch(const Entry& entry) {
     const std::uint64_t ticket = entry.clique->next_ticket();
     const std::shared_ptr<Stream> stream = find_stream(entry.stream);
     if (!stream) die("a stream was destroyed before NCCL had put its operation in");
+    put_launch(stream, [] {});  // its kernel, which may be the one that faults
     put(stream, [clique = entry.clique, ticket, batch] { clique->run(ticket, *batch); });
 }
 
 ncclResult_t connect(const Entry& entry) {
-    try {
+    return on_device(*entry.clique, [&] {
         entry.clique->connect_for(entry.calls);
-    } catch (const NcclTrouble& trouble) {
-        return nccl_error(trouble.result(), trouble.what());
-    }
-    return ncclSuccess;
+        return ncclSuccess;
+    });
 }
 
 /// Side by side, since other ranks may come to the communicators in another order.

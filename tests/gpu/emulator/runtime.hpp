@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tests/gpu/emulator/fault.hpp"
 #include "tests/gpu/emulator/include/emulated_types.h"
 
 namespace emulated {
@@ -21,11 +22,21 @@ bool allow_memory(const void* kernel, int bytes);
 /// Makes an error the thread's last one, and gives it back.
 cudaError_t remember(cudaError_t error);
 
-/// One call of the runtime: begin(), what it does, and its error remembered.
+/// A call that asks about GPUs without using them: begin(), what it does, and its error
+/// remembered.
 template <typename Call>
-cudaError_t answer(const Call& call) {
+cudaError_t tell(const Call& call) {
     const cudaError_t ready = begin();
     return remember(ready == cudaSuccess ? call() : ready);
+}
+
+/// A call that uses the current device: if it has a fault, that is all it says.
+template <typename Call>
+cudaError_t answer(const Call& call) {
+    return tell([&]() -> cudaError_t {
+        const cudaError_t fault = fault_of(current_device());
+        return fault == cudaSuccess ? call() : fault;
+    });
 }
 
 }  // namespace emulated

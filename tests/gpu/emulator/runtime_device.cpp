@@ -76,11 +76,14 @@ cudaError_t remember(cudaError_t error) {
 using namespace emulated;
 
 cudaError_t cudaGetLastError() {
-    return std::exchange(last_error, cudaSuccess);
+    const cudaError_t last = cudaPeekAtLastError();
+    last_error = cudaSuccess;
+    return last;
 }
 
 cudaError_t cudaPeekAtLastError() {
-    return last_error;
+    const cudaError_t fault = fault_of(device_of_thread);
+    return fault == cudaSuccess ? last_error : fault;
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -95,14 +98,14 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
     *count = 0;
-    return answer([&] {
+    return tell([&] {
         *count = settings().gpus;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaSetDevice(int device) {
-    return answer([&] {
+    return tell([&] {
         if (!exists(device)) return cudaErrorInvalidDevice;
         device_of_thread = device;
         return cudaSuccess;
@@ -110,14 +113,14 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-    return answer([&] {
+    return tell([&] {
         *device = device_of_thread;
         return cudaSuccess;
     });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-    return answer([&] {
+    return tell([&] {
         if (!exists(device)) return cudaErrorInvalidDevice;
         *properties = properties_of(device);
         return cudaSuccess;
@@ -125,7 +128,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-    return answer([&] {
+    return tell([&] {
         if (!exists(device)) return cudaErrorInvalidDevice;
         const cudaDeviceProp properties = properties_of(device);
         switch (attribute) {
@@ -176,7 +179,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
-    return answer([&] {
+    return tell([&] {
         if (!exists(device)) return cudaErrorInvalidDevice;
         std::snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", device + 1);
         return cudaSuccess;
@@ -184,7 +187,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-    return answer([&] {
+    return tell([&] {
         if (!exists(device) || !exists(peer)) return cudaErrorInvalidDevice;
         *can = device != peer;
         return cudaSuccess;
@@ -194,7 +197,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceSynchronize() {
     return answer([] {
         wait_for_device(device_of_thread);
-        return cudaSuccess;
+        return fault_of(device_of_thread);
     });
 }
 

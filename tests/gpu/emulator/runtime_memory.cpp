@@ -25,7 +25,7 @@ cudaError_t free_now(void* pointer, MemoryKind kind) {
     if (!found || !begin_free(pointer, kind)) return cudaErrorInvalidValue;
     wait_for_device(found->device);
     finish_free(pointer);
-    return cudaSuccess;
+    return fault_of(found->device);
 }
 
 struct Side {
@@ -89,9 +89,10 @@ cudaError_t start(Copy copy, cudaMemcpyKind kind, cudaStream_t handle) {
     for (const Side& side : {Side{copy.to, copy.span(copy.to_pitch), to_device},
                              Side{copy.from, copy.span(copy.from_pitch), from_device}})
         if (const cudaError_t wrong = check_side(side)) return wrong;
-    put(stream, [copy] { copy.run(); });
-    if (!to_device && !find_memory(copy.to)) stream->wait();
-    return cudaSuccess;
+    put_work(stream, [copy] { copy.run(); });
+    if (to_device || find_memory(copy.to)) return cudaSuccess;
+    stream->wait();
+    return fault_of(stream->device());
 }
 
 Copy in_one_row(void* to, const void* from, size_t bytes) {
@@ -104,7 +105,7 @@ cudaError_t start_set(void* pointer, int value, size_t bytes, cudaStream_t handl
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (bytes == 0) return cudaSuccess;
     if (const cudaError_t wrong = check_side({pointer, bytes, true})) return wrong;
-    put(stream, [pointer, value, bytes] { std::memset(pointer, value, bytes); });
+    put_work(stream, [pointer, value, bytes] { std::memset(pointer, value, bytes); });
     return cudaSuccess;
 }
 
@@ -211,8 +212,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return answer([&] {
         const cudaError_t result = start(in_one_row(to, from, bytes), kind, nullptr);
-        if (result == cudaSuccess) find_stream(nullptr)->wait();
-        return result;
+        if (result != cudaSuccess) return result;
+        find_stream(nullptr)->wait();
+        return fault_of(current_device());
     });
 }
 

@@ -61,7 +61,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!found) return cudaErrorInvalidResourceHandle;
         found->wait();
-        return cudaSuccess;
+        return fault_of(found->device());
     });
 }
 
@@ -69,7 +69,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return answer([&] {
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!found) return cudaErrorInvalidResourceHandle;
-        return found->idle() ? cudaSuccess : cudaErrorNotReady;
+        return found->idle() ? fault_of(found->device()) : cudaErrorNotReady;
     });
 }
 
@@ -90,7 +90,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!found) return cudaErrorInvalidResourceHandle;
         if (function == nullptr) return cudaErrorInvalidValue;
-        put(found, [function, data] { function(data); });
+        put_work(found, [function, data] { function(data); });
         return cudaSuccess;
     });
 }
@@ -137,7 +137,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
         const std::shared_ptr<Event> found = events().find(event);
         if (!found) return cudaErrorInvalidResourceHandle;
         const auto point = found->recorded();
-        return !point || point->reached() ? cudaSuccess : cudaErrorNotReady;
+        return !point || point->reached() ? fault_of(found->device) : cudaErrorNotReady;
     });
 }
 
@@ -146,7 +146,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
         const std::shared_ptr<Event> found = events().find(event);
         if (!found) return cudaErrorInvalidResourceHandle;
         if (const auto point = found->recorded()) point->wait();
-        return cudaSuccess;
+        return fault_of(found->device);
     });
 }
 

@@ -34,6 +34,8 @@ Settings read_environment() {
     settings.memory_pools = number("EMULATED_MEMORY_POOLS", 1) != 0;
     settings.connect_milliseconds =
         static_cast<int>(number("EMULATED_CONNECT_MILLISECONDS", 0));
+    settings.fault_at_launch = number("EMULATED_FAULT_AT_LAUNCH", 0);
+    settings.fault_gpu = static_cast<int>(number("EMULATED_FAULT_GPU", 0));
     return settings;
 }
 

@@ -16,6 +16,9 @@ struct Settings {
     int capability = 80;  ///< for computing: 80 is 8.0
     bool memory_pools = true;
     int connect_milliseconds = 0;  ///< that NCCL takes to make a connection
+    /// The kernel, from 1, that touches memory which is not its own; 0 is none.
+    std::int64_t fault_at_launch = 0;
+    int fault_gpu = 0;  ///< on which its launches are counted
 };
 const Settings& settings();
 

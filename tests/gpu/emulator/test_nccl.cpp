@@ -300,6 +300,36 @@ TEST_CASE("a lost peer is an error, and the stream stands until the abort",
     REQUIRE(trouble({ended[0], ended[2]}) == "");
 }
 
+TEST_CASE("a rank whose GPU has a fault leaves the others waiting until they abort",
+          "[emulator][nccl]") {
+    setenv("EMULATED_FAULT_AT_LAUNCH", "2", 1);
+    const ncclUniqueId id = new_id();
+    const std::string problem = trouble(in_processes(2, [&](int rank) {
+        World world(id, rank, 2);
+        float* const x = on_device(Floats(4, 1));
+        const auto reduce = [&] {
+            return ncclAllReduce(x, x, 4, ncclFloat, ncclSum, world.comm, world.stream);
+        };
+        world.start(reduce());
+        world.wait();
+        world.start(reduce());
+        if (rank == 0) {
+            expect(cudaStreamSynchronize(world.stream) == cudaErrorIllegalAddress, "it");
+            expect(reduce() == ncclInProgress, "begun");
+            expect(settle(world.comm) == ncclUnhandledCudaError, "and refused");
+            expect(std::strstr(ncclGetLastError(nullptr), "illegal memory") != nullptr,
+                   "by CUDA");
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        } else {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            expect(cudaStreamQuery(world.stream) == cudaErrorNotReady, "it waits");
+        }
+        works(ncclCommAbort(world.comm));
+    }));
+    unsetenv("EMULATED_FAULT_AT_LAUNCH");
+    REQUIRE(problem == "");
+}
+
 TEST_CASE("a meeting where a rank is missing ends by an abort", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(2, [&](int rank) {

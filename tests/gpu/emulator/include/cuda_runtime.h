@@ -1,7 +1,7 @@
 // The part of the CUDA runtime that gpu/ uses, emulated on the CPU for tests.
 //
 // This is a test double, not a GPU: results, orders and misuse are checked; speed, races
-// between warps that no barrier order shows, and hardware faults are not.
+// between warps that no barrier order shows, and most faults of hardware are not.
 //
 // - A stream is a thread with a queue, so what no event orders really does race; a short
 //   delay now and then shakes such orders. An event is what a stream has reached.
