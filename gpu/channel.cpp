@@ -22,6 +22,10 @@ void LaunchedWork::wait(SourceLine at) {
     require(*run_ != nullptr, at,
             "work was waited for after the run that launched it was over");
     RankRun& run = **run_;
+    run.naming([&] { return during("wait", at); }, [&] { wait_in(run, at); });
+}
+
+void LaunchedWork::wait_in(RankRun& run, SourceLine at) {
     run.nccl.check();
     if (number_) run.log.waited(*number_, at);
     TraceEvent label;
@@ -31,7 +35,7 @@ void LaunchedWork::wait(SourceLine at) {
         run.spans.open(Spans::Kind::waiting, std::move(label), stream);
     stream.wait(end);
     run.spans.close(span, stream);
-    if (!number_)
+    if (!number_ || run.sync)
         for (Pause pause; !done(); pause())
             run.while_waiting();
     // Whoever frees or overwrites the buffers from now on comes after the event.
@@ -42,14 +46,17 @@ std::size_t LaunchedWork::wait_any(std::span<PendingWork* const> works, SourceLi
     require(*run_ != nullptr, at,
             "works were waited for after the run that launched them was over");
     RankRun& run = **run_;
-    for (Pause pause;; pause()) {
-        run.while_waiting();
-        for (std::size_t i = 0; i < works.size(); ++i)
-            if (static_cast<LaunchedWork*>(works[i])->done()) {
-                works[i]->wait(at);
-                return i;
-            }
-    }
+    const auto doing = [&] { return during("wait_any", at); };
+    return run.naming(doing, [&] {
+        for (Pause pause;; pause()) {
+            run.while_waiting();
+            for (std::size_t i = 0; i < works.size(); ++i)
+                if (static_cast<LaunchedWork*>(works[i])->done()) {
+                    works[i]->wait(at);
+                    return i;
+                }
+        }
+    });
 }
 
 Work LaunchQueue::launched(const boost::intrusive_ptr<LaunchedWork>& work) {

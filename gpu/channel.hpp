@@ -36,6 +36,7 @@ class LaunchedWork final : public PendingWork {
 
   private:
     void release() noexcept override { delete this; }
+    void wait_in(RankRun& run, SourceLine at);
 
     RunHandle run_;
     std::optional<std::int64_t> number_;  ///< in the log; a copy has none

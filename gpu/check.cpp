@@ -30,4 +30,31 @@ void check(cublasStatus_t result, const char* call, const char* file, int line) 
          line);
 }
 
+cudaError_t fault_of_gpu() {
+    // A question that nothing else can fail.
+    const cudaError_t result = cudaStreamQuery(nullptr);
+    cudaGetLastError();  // a later launch shall not report it again
+    return result == cudaErrorNotReady ? cudaSuccess : result;
+}
+
+std::string during(const std::string& operation, SourceLine at) {
+    return at.line == 0 ? operation : fmt::format("{} at {}", operation, at.text());
+}
+
+GpuError named(const GpuError& error, int rank, const std::string& during, bool sync) {
+    const std::string said = error.what();
+    if (said.starts_with("rank ")) return error;
+    std::string sentence =
+        fmt::format("rank {}: {}{}{}", rank, during, during.empty() ? "" : ": ", said);
+    const cudaError_t fault = fault_of_gpu();
+    if (fault == cudaSuccess) return GpuError(sentence);
+    const std::string name = cudaGetErrorName(fault);
+    if (said.find(name) == std::string::npos)
+        sentence += fmt::format("; the GPU has stopped with {} ({})", name,
+                                cudaGetErrorString(fault));
+    if (!sync)
+        sentence += "; an earlier operation may be the cause: --set sync=1 says which";
+    return GpuError(sentence);
+}
+
 }  // namespace lockstep::gpu

@@ -86,14 +86,17 @@ RunReport GpuCluster::run(const Program& program) {
 
 RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
                                OperationLog& log) {
-    RankRun run(process_.rank(), trace_, process_.tf32(), process_.nccl(),
+    RankRun run(process_.rank(), trace_, process_.device_options(), process_.nccl(),
                 process_.hosts(), log, process_.make_host());
     RunReport report;
     RankReport& mine = report.ranks.emplace_back();
     try {
-        run.device.prepare();
-        const Watching watching(process_.control());
-        run_program(program, handle, run, mine);
+        const auto somewhere = [] { return std::string(); };
+        run.naming(somewhere, [&] {
+            run.device.prepare();
+            const Watching watching(process_.control());
+            run_program(program, handle, run, mine);
+        });
     } catch (...) {
         // First the others are told; then kernels that spin for a peer end, or the device
         // would wait for them.

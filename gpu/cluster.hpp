@@ -15,6 +15,9 @@ class Control;
 struct DeviceOptions {
     /// Matrix products of f32 in TF32: faster on tensor cores, with 10 bits of mantissa.
     bool tf32 = false;
+    /// Waits for each operation and checks it, so that one that makes the GPU stop is the
+    /// one that throws; slow.
+    bool sync = false;
     /// Asked again and again while the host waits for the GPU; may throw to end the wait.
     std::function<void()> while_waiting;
 };
@@ -29,7 +32,8 @@ struct ProcessOptions {
     /// The line to the other processes of the run; none where this one is alone. Outlives
     /// the process object.
     Control* control = nullptr;
-    bool tf32 = false;
+    bool tf32 = false;  ///< as DeviceOptions says, and so is `sync`
+    bool sync = false;
     /// Lets processes of one machine take one GPU together, NCCL going over sockets:
     /// slow, and for trying the real calls only.
     bool share_gpu = false;

@@ -60,6 +60,11 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     // The run still goes on.
     RankRun& run = this->run(at);
     run.nccl.watch().progress();
+    const auto doing = [&] { return during(names_of(operations), at); };
+    return run.naming(doing, [&] { return launch(run, operations, at); });
+}
+
+Work Comm::launch(RankRun& run, std::span<CommOperation> operations, SourceLine at) {
     run.nccl.check();
     channel_.let_go_of_finished();
 
@@ -76,15 +81,11 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     channel_.stream.wait_for(run.device.stream());
     const std::size_t span = run.spans.open(Spans::Kind::communication,
                                             label_of(operations, at), channel_.stream);
-    try {
-        NcclGroup group;
-        for (const CommOperation& operation : operations)
-            enqueue(operation);
-        group.end();
-        channel_.handle->settle();
-    } catch (const GpuError& error) {
-        throw GpuError(fmt::format("{}: {}", at.text(), error.what()));
-    }
+    NcclGroup group;
+    for (const CommOperation& operation : operations)
+        enqueue(operation);
+    group.end();
+    channel_.handle->settle();
     run.spans.close(span, channel_.stream);
     run.log.launch_returned();
 
@@ -92,18 +93,23 @@ Work Comm::do_launch(std::span<CommOperation> operations, SourceLine at) {
     return channel_.launched(new LaunchedWork(handle_, number, operations));
 }
 
+std::string Comm::names_of(std::span<const CommOperation> operations) {
+    std::string names;
+    for (const CommOperation& operation : operations)
+        add_verb(names, operation);
+    return names;
+}
+
 TraceEvent Comm::label_of(std::span<const CommOperation> operations,
                           SourceLine at) const {
     TraceEvent label{.rank = run_.rank,
                      .queue = name(),
-                     .name = {},
+                     .name = names_of(operations),
                      .kind = "communication",
                      .micro_batch = run_.monitor.micro_batch(),
                      .at = at};
-    for (const CommOperation& operation : operations) {
-        add_verb(label.name, operation);
+    for (const CommOperation& operation : operations)
         label.bytes += operation.bytes();
-    }
     return label;
 }
 
@@ -161,6 +167,12 @@ void Comm::wait_here() {
 std::unique_ptr<Communicator> Comm::do_split(const SplitRequest& request, SourceLine at) {
     // The run still goes on.
     RankRun& run = this->run(at);
+    const auto doing = [&] { return during("split", at); };
+    return run.naming(doing, [&] { return split_in(run, request, at); });
+}
+
+std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& request,
+                                             SourceLine at) {
     run.nccl.check();
 
     // The request is written down.

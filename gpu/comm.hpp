@@ -40,6 +40,10 @@ class Comm final : public Communicator {
     BytesByVerb do_bytes_sent(SourceLine at) const override;
 
     RankRun& run(SourceLine at) const;
+    Work launch(RankRun& run, std::span<CommOperation> operations, SourceLine at);
+    std::unique_ptr<Communicator> split_in(RankRun& run, const SplitRequest& request,
+                                           SourceLine at);
+    static std::string names_of(std::span<const CommOperation> operations);
     TraceEvent label_of(std::span<const CommOperation> operations, SourceLine at) const;
     void count(const CommOperation& operation);
     void wait_here();

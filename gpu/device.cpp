@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "gpu/check.hpp"
@@ -27,6 +29,18 @@ void keep_freed_memory() {
     GPU_CHECK(
         cudaMemPoolSetAttribute(default_pool(), cudaMemPoolAttrReleaseThreshold, &all));
 }
+
+/// While it lives, the flag is set.
+class Within {
+  public:
+    explicit Within(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Within() { flag_ = false; }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+  private:
+    bool& flag_;
+};
 
 }  // namespace
 
@@ -121,6 +135,24 @@ void Device::compute_native(OperationRef operation) {
             if (operand.is_written()) forget_indices(*operand.tensor);
         compute(op);
     });
+}
+
+void Device::attempt(const char* operation, SourceLine at, FunctionRef<void()> use) {
+    if (attempts_) return use();  // a part of another operation
+    static std::mutex turn;
+    static std::string first_fault;  // of all devices that share the GPU
+    std::unique_lock lock(turn, std::defer_lock);
+    if (options_.sync) lock.lock();
+    const Within within(attempts_);
+    try {
+        use();
+        if (options_.sync) synchronize();
+    } catch (const GpuError& error) {
+        const GpuError mine = named(error, index(), during(operation, at), options_.sync);
+        if (!options_.sync || fault_of_gpu() == cudaSuccess) throw mine;
+        if (first_fault.empty()) first_fault = mine.what();
+        throw GpuError(first_fault);
+    }
 }
 
 /// Kernels and cuBLAS compute on bf16 as it is stored, except for

@@ -47,6 +47,9 @@ class Device final : public LocalDevice {
     /// Waits, except for indices that are known since they were uploaded.
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute_native(OperationRef operation) override;
+    /// Names the rank too. If operations are waited for, it waits, and lets no other
+    /// device of the process begin one meanwhile.
+    void attempt(const char* operation, SourceLine at, FunctionRef<void()> use) override;
     bool takes_bf16(OperationRef operation) const override;
     /// How each operation is computed: device_*.cpp specialize it, a file a family. One
     /// that is forgotten does not link.
@@ -67,6 +70,7 @@ class Device final : public LocalDevice {
     void note_indices(const Tensor& destination, const HostTensor& values);
 
     DeviceOptions options_;
+    bool attempts_ = false;  ///< within an operation
     Stream stream_;
     Event reached_;
     Uploads uploads_;

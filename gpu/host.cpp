@@ -108,6 +108,12 @@ HostReport MeasuredHost::report() const {
 Work HostCopies::start(CopyDirection direction, const Tensor& destination,
                        const Tensor& source, SourceLine at) {
     run_.nccl.watch().progress();
+    const auto doing = [&] { return during("start_copy", at); };
+    return run_.naming(doing, [&] { return launch(direction, destination, source, at); });
+}
+
+Work HostCopies::launch(CopyDirection direction, const Tensor& destination,
+                        const Tensor& source, SourceLine at) {
     run_.nccl.check();
     const bool to_host = direction == CopyDirection::to_host;
     LaunchQueue& queue = queues_[static_cast<std::size_t>(direction)];

@@ -87,6 +87,9 @@ class HostCopies {
     std::array<LaunchQueue, 2>& queues() { return queues_; }
 
   private:
+    Work launch(CopyDirection direction, const Tensor& destination, const Tensor& source,
+                SourceLine at);
+
     RankRun& run_;
     std::array<LaunchQueue, 2> queues_;  ///< by direction
 };

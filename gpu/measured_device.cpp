@@ -1,7 +1,7 @@
 #include "gpu/measured_device.hpp"
 
+#include "gpu/check.hpp"
 #include "gpu/host.hpp"
-#include "gpu/kernels/error.hpp"
 
 namespace lockstep::gpu {
 
@@ -56,8 +56,11 @@ void MeasuredDevice::execute(const DeviceOperation& operation,
                      .micro_batch = micro_batch(),
                      .bytes = operation.bytes,
                      .at = operation.at};
-    measure(Spans::Kind::compute, std::move(label), numbers);
-    place_milestone(operation);
+    const auto doing = [&] { return during(operation.name, operation.at); };
+    naming(rank_, sync_, doing, [&] {
+        measure(Spans::Kind::compute, std::move(label), numbers);
+        place_milestone(operation);
+    });
 }
 
 void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
@@ -71,7 +74,9 @@ void MeasuredDevice::copy(CopyDirection direction, const Tensor& tensor, SourceL
                      .micro_batch = micro_batch(),
                      .bytes = tensor.bytes(),
                      .at = at};
-    measure(Spans::Kind::copy, std::move(label), move);
+    const auto doing = [&] { return during(to_host ? "download" : "upload", at); };
+    naming(rank_, sync_, doing,
+           [&] { measure(Spans::Kind::copy, std::move(label), move); });
     watch_.progress();
 }
 

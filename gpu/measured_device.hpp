@@ -17,8 +17,9 @@ class HostCopies;
 /// by events, its ledger, its counters. Arithmetic is elsewhere.
 class MeasuredDevice final : public DeviceMonitor {
   public:
-    MeasuredDevice(int rank, Spans& spans, const Watch& watch)
-        : rank_(rank), spans_(spans), watch_(watch), ledger_(0) {}
+    /// `sync`: as named() wants to know.
+    MeasuredDevice(int rank, bool sync, Spans& spans, const Watch& watch)
+        : rank_(rank), sync_(sync), spans_(spans), watch_(watch), ledger_(0) {}
 
     /// The stream of the device that reports to this, and its copies; comes before the
     /// device's first operation.
@@ -56,6 +57,7 @@ class MeasuredDevice final : public DeviceMonitor {
     void measure(Spans::Kind kind, TraceEvent label, FunctionRef<void()> work);
 
     int rank_;
+    bool sync_;
     Spans& spans_;
     Watch watch_;
     Stream* stream_ = nullptr;

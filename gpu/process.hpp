@@ -43,7 +43,7 @@ class GpuProcess final : public Process {
     int size() const { return control() == nullptr ? 1 : control()->size(); }
     /// Returns what tells the ranks' machines apart, by rank.
     const std::vector<std::string>& hosts() const { return hosts_; }
-    bool tf32() const { return options_.tf32; }
+    DeviceOptions device_options() const { return {options_.tf32, options_.sync, {}}; }
     const HostFactory& make_host() const { return options_.make_host; }
 
     NcclFamily& nccl() { return family_; }

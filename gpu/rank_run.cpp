@@ -4,16 +4,17 @@
 
 namespace lockstep::gpu {
 
-RankRun::RankRun(int index, bool trace, bool tf32, NcclFamily& family,
+RankRun::RankRun(int index, bool trace, DeviceOptions options, NcclFamily& family,
                  const std::vector<std::string>& host_names, OperationLog& calls,
                  const HostFactory& make_host)
     : rank(index),
+      sync(options.sync),
       nccl(family),
       hosts(host_names),
       log(calls),
       spans(trace),
-      monitor(index, spans, family.watch()),
-      device(index, monitor, {tf32, [this] { while_waiting(); }}),
+      monitor(index, sync, spans, family.watch()),
+      device(index, monitor, {options.tf32, options.sync, [this] { while_waiting(); }}),
       host_monitor(index, spans, family.watch()),
       handle(std::make_shared<RankRun*>(this)),
       copies(*this) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu/channel.hpp"
+#include "gpu/check.hpp"
 #include "gpu/device.hpp"
 #include "gpu/host.hpp"
 #include "gpu/measured_device.hpp"
@@ -19,7 +20,7 @@ namespace lockstep::gpu {
 
 /// What a rank's device and communicators share while its program runs.
 struct RankRun {
-    RankRun(int index, bool trace, bool tf32, NcclFamily& family,
+    RankRun(int index, bool trace, DeviceOptions options, NcclFamily& family,
             const std::vector<std::string>& host_names, OperationLog& calls,
             const HostFactory& make_host);
     ~RankRun();
@@ -36,11 +37,18 @@ struct RankRun {
     /// that the program made, in their order, which is that of all ranks.
     void finish();
 
+    /// Uses the GPU; its errors name the rank and what it does, as `doing()` says.
+    template <typename Doing, typename Use>
+    auto naming(const Doing& doing, const Use& use) const {
+        return gpu::naming(rank, sync, doing, use);
+    }
+
     bool same_node(int a, int b) const {
         return hosts[a] == hosts[static_cast<std::size_t>(b)];
     }
 
     int rank;
+    bool sync;  ///< operations are waited for
     NcclFamily& nccl;
     const std::vector<std::string>& hosts;  ///< by rank
     OperationLog& log;

@@ -19,7 +19,7 @@ Event::~Event() {
 bool Event::done() const {
     const cudaError_t result = cudaEventQuery(event_);
     if (result == cudaErrorNotReady) return false;
-    GPU_CHECK(result);
+    check(result, "cudaEventQuery", __FILE__, __LINE__);
     return true;
 }
 

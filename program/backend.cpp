@@ -22,8 +22,8 @@ namespace {
 }
 
 sim::DeviceFactory cuda_devices(const Options& options) {
-    return [tf32 = options.run.tf32](int index, DeviceMonitor& monitor) {
-        return gpu::make_device(index, monitor, {tf32, {}});
+    return [run = options.run](int index, DeviceMonitor& monitor) {
+        return gpu::make_device(index, monitor, {run.tf32, run.sync, {}});
     };
 }
 
@@ -78,6 +78,8 @@ const std::vector<Setting>& common_settings() {
          Choice{{"on", "off"}, "on"}},
         {"tf32", "1 lets --backend cuda and nccl multiply f32 matrices in TF32",
          Whole{0, 1, 0}, "", false},
+        {"sync", "1 makes --backend cuda and nccl wait for each operation: finds faults",
+         Whole{0, 1, 0}, "", false},
         {"timeout", "seconds without progress after which --backend nccl gives up",
          Real{1, kDay, RunSettings().timeout_seconds}, "", false},
         {"nccl", "shared lets the ranks of --backend nccl share one GPU: slow, a trial",
@@ -97,6 +99,7 @@ RunSettings run_settings(const Settings& values) {
         run.schedule_seed = static_cast<std::uint64_t>(values.integer("schedule_seed"));
     run.numbers = values.word("numerics") == "on";
     run.tf32 = values.integer("tf32") == 1;
+    run.sync = values.integer("sync") == 1;
     run.timeout_seconds = values.number("timeout");
     run.shares_gpu = values.word("nccl") == "shared";
     run.hta_traces = values.word("trace") == "hta";

@@ -23,6 +23,7 @@ struct RunSettings {
     std::optional<std::uint64_t> schedule_seed;
     bool numbers = true;  ///< false: shapes only are computed
     bool tf32 = false;
+    bool sync = false;            ///< the GPU's operations are waited for
     double timeout_seconds = 60;  ///< how long a process may go without progress
     bool shares_gpu = false;      ///< several ranks of nccl may share one GPU
     bool hta_traces = false;      ///< the record has one more trace a rank

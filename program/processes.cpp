@@ -88,6 +88,7 @@ gpu::Process& Processes::open(const Options& options) {
     gpu::ProcessOptions process;
     process.control = control();
     process.tf32 = options.run.tf32;
+    process.sync = options.run.sync;
     process.share_gpu = options.run.shares_gpu;
     process.make_host = sim::make_host;
     process.examine = check_calls;

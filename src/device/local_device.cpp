@@ -35,14 +35,12 @@ Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
         unlink(*storage);
         throw;
     }
-    if (has_numbers() && storage->bytes > 0) {
-        try {
-            storage->data = do_allocate(*storage);
-        } catch (...) {
-            monitor().freed(*storage);
-            unlink(*storage);
-            throw;
-        }
+    try {
+        allocate_for(*storage, "empty", at);
+    } catch (...) {
+        monitor().freed(*storage);
+        unlink(*storage);
+        throw;
     }
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
 }
@@ -52,9 +50,14 @@ Tensor LocalDevice::scratch(Shape shape, DType dtype) {
     storage->device = this;
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->counted = false;
-    if (has_numbers() && storage->bytes > 0) storage->data = do_allocate(*storage);
+    allocate_for(*storage, "scratch", {});
     link(*storage);
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
+}
+
+void LocalDevice::allocate_for(Storage& storage, const char* operation, SourceLine at) {
+    if (!has_numbers() || storage.bytes == 0) return;
+    attempt(operation, at, [&] { storage.data = do_allocate(storage); });
 }
 
 void LocalDevice::link(Storage& storage) noexcept {
@@ -94,34 +97,44 @@ void LocalDevice::upload_into(const Tensor& destination, const HostTensor& value
                "destination has shape {}, but the values have {}", destination.shape(),
                values.shape());
     monitor().copy(CopyDirection::to_device, destination, at,
-                   [&] { transfer_from_host(destination, values); });
+                   [&] { put_values(destination, values, at); });
 }
 
 void LocalDevice::transfer_from_host(const Tensor& destination,
                                      const HostTensor& values) {
+    put_values(destination, values, {});
+}
+
+void LocalDevice::put_values(const Tensor& destination, const HostTensor& values,
+                             SourceLine at) {
     if (destination.bytes_begin() != nullptr && destination.elements() > 0)
-        do_upload(destination, values);
+        attempt("upload", at, [&] { do_upload(destination, values); });
 }
 
 HostTensor LocalDevice::download(const Tensor& source, SourceLine at) {
     OperandCheck(*this, "download", at).own("source", source);
     HostTensor values;
     monitor().copy(CopyDirection::to_host, source, at,
-                   [&] { values = transfer_to_host(source); });
+                   [&] { values = values_of(source, "download", at); });
     return values;
 }
 
 HostTensor LocalDevice::peek(const Tensor& source, SourceLine at) {
     OperandCheck(*this, "peek", at).own("source", source);
     monitor().peeked(source, at);
-    return transfer_to_host(source);
+    return values_of(source, "peek", at);
 }
 
 HostTensor LocalDevice::transfer_to_host(const Tensor& source) {
+    return values_of(source, "download", {});
+}
+
+HostTensor LocalDevice::values_of(const Tensor& source, const char* operation,
+                                  SourceLine at) {
     HostTensor values(source.shape(), source.dtype());
     if (values.elements() == 0) return values;
     if (source.bytes_begin() != nullptr) {
-        do_download(values, source);
+        attempt(operation, at, [&] { do_download(values, source); });
     } else if (is_floating(source.dtype())) {
         // A run that computes shapes only has no numbers to give. All bits set are a NaN
         // in every floating type.
@@ -250,6 +263,13 @@ bool LocalDevice::takes_bf16(OperationRef operation) const {
 }
 
 void LocalDevice::do_compute(OperationRef operation) {
+    operation.visit([&]<typename Op>(const Op&) {
+        attempt(Op::kName, {}, [&] { compute_in_own_types(operation); });
+    });
+}
+
+/// Of the types that the backend computes on.
+void LocalDevice::compute_in_own_types(OperationRef operation) {
     operation.visit([&](const auto& op) {
         const OperandList operands = op.operands();
         const bool has_bf16 =
@@ -323,15 +343,16 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
         .derivation = derivation,
     };
     const bool is_empty = operands.has_empty();
-    monitor().execute(charged, [&] {
+    const auto numbers = [&] {
         if constexpr (kHasIndices<Op>) require_indices(operation, is_empty, at);
-        if (!is_empty) return do_compute(OperationRef(operation));
+        if (!is_empty) return compute_in_own_types(OperationRef(operation));
         // Results of nothing are what sums of nothing are.
         if constexpr (requires { operation.when_empty([](const Tensor&, double) {}); })
             operation.when_empty([this](const Tensor& tensor, double value) {
                 transfer_fill(tensor, value);
             });
-    });
+    };
+    monitor().execute(charged, [&] { attempt(Op::kName, at, numbers); });
 }
 
 /// All indices lie in the operation's bound; if not, the first that does not is named. If

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "src/core/function_ref.hpp"
 #include "src/device/device.hpp"
 
 namespace lockstep {
@@ -65,6 +66,13 @@ class LocalDevice : public Device {
     /// Throws IndexOutside for the first index outside [0, bound).
     virtual void check_indices(const Tensor& indices, std::int64_t bound) = 0;
 
+    /// Runs what an operation asks of the backend. One whose errors do not say where they
+    /// come from adds the operation's name, and the caller's line if there is one.
+    virtual void attempt(const char* /*operation*/, SourceLine /*at*/,
+                         FunctionRef<void()> use) {
+        use();
+    }
+
     /// A backend's destructor calls this while its memory functions still exist: frees
     /// the data of what is still alive and disowns it, so that tensors may outlive their
     /// device. The monitor is not told.
@@ -72,6 +80,10 @@ class LocalDevice : public Device {
 
   private:
     void do_compute(OperationRef operation) final;
+    void compute_in_own_types(OperationRef operation);
+    void allocate_for(Storage& storage, const char* operation, SourceLine at);
+    HostTensor values_of(const Tensor& source, const char* operation, SourceLine at);
+    void put_values(const Tensor& destination, const HostTensor& values, SourceLine at);
     template <typename Op>
     void compute_in_f32(Op operation);
     template <typename Op>

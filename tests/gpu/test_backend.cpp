@@ -64,7 +64,7 @@ TEST_CASE("a wrong setting is refused, also by backends that do not use it",
           "[gpu][lessons]") {
     for (const char* backend : {"sim", "cuda", "nccl", "gpu"})
         for (const char* key : {"workers", "executor", "schedule_seed", "numerics",
-                                "tf32", "timeout", "nccl", "trace"}) {
+                                "tf32", "sync", "timeout", "nccl", "trace"}) {
             LessonOptions options;
             options.backend = backend;
             options.settings[key] = "-1";
@@ -128,9 +128,11 @@ TEST_CASE("the settings of GPUs are read, and refused by name", "[gpu][lessons]"
     CHECK_FALSE(understood(options, {}).run.shares_gpu);
     CHECK_FALSE(understood(options, {}).run.tf32);
     CHECK(understood(options, {}).run.timeout_seconds == 60);
-    options.settings = {{"nccl", "shared"}, {"tf32", "1"}, {"timeout", "2.5"}};
+    options.settings = {
+        {"nccl", "shared"}, {"tf32", "1"}, {"sync", "1"}, {"timeout", "2.5"}};
     CHECK(understood(options, {}).run.shares_gpu);
     CHECK(understood(options, {}).run.tf32);
+    CHECK(understood(options, {}).run.sync);
     CHECK(understood(options, {}).run.timeout_seconds == 2.5);
     options.settings = {{"timeout", "0"}};
     CHECK(message_of<UsageError>([&] {

@@ -196,7 +196,7 @@ TEST_CASE("a setting that nobody understands is refused", "[lessons][errors]") {
     CHECK_NOTHROW(understood(with("workers", "1"), entry()));
     CHECK(message_of<UsageError>([] { understood(with("target", "1"), entry()); }) ==
           "--set target=1: no such setting; there are workers, executor, schedule_seed, "
-          "numerics, tf32, timeout, nccl, trace, targets");
+          "numerics, tf32, sync, timeout, nccl, trace, targets");
     LessonOptions options;
     options.text = "a.txt";
     CHECK(message_of<UsageError>([&] { understood(options, entry()); }) ==
