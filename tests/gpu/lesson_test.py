@@ -127,6 +127,17 @@ class Lessons(unittest.TestCase):
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
 
+    @unittest.skipUnless("emulated" in PROGRAM, "a GPU may have no tensor cores")
+    def test_tf32_reaches_the_products_of_both_backends(self):
+        for backend in ("cuda", "nccl"):
+            outputs = {}
+            for setting in ("0", "1"):
+                self.run_to("out", "--backend", backend, "--ranks", "2", "--set",
+                            "tf32=" + setting, lesson=BLOCK)
+                with open(self.path("out/outputs.safetensors"), "rb") as file:
+                    outputs[setting] = file.read()
+            self.assertNotEqual(outputs["0"], outputs["1"])
+
     def test_a_shared_transformer_as_in_the_simulator(self):
         self.run_to("sim", lesson=BLOCK)
         self.run_to("cuda", "--backend", "cuda", lesson=BLOCK)

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -172,6 +174,55 @@ TEST_CASE("A full GPU says what was asked for, what is free and what holds the r
     REQUIRE(bench->live() == held.storage());
     bench->fill(held, 2);
     REQUIRE(bench->download(held).at(5) == 2);
+}
+
+namespace {
+
+/// The largest error of an element of a product, in parts of the sum of its terms' sizes.
+double worst_error(const HostTensor& product, const HostTensor& a, const HostTensor& b) {
+    const std::int64_t rows = a.shape().rows();
+    const std::int64_t inner = a.shape().columns();
+    const std::int64_t columns = b.shape().columns();
+    double worst = 0;
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) {
+            double sum = 0;
+            double size = 0;
+            for (std::int64_t l = 0; l < inner; ++l) {
+                const double term = a.at(i * inner + l) * b.at(l * columns + j);
+                sum += term;
+                size += std::abs(term);
+            }
+            worst = std::max(worst, std::abs(product.at(i * columns + j) - sum) / size);
+        }
+    return worst;
+}
+
+}  // namespace
+
+TEST_CASE("A product in TF32 is off by what its operands' rounding makes, and no more",
+          "[gpu][device]") {
+    const std::int64_t inner = 16;
+    const HostTensor a = random_values({256, inner}, DType::f32, "a");
+    const HostTensor b = random_values({inner, 256}, DType::f32, "b");
+    const auto error_of_product = [&](bool tf32) {
+        PlainMonitor monitor;
+        gpu::DeviceOptions options;
+        options.tf32 = tf32;
+        gpu::Device device(0, monitor, options);
+        return worst_error(
+            device.download(device.matmul(device.upload(a), device.upload(b))), a, b);
+    };
+
+    // An operand with 10 bits behind the leading one is off by one part in 2^10 at most,
+    // whichever way it was rounded; a product of two, by twice that and its square. Both
+    // kinds of products are added up in f32.
+    const double rounding = 0x1p-10;
+    const double addition = static_cast<double>(inner) * 0x1p-23;
+    CHECK(error_of_product(false) <= addition);
+    const double error = error_of_product(true);
+    CHECK(error <= 2 * rounding + rounding * rounding + addition);
+    CHECK(error > rounding / 8);
 }
 
 TEST_CASE("A product is the same bits every time, with TF32 or without",

@@ -374,6 +374,37 @@ TEST_CASE("products equal loops, for all transposes, and need no C", "[emulator]
     REQUIRE(alone([](int) { check_products<double>(); }) == "");
 }
 
+TEST_CASE("products in TF32 round their operands to 10 bits, ties away from zero",
+          "[emulator]") {
+    REQUIRE(alone([](int) {
+                cublasHandle_t handle = nullptr;
+                expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
+                const float step = 0x1p-10F;  // from 1 to the next number of TF32
+                const std::vector<float> a{1 + step / 2, -1 - step / 2, 1 + step / 2.1F,
+                                           0x1.fffp0F,   INFINITY,      0x1p-130F};
+                const std::vector<float> tf32{1 + step, -1 - step, 1,
+                                              2,        INFINITY,  0x1p-130F};
+                const int m = static_cast<int>(a.size());
+                const float one = 1, zero = 0;
+                const auto product = [&](int math) {
+                    float* const c = on_device(std::vector<float>(a.size()));
+                    expect(cublasSetMathMode(handle, static_cast<cublasMath_t>(math)) ==
+                               CUBLAS_STATUS_SUCCESS,
+                           "a mode");
+                    expect(gemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, 1, 1, &one,
+                                on_device(a), m, on_device(std::vector<float>{1}), 1,
+                                &zero, c, m) == CUBLAS_STATUS_SUCCESS,
+                           "a product");
+                    return on_host(c, a.size());
+                };
+                const int whole = CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+                expect(product(CUBLAS_DEFAULT_MATH) == a, "f32");
+                expect(product(CUBLAS_DEFAULT_MATH | whole) == a, "f32");
+                expect(product(CUBLAS_TF32_TENSOR_OP_MATH) == tf32, "TF32");
+                expect(product(CUBLAS_TF32_TENSOR_OP_MATH | whole) == tf32, "TF32");
+            }) == "");
+}
+
 TEST_CASE("batches of products take steps from each to the next", "[emulator]") {
     REQUIRE(alone([](int) { check_batches<float>(); }) == "");
     REQUIRE(alone([](int) { check_batches<double>(); }) == "");

@@ -10,6 +10,9 @@ using namespace emulated;
 
 namespace {
 
+/// The bits of a math mode that say what products are computed in; the others forbid.
+constexpr int kMathKinds = 15;
+
 struct Blas {
     cudaStream_t stream = nullptr;
     cublasMath_t math = CUBLAS_DEFAULT_MATH;
@@ -50,6 +53,7 @@ cublasStatus_t start(const Blas& blas, cublasOperation_t transpose_a,
     require_matrix(product.b, product.rows_b(), product.columns_b(), product.ldb,
                    "matrix B of a product");
     require_matrix(product.c, product.m, product.n, product.ldc, "matrix C of a product");
+    product.tf32 = (blas.math & kMathKinds) == CUBLAS_TF32_TENSOR_OP_MATH;
     put_launch(stream, [product] { product.run(); });
     return CUBLAS_STATUS_SUCCESS;
 }

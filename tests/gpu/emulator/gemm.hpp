@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -12,6 +14,15 @@ namespace emulated {
 /// Products of such elements are added up in this.
 template <typename T>
 using SumOf = std::conditional_t<std::is_same_v<T, lockstep::Bf16>, float, T>;
+
+/// The nearest number that has 10 bits after the leading one; of two as near, the one
+/// farther from 0 (PTX's cvt.rna.tf32.f32). NaN and infinity stay what they are.
+inline float in_tf32(float x) {
+    constexpr std::uint32_t kLeft = 13, kHalf = 1U << (kLeft - 1);
+    if (!std::isfinite(x)) return x;
+    return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + kHalf) >>
+                                kLeft << kLeft);
+}
 
 /// C (m, n) = alpha op(A) op(B) + beta C, all column by column; op(A) is (m, k), op(B)
 /// (k, n). C is not read where beta is 0.
@@ -26,6 +37,7 @@ struct Product {
     std::int64_t ldb;
     T* c;
     std::int64_t ldc;
+    bool tf32 = false;  ///< elements of A and B in f32 are rounded before they are used
 
     std::int64_t rows_a() const { return transpose_a ? k : m; }
     std::int64_t columns_a() const { return transpose_a ? m : k; }
@@ -53,7 +65,8 @@ struct Product {
         for (std::int64_t j = 0; j < n; ++j) {
             std::fill(sums.begin(), sums.end(), SumOf<T>{0});
             for (std::int64_t l = 0; l < k; ++l) {
-                const SumOf<T> factor = transpose_b ? b[j + l * ldb] : b[l + j * ldb];
+                const SumOf<T> factor =
+                    element(transpose_b ? b[j + l * ldb] : b[l + j * ldb]);
                 const SumOf<T>* const column = straight.data() + l * m;
                 for (std::int64_t i = 0; i < m; ++i)
                     sums[static_cast<std::size_t>(i)] += column[i] * factor;
@@ -67,12 +80,18 @@ struct Product {
     }
 
   private:
+    SumOf<T> element(T stored) const {
+        if constexpr (std::is_same_v<T, float>)
+            if (tf32) return in_tf32(stored);
+        return stored;
+    }
+
     std::vector<SumOf<T>> columns_of_a() const {
         std::vector<SumOf<T>> straight(static_cast<std::size_t>(m * k));
         for (std::int64_t l = 0; l < k; ++l)
             for (std::int64_t i = 0; i < m; ++i)
                 straight[static_cast<std::size_t>(i + l * m)] =
-                    transpose_a ? a[l + i * lda] : a[i + l * lda];
+                    element(transpose_a ? a[l + i * lda] : a[i + l * lda]);
         return straight;
     }
 };
