@@ -2,9 +2,11 @@
 // of its own: some of what is checked ends it.
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cublas_v2.h>
 #include <thread>
+#include <utility>
 
 #include "tests/catch.hpp"
 #include "tests/gpu/emulator/gpu_test.hpp"
@@ -257,6 +259,79 @@ TEST_CASE("device memory is NaN before anything is written", "[emulator]") {
                 expect(host != host, "NaN");
                 works(cudaFreeAsync(x, stream));
             }) == "");
+}
+
+TEST_CASE("freed memory is given again where the order of streams and events allows it",
+          "[emulator]") {
+    setenv("EMULATED_MEMORY_REUSE", "100", 1);
+    const std::string problem = alone([](int) {
+        cudaStream_t first = new_stream(), second = new_stream();
+        cudaEvent_t freed = nullptr;
+        works(cudaEventCreateWithFlags(&freed, cudaEventDisableTiming));
+        const auto allocate = [](cudaStream_t stream, std::size_t count) {
+            float* x = nullptr;
+            works(cudaMallocAsync(&x, count * sizeof(float), stream));
+            return x;
+        };
+        const auto free_late = [&](float* x) {
+            works(cudaLaunchHostFunc(first, sleep_in_stream, &short_while));
+            works(cudaFreeAsync(x, first));
+        };
+        float* x = allocate(first, 4);
+        free_late(x);
+        expect(allocate(first, 5) != x, "another size");
+        expect(allocate(first, 4) == x, "the same stream, before its free has come");
+        works(launch(first, set_one, 1, 1, x, 1, 5.0F));
+        expect(cudaStreamQuery(first) == cudaErrorNotReady, "it still sleeps");
+        works(cudaStreamSynchronize(first));
+        expect(on_host(x, 2)[1] == 5, "what was written after the free");
+
+        free_late(x);
+        works(cudaEventRecord(freed, first));
+        expect(allocate(second, 4) != x, "a stream that knows nothing of it");
+        works(cudaStreamWaitEvent(second, freed));
+        expect(allocate(second, 4) == x, "a stream that waits for its free");
+
+        works(cudaStreamSynchronize(second));
+        works(cudaFreeAsync(x, second));
+        works(cudaStreamSynchronize(second));
+        expect(allocate(first, 4) == x, "freed before the host asked");
+        works(cudaDeviceSynchronize());
+    });
+    unsetenv("EMULATED_MEMORY_REUSE");
+    REQUIRE(problem == "");
+}
+
+TEST_CASE("what still uses freed memory on another stream meets what came there since",
+          "[emulator]") {
+    /// Returns what the second stream reads from x, and what y holds in the end.
+    const auto use_late = [] {
+        cudaStream_t first = new_stream(), second = new_stream();
+        float *x = nullptr, *y = nullptr;
+        float* const read = on_device(std::vector<float>{0});
+        works(cudaMallocAsync(&x, 4, first));
+        works(launch(first, set_one, 1, 1, x, 0, 1.0F));
+        works(cudaStreamSynchronize(first));
+        works(cudaLaunchHostFunc(second, sleep_in_stream, &short_while));
+        works(cudaMemcpyAsync(read, x, 4, cudaMemcpyDeviceToDevice, second));
+        works(launch(second, set_one, 1, 1, x, 0, 7.0F));
+        works(cudaFreeAsync(x, first));
+        works(cudaMallocAsync(&y, 4, first));
+        works(launch(first, set_one, 1, 1, y, 0, 3.0F));
+        works(cudaDeviceSynchronize());
+        return std::pair(on_host(read, 1)[0], on_host(y, 1)[0]);
+    };
+    setenv("EMULATED_MEMORY_REUSE", "100", 1);
+    const std::string again = alone([&](int) {
+        expect(use_late() == std::pair(3.0F, 7.0F), "wrong numbers on both streams");
+    });
+    setenv("EMULATED_MEMORY_REUSE", "0", 1);
+    dies_with("in freed memory was written after its free", [&](int) {
+        const auto [read, held] = use_late();
+        expect(std::isnan(read) && held == 3, "NaN in freed memory");
+    });
+    unsetenv("EMULATED_MEMORY_REUSE");
+    REQUIRE(again == "");
 }
 
 TEST_CASE("a device has so much memory and no more", "[emulator]") {

@@ -22,9 +22,10 @@ cudaError_t allocate_into(void** pointer, MemoryKind kind, size_t bytes) {
 cudaError_t free_now(void* pointer, MemoryKind kind) {
     if (pointer == nullptr) return cudaSuccess;
     const std::optional<Allocation> found = find_memory(pointer);
-    if (!found || !begin_free(pointer, kind)) return cudaErrorInvalidValue;
+    const std::uint64_t lifetime = found ? begin_free(pointer, kind) : 0;
+    if (lifetime == 0) return cudaErrorInvalidValue;
     wait_for_device(found->device);
-    finish_free(pointer);
+    finish_free(pointer, lifetime);
     return fault_of(found->device);
 }
 
@@ -174,7 +175,12 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
     return answer([&] {
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!found) return cudaErrorInvalidResourceHandle;
-        const cudaError_t result = allocate_into(pointer, MemoryKind::device, bytes);
+        if (pointer == nullptr) return cudaErrorInvalidValue;
+        void* const again = bytes == 0 ? nullptr : allocate_again(*found, bytes);
+        *pointer = again;
+        const cudaError_t result = again == nullptr
+                                       ? allocate_into(pointer, MemoryKind::device, bytes)
+                                       : cudaSuccess;
         if (result == cudaSuccess && bytes > 0)
             put(found, [data = *pointer, bytes] { make_nan(data, bytes); });
         return result;
@@ -186,8 +192,10 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!found) return cudaErrorInvalidResourceHandle;
         if (pointer == nullptr) return cudaSuccess;
-        if (!begin_free(pointer, MemoryKind::device)) return cudaErrorInvalidValue;
-        put(found, [pointer] { finish_free(pointer); });
+        const std::uint64_t lifetime = begin_free(pointer, MemoryKind::device);
+        if (lifetime == 0) return cudaErrorInvalidValue;
+        put(found, [pointer, lifetime] { finish_free(pointer, lifetime); });
+        offer_again(pointer, lifetime, mark(found));
         return cudaSuccess;
     });
 }

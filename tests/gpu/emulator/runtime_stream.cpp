@@ -79,8 +79,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         const std::shared_ptr<Event> awaited = events().find(event);
         if (!waiting || !awaited) return cudaErrorInvalidResourceHandle;
         if (flags != 0) return cudaErrorInvalidValue;
-        if (const auto point = awaited->recorded())
-            put(waiting, [point] { point->wait(); });
+        if (const auto point = awaited->recorded()) wait_for(waiting, point);
         return cudaSuccess;
     });
 }
@@ -124,8 +123,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         const std::shared_ptr<Stream> found = find_stream(stream);
         if (!recorded || !found || recorded->device != found->device())
             return cudaErrorInvalidResourceHandle;
-        auto point = std::make_shared<Point>();
-        put(found, [point] { point->reach(); });
+        auto point = mark(found);
         const std::lock_guard lock(recorded->mutex);
         recorded->point = std::move(point);
         return cudaSuccess;

@@ -32,6 +32,8 @@ Settings read_environment() {
     settings.capability =
         static_cast<int>(number("EMULATED_CAPABILITY", settings.capability));
     settings.memory_pools = number("EMULATED_MEMORY_POOLS", 1) != 0;
+    settings.memory_reuse =
+        static_cast<int>(number("EMULATED_MEMORY_REUSE", settings.memory_reuse));
     settings.connect_milliseconds =
         static_cast<int>(number("EMULATED_CONNECT_MILLISECONDS", 0));
     settings.fault_at_launch = number("EMULATED_FAULT_AT_LAUNCH", 0);

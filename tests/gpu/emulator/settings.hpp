@@ -15,6 +15,7 @@ struct Settings {
     int nccl_version = 22809;
     int capability = 80;  ///< for computing: 80 is 8.0
     bool memory_pools = true;
+    int memory_reuse = 50;         ///< percent of allocations that get freed memory again
     int connect_milliseconds = 0;  ///< that NCCL takes to make a connection
     /// The kernel, from 1, that touches memory which is not its own; 0 is none.
     std::int64_t fault_at_launch = 0;

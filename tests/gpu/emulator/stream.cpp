@@ -1,5 +1,6 @@
 #include "tests/gpu/emulator/stream.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <thread>
@@ -13,9 +14,9 @@ namespace {
 
 using Streams = Handles<cudaStream_t, Stream>;
 
-std::uint64_t next_seed() {
+std::uint64_t next_number() {
     static std::atomic<std::uint64_t> streams = 0;
-    return settings().seed + 1000 * ++streams;
+    return ++streams;
 }
 
 class NullStreams {
@@ -33,10 +34,23 @@ class NullStreams {
     std::map<int, std::shared_ptr<Stream>> streams_;
 };
 
-void wait_for(const std::shared_ptr<Stream>& stream,
-              const std::shared_ptr<Stream>& other) {
-    if (other->idle()) return;
-    stream->put([point = other->mark()] { point->wait(); });
+void wait_for_stream(const std::shared_ptr<Stream>& stream,
+                     const std::shared_ptr<Stream>& other) {
+    if (!other->idle()) stream->wait_for(other->mark());
+}
+
+/// CUDA's order of the null stream and others, for what comes into the stream next.
+void order(const std::shared_ptr<Stream>& stream) {
+    const std::shared_ptr<Stream> null_stream =
+        immortal<NullStreams>().of(stream->device());
+    if (stream == null_stream) {
+        for (const std::shared_ptr<Stream>& other : immortal<Streams>().all())
+            if (other->device() == stream->device() &&
+                other->order() == Stream::Order::with_null_stream)
+                wait_for_stream(stream, other);
+    } else if (stream->order() == Stream::Order::with_null_stream) {
+        wait_for_stream(stream, null_stream);
+    }
 }
 
 }  // namespace
@@ -64,10 +78,17 @@ std::chrono::steady_clock::time_point Point::time() const {
 }
 
 Stream::Stream(int device, Order order)
-    : device_(device), order_(order), shaker_(next_seed()) {}
+    : number_(next_number()),
+      device_(device),
+      order_(order),
+      shaker_(settings().seed + 1000 * number_) {}
 
 void Stream::put(std::function<void()> operation) {
     const std::lock_guard lock(mutex_);
+    push(std::move(operation));
+}
+
+void Stream::push(std::function<void()> operation) {
     queue_.push_back(std::move(operation));
     if (!started_) std::thread([self = shared_from_this()] { self->serve(); }).detach();
     started_ = true;
@@ -75,9 +96,24 @@ void Stream::put(std::function<void()> operation) {
 }
 
 std::shared_ptr<Point> Stream::mark() {
-    auto point = std::make_shared<Point>();
-    put([point] { point->reach(); });
+    const std::lock_guard lock(mutex_);
+    ++before_[number_];
+    auto point = std::make_shared<Point>(number_, before_);
+    push([point] { point->reach(); });
     return point;
+}
+
+void Stream::wait_for(const std::shared_ptr<Point>& point) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [stream, points] : point->before())
+        before_[stream] = std::max(before_[stream], points);
+    push([point] { point->wait(); });
+}
+
+bool Stream::is_behind(const Point& point) const {
+    const std::lock_guard lock(mutex_);
+    const auto known = before_.find(point.stream());
+    return known != before_.end() && known->second >= point.number();
 }
 
 bool Stream::idle() const {
@@ -128,17 +164,19 @@ std::shared_ptr<Stream> remove_stream(cudaStream_t handle) {
 }
 
 void put(const std::shared_ptr<Stream>& stream, std::function<void()> operation) {
-    const std::shared_ptr<Stream> null_stream =
-        immortal<NullStreams>().of(stream->device());
-    if (stream == null_stream) {
-        for (const std::shared_ptr<Stream>& other : immortal<Streams>().all())
-            if (other->device() == stream->device() &&
-                other->order() == Stream::Order::with_null_stream)
-                wait_for(stream, other);
-    } else if (stream->order() == Stream::Order::with_null_stream) {
-        wait_for(stream, null_stream);
-    }
+    order(stream);
     stream->put(std::move(operation));
+}
+
+std::shared_ptr<Point> mark(const std::shared_ptr<Stream>& stream) {
+    order(stream);
+    return stream->mark();
+}
+
+void wait_for(const std::shared_ptr<Stream>& stream,
+              const std::shared_ptr<Point>& point) {
+    order(stream);
+    stream->wait_for(point);
 }
 
 void wait_for_device(int device) {

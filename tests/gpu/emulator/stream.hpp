@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -13,15 +14,27 @@
 
 namespace emulated {
 
+/// How many points of each stream come before something, by the stream's number.
+using Points = std::map<std::uint64_t, std::uint64_t>;
+
 /// A point of a stream: reached once all that was put in before it is done.
 class Point {
   public:
+    /// The points before it, and itself as the last one of its stream.
+    Point(std::uint64_t stream, Points before)
+        : stream_(stream), before_(std::move(before)) {}
+    std::uint64_t stream() const { return stream_; }
+    std::uint64_t number() const { return before_.at(stream_); }
+    const Points& before() const { return before_; }
+
     void reach();
     bool reached() const;
     void wait() const;
     std::chrono::steady_clock::time_point time() const;
 
   private:
+    const std::uint64_t stream_;
+    const Points before_;
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     bool reached_ = false;
@@ -41,18 +54,26 @@ class Stream : public std::enable_shared_from_this<Stream> {
     void put(std::function<void()> operation);
     /// A point after all that is in now.
     std::shared_ptr<Point> mark();
+    /// What is put in later begins once the point is reached.
+    void wait_for(const std::shared_ptr<Point>& point);
+    /// Whether what is put in now begins after the point, by the order of streams and
+    /// events alone.
+    bool is_behind(const Point& point) const;
     bool idle() const;
     void wait() const;
     void close();
 
   private:
     void serve();
+    void push(std::function<void()> operation);
 
+    const std::uint64_t number_;
     const int device_;
     const Order order_;
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
+    Points before_;  ///< what is put in now
     bool started_ = false, busy_ = false, closed_ = false;
     Shaker shaker_;
 };
@@ -65,6 +86,8 @@ std::shared_ptr<Stream> remove_stream(cudaStream_t handle);
 
 /// Puts an operation in, in CUDA's order of the null stream and others.
 void put(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
+std::shared_ptr<Point> mark(const std::shared_ptr<Stream>& stream);
+void wait_for(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Point>& point);
 
 void wait_for_device(int device);
 
