@@ -1,6 +1,8 @@
 #include "gpu/blas.hpp"
 
-#include <utility>
+#include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "gpu/check.hpp"
 
@@ -12,26 +14,78 @@ cublasOperation_t operation(bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+/// What cuBLAS recommends for a GPU (https://docs.nvidia.com/cuda/cublas/,
+/// cublasSetWorkspace).
+std::size_t workspace_bytes(int gpu) {
+    int generation = 0;
+    GPU_CHECK(
+        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu));
+    constexpr int kHopper = 9;
+    return std::size_t{generation >= kHopper ? 32U : 4U} << 20;
+}
+
+/// What nobody uses at the moment. It is never destroyed: CUDA may end before the process
+/// does.
+class Shelf {
+  public:
+    static Shelf& of_process() {
+        static auto* const shelf = new Shelf;
+        return *shelf;
+    }
+
+    Blas::Kept take(int gpu) {
+        const std::lock_guard lock(mutex_);
+        const auto of_gpu = std::ranges::find(idle_, gpu, &Blas::Kept::gpu);
+        if (of_gpu == idle_.end()) return {gpu, nullptr, nullptr};
+        const Blas::Kept taken = *of_gpu;
+        idle_.erase(of_gpu);
+        return taken;
+    }
+    void put(const Blas::Kept& kept) {
+        const std::lock_guard lock(mutex_);
+        idle_.push_back(kept);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Blas::Kept> idle_;
+};
+
+/// On the current GPU. What is made is there when the stream comes to it.
+Blas::Kept take(const Stream& stream) {
+    int gpu = 0;
+    GPU_CHECK(cudaGetDevice(&gpu));
+    Blas::Kept kept = Shelf::of_process().take(gpu);
+    if (kept.handle != nullptr) return kept;
+    GPU_CHECK(cudaMallocAsync(&kept.workspace, workspace_bytes(gpu), stream.get()));
+    try {
+        GPU_CHECK(cublasCreate(&kept.handle));
+    } catch (...) {
+        cudaFreeAsync(kept.workspace, stream.get());
+        throw;
+    }
+    return kept;
+}
+
 }  // namespace
 
-Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
-    : workspace_(std::move(workspace)) {
-    GPU_CHECK(cublasCreate(&handle_));
+Blas::Blas(const Stream& stream, bool tf32) : kept_(take(stream)), handle_(kept_.handle) {
     try {
+        // The stream first: another stream brings back cuBLAS's own workspace.
         GPU_CHECK(cublasSetStream(handle_, stream.get()));
-        GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
-                                     static_cast<std::size_t>(workspace_.bytes())));
+        GPU_CHECK(
+            cublasSetWorkspace(handle_, kept_.workspace, workspace_bytes(kept_.gpu)));
         const int math = (tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) |
                          CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         GPU_CHECK(cublasSetMathMode(handle_, static_cast<cublasMath_t>(math)));
     } catch (...) {
-        cublasDestroy(handle_);
+        Shelf::of_process().put(kept_);
         throw;
     }
 }
 
 Blas::~Blas() {
-    cublasDestroy(handle_);
+    Shelf::of_process().put(kept_);
 }
 
 // cuBLAS counts by columns: what it takes for b, n x k, is our b (k, n) by rows. So it is

@@ -4,17 +4,22 @@
 #include <cublas_v2.h>
 
 #include "gpu/stream.hpp"
-#include "src/core/tensor.hpp"
+#include "src/core/bf16.hpp"
 
 namespace lockstep::gpu {
 
-/// cuBLAS on one stream. It has a workspace of its own, so that the same product takes
-/// the same way, and has the same bits, every time.
+/// cuBLAS on one stream of the current GPU. It has a workspace of its own, so that the
+/// same product takes the same way, and has the same bits, every time. Products of other
+/// streams may run beside its own, so it shares the workspace with none of them.
+///
+/// A handle takes long to make, and to end one cuBLAS waits for the whole GPU. So the
+/// process keeps handles and workspaces for whoever comes next.
 class Blas {
   public:
     /// Products of f32 in TF32 where `tf32`; those of bf16 are added up in f32, from the
     /// first term to the last, and rounded once.
-    Blas(const Stream& stream, Tensor workspace, bool tf32);
+    Blas(const Stream& stream, bool tf32);
+    /// What was put into the stream is done.
     ~Blas();
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;
@@ -53,9 +58,15 @@ class Blas {
     template <typename T>
     void multiply(const Products<T>& of);
 
+    struct Kept {
+        int gpu = 0;
+        cublasHandle_t handle = nullptr;
+        void* workspace = nullptr;
+    };
+
   private:
-    Tensor workspace_;
-    cublasHandle_t handle_ = nullptr;
+    Kept kept_;
+    cublasHandle_t handle_;
 };
 
 }  // namespace lockstep::gpu

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "gpu/check.hpp"
 #include "src/device/ledger.hpp"
 #include "tests/gpu/device_support.hpp"
 
@@ -174,6 +175,25 @@ TEST_CASE("A full GPU says what was asked for, what is free and what holds the r
     REQUIRE(bench->live() == held.storage());
     bench->fill(held, 2);
     REQUIRE(bench->download(held).at(5) == 2);
+}
+
+TEST_CASE("Devices that come one after another take no more memory than one",
+          "[gpu][device]") {
+    const auto free_after_product = [] {
+        Bench bench;
+        const Tensor a = bench->zeros({64, 64}, DType::f32);
+        bench->download(bench->matmul(a, a));
+        std::size_t free = 0;
+        std::size_t total = 0;
+        GPU_CHECK(cudaMemGetInfo(&free, &total));
+        return static_cast<double>(free);
+    };
+    const double first = free_after_product();
+    double last = first;
+    for (int device = 0; device < 10; ++device)
+        last = free_after_product();
+    // Each workspace of cuBLAS would take 4 MiB or more.
+    REQUIRE(first - last < 20 << 20);
 }
 
 namespace {

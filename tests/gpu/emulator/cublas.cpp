@@ -113,8 +113,9 @@ cublasStatus_t cublasCreate(cublasHandle_t* handle) {
 }
 
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
-    return handles().remove(handle) ? CUBLAS_STATUS_SUCCESS
-                                    : CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!handles().remove(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+    wait_for_device(current_device());  // as cuBLAS does
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasGetVersion(cublasHandle_t handle, int* version) {
