@@ -7,15 +7,9 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// exp(score - base), to fewer bits than a bf16 is off by half a step.
-__device__ float exponential(float score, float base) {
-    return __expf(score - base);
-}
-
-/// What is taken off the scores of a row whose maximum, or log-sum-exp, this is. All
-/// scores are -infinity where it is; exp(-infinity - 0) is 0.
-__device__ float base_of(float maximum) {
-    return maximum == -std::numeric_limits<float>::infinity() ? 0 : maximum;
+/// exp(score - off), wrong by far less than what it is rounded by to be a bf16.
+__device__ float exponential(float score, float off) {
+    return __expf(score - off);
 }
 
 __device__ bool key_is_later(std::int64_t query, std::int64_t key) {
@@ -92,17 +86,17 @@ struct OnlineSoftmax {
         each_number(scores, [&](float& score, int i, int) {
             larger[i] = Larger{}(larger[i], score);
         });
-        float by[2], base[2];
+        float by[2], off[2];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             larger[i] = across(larger[i], Larger{});
             by[i] = formulas::rescaling(maximum[i], larger[i]);
-            base[i] = base_of(larger[i]);
+            off[i] = formulas::taken_off(larger[i]);
             maximum[i] = larger[i];
             sum[i] *= by[i];
         }
         each_number(scores, [&](float& score, int i, int) {
-            score = exponential(score, base[i]);
+            score = exponential(score, off[i]);
             sum[i] += score;
         });
         each_number(y, [&](float& value, int i, int) { value *= by[i]; });
@@ -162,18 +156,18 @@ struct Backward : AttentionInput<Bf16> {
 
 /// A query has this of its own.
 struct QueryNumbers {
-    float base, dy_y;
+    float off, dy_y;
 
     QueryNumbers() = default;
     __device__ QueryNumbers(const Backward& of, std::int64_t numbers, std::int64_t row)
-        : base(0), dy_y(0) {
+        : off(0), dy_y(0) {
         if (row >= of.sight.query_rows) return;
-        base = base_of(of.log_sum_exp[numbers + row]);
+        off = formulas::taken_off(of.log_sum_exp[numbers + row]);
         dy_y = of.dy_y[numbers + row];
     }
     /// The score becomes its weight p, and dy v becomes factor p (dy v - dy_y).
     __device__ void weigh(float& score, float& dy_v, float factor) const {
-        score = exponential(score, base);
+        score = exponential(score, off);
         dy_v = factor * score * (dy_v - dy_y);
     }
 };
