@@ -163,9 +163,13 @@ void Device::attempt(const char* operation, SourceLine at, FunctionRef<void()> u
 bool Device::takes_bf16(OperationRef operation) const {
     bool takes = true;
     operation.visit([&]<typename Op>(const Op& op) {
-        if constexpr (std::is_same_v<Op, ops::Attend> ||
-                      std::is_same_v<Op, ops::AttendBackward>)
+        if constexpr (std::is_same_v<Op, ops::Attend>)
             takes = attends_in_bf16(op.heads.queries.width);
+        if constexpr (std::is_same_v<Op, ops::AttendBackward>) {
+            const auto& [dq, dk, dv] = op.gradients;
+            takes = attends_in_bf16(dq.width) && !dq.meets(dk) && !dk.meets(dv) &&
+                    !dv.meets(dq);
+        }
         if constexpr (std::is_same_v<Op, ops::AddHeadSums>)
             takes = op.destination.heads >= op.y.heads;
         if constexpr (std::is_same_v<Op, ops::HeadSums>)

@@ -23,6 +23,19 @@ struct Heads {
     }
     /// From a row of a head to its next, in elements.
     std::int64_t pitch() const { return batches() * columns(); }
+    /// Returns whether both may have an element: they lie in the same memory, and not as
+    /// columns of their own in rows that are as long.
+    bool meets(const Heads& other) const {
+        if (!tensor.overlaps(other.tensor)) return false;
+        if (columns() != other.columns()) return true;
+        const auto begin = [](const Heads& of) {
+            const std::int64_t elements =
+                of.tensor.offset_bytes() / bytes_of(of.tensor.dtype());
+            return (elements + of.first) % of.columns();
+        };
+        return begin(*this) < begin(other) + other.heads * other.width &&
+               begin(other) < begin(*this) + heads * width;
+    }
 };
 
 /// Returns a matrix (rows, columns) as the rows of one head.

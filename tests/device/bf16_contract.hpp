@@ -250,6 +250,15 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
             {.factor = 0.5, .causal = true});
         t.gives(dx.queries.tensor);
     });
+    rounds_once("gradients of attention in one place", [](T& t) {
+        const Heads x{t.in("x", {5, 2, 64}), 1, 64, 0},
+            dx{t.in("dx", {5, 2, 64}), 1, 64, 0};
+        t->attend_backward({dx, dx, dx}, {x, x, x},
+                           {t.in("dy", {5, 2, 64}), t.statistic("lse", {2, 1, 5}),
+                            t.statistic("D", {2, 1, 5})},
+                           {.factor = 0.1, .causal = true});
+        t.gives(dx.tensor);
+    });
     rounds_once("losses", [](T& t) {
         const Tensor x = t.in("x", kMatrix, -4, 4), y = t.in("y", kMatrix, 0, 1);
         const Tensor targets = t.indices("targets", {kRows}, kColumns);

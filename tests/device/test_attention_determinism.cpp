@@ -48,6 +48,23 @@ Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys
 
 }  // namespace
 
+TEST_CASE("Heads meet where they may have an element in common", "[device][attention]") {
+    Bench bench(/*numbers=*/false);
+    const Tensor packed = bench->empty({5, 2, 12}, DType::f32);
+    const Heads left{packed, 2, 2, 0}, middle{packed, 2, 2, 4}, across{packed, 1, 4, 2};
+    CHECK(left.meets(left));
+    CHECK_FALSE(left.meets(middle));
+    CHECK_FALSE(middle.meets(left));
+    CHECK(across.meets(left));
+    CHECK(middle.meets(across));
+    // Rows of their own; and rows of the same tensor, further down.
+    CHECK_FALSE(left.meets({bench->empty({5, 2, 12}, DType::f32), 2, 2, 0}));
+    CHECK_FALSE(left.meets({packed.rows(2, 3), 2, 2, 4}));
+    CHECK(left.meets({packed.rows(2, 3), 2, 2, 0}));
+    // Columns mean nothing to rows of another length.
+    CHECK(left.meets({packed.reshaped({10, 2, 6}), 1, 2, 4}));
+}
+
 TEST_CASE("Online attention has the same bits wherever its operands lie",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
