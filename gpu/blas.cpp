@@ -1,8 +1,8 @@
 #include "gpu/blas.hpp"
 
-#include <algorithm>
+#include <map>
 #include <mutex>
-#include <vector>
+#include <utility>
 
 #include "gpu/check.hpp"
 
@@ -14,18 +14,8 @@ cublasOperation_t operation(bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-/// What cuBLAS recommends for a GPU (https://docs.nvidia.com/cuda/cublas/,
-/// cublasSetWorkspace).
-std::size_t workspace_bytes(int gpu) {
-    int generation = 0;
-    GPU_CHECK(
-        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu));
-    constexpr int kHopper = 9;
-    return std::size_t{generation >= kHopper ? 32U : 4U} << 20;
-}
-
-/// What nobody uses at the moment. It is never destroyed: CUDA may end before the process
-/// does.
+/// Handles of GPUs that nobody uses at the moment. It is never destroyed: CUDA may end
+/// before the process does.
 class Shelf {
   public:
     static Shelf& of_process() {
@@ -33,59 +23,46 @@ class Shelf {
         return *shelf;
     }
 
-    Blas::Kept take(int gpu) {
+    cublasHandle_t take(int gpu) {
         const std::lock_guard lock(mutex_);
-        const auto of_gpu = std::ranges::find(idle_, gpu, &Blas::Kept::gpu);
-        if (of_gpu == idle_.end()) return {gpu, nullptr, nullptr};
-        const Blas::Kept taken = *of_gpu;
-        idle_.erase(of_gpu);
-        return taken;
+        auto idle = idle_.extract(gpu);
+        if (idle) return idle.mapped();
+        cublasHandle_t made = nullptr;
+        GPU_CHECK(cublasCreate(&made));
+        return made;
     }
-    void put(const Blas::Kept& kept) {
+    void put(int gpu, cublasHandle_t handle) {
         const std::lock_guard lock(mutex_);
-        idle_.push_back(kept);
+        idle_.emplace(gpu, handle);
     }
 
   private:
     std::mutex mutex_;
-    std::vector<Blas::Kept> idle_;
+    std::multimap<int, cublasHandle_t> idle_;
 };
-
-/// On the current GPU. What is made is there when the stream comes to it.
-Blas::Kept take(const Stream& stream) {
-    int gpu = 0;
-    GPU_CHECK(cudaGetDevice(&gpu));
-    Blas::Kept kept = Shelf::of_process().take(gpu);
-    if (kept.handle != nullptr) return kept;
-    GPU_CHECK(cudaMallocAsync(&kept.workspace, workspace_bytes(gpu), stream.get()));
-    try {
-        GPU_CHECK(cublasCreate(&kept.handle));
-    } catch (...) {
-        cudaFreeAsync(kept.workspace, stream.get());
-        throw;
-    }
-    return kept;
-}
 
 }  // namespace
 
-Blas::Blas(const Stream& stream, bool tf32) : kept_(take(stream)), handle_(kept_.handle) {
+Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
+    : workspace_(std::move(workspace)) {
+    GPU_CHECK(cudaGetDevice(&gpu_));
+    handle_ = Shelf::of_process().take(gpu_);
     try {
         // The stream first: another stream brings back cuBLAS's own workspace.
         GPU_CHECK(cublasSetStream(handle_, stream.get()));
-        GPU_CHECK(
-            cublasSetWorkspace(handle_, kept_.workspace, workspace_bytes(kept_.gpu)));
+        GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
+                                     static_cast<std::size_t>(workspace_.bytes())));
         const int math = (tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) |
                          CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
         GPU_CHECK(cublasSetMathMode(handle_, static_cast<cublasMath_t>(math)));
     } catch (...) {
-        Shelf::of_process().put(kept_);
+        Shelf::of_process().put(gpu_, handle_);
         throw;
     }
 }
 
 Blas::~Blas() {
-    Shelf::of_process().put(kept_);
+    Shelf::of_process().put(gpu_, handle_);
 }
 
 // cuBLAS counts by columns: what it takes for b, n x k, is our b (k, n) by rows. So it is

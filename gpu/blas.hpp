@@ -4,7 +4,7 @@
 #include <cublas_v2.h>
 
 #include "gpu/stream.hpp"
-#include "src/core/bf16.hpp"
+#include "src/core/tensor.hpp"
 
 namespace lockstep::gpu {
 
@@ -13,19 +13,19 @@ namespace lockstep::gpu {
 /// streams may run beside its own, so it shares the workspace with none of them.
 ///
 /// A handle takes long to make, and to end one cuBLAS waits for the whole GPU. So the
-/// process keeps handles and workspaces for whoever comes next.
+/// process keeps handles for whoever comes next.
 class Blas {
   public:
     /// Products of f32 in TF32 where `tf32`; those of bf16 are added up in f32, from the
     /// first term to the last, and rounded once.
-    Blas(const Stream& stream, bool tf32);
+    Blas(const Stream& stream, Tensor workspace, bool tf32);
     /// What was put into the stream is done.
     ~Blas();
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;
 
-    /// A row-major matrix as it is stored, `pitch` elements from a row to the next, and
-    /// whether its transpose is meant.
+    /// A row-major matrix as it is stored, `pitch` elements from a row to the next;
+    /// perhaps its transpose is meant.
     template <typename T>
     struct Operand {
         const T* data;
@@ -58,15 +58,10 @@ class Blas {
     template <typename T>
     void multiply(const Products<T>& of);
 
-    struct Kept {
-        int gpu = 0;
-        cublasHandle_t handle = nullptr;
-        void* workspace = nullptr;
-    };
-
   private:
-    Kept kept_;
-    cublasHandle_t handle_;
+    Tensor workspace_;
+    int gpu_ = 0;
+    cublasHandle_t handle_ = nullptr;
 };
 
 }  // namespace lockstep::gpu

@@ -13,8 +13,8 @@ namespace lockstep::gpu {
 void check(cudaError_t result, const char* call, const char* file, int line);
 void check(cublasStatus_t result, const char* call, const char* file, int line);
 
-/// What has ended the GPU's work for this process, so that each later call fails with it;
-/// cudaSuccess if nothing has.
+/// Returns what has ended the GPU's work for this process, so that each later call fails
+/// with it; cudaSuccess if nothing has.
 cudaError_t fault_of_gpu();
 
 /// Returns the error with the rank that has met it and what the rank did then ("matmul at
@@ -22,7 +22,7 @@ cudaError_t fault_of_gpu();
 /// After a fault of the GPU's it says that something earlier may be the cause, unless
 /// operations are waited for (`sync`).
 GpuError named(const GpuError& error, int rank, const std::string& during, bool sync);
-/// What a rank did, in words.
+/// Puts what a rank did into words.
 std::string during(const std::string& operation, SourceLine at);
 
 /// Uses the GPU for a rank; errors are named, with what `doing()` says.

@@ -155,11 +155,7 @@ void Device::attempt(const char* operation, SourceLine at, FunctionRef<void()> u
     }
 }
 
-/// Kernels and cuBLAS compute on bf16 as it is stored, except for
-///  - attention in tiles, which uses each number that it loads for a whole tile, so that
-///    copies cost it little, and whose gradients may overlap: only in f32 can they be
-///    added up and rounded once;
-///  - heads that a group shares: cuBLAS adds to them call by call, rounding each time.
+/// gpu/README.md gives the reasons.
 bool Device::takes_bf16(OperationRef operation) const {
     bool takes = true;
     operation.visit([&]<typename Op>(const Op& op) {

@@ -5,8 +5,27 @@
 
 namespace lockstep::gpu {
 
+namespace {
+
+/// What cuBLAS recommends for a GPU (https://docs.nvidia.com/cuda/cublas/,
+/// cublasSetWorkspace).
+std::int64_t workspace_bytes() {
+    int gpu = 0;
+    int generation = 0;
+    GPU_CHECK(cudaGetDevice(&gpu));
+    GPU_CHECK(
+        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu));
+    constexpr int kHopper = 9;
+    return std::int64_t{generation >= kHopper ? 32 : 4} << 20;
+}
+
+}  // namespace
+
 Blas& Device::blas() {
-    if (!blas_) blas_ = std::make_unique<Blas>(stream_, options_.tf32);
+    if (!blas_)
+        blas_ = std::make_unique<Blas>(
+            stream_, scratch({workspace_bytes() / bytes_of(DType::f32)}, DType::f32),
+            options_.tf32);
     return *blas_;
 }
 

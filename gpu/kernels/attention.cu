@@ -63,15 +63,13 @@ struct OnlineSoftmax {
     }
 
     /// Scores become exp(score - maximum) with the maximum of all so far.
-    __device__ void take_in(Patch<T>& scores, T factor) {
+    __device__ void take_in(Patch<T>& scores) {
 #pragma unroll
         for (int i = 0; i < kPatch<T>; ++i) {
             T larger = maximum[i];
 #pragma unroll
-            for (int j = 0; j < kPatch<T>; ++j) {
-                scores[i][j] *= factor;
+            for (int j = 0; j < kPatch<T>; ++j)
                 larger = Larger{}(larger, scores[i][j]);
-            }
             larger = across(larger, Larger{});
             const T by = formulas::rescaling(maximum[i], larger);
             const T off = formulas::taken_off(larger);
@@ -115,10 +113,11 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
                 memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
             Patch<T> scores;
             multiply(scores, memory, q, own.first, k, first);
+            scale(scores, of.factor);
             if (masked)
                 hide(scores, memory,
                      [](std::int64_t query, std::int64_t key) { return key > query; });
-            online.take_in(scores, of.factor);
+            online.take_in(scores);
             share(memory, scores);
             add_weighted(online.y, memory, v, first);
         });

@@ -16,10 +16,11 @@ namespace lockstep::gpu {
 // registers and shared memory only, 37 KB of which a block takes. Tiles in which no query
 // sees a key are skipped, and only those in which one does not see all are masked.
 //
-// In bf16, heads of 64 and of 128 columns are multiplied by tensor cores, in tiles of 64
-// rows, with sums in f32 (gpu/kernels/attention_bf16.cuh). Their weights, and what
-// follows for scores backward, are rounded to bf16 before they are multiplied with, as
-// FlashAttention has it. The state is f32.
+// In bf16, heads of 64 and of 128 columns are multiplied by tensor cores, with sums in
+// f32 (gpu/kernels/attention_bf16.cuh): a block of 128 threads owns 64 rows and goes
+// through tiles of 64, backward of 32 where heads are the wider ones; it takes 47 to 87
+// KiB of shared memory. Their weights, and what follows for scores backward, are rounded
+// to bf16 before they are multiplied with, as FlashAttention has it. The state is f32.
 //
 // No atomics: a result is the work of one block, and the order of its sums follows from
 // shapes, widths and tokens alone, not from where operands lie.
@@ -83,6 +84,14 @@ void launch_attend(cudaStream_t stream, const OnlineRows& state,
 /// whose order no rerun repeats.
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
                             const AttentionOperands& of, const BackwardRows& rows);
+
+// Both call these for heads of bf16.
+void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
+                           const AttentionOperands& of);
+void launch_attend_backward_in_bf16(cudaStream_t stream,
+                                    const AttentionGradients& gradients,
+                                    const AttentionOperands& of,
+                                    const BackwardRows& rows);
 
 /// products (batches, heads, rows): the sum over the width of x y; any width.
 void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,

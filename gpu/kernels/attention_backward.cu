@@ -21,10 +21,8 @@ struct QueryNumbers {
     T log_sum_exp;  ///< 0 for a query that sees no key
     T dy_y;
 
-    /// p = exp(factor score - log_sum_exp) of a score.
-    __device__ T weight(T score, T factor) const {
-        return std::exp(factor * score - log_sum_exp);
-    }
+    /// p = exp(score - log_sum_exp) of a score.
+    __device__ T weight(T score) const { return std::exp(score - log_sum_exp); }
     /// ds = factor p (dy v - dy_y), given dy v.
     __device__ T d_score(T p, T dy_v, T factor) const {
         return factor * p * (dy_v - dy_y);
@@ -51,7 +49,7 @@ __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& of,
         const auto query = numbers_of(of, batch, head, first + spot.column(j));
 #pragma unroll
         for (int i = 0; i < kPatch<T>; ++i) {
-            p[i][j] = query.weight(p[i][j], of.factor);
+            p[i][j] = query.weight(p[i][j]);
             ds[i][j] = query.d_score(p[i][j], ds[i][j], of.factor);
         }
     }
@@ -85,6 +83,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(2)
                     sight.query_token(first + threadIdx.x);
             Patch<T> p, ds;
             multiply(p, memory, k, own.first, q, first);
+            scale(p, of.factor);
             if (masked)
                 hide(p, memory,
                      [](std::int64_t key, std::int64_t query) { return key > query; });
@@ -131,6 +130,7 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
                 memory.column_tokens[threadIdx.x] = sight.key_token(first + threadIdx.x);
             Patch<T> p, ds;
             multiply(p, memory, q, own.first, k, first);
+            scale(p, of.factor);
             if (masked)
                 hide(p, memory,
                      [](std::int64_t query, std::int64_t key) { return key > query; });
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kAttentionThreads, blocks_at_once<kColumns>(1)
             for (int i = 0; i < kPatch<T>; ++i)
 #pragma unroll
                 for (int j = 0; j < kPatch<T>; ++j)
-                    ds[i][j] = queries[i].d_score(queries[i].weight(p[i][j], of.factor),
-                                                  ds[i][j], of.factor);
+                    ds[i][j] = queries[i].d_score(queries[i].weight(p[i][j]), ds[i][j],
+                                                  of.factor);
             share(memory, ds);
             add_weighted(dq, memory, k, first);
         });

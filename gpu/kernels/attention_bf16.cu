@@ -7,7 +7,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// exp(score - off), wrong by far less than what it is rounded by to be a bf16.
+/// exp(score - off), wrong by a few units of f32's last place.
 __device__ float exponential(float score, float off) {
     return __expf(score - off);
 }
@@ -148,7 +148,7 @@ struct Backward : AttentionInput<Bf16> {
     const float* log_sum_exp;
     const float* dy_y;
 
-    /// Where the numbers of a head's queries begin.
+    /// Returns where the numbers of a head's queries begin.
     __device__ std::int64_t numbers(std::int64_t batch, std::int64_t head) const {
         return (batch * heads + head) * sight.query_rows;
     }
@@ -306,14 +306,16 @@ int blocks_of(const AttentionShape& shape, std::int64_t heads, std::int64_t rows
 }  // namespace
 
 bool attends_in_bf16(std::int64_t width) {
+    if (width != 64 && width != 128) return false;
     static const bool has_cores = [] {
         constexpr int kAmpere = 80;
+        const auto* const kernel = reinterpret_cast<const void*>(attend_in_bf16<64, 64>);
         cudaFuncAttributes of_code{};
-        const cudaError_t result = cudaFuncGetAttributes(
-            &of_code, reinterpret_cast<const void*>(attend_in_bf16<64, 64>));
-        return result == cudaSuccess && of_code.ptxVersion >= kAmpere;
+        const cudaError_t result = cudaFuncGetAttributes(&of_code, kernel);
+        if (result != cudaSuccess) fail_launch(result, kernel);
+        return of_code.ptxVersion >= kAmpere;
     }();
-    return has_cores && (width == 64 || width == 128);
+    return has_cores;
 }
 
 void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,

@@ -40,8 +40,8 @@ struct SharedRows {
     }
 };
 
-/// Where a thread's numbers lie: in two rows of the block's, 8 apart, and two columns
-/// side by side of every eight.
+/// Says where a thread's numbers lie: in two rows of the block's, 8 apart, and two
+/// columns side by side of every eight.
 struct CoreSpot {
     int lane = static_cast<int>(threadIdx.x) % kWarp;
     int first_row = static_cast<int>(threadIdx.x) / kWarp * kWarpRows;
@@ -174,6 +174,9 @@ __device__ void each_tile_ahead(Tiles& tiles, const Load& load, const Use& use) 
         tile = next;
         at = 1 - at;
     }
+    // Copies of the block's own rows may be under way, if no tile is seen.
+    end_group_of_copies();
+    wait_for_all_but_last_group();
 }
 
 }  // namespace lockstep::gpu

@@ -7,14 +7,6 @@ namespace lockstep::gpu {
 
 // A block's way through its tiles.
 
-/// What launch_attend() and launch_attend_backward() do with bf16.
-void launch_attend_in_bf16(cudaStream_t stream, const OnlineRows& state,
-                           const AttentionOperands& of);
-void launch_attend_backward_in_bf16(cudaStream_t stream,
-                                    const AttentionGradients& gradients,
-                                    const AttentionOperands& of,
-                                    const BackwardRows& rows);
-
 /// Both directions read this.
 template <typename T>
 struct AttentionInput {
@@ -109,6 +101,14 @@ __device__ void each_seen_tile(Sight (&sights)[kThreads], std::int64_t rows,
     SeenTiles<kRows, kThreads, Of> tiles(sights, rows, sight);
     for (SeenTile tile = tiles.next(); tile.exists; tile = tiles.next())
         f(tile.first, tile.masked);
+}
+
+/// Multiplies before unseen scores become -infinity, of which 0 would make NaN.
+template <typename T>
+__device__ void scale(Patch<T>& scores, T factor) {
+    for (auto& of_row : scores)
+        for (T& score : of_row)
+            score *= factor;
 }
 
 /// -infinity where unseen(the row's token, the column's).

@@ -16,8 +16,8 @@ namespace lockstep::gpu {
 inline constexpr int kRowThreads = 256;
 inline constexpr int kHeld = 8;
 
-/// What a kernel keeps of a row until it has been over all of it. A multiprocessor has
-/// 65,536 registers, and a thread holds a sweep of an operand in 32 of them.
+/// How much a kernel keeps of a row until it has been over all of it. A multiprocessor
+/// has 65,536 registers, and a thread holds a sweep of an operand in 32 of them.
 enum class Keeps {
     nothing,  ///< it goes over the row once, however wide
     little,   ///< one operand: 64 registers do for 1,024 threads
@@ -169,9 +169,9 @@ class Row {
             values = load_rest<kWidth>(from, 0, count(pack), nothing);
     }
 
-    /// Where a pack can be stored lie the end of the pack of the lane before and the
-    /// begin of this lane's. The first lane has no such end, and no lane takes that of
-    /// the last: they store these elements one by one.
+    /// A place that a pack can be stored to has the end of the pack of the lane before
+    /// and the begin of this lane's. The first lane has no such end, and no lane takes
+    /// that of the last: they store these elements one by one.
     template <typename S>
     __device__ void write_shifted(S* to, std::int64_t pack, const Values& values) const {
         const int lane = static_cast<int>(threadIdx.x % kWarp);

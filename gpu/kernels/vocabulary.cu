@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 namespace {
 
 /// f(logit, whether it is an entry and not padding) for what a thread reads of the row.
-/// What f computes of an entry it selects, which takes no branch for each.
+/// f selects what it computes of an entry, which takes no branch for each.
 template <typename S, typename T, typename Plan, typename F>
 __device__ void each_entry(const Row<T, Plan>& row, const ShardLogits& of, const F& f) {
     const std::int64_t left = of.whole - of.first;

@@ -25,9 +25,10 @@ namespace lockstep {
 ///
 /// Types: f32 and f64 everywhere; i32 for indices, and to move, add, multiply and
 /// combine. bf16 everywhere: computed in f32 and rounded once, to even where two are as
-/// near; a backend may also round the weights of attention before it multiplies with them.
-/// Statistics of rows, sums, losses and the state of attention are then f32, and optimizers
-/// take bf16 gradients for f32 parameters.
+/// near; a backend may also round attention's weights, and what follows for scores
+/// backward, before it multiplies with them. Statistics of rows, sums, losses and the
+/// state of attention are then f32, and optimizers take bf16 gradients for f32
+/// parameters.
 ///
 /// Tensors of another device are refused: ranks share nothing but messages. So is memory
 /// shared by a destination and a source, except that of element-by-element operations the

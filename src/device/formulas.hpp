@@ -120,8 +120,8 @@ constexpr N rescaling(N old, N larger) {
     return old == larger ? N{1} : exp(old - larger);
 }
 
-/// What is taken off a row's scores before their exponentials are taken, given their
-/// maximum or the logarithm of the exponentials' sum: that, so that none overflows.
+/// Returns what is taken off a row's scores before their exponentials are taken, given
+/// their maximum or the logarithm of the exponentials' sum: that, so that none overflows.
 /// -infinity is no number to take off: all scores are -infinity then, stay so, and add
 /// nothing.
 template <typename N>

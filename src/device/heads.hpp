@@ -23,18 +23,18 @@ struct Heads {
     }
     /// From a row of a head to its next, in elements.
     std::int64_t pitch() const { return batches() * columns(); }
-    /// Returns whether both may have an element: they lie in the same memory, and not as
-    /// columns of their own in rows that are as long.
+    /// Returns whether both may have elements in common. They have none in different
+    /// memory, nor if their rows are equally long and their columns differ.
     bool meets(const Heads& other) const {
         if (!tensor.overlaps(other.tensor)) return false;
         if (columns() != other.columns()) return true;
         const auto begin = [](const Heads& of) {
-            const std::int64_t elements =
-                of.tensor.offset_bytes() / bytes_of(of.tensor.dtype());
-            return (elements + of.first) % of.columns();
+            return of.tensor.offset_bytes() / bytes_of(of.tensor.dtype()) + of.first;
         };
-        return begin(*this) < begin(other) + other.heads * other.width &&
-               begin(other) < begin(*this) + heads * width;
+        // A tensor may begin anywhere, so columns may go on at the next row's begin.
+        const std::int64_t off = (begin(other) - begin(*this)) % columns();
+        const std::int64_t behind = off < 0 ? off + columns() : off;
+        return behind < heads * width || columns() - behind < other.heads * other.width;
     }
 };
 

@@ -268,7 +268,7 @@ void LocalDevice::do_compute(OperationRef operation) {
     });
 }
 
-/// Of the types that the backend computes on.
+/// Computes on bf16 as it is if the backend does, and else on f32 copies.
 void LocalDevice::compute_in_own_types(OperationRef operation) {
     operation.visit([&](const auto& op) {
         const OperandList operands = op.operands();

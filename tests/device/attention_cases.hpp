@@ -86,7 +86,22 @@ inline std::vector<HeadCase> attention_cases_in_bf16() {
     return {{1, 1, 1, 1, 1, 64},           {70, 130, 1, 2, 1, 64},
             {64, 64, 2, 2, 2, 64, 8, 16},  {130, 200, 1, 1, 1, 64, 1, 0},
             {65, 97, 1, 4, 2, 128, 0, 64}, {5, 70, 2, 2, 2, 128, 3, 0},
-            {9, 70, 1, 2, 1, 40}};
+            {70, 70, 1, 1, 1, 64, 4, 0},   {9, 70, 1, 2, 1, 40}};
+}
+
+/// What heads consist of.
+struct HeadType {
+    DType dtype;
+    std::int64_t width;
+};
+
+inline std::string text_of(const HeadType& of) {
+    return fmt::format("{} of width {}", name_of(of.dtype), of.width);
+}
+
+/// All types; in bf16 a width that tensor cores take.
+inline std::vector<HeadType> head_types(std::int64_t width) {
+    return {{DType::f32, width}, {DType::f64, width}, {DType::bf16, 64}};
 }
 
 /// Queries and keys of a sequence that was dealt to three ranks.

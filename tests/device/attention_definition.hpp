@@ -16,7 +16,7 @@
 //
 // where `least`, the smallest number with all its digits, may be lost altogether. Sums
 // with these weights are off by the sum of |v| times that, and by their own rounding.
-// Where heads are bf16, a device may round weights to bf16 before it multiplies with
+// If heads are bf16, a device may round weights to bf16 before it multiplies with
 // them.
 
 namespace lockstep::test {

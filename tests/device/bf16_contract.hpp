@@ -251,13 +251,24 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t.gives(dx.queries.tensor);
     });
     rounds_once("gradients of attention in one place", [](T& t) {
-        const Heads x{t.in("x", {5, 2, 64}), 1, 64, 0},
-            dx{t.in("dx", {5, 2, 64}), 1, 64, 0};
-        t->attend_backward({dx, dx, dx}, {x, x, x},
-                           {t.in("dy", {5, 2, 64}), t.statistic("lse", {2, 1, 5}),
-                            t.statistic("D", {2, 1, 5})},
-                           {.factor = 0.1, .causal = true});
-        t.gives(dx.tensor);
+        const auto heads = [&](const char* name) {
+            return Heads{t.in(name, {5, 2, 64}), 1, 64, 0};
+        };
+        const Heads x = heads("x");
+        for (const int apart : {-1, 0, 1, 2}) {
+            const Heads all = heads("dx");
+            const auto part = [&](int which) {
+                return which == apart ? heads("own") : all;
+            };
+            const AttentionHeads gradients{part(0), part(1), part(2)};
+            t->attend_backward(gradients, {x, x, x},
+                               {t.in("dy", {5, 2, 64}), t.statistic("lse", {2, 1, 5}),
+                                t.statistic("D", {2, 1, 5})},
+                               {.factor = 0.1, .causal = true});
+            for (const Heads& gradient :
+                 {gradients.queries, gradients.keys, gradients.values})
+                t.gives(gradient.tensor);
+        }
     });
     rounds_once("losses", [](T& t) {
         const Tensor x = t.in("x", kMatrix, -4, 4), y = t.in("y", kMatrix, 0, 1);

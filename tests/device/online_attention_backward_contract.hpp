@@ -75,20 +75,37 @@ TEST_CASE("Causal attention's backward in bf16 goes by tokens", kTags) {
     }
 }
 
-TEST_CASE("Attention's backward is as good where scores are large", kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
-    const double reach = GENERATE(60.0, 1000.0);
+TEST_CASE("Attention's backward takes any number that scores are multiplied by", kTags) {
+    const HeadType type = GENERATE(from_range(head_types(40)));
+    const double factor = GENERATE(-0.3, 0.0);
+    const bool causal = GENERATE(false, true);
+    CAPTURE(text_of(type), factor, causal);
     Bench bench;
-    const AttentionOperands operands(bench, {7, 65, 1, 2, 1, 33}, dtype);
+    const AttentionOperands operands(bench, {5, 70, 1, 2, 1, type.width}, type.dtype);
+    AttentionOptions options{factor, causal};
+    options.queries.first = 3;
+    check_backward(bench, operands, options, {blocks_of(70, 70)});
+}
+
+TEST_CASE("Attention's backward is as good where scores are large", kTags) {
+    const HeadType type = GENERATE(from_range(head_types(33)));
+    const double reach = GENERATE(60.0, 1000.0);
+    CAPTURE(text_of(type), reach);
+    Bench bench;
+    const AttentionOperands operands(bench, {7, 65, 1, 2, 1, type.width}, type.dtype);
     check_backward(bench, operands, {factor_to_reach(operands, reach)},
-                   {blocks_of(65, 65), blocks_of(65, 7)});
+                   {blocks_of(65, 65)});
+    if (type.dtype != DType::bf16)
+        check_backward(bench, operands, {factor_to_reach(operands, reach)},
+                       {blocks_of(65, 7)});
 }
 
 TEST_CASE("A query that sees no key has no gradient, nor has a key that none sees",
           kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const HeadType type = GENERATE(from_range(head_types(5)));
+    CAPTURE(text_of(type));
     Bench bench;
-    const AttentionOperands operands(bench, {70, 40, 1, 2, 1, 5}, dtype);
+    const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
     // Query i sees keys [0, i - 66]: the first 66 queries none, and keys 4 and up are
     // seen by none.
     AttentionOptions options{1, true};

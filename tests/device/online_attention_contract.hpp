@@ -73,12 +73,26 @@ TEST_CASE("Causal attention in bf16 goes by tokens", kTags) {
     }
 }
 
-TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
-    const double reach = GENERATE(60.0, 1000.0);
-    const std::int64_t width = GENERATE(1, 33);
+TEST_CASE("Scores may be multiplied by any number", kTags) {
+    const HeadType type = GENERATE(from_range(head_types(40)));
+    const double factor = GENERATE(-0.3, 0.0);
+    const bool causal = GENERATE(false, true);
+    CAPTURE(text_of(type), factor, causal);
     Bench bench;
-    const AttentionOperands operands(bench, {7, 65, 1, 2, 1, width}, dtype);
+    const AttentionOperands operands(bench, {5, 70, 1, 2, 1, type.width}, type.dtype);
+    AttentionOptions options{factor, causal};
+    options.queries.first = 3;
+    Attended(bench, operands.heads(), options, blocks_of(70, 70))
+        .check(bench, AttentionDefinition(operands, options));
+}
+
+TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
+    const HeadType type = GENERATE(from_range(head_types(1)), HeadType{DType::f32, 33},
+                                   HeadType{DType::f64, 33});
+    const double reach = GENERATE(60.0, 1000.0);
+    CAPTURE(text_of(type), reach);
+    Bench bench;
+    const AttentionOperands operands(bench, {7, 65, 1, 2, 1, type.width}, type.dtype);
     const AttentionOptions options{factor_to_reach(operands, reach)};
     const AttentionDefinition definition(operands, options);
     for (const auto& blocks :
@@ -87,9 +101,10 @@ TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
 }
 
 TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const HeadType type = GENERATE(from_range(head_types(5)));
+    CAPTURE(text_of(type));
     Bench bench;
-    const AttentionOperands operands(bench, {70, 40, 1, 2, 1, 5}, dtype);
+    const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
     // Query i sees keys [0, i - 66]: none up to 65, in blocks that others see and in
     // blocks that no one sees.
     AttentionOptions options{1, true};
@@ -100,9 +115,10 @@ TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", 
         const Attended attended(bench, operands.heads(), options, blocks);
         attended.check(bench, definition);
         const HostTensor y = bench->download(attended.state.y);
-        for (std::int64_t i = 0; i < 66 * 10; ++i)
+        const std::int64_t of_row = 2 * type.width;
+        for (std::int64_t i = 0; i < 66 * of_row; ++i)
             REQUIRE(y.at(i) == 0);
-        REQUIRE(y.at(66 * 10) != 0);
+        REQUIRE(y.at(66 * of_row) != 0);
     }
 }
 
@@ -152,11 +168,11 @@ TEST_CASE("The log-sum-exp is in the maximum's place", kTags) {
 
 TEST_CASE("A key that is no number spoils the queries that see it, and no others",
           kTags) {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const auto [dtype, width] = GENERATE(from_range(head_types(5)));
     const TokenOrder order = GENERATE(TokenOrder::contiguous, TokenOrder::zigzag);
     const std::int64_t longest = GENERATE(66, 5);
     const TokenRows tokens{order, 3, 22, 0};
-    const std::int64_t bad = 37, width = 5;
+    const std::int64_t bad = 37;
     Bench bench;
     AttentionOperands operands(bench, {66, 66, 1, 4, 2, width}, dtype);
     const AttentionOptions options{1, true, tokens, tokens};

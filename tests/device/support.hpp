@@ -34,7 +34,7 @@ struct Bench {
     std::unique_ptr<Device> device = make_device(0, monitor);
 };
 
-/// Of the type that is computed in.
+/// That of the type that is computed in.
 inline double epsilon_of(DType dtype) {
     return computed_in(dtype) == DType::f32
                ? double{std::numeric_limits<float>::epsilon()}

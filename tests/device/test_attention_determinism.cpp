@@ -61,6 +61,17 @@ TEST_CASE("Heads meet where they may have an element in common", "[device][atten
     CHECK_FALSE(left.meets({bench->empty({5, 2, 12}, DType::f32), 2, 2, 0}));
     CHECK_FALSE(left.meets({packed.rows(2, 3), 2, 2, 4}));
     CHECK(left.meets({packed.rows(2, 3), 2, 2, 0}));
+    // Rows that begin in the middle of the other's.
+    const Tensor flat = bench->empty({160}, DType::f32);
+    const Heads here{flat.slice(0, 120).reshaped({5, 2, 12}), 1, 4, 0};
+    const auto from = [&](std::int64_t element) {
+        return Heads{flat.slice(element, 120).reshaped({5, 2, 12}), 1, 4, 0};
+    };
+    CHECK(from(9).meets(here));
+    CHECK(here.meets(from(9)));
+    CHECK_FALSE(from(8).meets(here));
+    CHECK_FALSE(here.meets(from(4)));
+    CHECK(here.meets(from(3)));
     // Columns mean nothing to rows of another length.
     CHECK(left.meets({packed.reshaped({10, 2, 6}), 1, 2, 4}));
 }

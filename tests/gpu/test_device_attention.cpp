@@ -1,4 +1,6 @@
-#include "tests/device/attention_definition.hpp"
+#include "gpu/check.hpp"
+#include "gpu/kernels/attention.hpp"
+#include "tests/device/attention_cases.hpp"
 #include "tests/gpu/device_support.hpp"
 
 // What the GPU's attention promises beyond the contract: the same bits on every rerun,
@@ -81,8 +83,28 @@ TEST_CASE("Attention gives the same bits again, and so it does for operands else
         REQUIRE(results(bench, ShiftedHeads(bench, of, dtype, shift)) == first);
 }
 
+TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf16]") {
+    int gpu = 0, generation = 0;
+    GPU_CHECK(cudaGetDevice(&gpu));
+    GPU_CHECK(
+        cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu));
+    const bool has_cores = generation >= 8;
+    REQUIRE(gpu::attends_in_bf16(64) == has_cores);
+    REQUIRE(gpu::attends_in_bf16(128) == has_cores);
+    REQUIRE_FALSE(gpu::attends_in_bf16(40));
+    REQUIRE_FALSE(gpu::attends_in_bf16(256));
+    if (!has_cores) return;
+    // By f32 copies, weights are not rounded, and other bits come out.
+    const HeadCase of{70, 70, 1, 2, 1, 64};
+    Bench bench;
+    const auto narrow = results(bench, ShiftedHeads(bench, of, DType::bf16, 0));
+    const auto wide = results(bench, ShiftedHeads(bench, of, DType::f32, 0));
+    REQUIRE(narrow[0].shape() == wide[0].shape());
+    REQUIRE_FALSE(narrow[0] == wide[0]);
+}
+
 TEST_CASE("Tensor cores give attention the same bits again, from operands anywhere",
-          "[gpu][device][bf16]") {
+          "[gpu][device][bf16][sanitizer]") {
     const HeadCase of =
         GENERATE(HeadCase{70, 70, 1, 2, 1, 64}, HeadCase{5, 70, 1, 1, 1, 128});
     CAPTURE(text_of(of));
@@ -144,26 +166,66 @@ TEST_CASE("A key's gradients come from as many queries as there are",
     REQUIRE(bench->download(dv.tensor).at(0) == sum);
 }
 
+TEST_CASE("Tensor cores attend to as many keys, and queries, as there are",
+          "[gpu][device][bf16]") {
+    // Only the first of a head's columns is not 0.
+    constexpr std::int64_t kWidth = 64;
+    Bench bench;
+    const auto heads = [&](std::int64_t rows, const auto& value) {
+        HostTensor values({rows, 1, kWidth}, DType::bf16);
+        for (std::int64_t row = 0; row < rows; ++row)
+            values.set(row * kWidth, value(row));
+        return Heads{bench->upload(values), 1, kWidth, 0};
+    };
+    const auto one = [](std::int64_t) { return 1.0; };
+    const auto none = [](std::int64_t) { return 0.0; };
+    const auto counted = [](std::int64_t row) { return static_cast<double>(row % 5); };
+    const Heads ones = heads(kMany, one), many = heads(kMany, counted);
+    const TokenRows tokens = dealt(TokenOrder::zigzag);
+    double before = 0, behind = 0;
+    TokenRows own;
+    own.first = 8300;
+    for (std::int64_t row = 0; row < kMany; ++row)
+        (tokens[row] <= own.first ? before : behind) += counted(row);
+
+    // Scores of 0: all keys weigh as much.
+    const Heads query = heads(1, none);
+    const OnlineAttention state = bench->begin_attention(query);
+    bench->attend(state, {query, many, many}, {1, true, own, tokens});
+    REQUIRE(bench->download(state.sum).at(0) == 8301);
+    REQUIRE(bench->download(state.y).at(0) == before);
+
+    // A log-sum-exp of 0, and a key of 0: all weights are 1; the value is 1.
+    own.first = 8301;
+    const Tensor zeros = bench->zeros({1, 1, kMany}, DType::f32);
+    const Heads dq = heads(kMany, none), dk = heads(1, none), dv = heads(1, none);
+    bench->attend_backward({dq, dk, dv}, {ones, heads(1, none), heads(1, one)},
+                           {many.tensor, zeros, zeros}, {1, true, tokens, own});
+    const double rounded = Bf16(behind);
+    REQUIRE(bench->download(dk.tensor).at(0) == rounded);
+    REQUIRE(bench->download(dv.tensor).at(0) == rounded);
+}
+
 TEST_CASE("What fills up a tile has no part in gradients, whatever the keys hold",
           "[gpu][device][sanitizer]") {
-    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const auto [dtype, width] = GENERATE(from_range(head_types(1)));
     Bench bench;
-    const auto heads = [&](std::vector<double> values) {
-        HostTensor of({static_cast<std::int64_t>(values.size()), 1, 1}, dtype);
-        for (std::size_t i = 0; i < values.size(); ++i)
-            of.set(static_cast<std::int64_t>(i), values[i]);
-        return Heads{bench->upload(of), 1, 1, 0};
+    const auto heads = [&, width = width, dtype = dtype](std::vector<double> firsts) {
+        HostTensor of({static_cast<std::int64_t>(firsts.size()), 1, width}, dtype);
+        for (std::size_t i = 0; i < firsts.size(); ++i)
+            of.set(static_cast<std::int64_t>(i) * width, firsts[i]);
+        return Heads{bench->upload(of), 1, width, 0};
     };
     // Scores of -infinity, by three queries of 1; rows of 0 would make them NaN.
     const Heads ones = heads({1, 1, 1}), keys = heads({-HUGE_VAL, 0});
     const Heads dq = heads({0, 0, 0}), dk = heads({5, 6}), dv = heads({7, 8});
-    const Tensor none = bench->zeros({1, 1, 3}, dtype);
+    const Tensor none = bench->zeros({1, 1, 3}, computed_in(dtype));
     bench->attend_backward({dq, dk, dv}, {ones, keys, heads({1, 1})},
                            {ones.tensor, none, none});
     REQUIRE(bench->download(dk.tensor).at(0) == 5);
     REQUIRE(bench->download(dv.tensor).at(0) == 7);
-    REQUIRE(bench->download(dk.tensor).at(1) == 9);
-    REQUIRE(bench->download(dv.tensor).at(1) == 11);
+    REQUIRE(bench->download(dk.tensor).at(width) == 9);
+    REQUIRE(bench->download(dv.tensor).at(width) == 11);
 }
 
 }  // namespace lockstep::test

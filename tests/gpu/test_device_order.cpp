@@ -240,9 +240,8 @@ TEST_CASE("A product in TF32 is off by what its operands' rounding makes, and no
     const double rounding = 0x1p-10;
     const double addition = static_cast<double>(inner) * 0x1p-23;
     CHECK(error_of_product(false) <= addition);
-    const double error = error_of_product(true);
-    CHECK(error <= 2 * rounding + rounding * rounding + addition);
-    CHECK(error > rounding / 8);
+    // cuBLAS may use TF32 and need not; lesson_test.py sees that the emulation does.
+    CHECK(error_of_product(true) <= 2 * rounding + rounding * rounding + addition);
 }
 
 TEST_CASE("A product is the same bits every time, with TF32 or without",

@@ -168,6 +168,13 @@ void BlockRunner::do_together(WarpAction action, void* mine, Place place) {
     warp_exchange(WarpCall::together, 0xffffffff, 0, 0, place);
 }
 
+void BlockRunner::require_in_memory(const void* address, std::size_t bytes) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
+    if (at < begin || at + bytes > begin + launch_->memory_bytes)
+        die_in_kernel("an instruction leaves the block's memory");
+}
+
 void BlockRunner::do_copy(const LateCopy& copy) {
     if (copy.from == nullptr)
         std::memset(copy.to, 0, 16);
@@ -179,10 +186,7 @@ void BlockRunner::start_copy(void* to, const void* from, bool is_there) {
     for (const void* address : {static_cast<const void*>(to), from})
         if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0)
             die_in_kernel("a copy's address is no multiple of 16 bytes");
-    const auto at = reinterpret_cast<std::uintptr_t>(to);
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory_.data());
-    if (at < begin || at + 16 > begin + launch_->memory_bytes)
-        die_in_kernel("a copy leaves the block's memory");
+    require_in_memory(to, 16);
     const LateCopy copy{to, is_there ? from : nullptr};
     if (shaker_.below(2) == 0)
         do_copy(copy);
@@ -215,6 +219,9 @@ bool BlockRunner::complete(unsigned mask, WarpCall call) const {
         const Thread& thread = threads_[i];
         if (thread.state != State::in_warp || thread.mask != mask ||
             thread.call != call || thread.action != threads_[current_].action)
+            return false;
+        // Such instructions of a warp are one, of one place.
+        if (call == WarpCall::together && !(thread.place == threads_[current_].place))
             return false;
     }
     if (call == WarpCall::together && last - first < 32)

@@ -40,6 +40,8 @@ class BlockRunner {
                                 int source, Place place);
     void do_together(WarpAction action, void* mine, Place place);
     void* memory() { return memory_.data(); }
+    /// Ends the process if the block has no such memory beside what its kernel names.
+    void require_in_memory(const void* address, std::size_t bytes) const;
     void start_copy(void* to, const void* from, bool is_there);
     void end_group_of_copies();
     /// Does those of all groups of this thread but the last.

@@ -11,7 +11,7 @@ namespace emulated {
 
 namespace {
 
-/// Of the one device that can fault.
+/// The one device that can fault has this.
 struct Fault {
     std::atomic<std::int64_t> launches = 0;
     std::atomic<bool> has_come = false;

@@ -9,11 +9,11 @@ namespace emulated {
 
 class Stream;
 
-/// Whether a kernel of this process has touched memory on the device that is not its own.
-/// From then on the device does nothing for the process.
+/// Returns whether a kernel of this process has touched memory on the device that is not
+/// its own. From then on the device does nothing for the process.
 bool is_faulted(int device);
 
-/// What a call says that needs the device, or has waited for it: its fault, or
+/// Returns what a call says that needs the device, or has waited for it: its fault, or
 /// cudaSuccess.
 cudaError_t fault_of(int device);
 

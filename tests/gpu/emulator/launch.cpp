@@ -86,6 +86,10 @@ void* memory_of_block() {
     return runner().memory();
 }
 
+void require_in_memory_of_block(const void* address, std::size_t bytes) {
+    runner().require_in_memory(address, bytes);
+}
+
 void start_copy(void* to, const void* from, bool is_there) {
     runner().start_copy(to, from, is_there);
 }

@@ -29,8 +29,8 @@ class Presence {
     Clique& clique_;
 };
 
-/// What work on a communicator's device gives; its trouble, and a fault of the device, as
-/// a result.
+/// Returns what work on a communicator's device gives; its trouble, and a fault of the
+/// device, as a result.
 template <typename Work>
 ncclResult_t on_device(const Clique& clique, const Work& work) {
     const auto fault = [&] {

@@ -214,7 +214,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
         if (kernel == nullptr) return cudaErrorInvalidValue;
         if (!has_kernels()) return cudaErrorNoKernelImageForDevice;
         attributes->maxThreadsPerBlock = 1024;
-        attributes->ptxVersion = 80;
+        attributes->ptxVersion = settings().kernels_for;
         return cudaSuccess;
     });
 }

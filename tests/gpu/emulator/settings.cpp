@@ -29,6 +29,8 @@ Settings read_environment() {
         static_cast<int>(number("EMULATED_DRIVER_VERSION", settings.driver_version));
     settings.nccl_version =
         static_cast<int>(number("EMULATED_NCCL_VERSION", settings.nccl_version));
+    settings.kernels_for =
+        static_cast<int>(number("EMULATED_KERNELS_FOR", settings.kernels_for));
     settings.capability =
         static_cast<int>(number("EMULATED_CAPABILITY", settings.capability));
     settings.memory_pools = number("EMULATED_MEMORY_POOLS", 1) != 0;

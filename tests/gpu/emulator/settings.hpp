@@ -13,7 +13,8 @@ struct Settings {
     bool delays = true;
     int driver_version = 13000;  ///< of CUDA that it supports
     int nccl_version = 22809;
-    int capability = 80;  ///< for computing: 80 is 8.0
+    int kernels_for = 80;  ///< the capability that kernels say they were compiled for
+    int capability = 80;   ///< for computing: 80 is 8.0
     bool memory_pools = true;
     int memory_reuse = 50;         ///< percent of allocations that get freed memory again
     int connect_milliseconds = 0;  ///< that NCCL takes to make a connection

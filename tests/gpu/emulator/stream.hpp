@@ -54,10 +54,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
     void put(std::function<void()> operation);
     /// A point after all that is in now.
     std::shared_ptr<Point> mark();
-    /// What is put in later begins once the point is reached.
+    /// Makes what is put in later begin once the point is reached.
     void wait_for(const std::shared_ptr<Point>& point);
-    /// Whether what is put in now begins after the point, by the order of streams and
-    /// events alone.
+    /// Returns whether what is put in now begins after the point, by the order of streams
+    /// and events alone.
     bool is_behind(const Point& point) const;
     bool idle() const;
     void wait() const;

@@ -227,7 +227,7 @@ TEST_CASE("a block shares no more memory than it was given", "[emulator]") {
                            cudaErrorInvalidValue,
                        "more than there is");
             }) == "");
-    dies_with("a copy leaves the block's memory", [](int) {
+    dies_with("leaves the block's memory", [](int) {
         works(launch_with_bytes(32, copy_behind));
         works(cudaDeviceSynchronize());
     });

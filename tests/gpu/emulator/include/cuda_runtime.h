@@ -16,8 +16,8 @@
 // memory of each (2 GiB), EMULATED_GPU_SEED of orders and delays (1),
 // EMULATED_GPU_DELAYS=0 without delays, EMULATED_DRIVER_VERSION (13000) and
 // EMULATED_NCCL_VERSION (22809) to be too old, EMULATED_CAPABILITY of the GPUs (90), for
-// which there are kernels from 80 on, EMULATED_MEMORY_POOLS=0 without them; the others
-// stand in README.md.
+// which there are kernels from 80 on, EMULATED_KERNELS_FOR that they say they are for
+// (80), EMULATED_MEMORY_POOLS=0 without them; the others stand in README.md.
 #pragma once
 
 #include <cstddef>

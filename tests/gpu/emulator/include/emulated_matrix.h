@@ -1,5 +1,5 @@
-// Tensor cores, a block's own memory and copies to it, as a kernel finds them that PTX
-// gives them to where nvcc compiles it. A lane's parts of the matrices are those of the
+// Tensor cores, a block's own memory, and copies to it. On a GPU a kernel gets them by
+// instructions of PTX. A lane's parts of the matrices are those of the
 // PTX ISA: of a and of the sums, rows lane / 4 and 8 further; of b, column lane / 4; and
 // of the other extent two neighbours, from lane % 4 * 2 on.
 #pragma once
@@ -14,6 +14,8 @@ namespace emulated {
 
 /// As many bytes as the launch gave the block, all bits set when it begins.
 void* memory_of_block();
+/// Ends the process if that does not hold these bytes.
+void require_in_memory_of_block(const void* address, std::size_t bytes);
 
 template <typename Memory>
 Memory& block_memory() {
@@ -25,7 +27,7 @@ void start_copy(void* to, const void* from, bool is_there);
 void end_group_of_copies();
 void wait_for_all_but_last_group();
 
-/// What all lanes of a warp do together, given what each of them passes.
+/// All lanes of a warp do this together, given what each of them passes.
 using WarpAction = void (*)(void* const (&of_lanes)[32]);
 void do_together(WarpAction action, void* mine, Place place);
 
@@ -102,6 +104,7 @@ inline void load_matrices(std::uint32_t (&to)[4], const void* row,
                           const char* file = __builtin_FILE(),
                           int line = __builtin_LINE()) {
     require_vector_at(row, 16);
+    require_in_memory_of_block(row, 16);
     MatricesOfLane mine{to, row};
     do_together(load_of_warp<false>, &mine, {file, line});
 }
@@ -110,6 +113,7 @@ inline void load_transposed(std::uint32_t (&to)[4], const void* row,
                             const char* file = __builtin_FILE(),
                             int line = __builtin_LINE()) {
     require_vector_at(row, 16);
+    require_in_memory_of_block(row, 16);
     MatricesOfLane mine{to, row};
     do_together(load_of_warp<true>, &mine, {file, line});
 }
