@@ -149,7 +149,7 @@ void Device::attempt(const char* operation, SourceLine at, FunctionRef<void()> u
         if (options_.sync) synchronize();
     } catch (const GpuError& error) {
         const GpuError mine = named(error, index(), during(operation, at), options_.sync);
-        if (!options_.sync || fault_of_gpu() == cudaSuccess) throw mine;
+        if (!options_.sync || fault_of_gpu() == cudaSuccess) throw GpuError(mine);
         if (first_fault.empty()) first_fault = mine.what();
         throw GpuError(first_fault);
     }

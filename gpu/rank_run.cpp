@@ -4,7 +4,7 @@
 
 namespace lockstep::gpu {
 
-RankRun::RankRun(int index, bool trace, DeviceOptions options, NcclFamily& family,
+RankRun::RankRun(int index, bool trace, const DeviceOptions& options, NcclFamily& family,
                  const std::vector<std::string>& host_names, OperationLog& calls,
                  const HostFactory& make_host)
     : rank(index),

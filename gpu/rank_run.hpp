@@ -20,7 +20,7 @@ namespace lockstep::gpu {
 
 /// What a rank's device and communicators share while its program runs.
 struct RankRun {
-    RankRun(int index, bool trace, DeviceOptions options, NcclFamily& family,
+    RankRun(int index, bool trace, const DeviceOptions& options, NcclFamily& family,
             const std::vector<std::string>& host_names, OperationLog& calls,
             const HostFactory& make_host);
     ~RankRun();

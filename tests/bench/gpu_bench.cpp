@@ -104,7 +104,7 @@ void share_of_best(benchmark::State& state, const Operation& operation, Goal goa
     const auto copied_bytes = static_cast<double>(2 * operands.b.bytes());
 
     std::vector<double> seconds, bandwidths;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         bandwidths.push_back(copied_bytes / timer.seconds_of(copy));
         seconds.push_back(timer.seconds_of(work));
         state.SetIterationTime(seconds.back());
@@ -213,6 +213,13 @@ std::vector<NamedOperation> reductions() {
              d.rms_norm_backward_weight(o.other_row, o.b, o.a, o.norm.rstd);
          },
          kTwoStages},
+    };
+}
+
+std::vector<NamedOperation> softmaxes_and_losses() {
+    using D = Device;
+    using O = const Operands;
+    return {
         {"softmax", [](D& d, O& o) { d.softmax(o.a); }},
         {"causal_softmax",
          [](D& d, O& o) {
@@ -307,7 +314,7 @@ void matmul(benchmark::State& state) {
     timer.seconds_of(ours);
     timer.seconds_of(theirs);
     std::vector<double> our_seconds, their_seconds;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         their_seconds.push_back(timer.seconds_of(theirs));
         our_seconds.push_back(timer.seconds_of(ours));
         state.SetIterationTime(our_seconds.back());
@@ -328,7 +335,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "skipped: %s\n", problem.c_str());
         return kSkipped;
     }
-    for (const auto& operations : {element_by_element(), reductions()})
+    for (const auto& operations :
+         {element_by_element(), reductions(), softmaxes_and_losses()})
         for (const NamedOperation& operation : operations)
             benchmark::RegisterBenchmark(operation.name, share_of_best, operation.run,
                                          operation.goal)

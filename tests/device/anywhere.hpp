@@ -9,7 +9,7 @@ namespace lockstep::test {
 /// Uploads `values` so that its data begins `shift` elements into its storage.
 inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shift) {
     const Tensor room = bench->empty({shift + values.elements()}, values.dtype());
-    const Tensor tensor = room.rows(shift, values.elements()).reshaped(values.shape());
+    Tensor tensor = room.rows(shift, values.elements()).reshaped(values.shape());
     bench->upload_into(tensor, values);
     return tensor;
 }

@@ -11,7 +11,7 @@ namespace {
 /// Attention to `keys`, which are the values too, in blocks of `longest`.
 OnlineAttention attended(Bench& bench, const Heads& queries, const Heads& keys,
                          const AttentionOptions& options, std::int64_t longest) {
-    const OnlineAttention state = bench->begin_attention(queries);
+    OnlineAttention state = bench->begin_attention(queries);
     for (std::int64_t first = 0; first < keys.rows(); first += longest) {
         const std::int64_t count = std::min(longest, keys.rows() - first);
         const Heads block{keys.tensor.rows(first, count), keys.heads, keys.width,
@@ -32,7 +32,7 @@ Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys
     const Heads y{state.y, queries.heads, queries.width, 0};
     const std::int64_t of_queries = queries.tensor.elements(),
                        of_keys = keys.tensor.elements();
-    const Tensor all = bench->zeros({of_queries + 2 * of_keys}, state.y.dtype());
+    Tensor all = bench->zeros({of_queries + 2 * of_keys}, state.y.dtype());
     const auto part = [&](const Heads& like, std::int64_t from) {
         Heads heads = like;
         heads.tensor =

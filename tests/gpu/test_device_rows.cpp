@@ -21,7 +21,7 @@ std::vector<NamedOperation> operations_by_row() {
     using B = Bench;
     using T = const Tensor;
     const auto targets = [](B& x, T& a) {
-        const Tensor all = x->empty({a.shape().rows()}, DType::i32);
+        Tensor all = x->empty({a.shape().rows()}, DType::i32);
         x->fill(all, 4);
         return all;
     };

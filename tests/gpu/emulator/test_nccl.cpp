@@ -93,9 +93,9 @@ void check_all_reduce(World& world, std::size_t count) {
     world.start(ncclAllReduce(x, x, count, ncclFloat, ncclSum, world.comm, world.stream));
     world.wait();
     const Floats got = on_host(x, count);
+    const int of_ranks = n * (n - 1) / 2;
     for (std::size_t i = 0; i < count; ++i)
-        expect(got[i] == static_cast<float>(n * static_cast<int>(i) + n * (n - 1) / 2),
-               "a sum");
+        expect(got[i] == static_cast<float>(n * static_cast<int>(i) + of_ranks), "a sum");
 }
 
 void check_integers(World& world) {
