@@ -19,7 +19,7 @@ class Blas {
     /// Products of f32 in TF32 where `tf32`; those of bf16 are added up in f32, from the
     /// first term to the last, and rounded once.
     Blas(const Stream& stream, Tensor workspace, bool tf32);
-    /// What was put into the stream is done.
+    /// Everything that was put into the stream has ended.
     ~Blas();
     Blas(const Blas&) = delete;
     Blas& operator=(const Blas&) = delete;

@@ -120,8 +120,8 @@ Work HostCopies::launch(CopyDirection direction, const Tensor& destination,
     queue.let_go_of_finished();
     run_.device.forget_indices(destination);
 
-    // What is not pinned must stay as it is until the copy's end; CUDA may wait for the
-    // stream before it begins. Better wait here.
+    // Memory that is not pinned must stay as it is until the copy's end; CUDA may wait
+    // for the stream before it begins. Better wait here.
     const bool pinned = (to_host ? destination : source).storage()->pinned;
     if (!pinned) run_.device.synchronize();
 

@@ -182,6 +182,16 @@ struct BackwardMemory {
     Sight sights[kCoreThreads];
 };
 
+/// scores = those of the tile at place `at`, dy_v = its products of dy and v.
+template <int kEights, int kWidth, int kColumns>
+__device__ void multiply_tile(float (&scores)[kEights][4], float (&dy_v)[kEights][4],
+                              const BackwardMemory<kWidth, kColumns>& memory, int at,
+                              float factor) {
+    multiply(scores, memory.own[0], memory.others[at][0]);
+    multiply(dy_v, memory.own[1], memory.others[at][1]);
+    each_number(scores, [&](float& score, int, int) { score *= factor; });
+}
+
 /// For the keys of a tile and their values: dk += ds^T q, dv += p^T dy. The tile's rows
 /// are keys, its columns the queries of every head that the keys serve.
 template <int kWidth, int kColumns>
@@ -215,9 +225,7 @@ __global__ void __launch_bounds__(kCoreThreads, 2) backward_of_keys_in_bf16(Back
         };
         const auto use = [&](int at, const SeenTile& tile) {
             CoreSums<kColumns> p, ds;
-            multiply(p, memory.own[0], memory.others[at][0]);
-            multiply(ds, memory.own[1], memory.others[at][1]);
-            each_number(p, [&](float& score, int, int) { score *= of.factor; });
+            multiply_tile(p, ds, memory, at, of.factor);
             if (tile.masked)
                 hide(p, memory.row_tokens, memory.column_tokens[at],
                      [](std::int64_t key, std::int64_t query) {
@@ -272,9 +280,7 @@ __global__ void __launch_bounds__(kCoreThreads, 2)
     };
     const auto use = [&](int at, const SeenTile& tile) {
         CoreSums<kColumns> p, ds;
-        multiply(p, memory.own[0], memory.others[at][0]);
-        multiply(ds, memory.own[1], memory.others[at][1]);
-        each_number(p, [&](float& score, int, int) { score *= of.factor; });
+        multiply_tile(p, ds, memory, at, of.factor);
         if (tile.masked)
             hide(p, memory.row_tokens, memory.column_tokens[at], key_is_later);
 #pragma unroll

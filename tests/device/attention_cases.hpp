@@ -89,7 +89,7 @@ inline std::vector<HeadCase> attention_cases_in_bf16() {
             {70, 70, 1, 1, 1, 64, 4, 0},   {9, 70, 1, 2, 1, 40}};
 }
 
-/// What heads consist of.
+/// The numbers of heads, and how many columns each has.
 struct HeadType {
     DType dtype;
     std::int64_t width;

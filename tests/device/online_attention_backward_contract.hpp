@@ -75,7 +75,7 @@ TEST_CASE("Causal attention's backward in bf16 goes by tokens", kTags) {
     }
 }
 
-TEST_CASE("Attention's backward takes any number that scores are multiplied by", kTags) {
+TEST_CASE("Attention and its backward multiply scores by any number", kTags) {
     const HeadType type = GENERATE(from_range(head_types(40)));
     const double factor = GENERATE(-0.3, 0.0);
     const bool causal = GENERATE(false, true);
@@ -84,7 +84,10 @@ TEST_CASE("Attention's backward takes any number that scores are multiplied by",
     const AttentionOperands operands(bench, {5, 70, 1, 2, 1, type.width}, type.dtype);
     AttentionOptions options{factor, causal};
     options.queries.first = 3;
-    check_backward(bench, operands, options, {blocks_of(70, 70)});
+    const auto blocks = blocks_of(70, 70);
+    Attended(bench, operands.heads(), options, blocks)
+        .check(bench, AttentionDefinition(operands, options));
+    check_backward(bench, operands, options, {blocks});
 }
 
 TEST_CASE("Attention's backward is as good where scores are large", kTags) {

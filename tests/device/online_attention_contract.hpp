@@ -73,19 +73,6 @@ TEST_CASE("Causal attention in bf16 goes by tokens", kTags) {
     }
 }
 
-TEST_CASE("Scores may be multiplied by any number", kTags) {
-    const HeadType type = GENERATE(from_range(head_types(40)));
-    const double factor = GENERATE(-0.3, 0.0);
-    const bool causal = GENERATE(false, true);
-    CAPTURE(text_of(type), factor, causal);
-    Bench bench;
-    const AttentionOperands operands(bench, {5, 70, 1, 2, 1, type.width}, type.dtype);
-    AttentionOptions options{factor, causal};
-    options.queries.first = 3;
-    Attended(bench, operands.heads(), options, blocks_of(70, 70))
-        .check(bench, AttentionDefinition(operands, options));
-}
-
 TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
     const HeadType type = GENERATE(from_range(head_types(1)), HeadType{DType::f32, 33},
                                    HeadType{DType::f64, 33});

@@ -100,22 +100,24 @@ void load_of_warp(void* const (&of_lanes)[32]) {
         }
 }
 
-inline void load_matrices(std::uint32_t (&to)[4], const void* row,
-                          const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE()) {
+template <bool kTransposed>
+void load_together(std::uint32_t (&to)[4], const void* row, Place place) {
     require_vector_at(row, 16);
     require_in_memory_of_block(row, 16);
     MatricesOfLane mine{to, row};
-    do_together(load_of_warp<false>, &mine, {file, line});
+    do_together(load_of_warp<kTransposed>, &mine, place);
+}
+
+inline void load_matrices(std::uint32_t (&to)[4], const void* row,
+                          const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+    load_together<false>(to, row, {file, line});
 }
 
 inline void load_transposed(std::uint32_t (&to)[4], const void* row,
                             const char* file = __builtin_FILE(),
                             int line = __builtin_LINE()) {
-    require_vector_at(row, 16);
-    require_in_memory_of_block(row, 16);
-    MatricesOfLane mine{to, row};
-    do_together(load_of_warp<true>, &mine, {file, line});
+    load_together<true>(to, row, {file, line});
 }
 
 }  // namespace emulated
