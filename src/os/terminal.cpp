@@ -20,15 +20,32 @@ bool wants_colour(int descriptor) {
     return is_clever_terminal(descriptor) && (refusal == nullptr || *refusal == '\0');
 }
 
+namespace {
+
+/// Returns what the window says of its size; what the environment says if it does not,
+/// and `otherwise` if neither does.
+int window_size(int descriptor, unsigned short winsize::*side, const char* variable,
+                int fewest, int otherwise) {
+    winsize window{};
+    if (::ioctl(descriptor, TIOCGWINSZ, &window) == 0 && window.*side > 0)
+        return std::max<int>(window.*side, fewest);
+    const char* text = std::getenv(variable);
+    const int said = text == nullptr ? 0 : std::atoi(text);
+    return said > 0 ? std::max(said, fewest) : otherwise;
+}
+
+}  // namespace
+
 int window_columns(int descriptor) {
     constexpr int kFewest = 20;
     if (::isatty(descriptor) == 0) return kPipeColumns;
-    winsize window{};
-    if (::ioctl(descriptor, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
-        return std::max<int>(window.ws_col, kFewest);
-    const char* columns = std::getenv("COLUMNS");
-    const int said = columns == nullptr ? 0 : std::atoi(columns);
-    return said > 0 ? std::max(said, kFewest) : kPipeColumns;
+    return window_size(descriptor, &winsize::ws_col, "COLUMNS", kFewest, kPipeColumns);
+}
+
+int window_rows(int descriptor) {
+    constexpr int kFewest = 5;
+    constexpr int kUsual = 24;
+    return window_size(descriptor, &winsize::ws_row, "LINES", kFewest, kUsual);
 }
 
 void guard_standard_streams() {

@@ -17,6 +17,10 @@ bool wants_colour(int descriptor);
 /// machine.
 int window_columns(int descriptor);
 
+/// Returns the rows of the terminal's window; LINES if it does not say, else 24; at
+/// least 5.
+int window_rows(int descriptor);
+
 /// Opens /dev/null in place of standard streams that the program was started without, so
 /// that no file that it opens becomes one of them. Writing to them goes on to fail.
 void guard_standard_streams();

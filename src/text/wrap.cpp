@@ -160,21 +160,41 @@ std::string wrapped(std::string_view text, int width, std::string_view first,
     return line_has_word ? lines + line + "\n" : "";
 }
 
-std::vector<std::string> fold(std::string_view line, int width) {
+namespace {
+
+/// Cuts a line where fold() does; what is cut off a comment begins as one, too.
+std::vector<std::string> cut_line(std::string_view line, int width,
+                                  std::string_view comment) {
     std::vector<std::string> lines;
     std::string rest(line);
-    const std::size_t indent = std::min(rest.find_first_not_of(' '), rest.size()) + 4;
-    const auto hanging = std::min(indent, static_cast<std::size_t>(width / 2));
+    const auto leading = std::min(rest.find_first_not_of(' '), rest.size());
+    const auto most = static_cast<std::size_t>(width / 2);
+    if (columns_of(rest) > width && leading > most) rest.erase(0, leading - most);
+    const auto hanging = std::min(leading + 4, most);
     while (columns_of(rest) > width) {
-        const std::size_t cut =
-            place_to_cut(rest, bytes_in_columns(rest, width), hanging);
-        lines.push_back(rest.substr(0, cut));
+        const std::size_t from = std::min(rest.find_first_not_of(' '), rest.size());
+        const std::size_t begin = comment.empty() ? rest.npos : rest.find(comment);
+        std::size_t cut =
+            place_to_cut(rest, bytes_in_columns(rest, width), std::max(hanging, from));
+        // A comment's mark does not stand alone at a line's end.
+        if (begin > from && cut > begin && cut <= begin + comment.size() + 1) cut = begin;
+        lines.push_back(rest.substr(0, rest.find_last_not_of(' ', cut - 1) + 1));
         const std::size_t next = rest.find_first_not_of(' ', cut);
         if (next == std::string::npos) return lines;
-        rest = std::string(hanging, ' ') + rest.substr(next);
+        const bool goes_on = begin < next && hanging + 4 <= most &&
+                             rest.substr(next, comment.size()) != comment;
+        const std::size_t indent = goes_on && begin == from ? from : hanging;
+        rest = std::string(indent, ' ') + (goes_on ? std::string(comment) + " " : "") +
+               rest.substr(next);
     }
     lines.push_back(rest);
     return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> fold(std::string_view line, int width) {
+    return cut_line(line, width, "");
 }
 
 std::vector<std::string> fold_code(std::string_view code, int width) {
@@ -196,7 +216,7 @@ std::vector<std::string> fold_code(std::string_view code, int width) {
         for (std::size_t i = begin; i < end; ++i) {
             if (i > begin && !fits)
                 lines[i].replace(0, indent_of(i), indent + kStep, ' ');
-            for (std::string& part : fold(lines[i], width))
+            for (std::string& part : cut_line(lines[i], width, "//"))
                 folded.push_back(std::move(part));
         }
     }

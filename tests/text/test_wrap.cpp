@@ -49,6 +49,14 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
     CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
     CHECK(fold_code("", 10).empty());
+    CHECK(fold_code("    // a comment that goes on", 24) ==
+          Lines{"    // a comment that", "    // goes on"});
+    CHECK(fold_code("f(a);  // a comment that goes on", 24) ==
+          Lines{"f(a);  // a comment that", "    // goes on"});
+    CHECK(fold_code("f(a, beta);  // gamma", 16) == Lines{"f(a, beta);", "    // gamma"});
+    // Of what is aligned far to the right no line of spaces stays.
+    CHECK(fold_code("                part(init, plan);", 24) ==
+          Lines{"            part(init,", "            plan);"});
 }
 
 TEST_CASE("no line of a wrapped or folded text is too long, whatever the width",
