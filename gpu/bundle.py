@@ -15,6 +15,7 @@ such a folder, and built.json, which says how they were made. --targets prints w
 has to make.
 """
 
+import glob
 import gzip
 import io
 import json
@@ -37,6 +38,8 @@ HEADERS = {
     "CLI11": ("CLI/CLI.hpp", ["CLI"]),
     "nlohmann_json": ("nlohmann/json.hpp", ["nlohmann"]),
     "benchmark": ("benchmark/benchmark.h", ["benchmark"]),
+    "cmark-gfm": ("cmark-gfm.h", ["cmark-gfm*.h"]),
+    "libmd": ("sha2.h", ["sha2*.h"]),
     # The rest of Boost is what these and our includes include.
     "boost": ("boost/version.hpp", ["boost/config", "boost/context"]),
 }
@@ -55,6 +58,11 @@ meson.override_dependency('fmt', declare_dependency(
   compile_args: '-DFMT_HEADER_ONLY', include_directories: bundled_include))
 bundled_boost_dep = declare_dependency(
   link_args: bundled_lib / 'libboost_context.a', include_directories: bundled_include)
+bundled_cmark_dep = declare_dependency(
+  link_args: [bundled_lib / 'libcmark-gfm-extensions.a', bundled_lib / 'libcmark-gfm.a'],
+  include_directories: bundled_include)
+bundled_md_dep = declare_dependency(
+  link_args: bundled_lib / 'libmd.a', include_directories: bundled_include)
 """
 MESON_CATCH2 = {
     2: """meson.override_dependency('catch2', declare_dependency(
@@ -179,6 +187,10 @@ def boost_includes(root, files):
 
 
 def files_below(folder, part):
+    """The files of a folder in it, or those that a pattern names."""
+    if "*" in part:
+        yield from sorted(os.path.relpath(path, folder)
+                          for path in glob.glob(os.path.join(folder, part)))
     for path, folders, names in os.walk(os.path.join(folder, part)):
         folders.sort()
         for name in sorted(names):
@@ -208,7 +220,8 @@ def soname(library):
 
 def packed_libraries(compiler, catch2):
     """{name below lib/: file}, and the name of Google Benchmark's."""
-    names = ["libboost_context.a"] + (["libCatch2Main.a", "libCatch2.a"] if catch2 == 3 else [])
+    names = ["libboost_context.a", "libcmark-gfm-extensions.a", "libcmark-gfm.a",
+             "libmd.a"] + (["libCatch2Main.a", "libCatch2.a"] if catch2 == 3 else [])
     packed = {name: require(compiler.library(name), name) for name in names}
     benchmark = require(compiler.library("libbenchmark.a") or compiler.library("libbenchmark.so"),
                         "Google Benchmark")

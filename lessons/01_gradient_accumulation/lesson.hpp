@@ -10,25 +10,25 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's steps, and what later ones need of earlier ones.
+/// The lesson's experiments, and what later ones need of earlier ones.
 class GradientAccumulation final : public Lesson {
   public:
     /// Throws UsageError if the options ask for what cannot be.
     GradientAccumulation(const LessonOptions& options, Record& record);
 
-    std::vector<Step> steps() override;
+    std::vector<Experiment> experiments() override;
 
   private:
-    void accumulate(Page& page);
-    /// In bf16: shows what training comes to if updates are not kept in f32.
-    void without_masters(Page& page);
-    void distribute(Page& page);
-    void average(Page& page);
-    void average_unequal(Page& page, const Regression& data);
-    void measure(Page& page);
-    void ring(Page& page);
-    void read_text(Page& page);
-    void predict(Page& page);
+    void accumulate(Findings& found);
+    /// In bf16: what training comes to if updates are not kept in f32.
+    void without_masters(Findings& found);
+    void distribute(Findings& found);
+    void average(Findings& found);
+    void average_unequal(Findings& found, const Regression& data);
+    void ring(Findings& found);
+    void read_text(Findings& found);
+    void measure(Findings& found);
+    void predict(Findings& found);
 
     /// Stored one behind the other: the prediction, its error, the gradient after each
     /// micro-batch and after each addition over devices, the parameter.
@@ -43,8 +43,8 @@ class GradientAccumulation final : public Lesson {
     /// As train_together, where the sum of the weighted gradients is not
     /// their mean on purpose.
     RunReport train_wrongly(const Regression& data, const std::vector<Share>& shares);
-    void show_curve(Page& page, const std::vector<double>& alone,
-                    const std::vector<double>& together);
+    /// Returns what the checker says of a mean of unequal means.
+    std::string diagnosis_of(const Regression& data, const std::vector<Share>& shares);
 
     int parts_;
     LinearSettings linear_;

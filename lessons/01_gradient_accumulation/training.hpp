@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lessons/runner/page.hpp"
 #include "lessons/runner/training_loop.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"

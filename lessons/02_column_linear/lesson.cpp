@@ -1,6 +1,7 @@
 #include "lessons/02_column_linear/lesson.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -42,24 +43,36 @@ ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
     record.options.sum_length = sizes_.rows + sizes_.hidden + sizes_.inner;
 }
 
-std::vector<Step> ColumnLinear::steps() {
-    return {step("A column each", &ColumnLinear::multiply_by_columns),
-            step("Columns of what?", &ColumnLinear::find_the_layer),
-            step("Columns: forward or backward?", &ColumnLinear::split_columns),
-            step("Rows instead", &ColumnLinear::split_rows),
-            step("Columns, then rows", &ColumnLinear::pair),
-            step("What it costs", &ColumnLinear::count_bytes)};
+std::vector<Experiment> ColumnLinear::experiments() {
+    return {experiment("multiply_by_columns", &ColumnLinear::multiply_by_columns),
+            experiment("find_the_layer", &ColumnLinear::find_the_layer),
+            experiment("split_columns", &ColumnLinear::split_columns),
+            experiment("split_rows", &ColumnLinear::split_rows),
+            experiment("pair", &ColumnLinear::pair),
+            experiment("count_costs", &ColumnLinear::count_costs)};
 }
 
-void ColumnLinear::check_equal(Page& page, const std::string& name, std::int64_t figure) {
-    check_values(page, Check::equal(name, static_cast<double>(figure), 0));
+LessonEntry column_linear_lesson() {
+    LessonEntry entry;
+    entry.slug = "column-linear";
+    entry.folder = "02_column_linear";
+    entry.default_ranks = kDefaultRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
+        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
+         "192, or the next number that the ranks divide", false},
+        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
+         "4 times hidden", false},
+    };
+    entry.make = make_lesson<ColumnLinear>;
+    return entry;
 }
 
-void ColumnLinear::check_bound(Page& page, const std::string& name, double difference) {
+double ColumnLinear::bound() const {
     // Two layers and an activation between them, forward and backward, and a sum over the
     // devices on either way.
-    const RoundingBound bound{1e-5, 1e-13};
-    check_values(page, name, difference, bound.of(options().dtype, 6 + 2 * ranks_));
+    return RoundingBound{1e-5, 1e-13}.of(options().dtype, 6 + 2 * ranks_);
 }
 
 RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {
@@ -79,54 +92,32 @@ std::int64_t ColumnLinear::sent(std::int64_t factor, std::int64_t bytes) const {
     return factor * (t - 1) * (bytes / t);
 }
 
-void ColumnLinear::show_rest(Page& page) const {
-    if (ranks_ > kShownRanks)
-        page.verbatim(fmt::format("   and so on, up to device {}", ranks_ - 1));
-}
-
-void ColumnLinear::check_all_reduce(Page& page, const RunReport& report,
-                                    const std::string& half, const std::string& tensor) {
-    const std::int64_t size = kept(report, 0, tensor).bytes();
+void ColumnLinear::give_all_reduce(Findings& found, const std::string& name,
+                                   const RunReport& report, const std::string& half,
+                                   const std::string& tensor) {
+    const HostTensor& reduced = kept(report, 0, tensor);
+    const std::int64_t size = reduced.bytes();
     const std::int64_t bytes = sent(2, size);
-    page.predict(fmt::format("{} has {} bytes. How many bytes does a device send {}?",
-                             tensor, size, half),
-                 static_cast<double>(bytes), "bytes",
-                 fmt::format("2(t-1)/t * S = 2 * {}/{} * {}", ranks_ - 1, ranks_, size));
-    page.check(Check::equal("bytes that device 0 sent " + half,
-                            static_cast<double>(bytes_of_half(report, 0, half)),
-                            static_cast<double>(bytes)));
-}
-
-LessonEntry column_linear_lesson() {
-    LessonEntry entry;
-    entry.slug = "column-linear";
-    entry.title = "A linear layer by columns and by rows";
-    entry.question =
-        "How do several devices compute one linear layer, and what must they tell each "
-        "other?";
-    entry.default_ranks = kDefaultRanks;
-    entry.most_ranks = kMostRanks;
-    entry.settings = {
-        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
-        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
-         "192, or the next number that the ranks divide", false},
-        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
-         "4 times hidden", false},
-    };
-    entry.make = make_lesson<ColumnLinear>;
-    return entry;
+    found.give(name + "_size", Figure::bytes(size));
+    found.give(name + "_bytes", Figure::bytes(bytes));
+    found.give(name + "_bytes_without_t", Figure::bytes(2 * size));
+    found.give(name + "_numbers", Figure::bytes(sent(2, reduced.elements())));
+    found.equal(name + "_sent_" + half, Figure::bytes(bytes_of_half(report, 0, half)),
+                static_cast<double>(bytes));
 }
 
 namespace {
 
 struct Example {
     HostTensor x;  ///< (2, 4)
-    HostTensor w;  ///< (4, 3): in, out
+    HostTensor a;  ///< (4, 3): in, out
+    HostTensor y;  ///< (2, 3): x a
 };
 
 Example example(DType dtype) {
     return {matrix(4, {1, 2, 0, 1, 3, 0, 1, 2}, dtype),
-            matrix(3, {1, 0, 2, 2, 1, 0, 0, 3, 1, 1, 1, 1}, dtype)};
+            matrix(3, {1, 0, 2, 2, 1, 0, 0, 3, 1, 1, 1, 1}, dtype),
+            matrix(3, {6, 3, 3, 5, 5, 9}, dtype)};
 }
 
 /// A layer with as many inputs as outputs, so that no shape tells its
@@ -142,22 +133,23 @@ Square square(DType dtype) {
 }
 
 // lesson: a-column-each
-// Y_r (2, 1) = X (2, 4) W_r (4, 1), and all Y_r side by side
-void multiply_by_own_columns(Rank& rank, const HostTensor& x, const HostTensor& w) {
+// Y_r (2, 1) = X (2, 4) A_r (4, 1), and all Y_r side by side
+void multiply_by_own_columns(Rank& rank, const HostTensor& x, const HostTensor& a) {
     Device& device = rank.device();
     TensorParallel tp(device, rank.world());
-    const Tensor own_w = own_columns(tp, device.upload(w));
-    const Tensor own_y = device.matmul(device.upload(x), own_w);
-    rank.keep("own w", own_w);
+    const Tensor own_a = own_columns(tp, device.upload(a));
+    const Tensor own_y = device.matmul(device.upload(x), own_a);
+    rank.keep("own a", own_a);
     rank.keep("own y", own_y);
     rank.keep("y", gather_columns(tp, own_y));
 }
 // lesson: end
 
+/// All ranks' parts and what they come to, side by side.
 std::string shards_text(const RunReport& report) {
     std::vector<std::pair<std::string, HostTensor>> shown;
     for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
-        shown.emplace_back(fmt::format("W_{}", rank), kept(report, rank, "own w"));
+        shown.emplace_back(fmt::format("A_{}", rank), kept(report, rank, "own a"));
         shown.emplace_back(fmt::format("Y_{}", rank), kept(report, rank, "own y"));
     }
     shown.emplace_back("Y", kept(report, 0, "y"));
@@ -202,42 +194,36 @@ std::unique_ptr<Cluster> ColumnLinear::example_cluster() const {
     return make_cluster(options, kExampleRanks);
 }
 
-void ColumnLinear::multiply_by_columns(Page& page) {
-    const Example numbers = example(options().dtype);
-    const HostTensor &x = numbers.x, &w = numbers.w;
-    page.text(
-        "How can three devices share one product Y = X W? A column of Y needs all of X, "
-        "but a single column of W. So each device takes a column of W, multiplies X by "
-        "it, and has a column of Y. Put side by side these are Y: nothing is added up.");
-    page.verbatim(matrices_text({{"X", x}, {"W", w}}));
-    page.predict(
-        "Device 2 takes the last column of W. What is the second number of its column of "
-        "Y?",
-        9, "", "3*2 + 0*0 + 1*1 + 2*1");
-    page.quote("a-column-each");
-    if (lacks_example_ranks())
-        page.text(fmt::format(
-            "(This run has {} of its own, so the example's three are virtual ones.)",
-            ranks_ == 1 ? "one device" : "two devices"));
+void ColumnLinear::multiply_by_columns(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("several", ranks_ > 1);
+    found.give("more_devices", ranks_ > kShownRanks);
+    found.give("last_device", ranks_ - 1);
+    found.give("lacks_devices", lacks_example_ranks());
+    found.give("t", ranks_);
+    found.give("t_less_1", ranks_ - 1);
 
-    const RunReport together =
-        example_cluster()->run([&](Rank& rank) { multiply_by_own_columns(rank, x, w); });
-    const RunReport alone = make_cluster(options(), 1)->run([&](Rank& rank) {
+    const auto [x, a, y] = example(options().dtype);
+    found.give("example", matrices_text({{"X", x}, {"A", a}}));
+    found.give("example_number", Figure::count(y.at(5)));
+    found.give("example_first", Figure::count(y.at(2)));
+    found.give("example_other_column", Figure::count(y.at(4)));
+
+    const RunReport together = example_cluster()->run(
+        [&x = x, &a = a](Rank& rank) { multiply_by_own_columns(rank, x, a); });
+    const RunReport alone = make_cluster(options(), 1)->run([&x = x, &a = a](Rank& rank) {
         Device& device = rank.device();
-        rank.keep("y", device.matmul(device.upload(x), device.upload(w)));
+        rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
     });
-    const HostTensor& y = kept(alone, 0, "y");
     record().inputs.insert_or_assign("example/x", x);
-    record().inputs.insert_or_assign("example/w", w);
+    record().inputs.insert_or_assign("example/w", a);
     record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
-
     if (has_numbers()) {
-        page.verbatim(shards_text(together));
-        page.check(Check::equal("second number of device 2's column",
-                                kept(together, 2, "own y").at(1), 9));
+        found.give("example_shards", shards_text(together));
+        found.equal("example_computed", kept(together, 2, "own y").at(1), y.at(5));
     }
-    check_equal(page, "numbers on any device that differ from one device's Y",
-                differing_on_any(together, y, "y"));
+    values_equal(found, "example_same",
+                 differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
 }
 
 namespace {
@@ -261,43 +247,17 @@ std::string refusal(Cluster& cluster, const HostTensor& x) {
 
 }  // namespace
 
-void ColumnLinear::find_the_layer(Page& page) {
+void ColumnLinear::find_the_layer(Findings& found) {
     const Example numbers = example(options().dtype);
-    page.text(
-        "Which columns are they in PyTorch? nn.Linear(in, out) stores its weight as "
-        "(out, in) and computes y = x weight^T + bias. A widespread example makes "
-        "nn.Linear(3, 4), whose weight is (4, 3), cuts that into weight[:, 0:1], "
-        "weight[:, 1:2] and weight[:, 2:3], and multiplies an x of four columns by each. "
-        "The shapes fit, as they did in step 1. The layer does not. Given that x, "
-        "nn.Linear(3, 4) says:");
-    page.verbatim("  " + refusal(*make_cluster(options(), 1), numbers.x));
-    page.text(
-        "It takes three columns and gives four; the example takes four and gives three. "
-        "It computes x weight, which is another layer: the one with the transposed "
-        "weight. Where in and out are equal, no shape says so. Take nn.Linear(3, 3):");
-    show_square_layer(page);
-    page.text(
-        "So: in Y = X W, with W (in, out), the devices share out columns of W. PyTorch's "
-        "weight is W^T, (out, in): there they are its rows. Device r holds rows r and "
-        "multiplies by their transpose.");
-    page.quote("column-parallel");
+    found.give("refusal", refusal(*make_cluster(options(), 1), numbers.x));
+    cut_square_layer(found);
     const RunReport meant =
-        pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.w)));
-    const HostTensor product = matrix(3, {6, 3, 3, 5, 5, 9}, options().dtype);
-    check_equal(page,
-                "step 1 as nn.Linear(4, 3) by rows of weight: numbers on any device that "
-                "differ from X W",
-                differing_on_any(meant, product, "y"));
+        pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.a)));
+    values_equal(found, "layout_example", differing_on_any(meant, numbers.y, "y"), 0);
 }
 
-void ColumnLinear::show_square_layer(Page& page) {
+void ColumnLinear::cut_square_layer(Findings& found) {
     const Square numbers = square(options().dtype);
-    page.verbatim(matrices_text({{"x", numbers.x}, {"weight", numbers.weight}}));
-    page.predict(
-        "nn.Linear(3, 3) gives 1*1 + 2*2 + 3*0 = 5 as its first number. What does x "
-        "weight[:, 0:1] give?",
-        10, "", "1*1 + 2*0 + 3*3");
-
     const RunReport by_columns = example_cluster()->run(
         [&](Rank& rank) { multiply_by_own_columns(rank, numbers.x, numbers.weight); });
     Task task = column_parallel_task(numbers.x, numbers.weight);
@@ -305,23 +265,25 @@ void ColumnLinear::show_square_layer(Page& page) {
     task.make = linear_on_one_device(3, 3, false);
     const RunReport alone = pass_alone(task);
     const HostTensor& y = kept(alone, 0, "y");
+    const HostTensor& wrong = kept(by_columns, 0, "y");
+
+    found.give("square", matrices_text({{"x", numbers.x}, {"W", numbers.weight}}));
+    found.give("square_right", 5);
+    found.give("square_wrong", 10);
+    const std::int64_t unlike = differing_on_any(by_rows, y, "y");
+    found.give("layout_part", unlike == 0 || !has_numbers() ? "rows" : "columns");
     if (has_numbers()) {
-        const HostTensor& wrong = kept(by_columns, 0, "y");
-        page.verbatim(matrices_text({{"columns of weight", wrong},
-                                     {"rows of weight", kept(by_rows, 0, "y")},
-                                     {"nn.Linear(3, 3)", y}}));
-        page.text(fmt::format(
-            "With columns of weight {} of {} numbers are wrong, and nothing complains.",
-            differing(wrong, y), y.elements()));
+        found.give(
+            "square_results",
+            matrices_text({{"x W", wrong}, {"x W^T", kept(by_rows, 0, "y")}, {"y", y}}));
+        found.give("square_wrong_numbers", differing(wrong, y));
+        found.give("square_all", y.elements());
     }
-    check_equal(
-        page, "rows of weight: numbers on any device that differ from nn.Linear(3, 3)'s",
-        differing_on_any(by_rows, y, "y"));
+    values_equal(found, "square_rows", unlike, 0);
 }
 
 namespace {
 
-// lesson: without-f-or-g
 /// Regions on whose edges nobody tells anybody anything: a mistake, to see
 /// what each rank has by itself.
 class Silent final : public TensorParallel {
@@ -330,7 +292,6 @@ class Silent final : public TensorParallel {
     Arriving enter_backward(const Tensor& dx) override { return {dx, dx, {}}; }
     Tensor leave(const Tensor& partial) override { return partial; }
 };
-// lesson: end
 
 Task silent(Task task) {
     task.regions = [](Rank& rank) {
@@ -366,9 +327,27 @@ std::int64_t bytes_of_all(const RunReport& report, const std::string& half) {
     return sum;
 }
 
+/// In which halves of a pass devices send anything, as a choice's key.
+const char* halves_with_messages(const RunReport& report) {
+    const bool forward = bytes_of_all(report, "forward") > 0;
+    const bool backward = bytes_of_all(report, "backward") > 0;
+    if (forward && backward) return "both";
+    return forward ? "forward" : backward ? "backward" : "neither";
+}
+
+using NamedMatrices = std::vector<std::pair<std::string, HostTensor>>;
+
+/// The matrices of each of the first ranks, a group a rank.
+std::string groups_text(int ranks, const std::function<NamedMatrices(int rank)>& of) {
+    std::string text;
+    for (int rank = 0; rank < ranks; ++rank)
+        text += (rank > 0 ? "\n\n" : "") + matrices_text(of(rank));
+    return text;
+}
+
 }  // namespace
 
-void ColumnLinear::split_columns(Page& page) {
+void ColumnLinear::split_columns(Findings& found) {
     const Task task = columns_task(options(), ranks_);
     const std::int64_t in = task.x.shape().columns();
     Task whole = task;
@@ -376,60 +355,39 @@ void ColumnLinear::split_columns(Page& page) {
     whole.own_columns_of_dy = false;
     const RunReport alone = pass_alone(whole);
     const RunReport without = pass_wrongly(silent(task));
-    page.text(fmt::format(
-        "When must devices that keep their own columns of y tell each other anything: "
-        "forward or backward? Here is a layer from {} to {} columns, two on each device, "
-        "of whole numbers that a pencil can follow.",
-        in, 2 * in));
-    page.predict("How many bytes does a device send forward?", 0, "bytes",
-                 "a column of y takes all of x, which every device has");
-    page.check(Check::equal("bytes that all devices sent forward",
-                            static_cast<double>(bytes_of_all(without, "forward")), 0));
-    check_equal(page, "numbers of y, side by side, that differ from one device's",
-                differing_side_by_side(without, alone, "y"));
-    show_partial_gradients(page, task, without, alone);
-
-    page.text(
-        "So what leads into the layer, Megatron-LM's f, does nothing forward and an "
-        "all-reduce backward. The weight's gradient, dW_r = dy_r^T x, needs no message. "
-        "It is made while the all-reduce is under way.");
-    page.quote("f-and-g");
     const RunReport together = pass_together(task);
-    check_equal(page, "with f, numbers of dx on any device that differ from one device's",
-                differing_on_any(together, kept(alone, 0, "dx"), "dx"));
-    check_equal(page, "numbers of the weight's gradient that differ from one device's",
-                differing_gradients(together, alone));
-    check_all_reduce(page, together, "backward", "dx");
+    found.give("columns_in", in);
+    found.give("columns_out", 2 * in);
+    found.give("columns_half", halves_with_messages(together));
+    found.equal("columns_silent", bytes_of_all(without, "forward"), 0);
+    values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"), 0);
+    if (has_numbers()) give_terms_of_dx(found, task, without, kept(alone, 0, "dx"));
+
+    values_equal(found, "columns_f",
+                 differing_on_any(together, kept(alone, 0, "dx"), "dx"), 0);
+    values_equal(found, "columns_gradient", differing_gradients(together, alone), 0);
+    give_all_reduce(found, "columns", together, "backward", "dx");
 }
 
-void ColumnLinear::show_partial_gradients(Page& page, const Task& task,
-                                          const RunReport& without,
-                                          const RunReport& alone) {
-    page.text(
-        "Backward, each number of x went into all columns of y. So its gradient is a sum "
-        "over all columns, dx = dy weight, and a device has the terms of its own: dx_r = "
-        "dy_r W_r, where W_r are its rows of weight. This is what each has if none tells "
-        "the others:");
-    page.quote("without-f-or-g");
-    if (!has_numbers()) return;
-    for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
-        page.verbatim(matrices_text(
-            {{fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, ranks_)},
-             {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
-             {fmt::format("dx_{}", rank), kept(without, rank, "dx")}}));
-    show_rest(page);
-    const HostTensor& dx = kept(alone, 0, "dx");
+void ColumnLinear::give_terms_of_dx(Findings& found, const Task& task,
+                                    const RunReport& without, const HostTensor& dx) {
+    const auto of_rank = [&](int rank) -> NamedMatrices {
+        return {{fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, ranks_)},
+                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+                {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
+    };
     const HostTensor sum = sum_of(kept_by_all(without, "dx"));
-    page.verbatim(matrices_text({{"sum of all dx_r", sum}, {"one device's dx", dx}}));
-    check_equal(page, "numbers of that sum that differ from one device's dx",
-                differing(sum, dx));
-    if (ranks_ > 1)
-        page.text(
-            fmt::format("Device 0's own dx is wrong in {} of {} numbers. Nothing hangs, "
-                        "and the layers before this one learn from it.",
-                        differing(kept(without, 0, "dx"), dx), dx.elements()));
+    found.give("terms_of_dx", groups_text(shown_ranks(), of_rank));
+    found.give("sum_of_dx", matrices_text({{"Σ dx_r", sum}, {"dx", dx}}));
+    found.give("columns_wrong", differing(kept(without, 0, "dx"), dx));
+    found.give("columns_all", dx.elements());
+    values_equal(found, "columns_sum", differing(sum, dx), 0);
 }
 
+namespace {
+
+/// A layer by rows from 2t to t columns, t the ranks, of whole numbers that are small
+/// enough for a pencil.
 Task rows_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -449,40 +407,61 @@ Task rows_task(const LessonOptions& options, int ranks) {
     return task;
 }
 
-void ColumnLinear::split_rows(Page& page) {
+}  // namespace
+
+void ColumnLinear::split_rows(Findings& found) {
     const Task task = rows_task(options(), ranks_);
     const std::int64_t out = task.dy.shape().columns();
     Task whole = task;
     whole.make = linear_on_one_device(2 * out, out, true);
     whole.own_columns_of_x = false;
     const RunReport alone = pass_alone(whole);
-    page.text(fmt::format(
-        "What if the columns of x are shared out already, as those of y are now? Then a "
-        "device takes the rows of W that its columns of x meet. They are columns of "
-        "weight. In a layer from {} to {}, with two columns of x on each device, it has "
-        "some terms of every number of y:",
-        2 * out, out));
-    show_partial_outputs(page, task, alone);
-
-    page.text(
-        "What leads out of the layer, g, is f turned round: an all-reduce forward, and "
-        "nothing backward, since every device has dy and needs only its own columns of "
-        "dx.");
-    page.quote("row-parallel");
     const RunReport together = pass_together(task);
-    check_equal(page, "with g, numbers of y on any device that differ from one device's",
-                differing_on_any(together, kept(alone, 0, "y"), "y"));
-    check_equal(page, "numbers of dx, side by side, that differ from one device's",
-                differing_side_by_side(together, alone, "dx"));
-    check_equal(page,
-                "numbers of the parameters' gradients that differ from one device's",
-                differing_gradients(together, alone));
-    check_all_reduce(page, together, "forward", "y");
-    page.check(Check::equal("bytes that device 0 sent backward",
-                            static_cast<double>(bytes_of_half(together, 0, "backward")),
-                            0));
+    found.give("rows_in", 2 * out);
+    found.give("rows_out", out);
+    found.give("rows_half", halves_with_messages(together));
+    give_terms_of_y(found, task, kept(alone, 0, "y"));
 
+    values_equal(found, "rows_g", differing_on_any(together, kept(alone, 0, "y"), "y"),
+                 0);
+    values_equal(found, "rows_dx", differing_side_by_side(together, alone, "dx"), 0);
+    values_equal(found, "rows_gradient", differing_gradients(together, alone), 0);
+    give_all_reduce(found, "rows", together, "forward", "y");
+    found.equal("rows_sent_backward", bytes_of_half(together, 0, "backward"), 0);
     record_rows(task, together);
+}
+
+void ColumnLinear::give_terms_of_y(Findings& found, const Task& task,
+                                   const HostTensor& y) {
+    const RunReport biased = pass_wrongly(silent(task));
+    Task unbiased = silent(task);
+    unbiased.weights["linear.bias"] =
+        HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
+    const RunReport without = pass_wrongly(unbiased);
+    const std::vector<HostTensor> terms = kept_by_all(without, "y");
+    record().outputs.insert_or_assign("rows/partial", side_by_side(terms));
+    if (!has_numbers()) return;
+
+    const HostTensor& bias = task.weights.at("linear.bias");
+    const auto of_rank = [&](int rank) -> NamedMatrices {
+        return {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, ranks_)},
+                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+                {fmt::format("x_{0} W_{0}^T", rank), terms[rank]}};
+    };
+    found.give("terms_of_y", groups_text(shown_ranks(), of_rank));
+    found.give("sum_of_y",
+               matrices_text({{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}}));
+
+    // Every device that adds the bias to its terms adds it to the sum.
+    HostTensor expected = y;
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+        expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
+    found.give("y_first", Figure::count(y.at(0)));
+    found.give("bias_first", Figure::count(bias.at(0)));
+    found.give("bias_too_often", Figure::count(expected.at(0)));
+    found.give("bias_once_more", Figure::count(expected.at(0) + bias.at(0)));
+    values_equal(found, "rows_bias",
+                 differing(sum_of(kept_by_all(biased, "y")), expected), 0);
 }
 
 void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
@@ -500,43 +479,212 @@ void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
     record().runs.emplace_back("rows", together);
 }
 
-void ColumnLinear::show_partial_outputs(Page& page, const Task& task,
-                                        const RunReport& alone) {
-    const RunReport biased = pass_wrongly(silent(task));
-    Task unbiased = silent(task);
-    unbiased.weights["linear.bias"] =
-        HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
-    const RunReport without = pass_wrongly(unbiased);
-    const HostTensor& bias = task.weights.at("linear.bias");
-    const HostTensor& y = kept(alone, 0, "y");
-    const HostTensor terms = sum_of(kept_by_all(without, "y"));
-    record().outputs.insert_or_assign("rows/partial",
-                                      side_by_side(kept_by_all(without, "y")));
-    if (!has_numbers()) return;
-    for (int rank = 0; rank < std::min(ranks_, kShownRanks); ++rank)
-        page.verbatim(matrices_text(
-            {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, ranks_)},
-             {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
-             {fmt::format("x_{0} W_{0}^T", rank), kept(without, rank, "y")}}));
-    show_rest(page);
-    page.verbatim(
-        matrices_text({{"their sum", terms}, {"bias", bias}, {"one device's y", y}}));
+namespace {
 
-    // Every device that adds the bias to its terms adds it to the sum.
-    HostTensor expected = y;
-    for (std::int64_t i = 0; i < y.elements(); ++i)
-        expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
-    page.text(
-        "The bias goes onto the sum, once. Where each device adds it to its terms, the "
-        "sum has it once a device:");
-    page.predict(
-        fmt::format("The first number of y is {}, that of the bias {}. What does y begin "
-                    "with if all {} add the bias?",
-                    number(y.at(0)), number(bias.at(0)), ranks_),
-        expected.at(0), "",
-        fmt::format("{} + {} * {}", number(y.at(0)), ranks_ - 1, number(bias.at(0))));
-    check_equal(page, "numbers of such a sum that differ from y + (t-1) bias",
-                differing(sum_of(kept_by_all(biased, "y")), expected));
+/// Of a layer by rows: GELU of each rank's terms and then g, and in the right order.
+void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
+    Device& device = rank.device();
+    const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),
+                                       {.transpose_b = true});
+    rank.keep("terms", terms);
+
+    const Tensor early = device.gelu(terms);
+    rank.keep("early", early);
+    rank.world().all_reduce(early).wait();
+    rank.keep("early sum", early);
+
+    rank.world().all_reduce(terms).wait();
+    rank.keep("sum", terms);
+    rank.keep("late", device.gelu(terms));
+}
+
+/// Returns the index at which the two differ most.
+std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
+    std::int64_t at = 0;
+    for (std::int64_t i = 1; i < a.elements(); ++i)
+        if (std::abs(a.at(i) - b.at(i)) > std::abs(a.at(at) - b.at(at))) at = i;
+    return at;
+}
+
+}  // namespace
+
+/// A number of a layer by rows, whose terms the devices have.
+void ColumnLinear::give_gelu_of_a_sum(Findings& found) {
+    const Task task = rows_task(options(), ranks_);
+    const HostTensor& weight = task.weights.at("linear.weight");
+    const RunReport report =
+        make_cluster(options().without_full_check(), ranks_)->run([&](Rank& rank) {
+            apply_gelu(rank, columns_of_rank(task.x, rank.index(), ranks_),
+                       columns_of_rank(weight, rank.index(), ranks_));
+        });
+    if (!has_numbers()) return;
+    const std::int64_t at =
+        widest_gap(kept(report, 0, "early sum"), kept(report, 0, "late"));
+    const auto cell = [&](int rank, const char* name) {
+        return number(kept(report, rank, name).at(at));
+    };
+    const auto give_row = [&](std::string device, std::string terms, std::string gelu) {
+        Findings& row = found.row("gelu_terms");
+        row.give("device", std::move(device));
+        row.give("term", std::move(terms));
+        row.give("gelu", std::move(gelu));
+    };
+    for (int rank = 0; rank < shown_ranks(); ++rank)
+        give_row(std::to_string(rank), cell(rank, "terms"), cell(rank, "early"));
+    if (ranks_ > kShownRanks) give_row("…", "–", "–");
+    found.give("sum_of_terms", cell(0, "sum"));
+    found.give("sum_of_gelus", cell(0, "early sum"));
+    found.give("gelu_of_sum", cell(0, "late"));
+}
+
+void ColumnLinear::pair(Findings& found) {
+    give_gelu_of_a_sum(found);
+    const auto task_of = [&](MlpSplit split) {
+        return mlp_task(sizes_, split, options().dtype, options().seed);
+    };
+    const Task alone = task_of(MlpSplit::none);
+    mlp_alone_ = pass_alone(alone, true);
+    mlp_together_ = pass_together(task_of(MlpSplit::columns_then_rows), true);
+    record_mlp(alone);
+    found.give("hidden", std::to_string(sizes_.hidden));
+    found.give("inner", std::to_string(sizes_.inner));
+    found.give("mlp_rows", std::to_string(sizes_.rows));
+    found.give("pair_order", "columns_rows");
+    found.give("pair_reductions", collectives(mlp_together_, 0));
+    found.equal("pair_calls", collectives(mlp_together_, 0), 2);
+    values_at_most(found, "pair_values",
+                   largest_difference(results(mlp_together_), results(mlp_alone_)),
+                   bound());
+    std::int64_t unlike = 0;
+    for (const char* name : {"y", "dx"})
+        unlike += differing_on_any(mlp_together_, kept(mlp_together_, 0, name), name);
+    values_equal(found, "pair_same", unlike, 0);
+}
+
+void ColumnLinear::record_mlp(const Task& alone) {
+    record().inputs.insert_or_assign("mlp/x", alone.x);
+    record().inputs.insert_or_assign("mlp/dy", alone.dy);
+    record().models["mlp"] = {{"kind", "mlp"},         {"hidden", sizes_.hidden},
+                              {"inner", sizes_.inner}, {"gelu", "exact"},
+                              {"bias", true},          {"backward_from", "dy"}};
+    for (const auto& [name, tensor] : mlp_alone_.ranks.front().kept)
+        if (name.starts_with("initial/"))
+            record().inputs.insert_or_assign("mlp/" + name, tensor);
+    for (const auto& [name, tensor] : results(mlp_alone_))
+        record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
+    for (const auto& [name, tensor] : results(mlp_together_))
+        record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
+    record().runs.emplace_back("mlp_alone", mlp_alone_);
+    record().runs.emplace_back("mlp_columns_rows", mlp_together_);
+}
+
+namespace {
+
+void give_costs(Findings& found, const std::string& run, const RunReport& report) {
+    constexpr auto kActivations = static_cast<std::size_t>(MemoryCategory::activations);
+    found.give(run + ".forward", Figure::memory(bytes_of_half(report, 0, "forward")));
+    found.give(run + ".backward", Figure::memory(bytes_of_half(report, 0, "backward")));
+    found.give(run + ".time", Figure::time(pass_time(report)));
+    found.give(run + ".activations",
+               Figure::memory(report.ranks.front().memory.category_peak[kActivations]));
+}
+
+}  // namespace
+
+void ColumnLinear::count_costs(Findings& found) {
+    const Task task =
+        mlp_task(sizes_, MlpSplit::gathered, options().dtype, options().seed);
+    const RunReport gathered = pass_together(task, true);
+    record().runs.emplace_back("mlp_gathered", gathered);
+    for (const auto& [name, tensor] : results(gathered))
+        record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
+    values_at_most(found, "gathered_values",
+                   largest_difference(results(gathered), results(mlp_alone_)), bound());
+    give_bytes(found, gathered);
+    give_time(found, gathered);
+    widen(found);
+}
+
+void ColumnLinear::give_bytes(Findings& found, const RunReport& gathered) {
+    const std::int64_t size = bytes_of(options().dtype);
+    const std::int64_t s = sizes_.rows * sizes_.hidden * size;
+    const std::int64_t i = sizes_.rows * sizes_.inner * size;
+    found.give("number_bytes", size);
+    found.give("input_bytes", Figure::bytes(s));
+    found.give("inner_bytes", Figure::bytes(i));
+    found.give("pair_bytes", Figure::bytes(sent(4, s)));
+    found.give("pair_bytes_without_t", Figure::bytes(4 * s));
+    found.give("gathering_bytes", Figure::bytes(sent(3, i + s)));
+    found.give("gathering_bytes_reduced", Figure::bytes(sent(4, i + s)));
+    found.give("gathering_bytes_gathered", Figure::bytes(sent(2, i + s)));
+    found.give("gathering_bytes_forward", Figure::bytes(sent(1, i + s)));
+    found.equal("pair_sent", Figure::bytes(mlp_together_.ranks.front().bytes_sent()),
+                static_cast<double>(sent(4, s)));
+    found.equal("gathering_sent", Figure::bytes(gathered.ranks.front().bytes_sent()),
+                static_cast<double>(sent(3, i + s)));
+    const auto calls = [&](MlpSplit split) {
+        return mlp_calls(sizes_, split, options().dtype, ranks_);
+    };
+    found.equal("byte_gap",
+                byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
+                    byte_gap(gathered, calls(MlpSplit::gathered)),
+                0);
+}
+
+void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
+    give_costs(found, "alone", mlp_alone_);
+    give_costs(found, "pair", mlp_together_);
+    give_costs(found, "gathered", gathered);
+    found.timeline("pair", mlp_together_);
+    found.timeline("gathered", gathered);
+    found.give("cluster", options().cluster);
+    found.give("virtual_time", options().has_virtual_time());
+    if (!options().has_virtual_time()) return;
+    const ClusterSpec spec = load_cluster(options().cluster);
+    const LinkSpec& link = ranks_ > spec.devices_per_node ? spec.between : spec.inside;
+    const CallTimes times = times_of(
+        mlp_calls(sizes_, MlpSplit::columns_then_rows, options().dtype, ranks_), spec);
+    found.give("alpha", Figure::time(picoseconds(link.alpha_seconds)));
+    found.give("beta", link.bytes_per_second > 0
+                           ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
+                           : "∞");
+    found.give("messages", Figure::time(times.all));
+    found.give("messages_bare", Figure::time(times.all - times.latency));
+    found.equal("messages_time",
+                Figure::time(mlp_together_.ranks.front().time.communication),
+                static_cast<double>(times.all));
+}
+
+/// The same pass of wider MLPs.
+void ColumnLinear::widen(Findings& found) {
+    ClusterSpec spec = load_cluster(options().cluster);
+    spec.memory_bytes = 0;
+    const auto time_of = [&](const MlpSizes& sizes, MlpSplit split, int ranks) {
+        return pass_time(pass(*make_shapes_only_cluster(ranks, spec, true),
+                              mlp_shapes(sizes, split, options().dtype)));
+    };
+    std::vector<double> gains;
+    for (const std::int64_t factor : {1, 4, 16}) {
+        const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden, factor * sizes_.inner};
+        const Picoseconds alone = time_of(sizes, MlpSplit::none, 1);
+        Findings& row = found.row("widths");
+        row.give("width", sizes.hidden);
+        row.give("alone", Figure::time(alone));
+        const auto give_way = [&](const std::string& name, MlpSplit split) {
+            const Picoseconds time = time_of(sizes, split, ranks_);
+            const double gain =
+                time > 0 ? static_cast<double>(alone) / static_cast<double>(time) : 1;
+            row.give(name, Figure::time(time));
+            row.give(name + "_gain", Figure::decimals(gain, 2));
+            return gain;
+        };
+        gains.push_back(give_way("pair", MlpSplit::columns_then_rows));
+        give_way("gathered", MlpSplit::gathered);
+    }
+    constexpr double kAlike = 1.01;
+    found.give("wider", gains[1] > kAlike * gains[0]   ? "grows"
+                        : gains[0] > kAlike * gains[1] ? "shrinks"
+                                                       : "stays");
 }
 
 }  // namespace lockstep::lessons

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -9,43 +10,43 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's steps, and what later ones need of earlier ones. Steps 1 to 4 are in
-/// lesson.cpp, 5 and 6 in mlp_step.cpp.
+/// The lesson's experiments, and what later ones need of earlier ones.
 class ColumnLinear final : public Lesson {
   public:
     /// Throws UsageError if the options ask for what cannot be.
     ColumnLinear(const LessonOptions& options, Record& record);
 
-    std::vector<Step> steps() override;
+    std::vector<Experiment> experiments() override;
 
   private:
-    void multiply_by_columns(Page& page);
-    void find_the_layer(Page& page);
-    void split_columns(Page& page);
-    void split_rows(Page& page);
-    void pair(Page& page);
-    void count_bytes(Page& page);
+    void multiply_by_columns(Findings& found);
+    void find_the_layer(Findings& found);
+    void split_columns(Findings& found);
+    void split_rows(Findings& found);
+    void pair(Findings& found);
+    void count_costs(Findings& found);
 
-    void show_square_layer(Page& page);
-    void show_partial_gradients(Page& page, const Task& task, const RunReport& without,
-                                const RunReport& alone);
-    void show_partial_outputs(Page& page, const Task& task, const RunReport& alone);
-    /// After the numbers of the first kShownRanks devices.
-    void show_rest(Page& page) const;
-    void show_gelu_of_a_sum(Page& page);
-    void check_all_reduce(Page& page, const RunReport& report, const std::string& half,
-                          const std::string& tensor);
-    /// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
-    std::int64_t sent(std::int64_t factor, std::int64_t bytes) const;
+    void cut_square_layer(Findings& found);
+    void give_terms_of_dx(Findings& found, const Task& task, const RunReport& without,
+                          const HostTensor& dx);
+    void give_terms_of_y(Findings& found, const Task& task, const HostTensor& y);
+    void give_gelu_of_a_sum(Findings& found);
+    /// The bytes of an all-reduce of `tensor` in that half, under names that begin with
+    /// `name`.
+    void give_all_reduce(Findings& found, const std::string& name,
+                         const RunReport& report, const std::string& half,
+                         const std::string& tensor);
+    void give_bytes(Findings& found, const RunReport& gathered);
+    void give_time(Findings& found, const RunReport& gathered);
+    void widen(Findings& found);
     void record_rows(const Task& task, const RunReport& together);
     void record_mlp(const Task& alone);
-    void show_bytes(Page& page, const RunReport& gathered);
-    void show_time(Page& page, const RunReport& gathered);
-    void show_larger_layers(Page& page);
 
-    /// Checks of values; in a run of shapes only there are none.
-    void check_equal(Page& page, const std::string& name, std::int64_t figure);
-    void check_bound(Page& page, const std::string& name, double difference);
+    /// factor (t-1)/t of the bytes of a buffer whose elements the ranks divide.
+    std::int64_t sent(std::int64_t factor, std::int64_t bytes) const;
+    double bound() const;
+    /// How many devices have their numbers shown.
+    int shown_ranks() const { return std::min(ranks_, kShownRanks); }
 
     /// The example's three devices, whatever the ranks.
     std::unique_ptr<Cluster> example_cluster() const;
@@ -64,10 +65,6 @@ class ColumnLinear final : public Lesson {
     RunReport mlp_alone_;
     RunReport mlp_together_;
 };
-
-/// A layer by rows from 2t to t columns, t the ranks, of whole numbers
-/// that are small enough for a pencil.
-Task rows_task(const LessonOptions& options, int ranks);
 
 /// The lesson `column-linear`: a linear layer on several devices, by columns and by rows.
 LessonEntry column_linear_lesson();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lessons/02_column_linear/pass.hpp"
 #include "src/nn/activation.hpp"
@@ -88,6 +89,54 @@ Picoseconds pass_time(const RunReport& report) {
         end = std::max(end, event.end);
     }
     return std::max<Picoseconds>(end - begin, 0);
+}
+
+MlpCalls mlp_calls(const MlpSizes& sizes, MlpSplit split, DType dtype, int ranks) {
+    const auto call = [&](Verb verb, std::int64_t columns) {
+        // An all-gather's count is that of one rank's part.
+        const int parts = verb == Verb::all_gather ? ranks : 1;
+        return CollectiveCall{verb, sizes.rows * columns / parts, bytes_of(dtype), ranks};
+    };
+    if (split == MlpSplit::columns_then_rows)
+        return {{call(Verb::all_reduce, sizes.hidden)},
+                {call(Verb::all_reduce, sizes.hidden)}};
+    return {{call(Verb::all_gather, sizes.inner), call(Verb::all_gather, sizes.hidden)},
+            {call(Verb::all_reduce, sizes.inner), call(Verb::all_reduce, sizes.hidden)}};
+}
+
+namespace {
+
+std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls, int rank) {
+    std::int64_t bytes = 0;
+    for (const CollectiveCall& call : calls)
+        bytes += collective_traffic(call, rank).bytes_sent;
+    return bytes;
+}
+
+}  // namespace
+
+std::int64_t byte_gap(const RunReport& report, const MlpCalls& calls) {
+    std::int64_t gap = 0;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
+        const std::int64_t forward = bytes_of_half(report, rank, "forward");
+        const std::int64_t backward = bytes_of_half(report, rank, "backward");
+        gap += std::abs(forward - bytes_of_calls(calls.forward, rank)) +
+               std::abs(backward - bytes_of_calls(calls.backward, rank)) +
+               std::abs(report.ranks[rank].bytes_sent() - forward - backward);
+    }
+    return gap;
+}
+
+CallTimes times_of(const MlpCalls& calls, const ClusterSpec& spec) {
+    CallTimes times;
+    for (const auto& half : {calls.forward, calls.backward})
+        for (const CollectiveCall& call : half) {
+            std::vector<int> members(static_cast<std::size_t>(call.ranks));
+            std::iota(members.begin(), members.end(), 0);
+            times.all += collective_time(call, spec, members);
+            times.latency += collective_latency(call, spec, members);
+        }
+    return times;
 }
 
 }  // namespace lockstep::lessons

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lessons/02_column_linear/pass.hpp"
+#include "src/cost/collectives.hpp"
 
 namespace lockstep::lessons {
 
@@ -34,5 +35,21 @@ std::int64_t collectives(const RunReport& report, int rank);
 /// From the begin of forward to the end of backward, on all ranks of a run
 /// that was traced.
 Picoseconds pass_time(const RunReport& report);
+
+/// The collectives of the two halves of a pass, by the formulas.
+struct MlpCalls {
+    std::vector<CollectiveCall> forward, backward;
+};
+MlpCalls mlp_calls(const MlpSizes& sizes, MlpSplit split, DType dtype, int ranks);
+
+/// Bytes counted less bytes by the formula, over all ranks and both halves.
+std::int64_t byte_gap(const RunReport& report, const MlpCalls& calls);
+
+/// How long they take one after another, and how much of that for no bytes at all.
+struct CallTimes {
+    Picoseconds all = 0;
+    Picoseconds latency = 0;
+};
+CallTimes times_of(const MlpCalls& calls, const ClusterSpec& spec);
 
 }  // namespace lockstep::lessons

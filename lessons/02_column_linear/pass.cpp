@@ -8,6 +8,7 @@
 #include "src/comm/expect.hpp"
 #include "src/core/philox.hpp"
 #include "src/nn/part.hpp"
+#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -106,11 +107,11 @@ std::vector<std::string> block(const std::string& name, const HostTensor& matrix
         if (row + 1 < matrix.shape().rows()) lines.emplace_back("  ...");
         break;
     }
-    std::size_t width = 0;
+    int width = 0;
     for (const std::string& line : lines)
-        width = std::max(width, line.size());
+        width = std::max(width, columns_of(line));
     for (std::string& line : lines)
-        line.resize(width, ' ');
+        line = pad_right(line, width);
     return lines;
 }
 
@@ -129,8 +130,8 @@ std::string matrices_text(
     for (std::size_t row = 0; row < height; ++row) {
         std::string line;
         for (const std::vector<std::string>& lines : blocks)
-            line += kGap +
-                    (row < lines.size() ? lines[row] : std::string(lines[0].size(), ' '));
+            line += kGap + (row < lines.size() ? lines[row]
+                                               : pad_right("", columns_of(lines[0])));
         line.erase(line.find_last_not_of(' ') + 1);
         text += (text.empty() ? "" : "\n") + line;
     }

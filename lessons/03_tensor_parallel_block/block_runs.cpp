@@ -106,6 +106,9 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
     result.peak =
         first.memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
     result.sent = first.bytes_sent();
+    for (const Traffic& traffic : first.traffic)
+        if (traffic.verb == name_of(Verb::reduce_scatter))
+            result.scatters += traffic.calls;
     result.time = report.makespan();
     return result;
 }
@@ -117,36 +120,27 @@ std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
     const std::int64_t scores = batch * sizes.heads * length * length;
     const std::int64_t outside = split ? ranks : 1;
     const std::int64_t statistics = 4 * kStatistic * length * batch / outside;
-    const std::string over = split ? "/t" : "";
-    return {{"inputs of both norms, and what they give", "8 sbh" + over,
-             8 * sbh / outside, 8 * sbh / outside},
-            {"dropout masks of attention and MLP", "2 sbh" + over, 2 * sbh / outside, 0},
-            {"queries, keys, values; input of c_proj", "8 sbh/t", 8 * sbh / ranks,
-             8 * sbh / ranks},
-            {"input of GELU; input of the second layer", "16 sbh/t", 16 * sbh / ranks,
-             16 * sbh / ranks},
-            {"softmax's result", "2 as²b/t", 2 * scores / ranks, 2 * scores / ranks},
-            {"its dropout mask and result", "3 as²b/t", 3 * scores / ranks, 0},
-            {"mean and 1/deviation of each token in both norms", "none", 0, statistics}};
+    return {{"norms", 8 * sbh / outside, 8 * sbh / outside},
+            {"masks", 2 * sbh / outside, 0},
+            {"attention", 8 * sbh / ranks, 8 * sbh / ranks},
+            {"mlp", 16 * sbh / ranks, 16 * sbh / ranks},
+            {"softmax", 2 * scores / ranks, 2 * scores / ranks},
+            {"dropout", 3 * scores / ranks, 0},
+            {"statistics", 0, statistics}};
 }
 
 std::vector<Term> peak_terms(const BlockSizes& sizes, std::int64_t length,
                              std::int64_t batch, int ranks) {
     const std::int64_t sbh = length * batch * sizes.hidden;
     const std::int64_t scores = 2 * batch * sizes.heads * length * length / ranks;
-    const auto term = [](const char* what, const char* formula, std::int64_t bytes) {
-        return Term{what, formula, 0, bytes};
-    };
-    return {
-        term("ln_1's input and result", "4 sbh", 4 * sbh),
-        term("ln_1's mean and 1/deviation of each token", "8 sb",
-             2 * kStatistic * length * batch),
-        term("queries, keys, values", "6 sbh/t", 6 * sbh / ranks),
-        term("softmax's result", "2 as²b/t", scores),
-        term("gradients of the block's result and of its middle", "4 sbh", 4 * sbh),
-        term("gradient of c_proj's input", "2 sbh/t", 2 * sbh / ranks),
-        term("gradients of queries, keys, values", "6 sbh/t", 6 * sbh / ranks),
-        term("gradients of softmax's result and of the scores", "4 as²b/t", 2 * scores)};
+    return {{"norm", 0, 4 * sbh},
+            {"statistics", 0, 2 * kStatistic * length * batch},
+            {"attention", 0, 6 * sbh / ranks},
+            {"softmax", 0, scores},
+            {"outside", 0, 4 * sbh},
+            {"projection", 0, 2 * sbh / ranks},
+            {"attention_gradients", 0, 6 * sbh / ranks},
+            {"score_gradients", 0, 2 * scores}};
 }
 
 }  // namespace lockstep::lessons

@@ -40,8 +40,9 @@ struct Activations {
     std::int64_t held = 0;
     /// While backward runs, with what it needs for a moment.
     std::int64_t peak = 0;
-    std::int64_t sent = 0;  ///< forward and backward
-    Picoseconds time = 0;   ///< of both, on the classroom cluster
+    std::int64_t sent = 0;      ///< forward and backward
+    std::int64_t scatters = 0;  ///< reduce-scatters of both
+    Picoseconds time = 0;       ///< of both, on the classroom cluster
 };
 Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
                                 std::int64_t batch, int ranks, Regions regions);
@@ -49,8 +50,7 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
 /// A term of a sum of bytes: what the paper has, and what this project's
 /// block has, where they differ (no dropout here).
 struct Term {
-    std::string what;
-    std::string formula;
+    std::string name;
     std::int64_t paper = 0;
     std::int64_t ours = 0;
 };

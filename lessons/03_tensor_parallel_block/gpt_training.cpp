@@ -41,7 +41,6 @@ std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options
         [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
 }
 
-// lesson: tensor-parallel-training
 RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
                     std::uint64_t seed, Regions regions, Progress* progress) {
     return cluster.run([&](Rank& rank) {
@@ -59,6 +58,5 @@ RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
         run_training(rank, gpt->parameters(), task.steps, step, progress);
     });
 }
-// lesson: end
 
 }  // namespace lockstep::lessons

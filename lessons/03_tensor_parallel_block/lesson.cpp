@@ -1,18 +1,23 @@
 #include "lessons/03_tensor_parallel_block/lesson.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "lessons/03_tensor_parallel_block/block_runs.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
 #include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
-#include "src/report/timeline.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
 
 namespace lockstep::lessons {
 
@@ -32,23 +37,20 @@ TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record&
     record.options.sum_length = task_->tokens() * task_->steps;
 }
 
-std::vector<Step> TensorParallelLesson::steps() {
-    return {step("Attention, head by head", &TensorParallelLesson::attention),
-            step("A whole block, and its messages", &TensorParallelLesson::block),
-            step("Where activations are duplicated", &TensorParallelLesson::memory),
-            step("Sequence parallelism", &TensorParallelLesson::sequence),
-            step("A vocabulary that no device holds", &TensorParallelLesson::vocabulary),
-            step("A GPT on real text", &TensorParallelLesson::train),
-            step("A hidden size of 20,480", &TensorParallelLesson::size)};
+std::vector<Experiment> TensorParallelLesson::experiments() {
+    return {experiment("attention", &TensorParallelLesson::attention),
+            experiment("block", &TensorParallelLesson::block),
+            experiment("memory", &TensorParallelLesson::memory),
+            experiment("sequence", &TensorParallelLesson::sequence),
+            experiment("vocabulary", &TensorParallelLesson::vocabulary),
+            experiment("train", &TensorParallelLesson::train),
+            experiment("size", &TensorParallelLesson::size)};
 }
 
 LessonEntry tensor_parallel_block_lesson() {
     LessonEntry entry;
     entry.slug = "tensor-parallel-block";
-    entry.title = "A transformer block whose weights are shared out";
-    entry.question =
-        "How do several devices compute one transformer together, what do they tell each "
-        "other, and what does each have to hold?";
+    entry.folder = "03_tensor_parallel_block";
     entry.default_ranks = 4;
     entry.most_ranks = kMostRanks;
     entry.settings = {
@@ -116,38 +118,34 @@ std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int
 
 }  // namespace
 
-void TensorParallelLesson::attention(Page& page) {
+void TensorParallelLesson::attention(Findings& found) {
     const BlockSizes& sizes = task_->sizes.block;
-    page.text(fmt::format(
-        "Heads know nothing of each other: each takes its own queries, keys and values "
-        "from x, and only c_proj brings their results together. So give each of {} "
-        "devices {} of the {} heads: their columns of c_attn, their attention, their "
-        "columns of c_proj's weight. That is a column-parallel layer and a row-parallel "
-        "one, with attention itself between them instead of a GELU.",
-        ranks_, sizes.heads / ranks_, sizes.heads));
-    page.quote("attention");
-    page.quote("parallel-layers");
-    page.text(fmt::format(
-        "c_attn's weight holds three layers one below the other, {} rows of queries, "
-        "then of keys, then of values, as GPT-2 has it. Each of the three is shared out: "
-        "a device needs the queries, keys and values of the same heads.",
-        sizes.hidden));
+    found.give("numbers", has_numbers());
+    found.give("several", ranks_ > 1);
+    found.give("devices", ranks_);
+    found.give("t", ranks_);
+    found.give("t_less_1", ranks_ - 1);
+    found.give("heads", sizes.heads);
+    found.give("own_heads", sizes.heads / ranks_);
+    found.give("hidden", sizes.hidden);
+    found.give("attention_rows", 3 * sizes.hidden);
+    found.give("plain_share", 3 * sizes.hidden / ranks_);
+    found.give("own_rows", sizes.hidden / ranks_);
 
     const Twins twins = attention_twins(*task_, options());
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
         run_shared(*make_cluster(options(), ranks_), twins, Pass::both);
-    check_values(page,
-                 fmt::format("attention on {} devices against one: output and every "
-                             "gradient, largest relative difference",
-                             ranks_),
-                 has_numbers() ? twin_difference(shared, alone) : 0, bound());
+    values_at_most(found, "attention_values",
+                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
+    double cut = 1;
     if (ranks_ > 1 && has_numbers())
-        show_bad_cut(page, badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
+        cut = bad_cut(badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
+    found.give("bad_cut", Figure::percent(100 * cut));
+    found.give("attention_cut", cut > bound() ? "each" : "plain");
 }
 
-void TensorParallelLesson::show_bad_cut(Page& page, const Twins& cut,
-                                        const HostTensor& right) {
+double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) {
     const LessonOptions unwatched = options().without_full_check();
     const RunReport report =
         run_shared(*make_cluster(unwatched, ranks_), cut, Pass::forward);
@@ -157,23 +155,11 @@ void TensorParallelLesson::show_bad_cut(Page& page, const Twins& cut,
         worst = std::max(worst, std::abs(right.at(i) - wrong.at(i)));
         largest = std::max(largest, std::abs(right.at(i)));
     }
-    page.text(fmt::format(
-        "Cut into {} plain shares instead, as any other weight would be, device 0 gets "
-        "nothing but queries: a third of its columns count as queries, a third as keys, "
-        "a third as values, and shapes fit. The result is {:.0f} % of the largest output "
-        "away. Nothing hangs, and training would even learn something; only a comparison "
-        "with one device tells.",
-        ranks_, 100 * worst / largest));
+    return worst / largest;
 }
 
-void TensorParallelLesson::block(Page& page) {
+void TensorParallelLesson::block(Findings& found) {
     const BlockSizes& sizes = task_->sizes.block;
-    page.text(
-        "The MLP is the lesson column-linear's: columns, GELU, rows. Norms and residual "
-        "sums stand outside of the two regions, and every device does all of them, on "
-        "the same values.");
-    page.quote("block");
-    page.quote("parallel-gpt");
     Twins twins = twins_of(*task_, options());
     twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
     twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
@@ -182,52 +168,36 @@ void TensorParallelLesson::block(Page& page) {
     const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
     const RunReport shared =
         run_shared(*make_cluster(options(), ranks_, true), twins, Pass::both);
-    const std::string title = "a block, forward and backward";
     record().runs.emplace_back("block", shared);
-    record().titles["block"] = title;
-    check_values(page,
-                 fmt::format("a block on {} devices against one: output and every "
-                             "gradient, largest relative difference",
-                             ranks_),
-                 has_numbers() ? twin_difference(shared, alone) : 0, bound());
-    page.chart(timeline_chart(shared, title));
-    page.text(
-        "Backward, the gradient of the weights of c_attn and of c_fc is computed while "
-        "the all-reduce of f is under way: it needs no message.");
+    found.timeline("block", shared);
+    values_at_most(found, "block_values",
+                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
     const RunReport forward =
         run_shared(*make_cluster(options(), ranks_), twins, Pass::forward);
-    show_block_bytes(page, forward, shared);
+    give_block_bytes(found, forward, shared);
 }
 
-void TensorParallelLesson::show_block_bytes(Page& page, const RunReport& forward,
+void TensorParallelLesson::give_block_bytes(Findings& found, const RunReport& forward,
                                             const RunReport& both) {
-    const std::int64_t hidden = task_->sizes.block.hidden;
-    const std::int64_t elements = task_->tokens() * hidden;
-    const double predicted =
-        std::round(8.0 * static_cast<double>(elements * bytes_of(options().dtype)) *
-                   (ranks_ - 1) / ranks_);
-    page.predict(
-        fmt::format("How many bytes does a device send for this block, forward and "
-                    "backward? b = {}, s = {}, h = {}, t = {}, {} bytes a number",
-                    task_->batch, task_->length(), hidden, ranks_,
-                    bytes_of(options().dtype)),
-        predicted, "bytes",
-        fmt::format("8 b s h (t-1)/t = 8 * {} * {} * {} * {}/{} * {}: four all-reduces "
-                    "of 2 b s h (t-1)/t",
-                    task_->batch, task_->length(), hidden, ranks_ - 1, ranks_,
-                    bytes_of(options().dtype)));
-    const auto sent = [](const RunReport& report) {
-        return static_cast<double>(report.ranks.front().bytes_sent());
+    const std::int64_t elements = task_->tokens() * task_->sizes.block.hidden;
+    const std::int64_t size = bytes_of(options().dtype);
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
+    const double predicted = 8 * share * static_cast<double>(elements * size);
+    found.give("batch", task_->batch);
+    found.give("context", task_->length());
+    found.give("number_bytes", size);
+    found.give("block_tensor", Figure::bytes(elements * size));
+    found.give("block_bytes", bytes(predicted));
+    found.give("block_bytes_without_t", Figure::bytes(8 * elements * size));
+    found.give("block_numbers", bytes(predicted / static_cast<double>(size)));
+    const auto check = [&](const std::string& name, const RunReport& report, int calls) {
+        found.equal(name, Figure::bytes(report.ranks.front().bytes_sent()),
+                    static_cast<double>(
+                        all_reduce_bytes(elements, options().dtype, ranks_, calls)));
     };
-    const auto expected = [&](int calls) {
-        return static_cast<double>(
-            all_reduce_bytes(elements, options().dtype, ranks_, calls));
-    };
-    page.check(Check::equal("bytes that device 0 sent forward, two g", sent(forward),
-                            expected(2)));
-    page.check(
-        Check::equal("bytes that device 0 sent forward and backward, two g and two f",
-                     sent(both), expected(4)));
+    check("block_sent_forward", forward, 2);
+    check("block_sent", both, 4);
 }
 
 namespace {
@@ -254,129 +224,388 @@ std::int64_t sum_of(const std::vector<Term>& terms, std::int64_t Term::*what) {
     return sum;
 }
 
-void show_terms(Page& page, const std::vector<Term>& terms, std::int64_t held) {
-    Table table{{"kept for backward", "formula", "the paper's", "here"}, {}};
-    for (const Term& term : terms)
-        table.rows.push_back(
-            {term.what, term.formula, bytes_text(term.paper), bytes_text(term.ours)});
-    table.rows.push_back({"together", "", bytes_text(sum_of(terms, &Term::paper)),
-                          bytes_text(sum_of(terms, &Term::ours))});
-    page.table(table);
-    page.check(Check::equal(
-        "bytes that the ledger holds after forward, against the sum here",
-        static_cast<double>(held), static_cast<double>(sum_of(terms, &Term::ours))));
-}
-
-void show_peak(Page& page, const BlockSizes& sizes, std::int64_t length,
-               std::int64_t peak, int ranks) {
-    // Shared out further, the scores are no longer what counts.
-    constexpr int kScoresCount = 8;
-    if (ranks > kScoresCount) return;
-    const std::vector<Term> terms = peak_terms(sizes, length, kBatch, ranks);
-    page.text(
-        "While backward runs, a device needs more for a moment. The peak comes when it "
-        "works out the gradient of the scores; the MLP's activations are gone by then.");
-    Table table{{"held at the peak", "formula", "bytes"}, {}};
-    for (const Term& term : terms)
-        table.rows.push_back({term.what, term.formula, bytes_text(term.ours)});
-    page.table(table);
-    page.check(Check::equal("bytes at the ledger's peak, against the sum",
-                            static_cast<double>(peak),
-                            static_cast<double>(sum_of(terms, &Term::ours))));
-}
-
-/// Against tensor parallelism without it.
-void compare_with_replicas(Page& page, const BlockSizes& sizes, std::int64_t length,
-                           const Activations& split, int ranks) {
-    const Activations whole =
-        measure_activations(sizes, length, kBatch, ranks, Regions::replicated);
-    Table table{
-        {"of one block, each device", "kept for backward", "peak", "sent", "time"}, {}};
-    const auto row = [&](const char* name, const Activations& of) {
-        table.rows.push_back({name, bytes_text(of.held), bytes_text(of.peak),
-                              bytes_text(of.sent), time_text(of.time)});
+/// Gives each term as "list.NAME.paper" and "list.NAME.ours", and their sums.
+void give_terms(Findings& found, const std::string& list,
+                const std::vector<Term>& terms) {
+    const auto give = [&](const std::string& name, std::int64_t paper,
+                          std::int64_t ours) {
+        found.give(list + "." + name + ".paper", Figure::memory(paper));
+        found.give(list + "." + name + ".ours", Figure::memory(ours));
     };
-    row("tensor parallel", whole);
-    row("with sequence parallelism", split);
-    page.table(table);
-    const double bsh = 2.0 * static_cast<double>(length * kBatch * sizes.hidden);
-    page.predict(
-        "An all-reduce is a reduce-scatter and an all-gather, so four of the one are "
-        "four of each of the others: the same bytes. But a layer keeps only its part of "
-        "what enters a region, and gathers it again for the weight's gradient. How many "
-        "bytes does that add?",
-        std::round(2 * bsh * (ranks - 1) / ranks), "bytes",
-        fmt::format("2 regions * b s h (t-1)/t * 2 bytes = 2 * {} * {} * {} * {}/{} * 2",
-                    kBatch, length, sizes.hidden, ranks - 1, ranks));
-    page.check(Check::equal("bytes sent with sequence parallelism less those without",
-                            static_cast<double>(split.sent - whole.sent),
-                            std::round(2 * bsh * (ranks - 1) / ranks)));
+    for (const Term& term : terms)
+        give(term.name, term.paper, term.ours);
+    give("sum", sum_of(terms, &Term::paper), sum_of(terms, &Term::ours));
 }
 
 }  // namespace
 
-void TensorParallelLesson::memory(Page& page) {
+void TensorParallelLesson::memory(Findings& found) {
     const BlockSizes sizes = large_block(ranks_);
     const std::int64_t length = large_length(ranks_);
-    page.text(fmt::format(
-        "What does a device keep of a block's forward for its backward? Take a block as "
-        "large as it is in earnest, with s = {} tokens, b = {}, h = {}, a = {} heads, 16 "
-        "bits a number; the simulator does it with shapes only, and the ledger counts. "
-        "Korthikanti et al. (2022) count s b h (34 + 5 a s/h) bytes on one device, and "
-        "with tensor parallelism over t",
-        length, kBatch, sizes.hidden, sizes.heads));
-    page.verbatim("  s b h (10 + 24/t + 5 a s/(h t))");
+    const std::int64_t sbh = length * kBatch * sizes.hidden;
+    found.give("large_s", std::to_string(length));
+    found.give("large_b", kBatch);
+    found.give("large_h", std::to_string(sizes.hidden));
+    found.give("large_a", sizes.heads);
+    found.give("large_tensor", Figure::memory(2 * sbh));
+    found.give("large_scores",
+               Figure::memory(2 * kBatch * sizes.heads * length * length));
+    give_terms(found, "one",
+               activation_terms(sizes, length, kBatch, 1, Regions::replicated));
+
     const std::vector<Term> terms =
         activation_terms(sizes, length, kBatch, ranks_, Regions::replicated);
     const Activations measured =
         measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
-    show_terms(page, terms, measured.held);
-    page.text(
-        "Term by term the ledger agrees, but for what this GPT does not have, dropout, "
-        "and for the norms' two numbers a token, which the paper leaves out as small. "
-        "(The GELU's input and result count 8 bytes each, four times as many columns.) "
-        "What is divided by t lies inside the two regions. The 10 is not divided: "
-        "outside, every device keeps the same activations as all others.");
-    const std::int64_t sbh = length * kBatch * sizes.hidden;
-    page.predict(fmt::format("Of the paper's bytes, how many does each of {} devices "
-                             "hold only because all the others do?",
-                             ranks_),
-                 std::round(10.0 * static_cast<double>(sbh) * (ranks_ - 1) / ranks_),
-                 "bytes",
-                 fmt::format("10 s b h (t-1)/t = 10 * {} * {} * {} * {}/{}", length,
-                             kBatch, sizes.hidden, ranks_ - 1, ranks_));
-    show_peak(page, sizes, length, measured.peak, ranks_);
+    give_terms(found, "kept", terms);
+    found.give("undivided", ranks_ > 1 ? "norms" : "all");
+    found.equal("kept_bytes", Figure::bytes(measured.held),
+                static_cast<double>(sum_of(terms, &Term::ours)));
+    const double copies = 10.0 * static_cast<double>(sbh);
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
+    found.give("copies", bytes(copies * share));
+    found.give("copies_all", bytes(copies));
+    found.give("copies_without_masks", bytes(0.8 * copies * share));
+    give_peak(found, sizes, length, measured);
 }
 
-void TensorParallelLesson::sequence(Page& page) {
+void TensorParallelLesson::give_peak(Findings& found, const BlockSizes& sizes,
+                                     std::int64_t length, const Activations& measured) {
+    // Shared out further, the scores are no longer what counts.
+    constexpr int kScoresCount = 8;
+    found.give("scores_count", ranks_ <= kScoresCount);
+    if (ranks_ > kScoresCount) return;
+    const std::vector<Term> terms = peak_terms(sizes, length, kBatch, ranks_);
+    const std::int64_t expected = sum_of(terms, &Term::ours);
+    give_terms(found, "peak", terms);
+    found.give("peak_when", measured.peak == expected ? "attention" : "mlp");
+    found.equal("peak_bytes", Figure::bytes(measured.peak),
+                static_cast<double>(expected));
+}
+
+namespace {
+
+void give_activations(Findings& found, const std::string& name, const Activations& of) {
+    found.give(name + ".held", Figure::memory(of.held));
+    found.give(name + ".peak", Figure::memory(of.peak));
+    found.give(name + ".sent", Figure::memory(of.sent));
+    found.give(name + ".time", Figure::time(of.time));
+}
+
+}  // namespace
+
+void TensorParallelLesson::sequence(Findings& found) {
     const BlockSizes sizes = large_block(ranks_);
     const std::int64_t length = large_length(ranks_);
-    page.text(
-        "Norms, residual sums and dropout work token by token. So let each device do "
-        "them for s/t of the tokens only. Then what leaves a region need not be summed "
-        "for all on every device, only for each device's own tokens: a reduce-scatter, "
-        "the first half of an all-reduce. And what enters the next region must be "
-        "brought together: an all-gather, its second half.");
-    page.quote("sequence-parallel");
-    page.text(
-        "This is Megatron's sequence parallelism, one of three things of that name: "
-        "attention itself still sees all tokens of its heads. (Ring self-attention and "
-        "context parallelism split the sequence within attention.)");
     const std::vector<Term> terms =
         activation_terms(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
     const Activations split =
         measure_activations(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
-    page.verbatim("  s b h/t (34 + 5 a s/h)");
-    show_terms(page, terms, split.held);
+    const Activations whole =
+        measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
+    found.give("leaving", split.scatters > 0 ? "reduce_scatter" : "all_reduce");
+    give_terms(found, "split", terms);
+    found.equal("split_bytes", Figure::bytes(split.held),
+                static_cast<double>(sum_of(terms, &Term::ours)));
+    give_activations(found, "replicated", whole);
+    give_activations(found, "sequence", split);
 
-    compare_with_replicas(page, sizes, length, split, ranks_);
-    page.text(
-        "Parameters outside of regions (norms, biases after a row split, the table of "
-        "places) now see s/t of the tokens on each device, so their gradients are parts "
-        "of a sum. complete_gradients() adds them up; without it, each device's norms go "
-        "their own way, and since they start alike, nobody sees it at first. lockstep's "
-        "checker finds it with --check full (lessons/faults/F23.md).");
-    page.quote("complete-gradients");
+    const std::int64_t tensor = 2 * length * kBatch * sizes.hidden;
+    const double again = 2 * static_cast<double>(tensor) * (ranks_ - 1) / ranks_;
+    found.give("again_bytes", Figure::bytes(std::llround(again)));
+    found.give("again_bytes_without_t", Figure::bytes(2 * tensor));
+    found.equal("again_sent", Figure::bytes(split.sent - whole.sent), std::round(again));
+    const std::string said = ranks_ > 1 && has_numbers() ? diagnosis_of_parts() : "";
+    found.give("f23_shown", !said.empty());
+    found.give("f23", said);
+}
+
+std::string TensorParallelLesson::diagnosis_of_parts() const {
+    constexpr int kColumns = 76;
+    LessonOptions watched = options();
+    watched.check = sim::CheckLevel::full;
+    watched.backend = "sim";
+    watched.process = nullptr;
+    const Twins sizes = twins_of(*task_, options());
+    try {
+        make_cluster(watched, ranks_)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            SequenceParallel tp(device, rank.world());
+            RowParallelLinear layer({device, sizes.dtype, sizes.seed, "c_proj"}, tp,
+                                    sizes.hidden, sizes.hidden);
+            const int n = rank.size();
+            const Tensor x =
+                device.empty({sizes.length, sizes.batch, sizes.hidden / n}, sizes.dtype);
+            const Tensor dy =
+                device.empty({sizes.length / n, sizes.batch, sizes.hidden}, sizes.dtype);
+            device.fill(x, 1);
+            device.fill(dy, rank.index() + 1);
+            Saved saved;
+            layer.forward(x, saved);
+            layer.backward(dy, saved);
+            Sgd(layer.parameters(), task_->optimizer()).step();
+        });
+    } catch (const FaultError& fault) {
+        return fault.diagnosis().text(kColumns);
+    }
+    return "";
+}
+
+namespace {
+
+/// Columns of the logits that each of `ranks` devices has.
+std::int64_t own_columns_of(std::int64_t vocabulary, int ranks) {
+    return (vocabulary + ranks - 1) / ranks;
+}
+
+/// The text's first characters.
+Tensor targets_of(const GptTask& task, Device& device) {
+    HostTensor targets({task.tokens()}, DType::i32);
+    for (std::int64_t i = 0; i < targets.elements(); ++i)
+        targets.set(i,
+                    task.text.ids[i % static_cast<std::int64_t>(task.text.ids.size())]);
+    return device.upload(targets);
+}
+
+/// The loss of random logits, by way of shards; each rank keeps it.
+Program shared_loss(const GptTask& task, const LessonOptions& options) {
+    return [&task, dtype = options.dtype, seed = options.seed](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        const std::int64_t rows = task.tokens();
+        const std::int64_t whole = task.sizes.vocabulary;
+        const std::int64_t columns = own_columns_of(whole, rank.size());
+        const Tensor logits = device.empty({rows, columns}, dtype);
+        device.random_normal(logits, {seed, "vocabulary/logits"}, 0, 1,
+                             {rank.index() * columns, columns * rank.size()});
+        const Tensor targets = targets_of(task, device);
+        const LossResult result =
+            vocabulary_parallel_cross_entropy(tp, logits, targets, whole);
+        rank.keep("loss", result.loss);
+    };
+}
+
+/// The loss of whole rows on one device, without the padding.
+Program whole_loss(const GptTask& task, const LessonOptions& options, int ranks) {
+    return [&task, ranks, dtype = options.dtype, seed = options.seed](Rank& rank) {
+        Device& device = rank.device();
+        const std::int64_t rows = task.tokens();
+        const std::int64_t whole = task.sizes.vocabulary;
+        const std::int64_t padded = own_columns_of(whole, ranks) * ranks;
+        const Tensor logits = device.empty({rows, whole}, dtype);
+        device.random_normal(logits, {seed, "vocabulary/logits"}, 0, 1, {0, padded});
+        const Tensor targets = targets_of(task, device);
+        rank.keep("loss", cross_entropy_loss(device, logits, targets).loss);
+    };
+}
+
+/// A token's logits on two devices, two characters each; the target is the last one.
+constexpr std::array<std::array<double, 2>, 2> kLogits{{{2, 0}, {3, 1}}};
+
+void give_loss_by_hand(Findings& found) {
+    double maximum = kLogits[0][0];
+    for (const auto& own : kLogits)
+        maximum = std::max({maximum, own[0], own[1]});
+    double sum = 0;
+    for (std::size_t device = 0; device < kLogits.size(); ++device) {
+        const auto& own = kLogits[device];
+        const double exponentials =
+            std::exp(own[0] - maximum) + std::exp(own[1] - maximum);
+        sum += exponentials;
+        Findings& row = found.row("by_hand");
+        row.give("device", device);
+        row.give("logits", fmt::format("{}, {}", own[0], own[1]));
+        row.give("maximum", Figure::count(std::max(own[0], own[1])));
+        row.give("exponentials", Figure::decimals(exponentials, 3));
+        row.give("target", Figure::count(device == 1 ? own[1] : 0));
+    }
+    const double target = kLogits[1][1];
+    found.give("hand_maximum", Figure::count(maximum));
+    found.give("hand_sum", Figure::decimals(sum, 3));
+    found.give("hand_target", Figure::count(target));
+    found.give("hand_loss", Figure::decimals(std::log(sum) + maximum - target, 3));
+}
+
+}  // namespace
+
+void TensorParallelLesson::vocabulary(Findings& found) {
+    const std::int64_t whole = task_->sizes.vocabulary;
+    const std::int64_t columns = own_columns_of(whole, ranks_);
+    const std::int64_t padding = columns * ranks_ - whole;
+    const std::int64_t character = 2 * whole / 3;
+    found.give("vocabulary", whole);
+    found.give("own_characters", columns);
+    found.give("padding", padding);
+    found.give("padded", padding > 0);
+    found.give("character", character);
+    found.give("holder", character / columns);
+    found.give("holder_from_1", character / columns + 1);
+    found.give("told_numbers", 3);
+    found.give("own_logits", columns);
+    give_loss_by_hand(found);
+
+    const RunReport shared =
+        make_cluster(options(), ranks_)->run(shared_loss(*task_, options()));
+    give_loss_bytes(found, shared, columns);
+    const RunReport alone =
+        make_cluster(options(), 1)->run(whole_loss(*task_, options(), ranks_));
+    const double one = alone.ranks.front().kept.at("loss").at(0);
+    const double many = shared.ranks.front().kept.at("loss").at(0);
+    values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one), bound());
+}
+
+void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& shared,
+                                           std::int64_t columns) {
+    const std::int64_t rows = task_->tokens();
+    const std::int64_t size = bytes_of(computed_in(options().dtype));
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [&](double numbers) {
+        return Figure::bytes(
+            std::llround(numbers * share * static_cast<double>(rows * size)));
+    };
+    found.give("loss_tokens", rows);
+    found.give("loss_number_bytes", size);
+    found.give("loss_bytes", bytes(6));
+    found.give("loss_bytes_without_t", Figure::bytes(6 * rows * size));
+    found.give("loss_bytes_maximum", bytes(2));
+    found.give("loss_bytes_sums", bytes(4));
+    const auto sent = [&](std::int64_t elements, Verb verb) {
+        return collective_traffic({verb, elements, size, ranks_}, 0).bytes_sent;
+    };
+    found.equal("loss_sent", Figure::bytes(shared.ranks.front().bytes_sent()),
+                static_cast<double>(sent(rows, Verb::all_reduce) +
+                                    sent(2 * rows, Verb::all_reduce)));
+    found.give("gathered_logits", Figure::memory(sent(rows * columns, Verb::all_gather)));
+    constexpr double kLargeVocabulary = 50'000;
+    found.give("large_vocabulary", Figure::count(kLargeVocabulary));
+    found.give("gathering_times", Figure::count(std::round(kLargeVocabulary / 6)));
+}
+
+namespace {
+
+std::vector<double> losses(const RunReport& report) {
+    return report.ranks.front().series.at("loss");
+}
+
+}  // namespace
+
+RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
+                                         const std::string& variant) {
+    RunReport report =
+        train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
+                  options().seed, regions, show_progress(variant, task_->steps).get());
+    record().runs.emplace_back(variant, report);
+    if (!has_numbers()) return report;
+    record_training(
+        record(), variant, ranks == 1, losses(report),
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    return report;
+}
+
+Curves TensorParallelLesson::train_on_all() {
+    Curves curves;
+    const auto on = [&](int ranks, Regions regions, const std::string& name,
+                        const std::string& variant) {
+        curves.add(name, losses(train_on(ranks, regions, variant)));
+    };
+    const std::string all = fmt::format("gpt_{}", ranks_);
+    on(1, Regions::replicated, "alone", "gpt_1");
+    if (ranks_ % 2 == 0 && ranks_ > 2) on(2, Regions::replicated, "two", "gpt_2");
+    if (ranks_ == 1) return curves;
+    on(ranks_, Regions::replicated, "together", all);
+    on(ranks_, Regions::sequence_parallel, "sequence", all + "_sequence");
+    return curves;
+}
+
+void TensorParallelLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    found.give("layers", sizes.layers);
+    found.give("steps", task_->steps);
+    found.give("learning_rate", Figure::count(task_->learning_rate));
+    const std::int64_t outside =
+        (2 * sizes.vocabulary + sizes.context + 2) * sizes.block.hidden;
+    found.give("parameters", sizes.parameters());
+    found.give("block_parameters", (sizes.parameters() - outside) / sizes.layers);
+    record_gpt_inputs(record(), *task_);
+
+    const Curves curves = train_on_all();
+    if (has_numbers()) curves.give(found, "curve");
+    const std::vector<double>& one = curves.losses.front();
+    const int stores = static_cast<int>(sizes.layers) * block_stores(ranks_);
+    values_at_most(found, "gpt_curves", curves.widest_gap(),
+                   loss_bound(options().dtype, stores, one));
+    const double entropy = unigram_entropy(task_->text);
+    found.give("entropy", Figure::decimals(entropy, 3));
+    constexpr int kEnough = 100;
+    found.give("enough_steps", task_->steps >= kEnough);
+    if (task_->steps >= kEnough)
+        values_at_most(found, "learnt", one.back() / entropy, 0.95);
+}
+
+namespace {
+
+constexpr std::int64_t kHidden = 20'480;
+constexpr std::int64_t kHeads = 160;
+
+std::int64_t of(const RankReport& rank, MemoryCategory category) {
+    return rank.memory.category_peak[static_cast<std::size_t>(category)];
+}
+
+/// Parameters, gradients and AdamW's state of a block, in 16 bits.
+RankReport block_of(int ranks) {
+    return make_shapes_only_cluster(ranks)
+        ->run([](Rank& rank) {
+            TensorParallel tp(rank.device(), rank.world());
+            const auto block = make_block({rank.device(), DType::bf16, 1, "h.0"},
+                                          {kHidden, kHeads}, tensor_parallel({}, tp));
+            const AdamW optimizer(block->parameters());
+        })
+        .ranks.front();
+}
+
+void give_block_sizes(Findings& found) {
+    for (const int ranks : {1, 2, 4, 8, 16}) {
+        const RankReport rank = block_of(ranks);
+        const auto memory = [&](MemoryCategory category) {
+            return Figure::memory(of(rank, category));
+        };
+        Findings& row = found.row("sizes");
+        row.give("on", ranks);
+        row.give("s", ranks == 1 ? "" : "s");
+        row.give("weights", memory(MemoryCategory::parameters));
+        row.give("gradients", memory(MemoryCategory::gradients));
+        row.give("optimizer", memory(MemoryCategory::optimizer));
+        row.give("all", Figure::memory(rank.memory.peak));
+        // There are 13 h: two norms (4 h) and the biases after a row split
+        // (2 h) are on every device; 7 h are shared out.
+        const std::int64_t expected =
+            2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
+        row.equal("size", Figure::bytes(of(rank, MemoryCategory::parameters)),
+                  static_cast<double>(expected));
+    }
+}
+
+}  // namespace
+
+void TensorParallelLesson::size(Findings& found) {
+    const RankReport up =
+        make_shapes_only_cluster(1)
+            ->run([](Rank& rank) {
+                const Linear layer({rank.device(), DType::bf16, 1, "c_fc"}, kHidden,
+                                   4 * kHidden, /*bias=*/false);
+            })
+            .ranks.front();
+    const std::int64_t weights = 4 * kHidden * kHidden;
+    found.give("wide", kHidden);
+    found.give("wide_inner", 4 * kHidden);
+    found.give("wide_bytes", Figure::bytes(2 * weights));
+    found.equal("wide_held", Figure::bytes(of(up, MemoryCategory::parameters)),
+                static_cast<double>(2 * weights));
+    found.give("squares", 12);
+    found.give("squares_attention", 4);
+    found.give("squares_mlp", 8);
+    give_block_sizes(found);
 }
 
 }  // namespace lockstep::lessons

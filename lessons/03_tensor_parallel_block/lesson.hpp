@@ -11,36 +11,42 @@
 
 namespace lockstep::lessons {
 
-/// The lesson's steps. 1 to 4 are in lesson.cpp, 5 to 7 in gpt_steps.cpp.
+/// The lesson's experiments, and what later ones need of earlier ones.
 class TensorParallelLesson final : public Lesson {
   public:
     /// Throws UsageError if the options ask for what cannot be.
     TensorParallelLesson(const LessonOptions& options, Record& record);
 
-    std::vector<Step> steps() override;
+    std::vector<Experiment> experiments() override;
 
   private:
-    void attention(Page& page);
-    void block(Page& page);
-    void memory(Page& page);
-    void sequence(Page& page);
-    void vocabulary(Page& page);
-    void train(Page& page);
-    void size(Page& page);
+    void attention(Findings& found);
+    void block(Findings& found);
+    void memory(Findings& found);
+    void sequence(Findings& found);
+    void vocabulary(Findings& found);
+    void train(Findings& found);
+    void size(Findings& found);
 
-    /// Shows the output if c_attn is cut as if it were one layer; `right` is y.
-    void show_bad_cut(Page& page, const Twins& cut, const HostTensor& right);
-    /// Shows the bytes of the loss over a vocabulary that is shared out,
-    /// `columns` a device.
-    void show_loss_bytes(Page& page, const RunReport& shared, std::int64_t columns);
-    void show_block_bytes(Page& page, const RunReport& forward, const RunReport& both);
+    /// How far the output is from `right` if c_attn is cut as if it were one layer: the
+    /// largest difference over the largest number of `right`.
+    double bad_cut(const Twins& cut, const HostTensor& right);
+    void give_block_bytes(Findings& found, const RunReport& forward,
+                          const RunReport& both);
+    void give_peak(Findings& found, const BlockSizes& sizes, std::int64_t length,
+                   const Activations& measured);
+    /// Returns what the checker says if each device updates norms with its own part of
+    /// their gradients.
+    std::string diagnosis_of_parts() const;
+    /// Gives the bytes of the loss over a vocabulary that is shared out, `columns` a
+    /// device.
+    void give_loss_bytes(Findings& found, const RunReport& shared, std::int64_t columns);
     double bound() const {
         return RoundingBound{2e-5, 1e-12}.of(options().dtype, block_stores(ranks_));
     }
     /// Trains on `ranks` devices, and leaves it in the record.
-    RunReport train_on(Page& page, int ranks, Regions regions,
-                       const std::string& variant);
-    Curves train_on_all(Page& page);
+    RunReport train_on(int ranks, Regions regions, const std::string& variant);
+    Curves train_on_all();
 
     int ranks_;
     std::shared_ptr<const GptTask> task_;

@@ -54,7 +54,6 @@ std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& optio
     return task;
 }
 
-// lesson: pipeline-training
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTraining& training, Progress* progress) {
     const GptTask& task = training.task;
@@ -85,7 +84,6 @@ RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
         run_training(rank, stage.parameters(), task.steps, step, progress);
     });
 }
-// lesson: end
 
 RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
                           const GptTraining& training, Progress* progress) {

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "lessons/04_pipeline_1f1b/gpt_pipeline.hpp"
+#include "lessons/runner/rounding.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/pipeline/holdings.hpp"
 #include "src/pipeline/messages.hpp"
-#include "src/pipeline/picture.hpp"
 #include "src/pipeline/validate.hpp"
 #include "src/pipeline/walk.hpp"
 #include "src/run/diagnosis.hpp"
@@ -40,62 +41,23 @@ PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
     record.options.sum_length = task_->tokens() * task_->steps;
 }
 
-std::vector<Step> PipelineLesson::steps() {
-    return {step("Layers on devices", &PipelineLesson::staircase),
-            step("Micro-batches: GPipe", &PipelineLesson::gpipe),
-            step("What a stage has to hold: 1F1B", &PipelineLesson::memory),
-            step("The steady state, line by line", &PipelineLesson::steady_state),
-            step("The bubble, and its two denominators", &PipelineLesson::bubble),
-            step("Smaller bubbles, and what they cost", &PipelineLesson::split),
-            step("A schedule that hangs", &PipelineLesson::deadlock),
-            step("A GPT on real text, by every schedule", &PipelineLesson::train)};
-}
-
-Schedule PipelineLesson::schedule(const std::string& name, int chunks,
-                                  int micro_batches) const {
-    return make_schedule(
-        name, {ranks_, micro_batches ? micro_batches : micro_batches_, chunks});
-}
-
-const RunReport& PipelineLesson::run(const Schedule& schedule, const std::string& name) {
-    const auto known = runs_.find(name);
-    if (known != runs_.end()) return known->second;
-    LessonOptions unit = options();
-    if (unit.has_virtual_time()) unit.cluster = "unit";
-    const std::map<std::string, std::string> drawn{
-        {"gpipe", "GPipe"}, {"1f1b", "1F1B"}, {"zb-h1", "ZB-H1"}};
-    const auto title = drawn.find(name);
-    const PipelinePlan plan(schedule);
-    RunReport report = make_cluster(unit, ranks_, /*trace=*/title != drawn.end())
-                           ->run(stack_program(plan, {options().dtype, options().seed}));
-    record().runs.emplace_back("stack_" + name, report);
-    if (title != drawn.end()) record().titles["stack_" + name] = title->second;
-    return runs_.emplace(name, std::move(report)).first->second;
-}
-
-void PipelineLesson::show(Page& page, const Schedule& schedule) {
-    const Timing timing = time_schedule(schedule, {{}});
-    page.chart(schedule_chart(schedule, timing, {}));
-}
-
-void PipelineLesson::check_clock(Page& page, const RunReport& report,
-                                 const std::string& formula, double seconds) {
-    if (!options().has_virtual_time()) {
-        page.text("(On GPUs times are measured, and equal no formula.)");
-        return;
-    }
-    page.check(Check::equal(
-        fmt::format("seconds on the virtual clock, against {}", formula),
-        static_cast<double>(report.makespan()) / static_cast<double>(kSecond), seconds));
+std::vector<Experiment> PipelineLesson::experiments() {
+    return {experiment("staircase", &PipelineLesson::staircase),
+            experiment("gpipe", &PipelineLesson::gpipe),
+            experiment("memory", &PipelineLesson::memory),
+            experiment("steady_state", &PipelineLesson::steady_state),
+            experiment("bubble", &PipelineLesson::bubble),
+            experiment("interleaved", &PipelineLesson::interleaved),
+            experiment("halves", &PipelineLesson::halves),
+            experiment("published", &PipelineLesson::published),
+            experiment("deadlock", &PipelineLesson::deadlock),
+            experiment("train", &PipelineLesson::train)};
 }
 
 LessonEntry pipeline_1f1b_lesson() {
     LessonEntry entry;
     entry.slug = "pipeline-1f1b";
-    entry.title = "A pipeline of devices, and the bubble in it";
-    entry.question =
-        "When a model's layers lie on several devices, in which order should these work, "
-        "what does each have to hold, and why do some orders hang?";
+    entry.folder = "04_pipeline_1f1b";
     entry.default_ranks = 4;
     entry.least_ranks = kLeastRanks;
     entry.most_ranks = kMostRanks;
@@ -118,76 +80,97 @@ LessonEntry pipeline_1f1b_lesson() {
     return entry;
 }
 
+Schedule PipelineLesson::schedule(const std::string& name, int chunks,
+                                  int micro_batches) const {
+    return make_schedule(
+        name, {ranks_, micro_batches ? micro_batches : micro_batches_, chunks});
+}
+
+const RunReport& PipelineLesson::run(const Schedule& schedule, const std::string& name) {
+    const auto known = runs_.find(name);
+    if (known != runs_.end()) return known->second;
+    LessonOptions unit = options();
+    if (unit.has_virtual_time()) unit.cluster = "unit";
+    static const std::set<std::string> kDrawn{"gpipe", "1f1b", "zb-h1"};
+    const PipelinePlan plan(schedule);
+    RunReport report = make_cluster(unit, ranks_, /*trace=*/kDrawn.contains(name))
+                           ->run(stack_program(plan, {options().dtype, options().seed}));
+    record().runs.emplace_back("stack_" + name, report);
+    return runs_.emplace(name, std::move(report)).first->second;
+}
+
+void PipelineLesson::check_clock(Findings& found, const std::string& name,
+                                 const RunReport& report, double seconds) const {
+    if (!options().has_virtual_time()) return;
+    found.equal(name,
+                Figure::seconds(static_cast<double>(report.makespan()) /
+                                static_cast<double>(kSecond)),
+                seconds);
+}
+
 namespace {
 
 constexpr double kForward = 1;   ///< seconds of a stage, in the cluster `unit`
 constexpr double kBackward = 2;  ///< both halves
+constexpr double kBoth = kForward + kBackward;
+
+/// A part of a whole: "25 %", "27.3 %".
+Figure part(double over, double under) {
+    const double hundredths = 100 * over / under;
+    return Figure::percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
+}
+
+/// The stages take as long as in the cluster `unit`.
+Timing timed(const Schedule& schedule) {
+    return time_schedule(schedule, {{}});
+}
+
+void draw(Findings& found, const std::string& name, const Schedule& schedule) {
+    found.picture(name, schedule, timed(schedule));
+}
+
+std::int64_t messages_of(const RunReport& report) {
+    std::int64_t messages = 0;
+    for (const RankReport& rank : report.ranks)
+        messages += rank.messages_sent();
+    return messages;
+}
 
 }  // namespace
 
-void PipelineLesson::staircase(Page& page) {
-    page.text(fmt::format(
-        "A model that is too large for one device can be cut between its layers: the "
-        "first device computes the first layers and sends what comes out to the second, "
-        "and so on to the last of p = {}, which knows the loss. Then gradients travel "
-        "back the same way. Each device is a stage. To see the time by itself, let every "
-        "stage have as many equal layers as the others, let forward take 1 s, backward 2 "
-        "s (half of it for the gradient of its input, half for that of its weights), and "
-        "let messages be free: the cluster called unit.",
-        ranks_));
-    page.predict(fmt::format("One batch goes through {} stages, forward and back. What "
-                             "part of the time does each device work?",
-                             ranks_),
-                 100.0 / ranks_, "%",
-                 fmt::format("it works 3 s of p (1 s + 2 s) = {} s: 1/p = 1/{}",
-                             3 * ranks_, ranks_));
+void PipelineLesson::staircase(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("virtual_time", options().has_virtual_time());
+    found.give("p", ranks_);
+    found.give("p_less_1", ranks_ - 1);
+    found.give("stack_width", kStackWidth);
+    found.give("stack_layers", kStackLayers);
+    found.give("stage_share", part(1, ranks_));
+    found.give("waiting_share", part(ranks_ - 1, ranks_));
+    found.give("stage_work", Figure::seconds(kBoth));
+    found.give("staircase_seconds", Figure::seconds(ranks_ * kBoth));
+
     const Schedule naive = schedule("naive", 1, 1);
-    const RunReport& report = run(naive, "naive");
-    show(page, naive);
-    check_clock(page, report, "p (t_f + t_b)", ranks_ * (kForward + kBackward));
-    page.check(
-        Check::equal("part of the time that devices work, by the timer, against 1/p",
-                     time_schedule(naive, {{}}).utilisation(), 1.0 / ranks_));
-    page.text(
-        "A staircase up and a staircase down, and nobody works beside anybody else: p "
-        "devices, and the speed of one. What they gained is memory. This is how a model "
-        "runs that somebody has merely put on several devices, layer by layer. As a "
-        "schedule, which says in which order each stage works:");
-    page.quote("naive-schedule");
+    draw(found, "staircase", naive);
+    check_clock(found, "staircase_clock", run(naive, "naive"), ranks_ * kBoth);
+    found.equal("staircase_share", timed(naive).utilisation(), 1.0 / ranks_);
 }
 
-void PipelineLesson::gpipe(Page& page) {
+/// All forwards, then all backwards.
+void PipelineLesson::gpipe(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
-    page.text(fmt::format(
-        "Cut the batch into m micro-batches, as gradient accumulation does. Now stage 0 "
-        "can begin the second while stage 1 has the first. GPipe (Huang et al. 2019) "
-        "runs all forwards, then all backwards, and steps once at the end: the gradients "
-        "are those of the whole batch. (A second is now the time of one micro-batch.)"));
-    page.quote("gpipe-schedule");
-    page.predict(
-        fmt::format(
-            "{} micro-batches through {} stages. Each stage has m (1 s + 2 s) of work, "
-            "but the last one's first forward begins after p - 1 others, and at the end "
-            "it waits as long for backwards. What part of the time is idle?",
-            m, p),
-        100.0 * (p - 1) / (m + p - 1), "%",
-        fmt::format("(p - 1)/(m + p - 1) = {}/{}", p - 1, m + p - 1));
     const Schedule all_forwards = schedule("gpipe");
-    const RunReport& report = run(all_forwards, "gpipe");
-    show(page, all_forwards);
-    check_clock(page, report, "(m + p - 1)(t_f + t_b)",
-                (m + p - 1) * (kForward + kBackward));
-    page.check(
-        Check::equal("idle part of the time, by the timer, against (p - 1)/(m + p - 1)",
-                     time_schedule(all_forwards, {{}}).bubble_over_total(),
-                     static_cast<double>(p - 1) / (m + p - 1)));
-    page.text(
-        "The hatched corners are the bubble. The times are derived, not declared: each "
-        "instruction begins when its stage is free and its data is there, and the same "
-        "program that gave the numbers ran on the virtual clock. This is what each "
-        "device runs; in which order, the plan says:");
-    page.quote("pipeline-program");
+    found.give("m", m);
+    found.give("rounds", m + p - 1);
+    found.give("bubble_part", part(p - 1, m + p - 1));
+    found.give("bubble_over_work", part(p - 1, m));
+    found.give("bubble_twice", part(2 * (p - 1), m + 2 * (p - 1)));
+    found.give("bubble_seconds", Figure::seconds((p - 1) * kBoth));
+    draw(found, "gpipe_picture", all_forwards);
+    check_clock(found, "gpipe_clock", run(all_forwards, "gpipe"), (m + p - 1) * kBoth);
+    found.equal("gpipe_bubble", timed(all_forwards).bubble_over_total(),
+                static_cast<double>(p - 1) / (m + p - 1));
 }
 
 namespace {
@@ -199,22 +182,13 @@ std::int64_t activations(const RunReport& report, int stage) {
 
 }  // namespace
 
-/// Peaks of each stage, against those of one micro-batch and of two.
-void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
+void PipelineLesson::give_ledger(Findings& found, const Schedule& turns) {
     const RunReport& one = run(schedule("gpipe", 1, 1), "gpipe_one");
     const RunReport& two = run(schedule("gpipe", 1, 2), "gpipe_two");
     const RunReport& gpipe = run(schedule("gpipe"), "gpipe");
     const RunReport& report = run(turns, "1f1b");
-    if (!options().has_virtual_time()) {
-        page.text(
-            "(On GPUs memory is freed when the device gets to it, so that peaks vary; on "
-            "virtual devices they are exact.)");
-        return;
-    }
+    if (!options().has_virtual_time()) return;
     const int m = micro_batches_;
-    Table table{{"stage", "a micro-batch", "GPipe holds", "activations", "1F1B holds",
-                 "activations"},
-                {}};
     const std::vector<Holdings> held = peak_holdings(turns);
     const std::int64_t boundary = stack_boundary_bytes(options().dtype);
     std::int64_t gpipe_off = 0;
@@ -227,70 +201,52 @@ void PipelineLesson::show_ledger(Page& page, const Schedule& turns) {
         gpipe_off += std::abs(activations(gpipe, stage) - first - (m - 1) * each);
         off += std::abs(activations(report, stage) - first - (count - 1) * each -
                         (next_is_there ? boundary : 0));
-        table.rows.push_back({std::to_string(stage), bytes_text(each), std::to_string(m),
-                              bytes_text(activations(gpipe, stage)),
-                              std::to_string(count),
-                              bytes_text(activations(report, stage))});
+        Findings& row = found.row("ledger");
+        row.give("stage", stage);
+        row.give("each", Figure::memory(each));
+        row.give("gpipe_bytes", Figure::memory(activations(gpipe, stage)));
+        row.give("count", count);
+        row.give("bytes", Figure::memory(activations(report, stage)));
     }
-    page.text(
-        "The ledger counts every byte. A stage's activations with one micro-batch and "
-        "with two differ by what each micro-batch costs; what the first one costs beyond "
-        "that is on its way, or needed while backward runs. All else follows.");
-    page.table(table);
-    page.check(Check::equal(
-        "bytes by which GPipe's peaks differ from the first micro-batch's and m - 1 more",
-        static_cast<double>(gpipe_off), 0));
-    page.check(
-        Check::equal("bytes by which 1F1B's peaks differ from those of min(p - s, m) "
-                     "micro-batches and, behind stage 0, the next one's input",
-                     static_cast<double>(off), 0));
+    found.equal("gpipe_ledger", gpipe_off, 0);
+    found.equal("ledger_off", off, 0);
 }
 
-void PipelineLesson::memory(Page& page) {
+/// What stages hold: 1F1B against GPipe.
+void PipelineLesson::memory(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
-    page.text(
-        fmt::format("In GPipe every stage has run all {} forwards before its first "
-                    "backward, and keeps what each of them saved. But the last stage "
-                    "could turn back at once: it needs nobody. 1F1B (one forward, one "
-                    "backward) does so. A stage runs ahead by one forward for each stage "
-                    "behind it, then alternates, so that it never holds more than that.",
-                    m));
-    page.quote("1f1b-schedule");
-    page.predict(
-        fmt::format(
-            "How many micro-batches does stage 0 hold at most, with p = {} and m = {}?",
-            p, m),
-        std::min(p, m), "", fmt::format("min(p - s, m) = min({} - 0, {})", p, m));
     const Schedule turns = schedule("1f1b");
-    const RunReport& report = run(turns, "1f1b");
-    show(page, turns);
+    const std::vector<Holdings> held = peak_holdings(turns);
+    const int first = held.front().in_flight;
+    const int last = held.back().in_flight;
+    found.give("fullest_stage", first > last   ? "first_stage"
+                                : first < last ? "last_stage"
+                                               : "all_stages");
+    found.give("held_first", first);
+    found.give("held_behind", p - 1);
+    found.give("held_by_gpipe", m);
+    const Picoseconds ours = timed(turns).makespan;
+    const Picoseconds theirs = timed(schedule("gpipe")).makespan;
+    found.give("pace", ours < theirs ? "less" : ours > theirs ? "more" : "same");
 
-    show_ledger(page, turns);
-    page.text(
-        fmt::format("On every stage but the first, {} more are held where another "
-                    "micro-batch is still to come: its input arrives while the stage "
-                    "still computes, which is what hides the message.",
-                    bytes_text(stack_boundary_bytes(options().dtype))));
-    page.text(
-        "And the time? It is often said that 1F1B is faster. Look at the first stage: it "
-        "still waits for its first backward until p - 1 forwards and p - 1 backwards are "
-        "done elsewhere. The idle time has moved to the middle, no more.");
-    check_clock(page, report, "GPipe's (m + p - 1)(t_f + t_b)", (m + p - 1) * 3.0);
+    const RunReport& report = run(turns, "1f1b");
+    draw(found, "turns_picture", turns);
+    found.give("stack_rows", kStackRows);
+    found.give("boundary_elements", kStackRows * kStackWidth);
+    found.give("boundary", Figure::memory(stack_boundary_bytes(options().dtype)));
+    found.give("kept_results",
+               Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)));
+    found.give("number_bytes", Figure::bytes(bytes_of(options().dtype)));
+    give_ledger(found, turns);
+    check_clock(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
 
 namespace {
 
-std::string need_text(const Schedule& schedule, const WorkIndex& index, Place place) {
-    const Instruction& work = schedule.at(place);
-    if (is_message(work.kind))
-        return fmt::format("stage {}'s {}", index.peer(place),
-                           text_of(schedule.at(index.partner(place))));
-    const Place need = index.need(place);
-    if (!need) return "";
-    return need.stage == place.stage
-               ? text_of(schedule.at(need))
-               : fmt::format("stage {}'s {}", need.stage, text_of(schedule.at(need)));
+/// What an instruction waits for, beside the one before it on its stage.
+Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
+    return is_message(schedule.at(place).kind) ? index.partner(place) : index.need(place);
 }
 
 /// A stage's instructions from its first backward to just before its third.
@@ -310,219 +266,144 @@ std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
 
 }  // namespace
 
-void PipelineLesson::steady_state(Page& page) {
+/// A stage's instructions one by one, with its messages.
+void PipelineLesson::steady_state(Findings& found) {
     const int stage = ranks_ / 2 - 1;
-    page.text(fmt::format(
-        "A schedule becomes a program when its messages are added: behind what makes "
-        "data a send (SA of an activation, SG of a gradient), and a receive (RA, RG) on "
-        "the stage that needs it. They run beside the work: a send holds nobody up, and "
-        "a receive is posted early, so that the message can come while the stage still "
-        "computes. This is stage {} of {}, from its first backward (B) on. A stage in "
-        "the steady state runs a forward (F) and a backward in turn; each forward is of "
-        "a micro-batch that came in later, by as many as are in flight.",
-        stage, ranks_));
     const Schedule sent = with_messages(schedule("1f1b"));
-    const Timing timing = time_schedule(sent, {{}});
+    const Timing timing = timed(sent);
     const WorkIndex index(sent);
-    Table table{{"instruction", "what it does", "waits for", "begins", "ends"}, {}};
+    found.give("shown_stage", stage);
     for (const Place place : two_rounds(sent, stage)) {
         const Instruction& work = sent.at(place);
         const TimeSpan& span = timing.span(place);
-        table.rows.push_back(
-            {text_of(work), name_of(work.kind), need_text(sent, index, place),
-             fmt::format("{} s", span.start), fmt::format("{} s", span.end)});
+        Findings& row = found.row("instructions");
+        row.give("instruction", text_of(work));
+        row.give("meaning", name_of(work.kind));
+        const Place need = needed_by(sent, index, place);
+        row.give("need", need ? text_of(sent.at(need)) : "");
+        row.give("need_stage", need ? std::to_string(need.stage) : "");
+        row.give("begin", Figure::seconds(static_cast<double>(span.start)));
+        row.give("end", Figure::seconds(static_cast<double>(span.end)));
     }
-    page.table(table);
-    page.text(
-        "In which order do messages go? All stages must agree, since a send waits until "
-        "its receive is there (step 7). Here they go in the order in which their data is "
-        "made, over all stages; each stage's list is its part of that one order. The "
-        "executor then has little to decide. It is an interpreter:");
-    page.quote("pipeline-executor");
-    std::int64_t messages = 0;
-    for (const RankReport& rank : run(schedule("1f1b"), "1f1b").ranks)
-        messages += rank.messages_sent();
-    page.check(
-        Check::equal("messages sent, against 2 m (p - 1): an activation and a gradient "
-                     "for each micro-batch and boundary",
-                     static_cast<double>(messages), 2.0 * micro_batches_ * (ranks_ - 1)));
+    const int one_way = micro_batches_ * (ranks_ - 1);
+    found.give("messages", 2 * one_way);
+    found.give("messages_of_all", 2 * micro_batches_ * ranks_);
+    found.equal("messages_sent", messages_of(run(schedule("1f1b"), "1f1b")),
+                2.0 * one_way);
 }
 
 namespace {
 
 Timing timing_of(int stages, int micro_batches) {
-    return time_schedule(make_schedule("1f1b", {stages, micro_batches, 1}), {{}});
+    return timed(make_schedule("1f1b", {stages, micro_batches, 1}));
 }
 
-/// Shows the bubble for several numbers of stages and micro-batches, over
-/// both denominators.
-void show_bubbles(Page& page) {
-    Table table{{"stages", "m = 1", "m = 4", "m = 8", "m = 16", "m = 64", "of the"}, {}};
+/// Gives the bubble for several numbers of stages and micro-batches, over both
+/// denominators.
+void give_bubbles(Findings& found) {
     double widest = 0;
     for (const int stages : {2, 4, 8, 16}) {
-        std::vector<std::string> total{std::to_string(stages)};
-        std::vector<std::string> ideal{""};
+        Findings& row = found.row("bubbles");
+        row.give("stages", stages);
         for (const int m : {1, 4, 8, 16, 64}) {
             const Timing timing = timing_of(stages, m);
-            total.push_back(fmt::format("{:.1f} %", 100 * timing.bubble_over_total()));
-            ideal.push_back(fmt::format("{:.1f} %", 100 * timing.bubble_over_ideal()));
+            const double lost = timing.bubble_over_total();
+            row.give(fmt::format("lost_{}", m), Figure::percent(100 * lost, 1));
+            row.give(fmt::format("longer_{}", m),
+                     Figure::percent(100 * timing.bubble_over_ideal(), 1));
             const double expected = static_cast<double>(stages - 1) / (m + stages - 1);
-            widest = std::max(widest, std::abs(timing.bubble_over_total() - expected));
+            widest = std::max(widest, std::abs(lost - expected));
         }
-        total.emplace_back("whole");
-        ideal.emplace_back("ideal");
-        table.rows.push_back(std::move(total));
-        table.rows.push_back(std::move(ideal));
     }
-    page.table(table);
-    page.check(Check::equal("largest difference of the timer's from (p - 1)/(m + p - 1)",
-                            widest, 0));
+    found.equal("bubbles_off", widest, 0);
 }
 
 }  // namespace
 
-void PipelineLesson::bubble(Page& page) {
-    page.text(
-        "The bubble is (p - 1)(t_f + t_b), however many micro-batches there are: so it "
-        "weighs less, the more there are. Two numbers are in use for it. GPipe, Chimera "
-        "and Zero Bubble divide by the whole time, and get (p - 1)/(m + p - 1): the part "
-        "of the time that is lost. Narayanan et al. 2021 (Megatron-LM, SC21) divide by "
-        "the ideal time, and get (p - 1)/m: how much longer it takes than without a "
-        "bubble. Of p = 8 and m = 8 one paper says 47 %, the other 88 %, and they mean "
-        "the same pipeline. Always say which.");
-    show_bubbles(page);
+void PipelineLesson::bubble(Findings& found) {
     constexpr int kStages = 8;
     constexpr int kEnough = 9 * (kStages - 1);
-    page.predict(
-        fmt::format("How many micro-batches do {} stages need, so that at most a tenth "
-                    "of the whole time is lost?",
-                    kStages),
-        kEnough, "",
-        fmt::format("(p - 1)/(m + p - 1) <= 1/10: m >= 9 (p - 1) = 9 * {}", kStages - 1));
-    page.check(Check::at_most(fmt::format("lost part with m = {}, by the timer", kEnough),
-                              timing_of(kStages, kEnough).bubble_over_total(), 0.1));
-    page.text(
-        "Micro-batches cannot be cut at will: each is a matrix product, and a small one "
-        "keeps a GPU no busier than a large bubble does; and the batch itself is bounded "
-        "by what training bears. So the bubble is worth attacking as such. (lockstep "
-        "schedule 1f1b --stages 8 --micro-batches 24 tries others.)");
+    found.give("enough_stages", kStages);
+    found.give("enough_stages_less_1", kStages - 1);
+    found.give("enough", kEnough);
+    found.give("enough_by_stages", 9 * kStages);
+    found.give("enough_by_ideal", 10 * (kStages - 1));
+    give_bubbles(found);
+    found.at_most("enough_lost", timing_of(kStages, kEnough).bubble_over_total(), 0.1);
 }
 
-namespace {
-
-std::int64_t messages_of(const RunReport& report) {
-    std::int64_t messages = 0;
-    for (const RankReport& rank : report.ranks)
-        messages += rank.messages_sent();
-    return messages;
-}
-
-}  // namespace
-
-void PipelineLesson::show_interleaved(Page& page) {
+/// Two smaller chunks of the model on each device in place of one.
+void PipelineLesson::interleaved(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
     constexpr int kChunks = 2;
-    page.text(fmt::format(
-        "Give each device {} smaller chunks of the model in place of one large one. Cut "
-        "into {} parts, device 0 has parts 0 and {}, device 1 parts 1 and {}, and so on: "
-        "a micro-batch goes round the devices {} times. The corners of the picture are "
-        "as many forwards and backwards as before, but of chunks, so that they take 1/v "
-        "of the time (Narayanan et al. 2021).",
-        kChunks, kChunks * p, p, p + 1, kChunks));
-    page.quote("interleaved-schedule");
     const Schedule rounds = schedule("interleaved", kChunks);
     const RunReport& report = run(rounds, "interleaved");
-    const RunReport& plain = run(schedule("1f1b"), "1f1b");
-    show(page, rounds);
-    page.text(
-        "(A unit of time is a chunk's now, half of a stage's; letters in lower case are "
-        "of chunk 1.)");
-    check_clock(page, report, "3 (v m + p - 1) chunk's seconds",
-                3.0 * (kChunks * m + p - 1));
-    page.check(Check::equal("bubble over ideal time, by the timer, against (p - 1)/(v m)",
-                            time_schedule(rounds, {{}}).bubble_over_ideal(),
-                            static_cast<double>(p - 1) / (kChunks * m)));
-    page.check(Check::equal("messages sent, against 2 m (v p - 1)",
-                            static_cast<double>(messages_of(report)),
-                            2.0 * m * (kChunks * p - 1)));
+    const std::int64_t plain = messages_of(run(schedule("1f1b"), "1f1b"));
+    found.give("v", kChunks);
+    found.give("parts", kChunks * p);
+    found.give("parts_less_1", kChunks * p - 1);
+    found.give("p_and_1", p + 1);
+    found.give("chunk_layers", kStackLayers / kChunks);
+    found.give("rounds_idle", Figure::seconds((p - 1) * kBoth / kChunks));
+    found.give("rounds_messages", 2 * m * (kChunks * p - 1));
+    found.give("rounds_messages_apart", 2 * m * kChunks * (p - 1));
+    found.give("plain_messages", plain);
+    draw(found, "rounds_picture", rounds);
+    check_clock(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
+    found.equal("rounds_bubble", timed(rounds).bubble_over_ideal(),
+                static_cast<double>(p - 1) / (kChunks * m));
+    found.equal("rounds_messages_sent", messages_of(report), 2.0 * m * (kChunks * p - 1));
     const int held = peak_holdings(rounds).front().in_flight;
-    page.text(fmt::format(
-        "The price: {} messages instead of {}, and memory. Stage 0 holds {} chunks, that "
-        "is {:.4g} micro-batches' worth of a stage, where 1F1B holds {}: 1 + (p - 1)/(p "
-        "v) times as much where m is large. Interleaving saves time, not memory.",
-        messages_of(report), messages_of(plain), held,
-        static_cast<double>(held) / kChunks, std::min(p, m)));
+    found.give("rounds_held", held);
+    found.give("rounds_worth", Figure::count(static_cast<double>(held) / kChunks));
 }
 
-void PipelineLesson::show_split_backward(Page& page) {
+/// Backward in two halves: ZB-H1 and ZB-H2.
+void PipelineLesson::halves(Findings& found) {
     const int p = ranks_;
     const int m = micro_batches_;
-    page.text(
-        "The other way: of backward's two halves, the stage before waits for the "
-        "gradient of the input only. The weights' gradient can be computed at any time "
-        "until the step, for instance when there is nothing else to do. Zero Bubble (Qi "
-        "et al. 2023) splits each backward (B) into I and W, and lets the Ws fill the "
-        "corners. Its first schedule, ZB-H1, holds no more than 1F1B does on stage 0:");
-    page.quote("split-backward");
-    page.predict(fmt::format("With t_f = t_i = t_w = 1 s and p = {}: how long is a stage "
-                             "idle with ZB-H1, where 1F1B's is idle for {} s?",
-                             p, 3 * (p - 1)),
-                 p - 1, "s",
-                 fmt::format("(p - 1)(t_f + t_i - t_w) = {} * (1 + 1 - 1)", p - 1));
-    const Schedule halves = schedule("zb-h1");
-    const RunReport& report = run(halves, "zb-h1");
-    show(page, halves);
-    check_clock(page, report, "3 m + (p - 1)(t_f + t_i - t_w)", 3.0 * m + p - 1);
+    const Schedule h1 = schedule("zb-h1");
+    found.give("h1_idle", Figure::seconds(p - 1));
+    found.give("h1_idle_unfilled", Figure::seconds(2 * (p - 1)));
+    draw(found, "h1_picture", h1);
+    check_clock(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
     const int enough = std::max(m, 2 * p);
-    const Timing far = time_schedule(schedule("zb-h2", 1, enough), {{}});
-    page.text(
-        "ZB-H2 runs twice as far ahead, 2 p - 1 micro-batches on stage 0. Where all "
-        "three take the same time, and there are 2 p - 1 micro-batches or more, it "
-        "closes the bubble altogether: each stage works from its first forward to its "
-        "last W without a pause. (Its stages begin and end in a slant, so that the next "
-        "step's corner fits into this one's; the time counted is each stage's own.)");
-    page.check(Check::equal(
-        fmt::format(
-            "idle seconds of the stage that takes longest with ZB-H2, {} micro-batches",
-            enough),
-        static_cast<double>(far.bubble()), 0));
+    const Schedule h2 = schedule("zb-h2", 1, enough);
+    found.give("h2_micro_batches", std::to_string(enough));
+    found.give("h2_held", peak_holdings(h2).front().in_flight);
+    found.give("h2_ahead", 2 * (p - 1));
+    draw(found, "h2_picture", h2);
+    found.equal("h2_idle", Figure::seconds(static_cast<double>(timed(h2).bubble())), 0);
 }
 
-void PipelineLesson::show_published(Page& page) {
+/// Idle times that a paper published, from the durations that it gives.
+void PipelineLesson::published(Findings& found) {
     // Table of the 1.5 B model, 8 stages and 24 micro-batches, in
     // milliseconds, in thousandths.
     constexpr StageDurations kMeasured{18'522, 18'086, 9'337, 601};
-    struct Row {
-        const char* name;
-        double published;
+    StageDurations no_messages = kMeasured;
+    no_messages.message = 0;
+    constexpr PipelineShape kShape{8, 24, 1};
+    const auto lost = [&](const char* name, const StageDurations& durations) {
+        return time_schedule(make_schedule(name, kShape), {durations})
+            .bubble_over_total();
     };
-    page.text(
-        "Published figures can be had the same way. Qi et al. give the times that they "
-        "measured for a model of 1.5 B parameters on 8 stages with 24 micro-batches (t_f "
-        "18.522, t_i 18.086, t_w 9.337, a message 0.601 ms), and the idle part of the "
-        "time that follows for each schedule, as their planner reckons it. Our timer "
-        "knows the same times and nothing else:");
-    Table table{{"schedule", "theirs", "ours"}, {}};
+    found.give("free_messages_bubble",
+               Figure::percent(100 * lost("1f1b", no_messages), 1));
+    found.give("free_messages_ideal", part(kShape.stages - 1, kShape.micro_batches));
     double widest = 0;
-    for (const Row& row :
-         {Row{"1f1b", 0.2431}, Row{"zb-h1", 0.1585}, Row{"zb-h2", 0.1083}}) {
-        const double ours =
-            time_schedule(make_schedule(row.name, {8, 24, 1}), {kMeasured})
-                .bubble_over_total();
-        widest = std::max(widest, std::abs(ours - row.published));
-        table.rows.push_back({row.name, fmt::format("{:.4f}", row.published),
-                              fmt::format("{:.4f}", ours)});
+    const std::map<std::string, double> theirs{
+        {"1f1b", 0.2431}, {"zb-h1", 0.1585}, {"zb-h2", 0.1083}};
+    for (const auto& [name, published] : theirs) {
+        const double ours = lost(name.c_str(), kMeasured);
+        widest = std::max(widest, std::abs(ours - published));
+        Findings& row = found.row("published");
+        row.give("schedule", name);
+        row.give("theirs", Figure::decimals(published, 4));
+        row.give("ours", Figure::decimals(ours, 4));
     }
-    page.table(table);
-    page.check(
-        Check::at_most("largest difference from the published figures", widest, 5e-5));
-}
-
-void PipelineLesson::split(Page& page) {
-    show_interleaved(page);
-    show_split_backward(page);
-    show_published(page);
+    found.at_most("published_off", widest, 5e-5);
 }
 
 namespace {
@@ -560,51 +441,182 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
     return schedule;
 }
 
+/// A stage's list up to the message behind its second backward: "RA0 F0 B0 …".
+std::string begin_of(const Schedule& schedule, int stage) {
+    std::string list;
+    int backwards = 0;
+    for (const Instruction& work : schedule.of(stage)) {
+        if (work.kind == InstructionKind::backward && ++backwards > 1) break;
+        list += (list.empty() ? "" : " ") + text_of(work);
+    }
+    return list + " …";
+}
+
 }  // namespace
 
-void PipelineLesson::deadlock(Page& page) {
-    page.text(
-        "Write 1F1B's messages down as one would at first: each send right behind what "
-        "makes its data, each receive right before what needs it. Every stage's list "
-        "looks right by itself. But a send waits until its receive is there, and a "
-        "stage's messages go one after another.");
-    const Schedule broken = with_messages_in_place(schedule("1f1b"));
-    const auto problem = find_problem(broken);
-    page.text("The validator, which only follows the lists, says:");
-    page.text(problem ? problem->sentence : "no problem");
-    page.check(Check::equal("stages that wait for one another in a circle",
-                            problem ? static_cast<double>(problem->cycle.size()) : 0, 2));
-    page.text(
-        "On real GPUs this job hangs until somebody kills it. (PyTorch's pull request "
-        "126419 is about one of many: a 1F1B that ran on its author's machine and hung "
-        "elsewhere, until a send and a receive went together.) On virtual devices it "
-        "ends at once, with who waits for whom:");
-    const std::string said =
-        diagnosis_of(PipelinePlan::unchecked(broken), {options().dtype, options().seed});
-    page.verbatim(said);
-    page.check(
-        Check::equal("the checker's class is F14", said.starts_with("F14") ? 1 : 0, 1));
-    page.text(
-        "Three mends are in use. Put what neighbours send to each other at the same time "
-        "into one group, as Megatron-LM does; then the two pass each other. Or give each "
-        "direction a communicator of its own, and hope that the GPU has room for both. "
-        "Or let all stages agree on one order of messages, as with_messages() does: the "
-        "first message of all that are still to come can then always go. With it the "
-        "same schedule runs:");
-    const PipelinePlan mended(schedule("1f1b"));
-    const std::string silence = diagnosis_of(mended, {options().dtype, options().seed});
-    page.check(Check::equal("mistakes that the checker finds after mending",
-                            silence.empty() ? 0 : 1, 0));
-    page.text(
-        "Orders of work can be wrong without any message. Take an interleaved schedule "
-        "of 2 stages, 4 micro-batches and 2 chunks, with two slips that are easily made "
-        "and easily drawn: each stage runs ahead as plain 1F1B over four stages would, "
-        "and backwards take the chunks in the same order as forwards. It is refused "
-        "before anything begins:");
+/// Two orders of messages, of which one hangs; an order of work that does, too.
+void PipelineLesson::deadlock(Findings& found) {
+    const StackOptions stack{options().dtype, options().seed};
+    const Schedule in_place = with_messages_in_place(schedule("1f1b"));
+    const Schedule agreed = with_messages(schedule("1f1b"));
+    found.give("upper_stage", ranks_ - 2);
+    found.give("lower_stage", ranks_ - 1);
+    found.give("in_place.upper", begin_of(in_place, ranks_ - 2));
+    found.give("in_place.lower", begin_of(in_place, ranks_ - 1));
+    found.give("agreed.upper", begin_of(agreed, ranks_ - 2));
+    found.give("agreed.lower", begin_of(agreed, ranks_ - 1));
+    const auto problem = find_problem(in_place);
+    const std::string said = diagnosis_of(PipelinePlan::unchecked(in_place), stack);
+    const std::string silence = diagnosis_of(PipelinePlan(schedule("1f1b")), stack);
+    found.give("order_that_hangs", !said.empty() && !silence.empty() ? "both_orders"
+                                   : !said.empty()                   ? "order_a"
+                                   : !silence.empty()                ? "order_b"
+                                                                     : "no_order");
+
+    found.give("validator_says", problem ? problem->sentence : "–");
+    found.equal("circle", problem ? problem->cycle.size() : 0, 2);
+    found.give("f14", said);
+    found.equal("class_f14", said.starts_with("F14") ? 1 : 0, 1);
+    found.equal("mended", silence.empty() ? 0 : 1, 0);
     const auto refused = find_problem(interleaved_with_slips({2, 4, 2}));
-    page.text(refused ? refused->sentence : "no problem");
-    page.check(Check::equal("it is refused for a deadlock",
-                            refused && !refused->cycle.empty() ? 1 : 0, 1));
+    found.give("slips_refused", refused ? refused->sentence : "–");
+    found.equal("slips", refused && !refused->cycle.empty() ? 1 : 0, 1);
+}
+
+namespace {
+
+/// Tensors that differ in any bit.
+int different(const std::map<std::string, HostTensor>& a,
+              const std::map<std::string, HostTensor>& b) {
+    int count = 0;
+    for (const auto& [name, tensor] : a) {
+        const auto found = b.find(name);
+        if (found == b.end() || found->second != tensor) ++count;
+    }
+    return count + static_cast<int>(b.size() > a.size());
+}
+
+/// Tensors of which several ranks kept copies that are not the same.
+int differing_copies(const RunReport& report) {
+    std::map<std::string, const HostTensor*> first;
+    std::set<std::string> differing;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const auto [it, added] = first.emplace(name, &tensor);
+            if (!added && *it->second != tensor) differing.insert(name);
+        }
+    return static_cast<int>(differing.size());
+}
+
+/// The page's name of a run's losses: "loss_zb_h1".
+std::string loss_name(std::string name) {
+    std::ranges::replace(name, '-', '_');
+    return "loss_" + name;
+}
+
+}  // namespace
+
+void PipelineLesson::check_bits(Findings& row, const RunReport& report,
+                                int replicas) const {
+    if (replicas > 1 || task_->sizes.tied)
+        row.equal("copies", differing_copies(report), 0);
+    // On a GPU the library chooses how it adds up, by shape and by card.
+    if (replicas == 1 && !task_->sizes.tied && options().backend == "sim")
+        row.equal("bits",
+                  different(kept_under(alone_, "grad/"), kept_under(report, "grad/")) +
+                      different(kept_under(alone_, ""), kept_under(report, "")),
+                  0);
+}
+
+std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& schedule,
+                                             int replicas, const std::string& variant) {
+    const GptTraining training{*task_, options().dtype, options().seed, replicas};
+    const auto progress = show_progress(variant, task_->steps);
+    const bool alone = schedule.stages == 1;
+    const int ranks = schedule.stages * replicas;
+    const auto cluster = make_cluster(options(), ranks);
+    const RunReport report = alone ? train_gpt_alone(*cluster, schedule.micro_batches,
+                                                     training, progress.get())
+                                   : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
+                                                        training, progress.get());
+    record().runs.emplace_back(variant, report);
+    std::vector<double> curve = losses_of(report);
+    if (!has_numbers()) return curve;
+    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
+        return kept_under(report, prefix);
+    });
+    if (alone) {
+        alone_ = report;
+    } else {
+        Findings& row = found.row("trainings");
+        row.give("variant", variant);
+        check_bits(row, report, replicas);
+    }
+    return curve;
+}
+
+void PipelineLesson::give_costs(Findings& found, const std::vector<std::string>& names) {
+    std::map<std::string, Picoseconds> times;
+    const auto& runs = record().runs;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        const RunReport& report = runs[runs.size() - names.size() + i].second;
+        const Picoseconds time = report.makespan() / task_->steps;
+        times[names[i]] = report.makespan();
+        Findings& row = found.row("costs");
+        row.give("schedule", names[i]);
+        row.give("time", Figure::time(time));
+        row.give("held", Figure::memory(report.most_held()));
+        row.give("sent", report.messages_sent() / task_->steps);
+    }
+    std::string fastest = "naive";
+    for (const std::string& name : schedule_names())
+        if (times.contains(name) && times[name] < times[fastest]) fastest = name;
+    found.give("fastest", fastest);
+    found.give("rounds_too_slow",
+               times.contains("interleaved") && times["interleaved"] >= times["1f1b"]);
+}
+
+/// A GPT on real text, by every schedule.
+void PipelineLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    found.give("cluster", options().cluster);
+    found.give("blocks", sizes.layers);
+    found.give("hidden", sizes.block.hidden);
+    found.give("heads", sizes.block.heads);
+    found.give("context", sizes.context);
+    found.give("vocabulary", sizes.vocabulary);
+    found.give("sequences", task_->batch);
+    found.give("training_steps", task_->steps);
+    found.give("learning_rate", Figure::count(task_->learning_rate));
+    found.give("layer_count", sizes.layer_count());
+    record_gpt_inputs(record(), *task_);
+
+    std::vector<std::string> names;
+    Curves curves;
+    const auto by = [&](const std::string& name, const Schedule& schedule, int replicas,
+                        const std::string& variant) {
+        names.push_back(name);
+        curves.add(loss_name(name), train_by(found, schedule, replicas, variant));
+    };
+    by("alone", make_schedule("gpipe", {1, micro_batches_, 1}), 1, "gpt_1");
+    for (const std::string& name : schedule_names()) {
+        const int chunks = name == "interleaved" ? 2 : 1;
+        if (chunks * ranks_ > sizes.layer_count()) continue;
+        by(name, schedule(name, chunks), 1, name);
+    }
+    const bool twice = ranks_ % 2 == 0 && ranks_ > 2;
+    if (twice)
+        by("replicas", make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}), 2,
+           "1f1b_replicas");
+    found.give("two_pipelines", twice);
+    found.give("half_p", ranks_ / 2);
+    found.give("same_bits", !sizes.tied && options().backend == "sim");
+    if (has_numbers()) curves.give(found, "curves");
+    if (options().has_virtual_time()) give_costs(found, names);
+    const int stores =
+        static_cast<int>(sizes.layers) * block_stores(1) + 2 * micro_batches_;
+    values_at_most(found, "one_curve", curves.widest_gap(),
+                   loss_bound(options().dtype, stores, curves.losses.front()));
 }
 
 }  // namespace lockstep::lessons

@@ -23,8 +23,9 @@ std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int 
 }
 
 /// The inputs are there before the step, so they are no activations.
-std::vector<MicroBatch> stack_batches(Device& device, int count,
+std::vector<MicroBatch> stack_batches(Device& device, const Schedule& schedule,
                                       const StackOptions& options) {
+    const int count = schedule.micro_batches;
     const MemoryScope scope(device, MemoryCategory::workspace);
     std::vector<MicroBatch> batches;
     for (int i = 0; i < count; ++i) {
@@ -39,6 +40,11 @@ std::vector<MicroBatch> stack_batches(Device& device, int count,
     return batches;
 }
 
+/// What goes from stage to stage is as large as a micro-batch's input.
+PartBoundary boundary(const StackOptions& options) {
+    return {[](const MicroBatch& batch) { return batch.input.shape(); }, options.dtype};
+}
+
 }  // namespace
 
 // lesson: pipeline-program
@@ -48,18 +54,18 @@ Program stack_program(const PipelinePlan& plan, const StackOptions& options) {
         const Schedule& schedule = plan.schedule();
         const Mesh mesh(rank.world(), {{"pp", schedule.stages}});
         const ParameterInit init{device, options.dtype, options.seed, ""};
+        const int layers = kStackLayers / schedule.chunks;
         std::vector<std::unique_ptr<Sequential>> parts;
         std::vector<Module*> chunks;
         for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-            parts.push_back(stack_part(init, schedule.part(rank.index(), chunk),
-                                       kStackLayers / schedule.chunks));
+            const int part = schedule.part(rank.index(), chunk);
+            parts.push_back(stack_part(init, part, layers));
             chunks.push_back(parts.back().get());
         }
-        Pipeline pipeline(
-            device, mesh["pp"], plan, chunks,
-            {[](const MicroBatch& batch) { return batch.input.shape(); }, options.dtype});
-        const Tensor loss = pipeline.run(
-            mean_squared_error, stack_batches(device, schedule.micro_batches, options));
+        const PartBoundary between = boundary(options);
+        Pipeline pipeline(device, mesh["pp"], plan, chunks, between);
+        const auto batches = stack_batches(device, schedule, options);
+        const Tensor loss = pipeline.run(mean_squared_error, batches);
         if (loss) rank.keep_value("loss", device.peek(loss).at(0));
     };
 }

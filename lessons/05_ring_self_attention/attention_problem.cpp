@@ -48,7 +48,6 @@ ContextShape AttentionProblem::shared_out_to(int ranks) const {
     return {ranks, tokens, batch, sizes.heads, sizes.key_heads(), width};
 }
 
-// lesson: run-attention
 RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
                         TokenOrder order, const MakeRankAttention& make, Passes passes) {
     return cluster.run([&](Rank& rank) {
@@ -72,7 +71,6 @@ RunReport run_attention(Cluster& cluster, const AttentionProblem& problem,
         keep(rank, "dx", attention->backward(dy, saved));
     });
 }
-// lesson: end
 
 RunReport run_method(Cluster& cluster, const AttentionProblem& problem,
                      ContextMethod method, TokenOrder order, Passes passes) {

@@ -75,7 +75,6 @@ std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& option
     return task;
 }
 
-// lesson: context-training
 RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const ContextRun& run,
                             DType dtype, std::uint64_t seed, Progress* progress) {
     return cluster.run([&](Rank& rank) {
@@ -98,7 +97,6 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         run_training(rank, gpt->parameters(), task.steps, step, progress);
     });
 }
-// lesson: end
 
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
                            std::int64_t context, DType dtype) {

@@ -1,5 +1,6 @@
 #include "lessons/05_ring_self_attention/lesson.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -42,17 +43,23 @@ RingLesson::RingLesson(const LessonOptions& options, Record& record)
     record.options.sum_length = task_->tokens() * task_->steps;
 }
 
-std::vector<Step> RingLesson::steps() {
-    return {
-        step("What is different about attention", &RingLesson::whole_block),
-        step("Scores, by a ring of keys", &RingLesson::scores),
-        step("The output, by a ring of values", &RingLesson::output),
-        step("What is sent", &RingLesson::bytes),
-        step("Softmax, block by block", &RingLesson::online),
-        step("How long a sequence fits", &RingLesson::memory),
-        step("Causal attention: who works when", &RingLesson::causal),
-        step("When a hop hides", &RingLesson::overlap),
-        step("A GPT with a longer context than one device holds", &RingLesson::train)};
+std::vector<Experiment> RingLesson::experiments() {
+    return {experiment("reach", &RingLesson::reach),
+            experiment("scores", &RingLesson::scores),
+            experiment("output", &RingLesson::output),
+            experiment("bytes", &RingLesson::bytes),
+            experiment("online", &RingLesson::online),
+            experiment("other_ways", &RingLesson::other_ways),
+            experiment("memory", &RingLesson::memory),
+            experiment("causal", &RingLesson::causal),
+            experiment("overlap", &RingLesson::overlap),
+            experiment("train", &RingLesson::train)};
+}
+
+std::string key_of(ContextMethod method) {
+    std::string key = name_of(method);
+    std::ranges::replace(key, '-', '_');
+    return key;
 }
 
 AttentionProblem RingLesson::small(bool causal) const {
@@ -89,8 +96,8 @@ void RingLesson::record_small() {
                                     {"backward_from", "dy"}};
 }
 
-void RingLesson::check_core(Page& page, const std::string& variant,
-                            const RunReport& shared, bool causal) {
+double RingLesson::core_difference(const std::string& variant, const RunReport& shared,
+                                   bool causal) {
     const RunReport alone = run_core(*make_cluster(options(), 1), small(causal));
     double worst = 0;
     for (const char* name : {"y", "dx"}) {
@@ -99,14 +106,10 @@ void RingLesson::check_core(Page& page, const std::string& variant,
         const double here = relative_difference(whole, alone.ranks.front().kept.at(name));
         if (!(here <= worst)) worst = here;
     }
-    page.check(Check::at_most(
-        fmt::format("{} against one device: output, and gradients of queries, keys and "
-                    "values, largest relative difference",
-                    variant),
-        worst, bound()));
+    return worst;
 }
 
-void RingLesson::check_method(Page& page, ContextMethod method) {
+void RingLesson::check_method(Findings& found, ContextMethod method) {
     record_small();
     for (const bool causal : {false, true}) {
         const std::string variant =
@@ -114,9 +117,10 @@ void RingLesson::check_method(Page& page, ContextMethod method) {
         const RunReport report =
             run_method(*make_cluster(options(), ranks_), small(causal), method);
         record().runs.emplace_back(variant, report);
-        if (has_numbers()) check_core(page, variant, report, causal);
+        if (has_numbers())
+            found.at_most(key_of(method) + (causal ? ".causal" : ".values"),
+                          core_difference(variant, report, causal), bound());
     }
-    if (!has_numbers()) page.text("(Not compared, as this run computes shapes only.)");
 }
 
 LessonEntry ring_self_attention_lesson() {
@@ -125,16 +129,13 @@ LessonEntry ring_self_attention_lesson() {
         methods.words.emplace_back(name_of(method));
     LessonEntry entry;
     entry.slug = "ring-self-attention";
-    entry.title = "A sequence that lies on several devices";
-    entry.question =
-        "When each device has a part of a sequence's tokens, how does attention see them "
-        "all, what does that send and hold, and who works when?";
+    entry.folder = "05_ring_self_attention";
     entry.default_ranks = 4;
     entry.least_ranks = kLeastRanks;
     entry.most_ranks = kMostRanks;
     entry.settings = {
-        {"method", "of step 9", methods},
-        {"order", "of tokens in step 9",
+        {"method", "of step 10", methods},
+        {"order", "of tokens in step 10",
          Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
         {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
         {"heads", "of attention; with ulysses a multiple of the ranks", Whole{1, 64},
@@ -170,8 +171,8 @@ std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
 using MakeLayer = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
 
 /// In how many tokens the layer's output changes where one token of its input does.
-std::int64_t reach(const LessonOptions& options, std::int64_t columns,
-                   const MakeLayer& make) {
+std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
+                            const MakeLayer& make) {
     HostTensor x({kTokens, 1, columns}, options.dtype);
     const RandomStream stream(options.seed, "reach/x");
     for (std::int64_t i = 0; i < x.elements(); ++i)
@@ -192,60 +193,35 @@ std::int64_t reach(const LessonOptions& options, std::int64_t columns,
 
 }  // namespace
 
-void RingLesson::whole_block(Page& page) {
-    page.text(fmt::format(
-        "A long sequence fills a device with activations, whatever is done about "
-        "weights. So share out the tokens: each of N devices gets s/N of the s tokens of "
-        "a sequence, and all weights. What of a transformer block still works, if a "
-        "device sees its own tokens alone? Change one token of {}, number {} counted "
-        "from 0, and see which tokens of each layer's output change.",
-        kTokens, kChanged));
-    page.predict(
-        "Attention is causal: a token sees those up to itself. In how many tokens of its "
-        "output does the change show?",
-        kTokens - kChanged, "tokens",
-        fmt::format("tokens {} to {}: {} - {}", kChanged, kTokens - 1, kTokens,
-                    kChanged));
-    if (!has_numbers()) {
-        page.text("(This run computes shapes only: there is nothing to show.)");
-        return;
-    }
-    show_reach(page);
-    page.text(
-        "All else looks at one token at a time: to it, sharing out a sequence is no more "
-        "than sharing out a batch, which is data parallelism. Attention alone needs keys "
-        "and values of tokens that lie elsewhere, and how it gets them is all that this "
-        "lesson is about. (\"Sequence parallelism\" is said of three things. In the "
-        "lesson before last, Megatron's: tokens are shared out between tensor-parallel "
-        "regions, and gathered for attention. Here Ring Self-Attention, and what came "
-        "after it, by now mostly called context parallelism.)");
-}
-
-void RingLesson::show_reach(Page& page) {
-    Table table{{"layer", "tokens that change"}, {}};
-    std::vector<Check> checks;
+void RingLesson::reach(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("devices", ranks_);
+    found.give("last_device", ranks_ - 1);
+    found.give("reach_tokens", kTokens);
+    found.give("reach_changed", kChanged);
+    found.give("reach_last", kTokens - 1);
+    found.give("reach", kTokens - kChanged);
+    found.give("reach_later", kTokens - kChanged - 1);
+    found.give("reach_alone", 1);
+    if (!has_numbers()) return;
     const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
                           const MakeLayer& make) {
-        const std::int64_t changed = reach(options(), columns, make);
-        table.rows.push_back({name, std::to_string(changed)});
-        checks.push_back(Check::equal(fmt::format("tokens that change behind {}", name),
-                                      static_cast<double>(changed),
-                                      static_cast<double>(expected)));
+        found.equal(name, tokens_reached(options(), columns, make),
+                    static_cast<double>(expected));
     };
-    look("layer norm", kHidden, 1, [](const ParameterInit& init) {
+    look("reach.layer_norm", kHidden, 1, [](const ParameterInit& init) {
         return std::make_unique<LayerNorm>(init, kHidden);
     });
-    look("a linear layer", kHidden, 1, [](const ParameterInit& init) {
+    look("reach.linear", kHidden, 1, [](const ParameterInit& init) {
         return std::make_unique<Linear>(init, kHidden, 3 * kHidden);
     });
-    look("the MLP", kHidden, 1,
+    look("reach.mlp", kHidden, 1,
          [](const ParameterInit& init) { return make_mlp(init, kHidden, 4 * kHidden); });
-    look("attention", 3 * kHidden, kTokens - kChanged, [](const ParameterInit& init) {
-        return std::make_unique<CoreAttention>(init.device, AttentionSizes{kHeads, true});
-    });
-    page.table(table);
-    for (const Check& check : checks)
-        page.check(check);
+    look("reach.attention", 3 * kHidden, kTokens - kChanged,
+         [](const ParameterInit& init) {
+             return std::make_unique<CoreAttention>(init.device,
+                                                    AttentionSizes{kHeads, true});
+         });
 }
 
 namespace {
@@ -283,8 +259,7 @@ std::string hop_by_hop(const RunReport& report) {
     constexpr int kWidth = 11;
     std::string head = "        ";
     for (int hops = 0; hops < n; ++hops)
-        head += fmt::format("{:<{}}",
-                            hops == 0 ? "own keys" : fmt::format("hop {}", hops), kWidth);
+        head += fmt::format("{:<{}}", fmt::format("hop {}", hops), kWidth);
     std::string text = trimmed(head);
     for (int rank = 0; rank < n; ++rank) {
         std::string line = fmt::format("rank {:<2} ", rank);
@@ -298,13 +273,14 @@ std::string hop_by_hop(const RunReport& report) {
         }
         text += trimmed(line);
     }
-    return text + "@ the block of scores made now   # made before   . not yet";
+    text.pop_back();
+    return text;
 }
 
-/// At which hop each rank makes each block, for more ranks than fit beside one another.
-std::string by_block(const RunReport& report) {
+/// Shows after which hop each rank makes each block.
+std::string hops_by_block(const RunReport& report) {
     const std::size_t n = report.ranks.size();
-    std::string text = "keys of";
+    std::string text = "keys   ";
     for (std::size_t origin = 0; origin < n; ++origin)
         text += fmt::format("{:>4}", origin);
     for (std::size_t rank = 0; rank < n; ++rank) {
@@ -316,13 +292,11 @@ std::string by_block(const RunReport& report) {
         for (const int at : hop)
             text += fmt::format("{:>4}", at);
     }
-    return text + "\nthe hop after which a block of scores is made";
+    return text;
 }
 
-std::string picture_of(const RunReport& report) {
-    constexpr std::size_t kMostBeside = 6;
-    return report.ranks.size() <= kMostBeside ? hop_by_hop(report) : by_block(report);
-}
+/// More ranks than these do not fit beside one another.
+constexpr int kMostBeside = 6;
 
 /// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
 HostTensor all_scores(const RunReport& report) {
@@ -344,61 +318,33 @@ HostTensor all_scores(const RunReport& report) {
 
 }  // namespace
 
-void RingLesson::scores(Page& page) {
+void RingLesson::scores(Findings& found) {
     const AttentionProblem problem = small(/*causal=*/false);
-    page.text(fmt::format(
-        "Deal the tokens out: of s = {} tokens each of N = {} devices gets s/N = {} in a "
-        "row, and works out their queries, keys and values by itself. A device needs the "
-        "scores of its own queries with all keys: s/N rows of the s x s scores. Ring "
-        "Self-Attention (Li et al. 2021) keeps the queries where they are and sends the "
-        "keys round: each device hands the keys it has to the next, and takes those of "
-        "the previous, until all have seen all. N - 1 hops.",
-        problem.tokens, ranks_, problem.tokens / ranks_));
-    page.quote("ring");
-    page.quote("ring-products");
-    if (!has_numbers()) {
-        page.text("(This run computes shapes only: there is nothing to show.)");
-        return;
-    }
-    show_hops(page, problem);
-    page.text(
-        "While a block is being multiplied the next is already on its way: ring.travel "
-        "starts the hop before it visits the block, and waits after.");
-}
-
-void RingLesson::show_hops(Page& page, const AttentionProblem& problem) {
+    found.give("small_tokens", problem.tokens);
+    found.give("small_share", problem.tokens / ranks_);
+    found.give("first_hop", ranks_ - 1);
+    found.give("first_hop_sent", 1);
+    found.give("hops_beside", ranks_ <= kMostBeside);
+    if (!has_numbers()) return;
     const RunReport report = run_scores(*make_cluster(options(), ranks_), problem);
-    page.text("Which block of its scores each device makes, hop by hop:");
-    page.verbatim(picture_of(report));
+    found.give("hops",
+               ranks_ <= kMostBeside ? hop_by_hop(report) : hops_by_block(report));
     const RunReport alone = run_scores(*make_cluster(options(), 1), problem);
     const HostTensor together = all_scores(report);
     record_small();
     record().outputs.insert_or_assign("scores", together);
-    page.check(Check::at_most(
-        "the row blocks together against one device's scores, largest relative "
-        "difference",
-        relative_difference(together, alone.ranks.front().kept.at("scores")), bound()));
+    found.at_most("scores",
+                  relative_difference(together, alone.ranks.front().kept.at("scores")),
+                  bound());
 }
 
-void RingLesson::output(Page& page) {
-    page.text(
-        "A device now has whole rows of scores, so the softmax needs no message. The "
-        "output is the weights times the values, so values go round once as well, and "
-        "each device adds up what their blocks contribute.");
-    page.quote("ring-sums");
-    page.quote("ring-self-attention");
-    page.text(
-        "Backward is the same journey: values go round for the gradient of the weights, "
-        "keys for that of the queries. The gradients of keys and values are sums over "
-        "all queries, of which each device has its own: it works out what these "
-        "contribute to all keys, and an all-reduce adds up.");
-    page.quote("ring-self-attention-backward");
-    check_method(page, ContextMethod::ring_self_attention);
+void RingLesson::output(Findings& found) {
+    check_method(found, ContextMethod::ring_self_attention);
 }
 
 namespace {
 
-/// The bytes that a rank sent in both passes, and in the first.
+/// What a rank sent in both passes, and in the first.
 struct Counted {
     Sent forward;
     Sent both;
@@ -414,14 +360,15 @@ Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) 
     return {sent(Passes::forward), sent(Passes::both)};
 }
 
-/// B Z (s/N) A.
+/// The keys of a rank's tokens, or their values, as numbers: e = b c a w.
 std::int64_t block_of(const ContextShape& of) {
     return of.batch * of.heads * (of.tokens / of.ranks) * of.width;
 }
 
-std::string blocks_text(std::int64_t elements, const ContextShape& shape) {
-    return fmt::format(
-        "{:.4g}", static_cast<double>(elements) / static_cast<double>(block_of(shape)));
+/// So many elements as a multiple of e.
+Figure in_blocks(std::int64_t elements, const ContextShape& shape) {
+    return Figure::count(static_cast<double>(elements) /
+                         static_cast<double>(block_of(shape)));
 }
 
 Sent sum(const Sent& a, const Sent& b) {
@@ -447,88 +394,50 @@ std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
 }
 
-/// Shows the bytes that each method sends, and checks them.
-void show_methods(Page& page, const AttentionProblem& problem, int ranks) {
-    const ContextShape shape = problem.shared_out_to(ranks);
-    const auto in_blocks = [&](std::int64_t elements) {
-        return blocks_text(elements, shape);
-    };
-    Table table{{"a device sends, in B Z (s/N) A", "forward", "both passes", "messages"},
-                {}};
-    std::vector<Check> checks;
-    const auto hold = [&](const std::string& what, std::int64_t counted,
-                          std::int64_t formula) {
-        checks.push_back(Check::equal(what + ", against its formula",
-                                      static_cast<double>(counted),
-                                      static_cast<double>(formula)));
-    };
-    for (const ContextMethod method : all_context_methods()) {
-        const Counted counted = count(problem, method, ranks);
-        const Sent forward = sent_forward(method, shape);
-        const Sent both = sum(forward, sent_backward(method, shape));
-        const std::string name = name_of(method);
-        table.rows.push_back({name, in_blocks(counted.forward.elements),
-                              in_blocks(counted.both.elements),
-                              count_text(counted.both.messages)});
-        hold("numbers that " + name + " sends forward", counted.forward.elements,
-             forward.elements);
-        hold("numbers that " + name + " sends in both passes", counted.both.elements,
-             both.elements);
-        hold("messages that " + name + " sends", counted.both.messages, both.messages);
-    }
-    page.table(table);
-    for (const Check& check : checks)
-        page.check(check);
-}
-
 }  // namespace
 
-void RingLesson::bytes(Page& page) {
+void RingLesson::check_sent(Findings& found, ContextMethod method) {
     const AttentionProblem problem = large();
     const ContextShape shape = problem.shared_out_to(ranks_);
-    page.text(fmt::format(
-        "Take a size that is trained in earnest: s = {} tokens, batch B = {}, Z = {} "
-        "heads of A = {} columns, on N = {} devices. Shapes are enough to count.",
-        count_text(problem.tokens), problem.batch, shape.heads, shape.width, ranks_));
-    page.predict(
-        "Forward, keys make N - 1 hops and values as many. How many numbers does each "
-        "device send?",
-        static_cast<double>(std::int64_t{2} * (ranks_ - 1) * block_of(shape)), "",
-        fmt::format("2 (N-1) B Z (s/N) A = 2 * {} * {} * {} * {} * {}", ranks_ - 1,
-                    problem.batch, shape.heads, count_text(problem.tokens / ranks_),
-                    shape.width));
-    page.text(
-        "Backward: values and keys once more round, 2 (N-1) B Z (s/N) A, and two "
-        "all-reduces over the gradients of all keys and all values, each 2 (N-1)/N of N "
-        "blocks: 6 (N-1) B Z (s/N) A; 8 (N-1) B Z (s/N) A in all (Li et al. 2021, "
-        "section 3.2.2). Counted, beside Ring Attention of the next step, and two others "
-        "that people weigh it against: gathered keys and values (Llama 3), and Ulysses "
-        "(Jacobs et al. 2023), which shares out heads instead of tokens for as long as "
-        "it attends:");
-    page.quote("gather-attention");
-    page.quote("ulysses-attention");
-    show_methods(page, problem, ranks_);
-    show_shared_weights(page);
+    const Counted counted = count(problem, method, ranks_);
+    const Sent forward = sent_forward(method, shape);
+    const Sent both = sum(forward, sent_backward(method, shape));
+    const std::string key = key_of(method) + ".";
+    const auto hold = [&](const char* what, std::int64_t sent, std::int64_t formula) {
+        found.equal(key + what, sent, static_cast<double>(formula));
+    };
+    found.give(key + "forward_blocks", in_blocks(counted.forward.elements, shape));
+    found.give(key + "both_blocks", in_blocks(counted.both.elements, shape));
+    hold("forward", counted.forward.elements, forward.elements);
+    hold("both", counted.both.elements, both.elements);
+    hold("messages", counted.both.messages, both.messages);
 }
 
-void RingLesson::show_shared_weights(Page& page) {
+/// Counts what Ring Self-Attention sends, and a block whose weights are shared out.
+void RingLesson::bytes(Findings& found) {
     const AttentionProblem problem = large();
     const ContextShape shape = problem.shared_out_to(ranks_);
-    const std::int64_t counted = count_tensor_parallel(problem, ranks_);
-    page.check(
-        Check::equal("numbers that a block sends whose weights are shared out, against 8 "
-                     "b s h (N-1)/N",
-                     static_cast<double>(counted),
-                     static_cast<double>(tensor_parallel_elements(shape))));
-    page.text(fmt::format(
-        "Those are {} of the same units: as many as Ring Self-Attention's, for attention "
-        "and MLP. Where weights are shared out, every device works on all tokens. Where "
-        "tokens are, every device has all weights, and once a step their gradients are "
-        "added up, 2 (N-1)/N of them, as in data parallelism: that is not counted here. "
-        "Ulysses sends 2/N of what a ring does forward, but N must divide the heads. "
-        "With g heads of keys and values for a of queries, rings and all-gather send g/a "
-        "of this, Ulysses (a + g)/(2a).",
-        blocks_text(counted, shape)));
+    const std::int64_t block = block_of(shape);
+    const std::int64_t hops = ranks_ - 1;
+    found.give("tokens", problem.tokens);
+    found.give("share", problem.tokens / ranks_);
+    found.give("batch", problem.batch);
+    found.give("heads", shape.heads);
+    found.give("width", shape.width);
+    found.give("hidden", shape.heads * shape.width);
+    found.give("block", block);
+
+    found.give("sent_forward", 2 * hops * block);
+    found.give("sent_forward_n_hops", 2 * ranks_ * block);
+    found.give("sent_forward_whole", 2 * hops * ranks_ * block);
+    found.give("sent_backward", 6 * hops * block);
+    found.give("sent_backward_small_sums", 2 * hops * block + 4 * hops * block / ranks_);
+    check_sent(found, ContextMethod::ring_self_attention);
+
+    const std::int64_t shared_weights = count_tensor_parallel(problem, ranks_);
+    found.equal("shared_weights", shared_weights,
+                static_cast<double>(tensor_parallel_elements(shape)));
+    found.give("shared_weights_blocks", in_blocks(shared_weights, shape));
 }
 
 namespace {
@@ -596,69 +505,57 @@ RunReport run_blocks(Cluster& cluster, DType dtype) {
 
 }  // namespace
 
-void RingLesson::show_pencil(Page& page) {
-    page.text(
-        "A query with six scores 1 3 2 | 5 4 0, whose keys come in two blocks of three, "
-        "and values 10 20 30 | 40 50 60. Hold the largest score m so far, l, the sum of "
-        "exp(score - m), and o, that of exp(score - m) times value. When a block brings "
-        "a larger m', what was added up relative to m has to be relative to m': multiply "
-        "l and o by exp(m - m').");
-    Table table{{"after", "m", "rescaled by", "l", "o", "o/l"}, {}};
-    State state;
-    for (int first = 0; first < kCount; first += kBlock) {
-        const double before = state.maximum;
-        state.take_in(first, /*rescale=*/true);
-        table.rows.push_back(
-            {fmt::format("block {}", first / kBlock + 1),
-             fmt::format("{:g}", state.maximum),
-             first == 0 ? ""
-                        : fmt::format("e^({:g} - {:g}) = {:.4f}", before, state.maximum,
-                                      std::exp(before - state.maximum)),
-             fmt::format("{:.4f}", state.sum), fmt::format("{:.4f}", state.y),
-             fmt::format("{:.4f}", state.y / state.sum)});
-    }
-    page.table(table);
-    page.check(Check::at_most("o/l against the softmax of all six at once, off by",
-                              std::abs(state.y / state.sum - at_once()), 1e-13));
-    State wrong;
-    for (int first = 0; first < kCount; first += kBlock)
-        wrong.take_in(first, /*rescale=*/false);
-    page.text(
-        fmt::format("Forget to rescale, and it gives {:.4f}: no crash, no NaN, and as "
-                    "plausible as {:.4f}.",
-                    wrong.y / wrong.sum, at_once()));
+namespace {
+
+/// Gives the state after a block.
+void give_state(Findings& found, const std::string& block, const State& state) {
+    found.give(block + ".m", Figure::count(state.maximum));
+    found.give(block + ".l", Figure::decimals(state.sum, 4));
+    found.give(block + ".o", Figure::decimals(state.y, 4));
+    found.give(block + ".y", Figure::decimals(state.y / state.sum, 4));
 }
 
-void RingLesson::online(Page& page) {
-    page.text(
-        "Ring Self-Attention keeps all scores of its rows, since a softmax divides by a "
-        "sum over the whole row. But the sum can be put together block by block (Milakov "
-        "& Gimelshein 2018), and the output with it.");
-    show_pencil(page);
+}  // namespace
+
+/// Goes through six scores by hand, and on a device; then through a ring.
+void RingLesson::online(Findings& found) {
+    State first;
+    first.take_in(0, /*rescale=*/true);
+    State second = first;
+    second.take_in(kBlock, /*rescale=*/true);
+    give_state(found, "first", first);
+    give_state(found, "second", second);
+    const double rescaling = std::exp(first.maximum - second.maximum);
+    found.give("rescaling", Figure::decimals(rescaling, 4));
+    found.give("rescaling_inverse", Figure::decimals(1 / rescaling, 4));
+    found.give("rescaling_none", 1);
+    found.at_most("pencil", std::abs(second.y / second.sum - at_once()), 1e-13);
+    State wrong;
+    wrong.take_in(0, /*rescale=*/false);
+    wrong.take_in(kBlock, /*rescale=*/false);
+    found.give("not_rescaled", Figure::decimals(wrong.y / wrong.sum, 4));
     if (has_numbers()) {
-        State state;
-        state.take_in(0, true);
         const RunReport report = run_blocks(*make_cluster(options(), 1), options().dtype);
         const auto& kept = report.ranks.front().kept;
-        page.check(Check::at_most(
-            "l after the first block on a device, as attend() leaves it, off by",
-            std::abs(kept.at("sum_0").at(0) - state.sum), bound()));
-        page.check(Check::at_most("its y, relatively off by",
-                                  std::abs(kept.at("y").at(0) - at_once()) / at_once(),
-                                  bound()));
+        found.at_most("device_l", std::abs(kept.at("sum_0").at(0) - first.sum), bound());
+        found.at_most("device_y", std::abs(kept.at("y").at(0) - at_once()) / at_once(),
+                      bound());
     }
-    page.text(
-        "So keys and values can travel together, and a block is forgotten when it has "
-        "been attended to: Ring Attention (Liu et al. 2023). attend() takes one block "
-        "in; m, l and o stay on the device.");
-    page.quote("ring-attention");
-    page.text(
-        "Backward needs the weights again. What is kept of them is one number a row, m + "
-        "log l: a weight is exp(score - that). The blocks travel once more, and what "
-        "each device adds to the gradients of a block travels behind it, one hop later, "
-        "until it is home.");
-    page.quote("ring-attention-backward");
-    check_method(page, ContextMethod::ring_attention);
+    check_method(found, ContextMethod::ring_attention);
+}
+
+/// Counts what the other methods send.
+void RingLesson::other_ways(Findings& found) {
+    const ContextShape shape = large().shared_out_to(ranks_);
+    const std::int64_t hops = ranks_ - 1;
+    const std::int64_t block = block_of(shape);
+    found.give("ring_backward", in_blocks(2 * (hops + ranks_) * block, shape));
+    found.give("ring_backward_not_home", in_blocks(4 * hops * block, shape));
+    found.give("ulysses_forward", in_blocks(4 * hops * block / ranks_, shape));
+    found.give("ulysses_forward_all", 4);
+    for (const ContextMethod method :
+         {ContextMethod::ring_attention, ContextMethod::gather, ContextMethod::ulysses})
+        check_sent(found, method);
 }
 
 }  // namespace lockstep::lessons

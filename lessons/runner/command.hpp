@@ -24,7 +24,14 @@ struct TextRequest {
     std::string text;
 };
 
-struct LessonsRequest {};
+struct LessonsRequest {
+    std::optional<Language> language;
+};
+
+struct HandInRequest {
+    std::string slug;
+    std::optional<std::filesystem::path> out;
+};
 
 struct LessonRequest {
     std::string slug;
@@ -125,7 +132,7 @@ using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
                              BackendsRequest, ScheduleRequest, FaultRequest, WordRequest,
-                             GraderRequest, DoctorRequest>;
+                             HandInRequest, GraderRequest, DoctorRequest>;
 
 /// Returns what a command line asks for. Throws UsageError with one sentence that names
 /// the option and the value. Whether a lesson or a setting exists is asked later.
@@ -137,6 +144,7 @@ Request read_request(const std::vector<std::string>& words);
 int run(const TextRequest& request);
 int run(const LessonsRequest& request);
 int run(const LessonRequest& request);
+int run(const HandInRequest& request);
 int run(const CompareRequest& request);
 int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.

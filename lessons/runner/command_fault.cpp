@@ -1,16 +1,15 @@
 #include <algorithm>
 #include <cctype>
 
+#include "lessons/page/markdown.hpp"
 #include "lessons/runner/command_line.hpp"
-#include "lessons/runner/terminal.hpp"
+#include "lessons/runner/pages.hpp"
+#include "lessons/runner/reader.hpp"
 #include "src/core/require.hpp"
 #include "src/run/fault_text.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
-
-/// Returns a page of lessons/faults by its name, "F16"; nothing if there is none.
-std::string_view fault_page_called(std::string_view name);
 
 void declare_fault(CommandLine& line) {
     Command& command =
@@ -32,10 +31,10 @@ int run(const FaultRequest& request) {
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
         return static_cast<char>(std::toupper(letter));
     });
-    const std::string_view page = fault_page_called(name);
+    const std::string_view page = text_called("faults/" + name + ".md");
     require(!page.empty(), "there is no fault '{}'; they are F01 to F31",
             printable(request.fault));
-    print(std::string(page));
+    print_document(read_markdown(page));
     return kSuccess;
 }
 

@@ -7,8 +7,12 @@
 
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/processes.hpp"
-#include "lessons/runner/stepper.hpp"
+#include "lessons/runner/reader.hpp"
+#include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
+#include "src/os/environment.hpp"
+#include "src/report/files.hpp"
+#include "src/report/version.hpp"
 #include "src/report/write_diagnosis.hpp"
 #include "src/text/json.hpp"
 #include "src/text/utf8.hpp"
@@ -16,8 +20,9 @@
 namespace lockstep::lessons {
 
 void declare_lessons(CommandLine& line) {
-    line.add("lessons", "Lists the lessons, in the order of the course.")
-        .asks_for<LessonsRequest>();
+    Command& command =
+        line.add("lessons", "Lists the lessons, in the order of the course.");
+    declare_language(command, command.asks_for<LessonsRequest>().language);
 }
 
 namespace {
@@ -77,15 +82,67 @@ void declare_lesson(CommandLine& line) {
     command.suggest(lesson_slugs());
     declare_backend(command, options);
     declare_lesson_options(command, options, line);
+    command.option("--from", "start|K",
+                   "begin at the start, or at this step, instead of "
+                   "where you left it",
+                   [&options](const std::string& option, const std::string& value) {
+                       options.from = value == "start"
+                                          ? 1
+                                          : whole_number(option, value, 1,
+                                                         std::numeric_limits<int>::max());
+                   });
+    declare_language(command, options.language);
     declare_out(command, options);
     command.flag("--json", kJsonMeaning, options.json);
     command.footer(settings_text(line));
 }
 
-int run(const LessonsRequest&) {
+namespace {
+
+/// Says how long a lesson takes, what one should know before, and how far one is.
+std::string facts_text(const LessonEntry& lesson, const LessonPage& page,
+                       Language language) {
+    const auto say = [&](const char* sentence, const std::string& value) {
+        return fmt::format(fmt::runtime(said(language, sentence)), value);
+    };
+    const auto is_told = [&](const std::string& fact) {
+        return !page.fact(fact).empty() && page.fact(fact) != "none";
+    };
+    std::string text = say("About {} minutes.", page.fact("minutes"));
+    if (is_told("after")) text += " " + say("After: {}.", page.fact("after"));
+    if (is_told("assignment"))
+        text += " " + say("Assignment: {}.", page.fact("assignment"));
+    const Notebook notebook(notebook_file(lesson.slug));
+    if (notebook.is_done())
+        text += " " + said(language, "Done.");
+    else if (notebook.step())
+        text +=
+            " " + say("You left it at step {}.", std::to_string(*notebook.step() + 1));
+    return text;
+}
+
+}  // namespace
+
+void declare_hand_in(CommandLine& line) {
+    Command& command =
+        line.add("hand-in",
+                 "Prints what you predicted in a lesson and what came out, as JSON. Its "
+                 "\"record\" is the SHA-256 of metrics.json, which anybody gets who runs "
+                 "the lesson with these options and --out.");
+    auto& request = command.asks_for<HandInRequest>();
+    command.positional("SLUG", "which lesson", text_into(request.slug));
+    command.suggest(lesson_slugs());
+    command.option("--out", "FILE", "write it there", path_into(request.out));
+}
+
+int run(const LessonsRequest& request) {
+    const Language language = language_of(request.language);
     std::string text;
-    for (const LessonEntry& lesson : catalogue())
-        text += listed(lesson.slug, {lesson.title, lesson.question});
+    for (const LessonEntry& lesson : catalogue()) {
+        const LessonPage page = page_of(lesson, language);
+        text += listed(lesson.slug, {page.title(), page.question(),
+                                     facts_text(lesson, page, language)});
+    }
     print(text);
     return kSuccess;
 }
@@ -142,7 +199,7 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
                              {"checks", std::move(checks)}});
     }
     Json document{{"lesson", lesson.slug},
-                  {"title", lesson.title},
+                  {"title", page_of(lesson, Language::english).title()},
                   {"options", options_json(options, record.options)},
                   {"passed", all_passed(record)},
                   {"steps", std::move(steps_run)},
@@ -153,11 +210,6 @@ std::string lesson_json(const LessonEntry& lesson, const LessonOptions& options,
     }
     if (options.out) document["record"] = options.out->string();
     return document.dump(2) + "\n";
-}
-
-PageStyle page_style() {
-    return {window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO),
-            ::isatty(STDOUT_FILENO) == 1};
 }
 
 void leave_record(const LessonOptions& options, const Record& record) {
@@ -187,35 +239,51 @@ void leave_stopped_record(const LessonOptions& options, Record& record,
     }
 }
 
-/// Says what is left to say when the steps have been run.
-void print_summary(Record& record, const LessonOptions& options) {
-    TextPage page(page_style(), record, print);
+/// Returns what is to be said of checks, and where the record is.
+Document account_of(const Record& record, const LessonOptions& options) {
     std::string failed;
     std::size_t failures = 0;
     for (const Check& check : record.checks) {
         if (check.passed) continue;
-        failed += (failures++ > 0 ? ", " : ": ") + check.name;
+        failed += (failures++ > 0 ? ", " : "") + check.name;
     }
     const std::size_t checks = record.checks.size();
+    Document account;
+    const auto say = [&](const char* sentence, const auto&... values) {
+        account.push_back({Paragraph{words_of(fmt::format(
+            fmt::runtime(said(language_of(options.language), sentence)), values...))}});
+    };
     if (failures > 0)
-        page.text(fmt::format("{} of {} checks failed{}.", failures, checks, failed));
+        say("{} of {} checks failed: {}.", failures, checks, failed);
     else if (checks > 0)
-        page.text(checks == 1 ? "The check passed."
-                              : fmt::format("All {} checks passed.", checks));
+        say(checks == 1                    ? "The check passed."
+            : options.step.value_or(1) > 1 ? "All {} checks passed, with those of the "
+                                             "steps before."
+                                           : "All {} checks passed.",
+            checks);
     if (options.out)
-        page.text(fmt::format("The record of this run is in {}.",
-                              printable(options.out->string())));
+        say("The record of this run is in {}.", printable(options.out->string()));
+    return account;
+}
+
+/// Returns how the predictions went, if any were asked.
+std::string score_text(const Score& score, Language language) {
+    if (score.asked() == 0) return "";
+    return fmt::format(
+        fmt::runtime(said(language,
+                          "Predictions: {} of {} right at once, {} at the second try, {} "
+                          "wrong, {} passed.")),
+        score.right, score.asked(), score.right_later, score.wrong, score.passed);
 }
 
 void run_silently(const LessonEntry& lesson, const LessonOptions& options,
                   const std::vector<Step>& steps, Record& record) {
-    SilentPage page(record);
     std::vector<std::size_t> checks_after;
     const auto wanted =
         static_cast<std::size_t>(options.step.value_or(static_cast<int>(steps.size())));
     try {
         for (std::size_t index = 0; index < wanted; ++index) {
-            steps[index].run(page);
+            steps[index].run();
             checks_after.push_back(record.checks.size());
         }
     } catch (const FaultError& fault) {
@@ -227,31 +295,111 @@ void run_silently(const LessonEntry& lesson, const LessonOptions& options,
     print(lesson_json(lesson, options, steps, checks_after, record));
 }
 
-void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
-                 std::vector<Step> steps, Record& record) {
-    TextPage opening(page_style(), record, print);
-    opening.heading(lesson.title);
-    opening.text(lesson.question);
+/// Answers to the same figures: those of the same options.
+std::string notebook_key(const RunOptions& run) {
+    std::string key = fmt::format("{} ranks, {}, seed {}, {}", run.ranks,
+                                  name_of(run.dtype), run.seed, run.cluster);
+    for (const auto& [name, value] : run.settings)
+        if (name != "--step") key += fmt::format(", {}={}", name, value);
+    return key;
+}
 
+/// Returns the assignment that goes with a lesson, and the next lesson.
+Document what_comes_next(const LessonEntry& lesson, Language language) {
+    Document next{{Heading{2, words_of(said(language, "What comes next"))}}};
+    const auto say = [&](const char* sentence, const auto&... values) {
+        next.push_back({Paragraph{
+            words_of(fmt::format(fmt::runtime(said(language, sentence)), values...))}});
+    };
+    const std::string assignment = page_of(lesson, language).fact("assignment");
+    if (!assignment.empty() && assignment != "none")
+        say("The assignment {0} goes with this lesson: lockstep assignment new {0} DIR",
+            assignment);
+    const auto here = std::ranges::find(catalogue(), lesson.slug, &LessonEntry::slug);
+    if (here == catalogue().end() || here + 1 == catalogue().end())
+        say("This was the last lesson. lockstep lessons lists them all.");
+    else
+        say("The next lesson is {0}: lockstep lesson {1}",
+            page_of(*(here + 1), language).title(), (here + 1)->slug);
+    return next;
+}
+
+/// What a lesson shows behind its last step. Its record is left before.
+Step end_of(const LessonEntry& lesson, const LessonOptions& options,
+            const LessonSteps& made, Record& record, Notebook& notebook) {
+    return {"", [&lesson, &options, &made, &record, &notebook] {
+                const Language language = language_of(options.language);
+                leave_record(options, record);
+                Document end = account_of(record, options);
+                notebook.finish(metrics_json(record));
+                const std::string score = score_text(notebook.score(), language);
+                if (!score.empty()) end.push_back({Paragraph{words_of(score)}});
+                for (Block& block : made.end())
+                    end.push_back(std::move(block));
+                for (Block& block : what_comes_next(lesson, language))
+                    end.push_back(std::move(block));
+                return end;
+            }};
+}
+
+void say_where_it_goes_on(const LessonEntry& lesson, const LessonOptions& options,
+                          std::size_t step, std::size_t steps) {
+    print(
+        fmt::format("You left at step {} of {}. lockstep lesson {} goes on there; "
+                    "--from start begins anew.\n",
+                    step, steps, lesson.slug));
+    if (options.out)
+        print(fmt::format("The record of what was done is in {}.\n",
+                          printable(options.out->string())));
+}
+
+void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
+                 LessonSteps& made, Record& record) {
+    const Language language = language_of(options.language);
+    const TextLook look{window_columns(STDOUT_FILENO), wants_colour(STDOUT_FILENO),
+                        language};
     const bool waits = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
-    Stepper stepper(std::move(steps), page_style(), waits, record);
+    Notebook notebook =
+        waits ? Notebook(notebook_file(lesson.slug), notebook_key(record.options))
+              : Notebook();
+    std::vector<Step> steps = made.steps();
+    const std::size_t count = steps.size();
+    steps.push_back(end_of(lesson, options, made, record, notebook));
+    const std::size_t steps_shown = steps.size();
+
+    std::size_t first = 0;
+    if (options.step)
+        first = static_cast<std::size_t>(*options.step) - 1;
+    else if (options.from)
+        first = static_cast<std::size_t>(*options.from) - 1;
+    else if (notebook.step() && *notebook.step() < count)
+        first = *notebook.step();
+    Document opening;
+    if (first == 0) {
+        opening.push_back({Heading{1, words_of(page_of(lesson, language).title())}});
+        opening.push_back({Paragraph{words_of(page_of(lesson, language).question())}});
+    } else if (!options.step && !options.from) {
+        opening.push_back({Paragraph{words_of(fmt::format(
+            fmt::runtime(said(language,
+                              "{} goes on where you left it; --from start begins anew.")),
+            page_of(lesson, language).title()))}});
+    }
+
+    Reader reader(std::move(steps), look, waits, notebook);
     bool complete = true;
     try {
-        if (options.step)
-            stepper.run_only(*options.step);
-        else
-            complete = stepper.run();
+        complete =
+            reader.run(std::move(opening), first, options.step ? first + 1 : steps_shown);
     } catch (const FaultError& fault) {
         leave_stopped_record(options, record, fault);
         throw;
     }
-    if (!complete) {
-        if (options.out)
-            print("The lesson was left before its end: no record was written.\n");
-        return;
-    }
-    leave_record(options, record);
-    print_summary(record, options);
+    if (options.step || !complete) leave_record(options, record);
+    if (options.step)
+        for (const std::string& line : lines_of(account_of(record, options), look))
+            print(line + "\n");
+    else if (!complete)
+        say_where_it_goes_on(lesson, options, std::min(reader.steps_run(), count), count);
 }
 
 }  // namespace
@@ -266,18 +414,39 @@ int run_steps(const LessonEntry& lesson, const LessonOptions& options,
     if (options.out) naming("--out", *options.out, require_record_folder);
 
     const std::unique_ptr<Lesson> made = lesson.make(options, record);
-    std::vector<Step> steps = made->steps();
-    const auto last = static_cast<int>(steps.size());
-    require(!options.step || *options.step <= last, [&] {
-        return fmt::format("--step {}: the lesson {} has {} steps", *options.step,
-                           lesson.slug, last);
-    });
-    if (!direction(steps, record)) return kSuccess;
+    LessonSteps steps(lesson, *made, language_of(options.language), record);
+    const auto last = static_cast<int>(steps.steps().size());
+    for (const auto& [name, step] :
+         {std::pair{"--step", options.step}, std::pair{"--from", options.from}})
+        require(!step || *step <= last, "{} {}: the lesson {} has {} steps", name,
+                step.value_or(0), lesson.slug, last);
+    if (!direction(steps.steps())) return kSuccess;
     if (options.json)
-        run_silently(lesson, options, steps, record);
+        run_silently(lesson, options, steps.steps(), record);
     else
-        run_visibly(lesson, options, std::move(steps), record);
+        run_visibly(lesson, options, steps, record);
     return all_passed(record) ? kSuccess : kFailed;
+}
+
+int run(const HandInRequest& request) {
+    const LessonEntry& lesson = find_lesson(request.slug);
+    const Notebook notebook(notebook_file(lesson.slug));
+    require(
+        !notebook.notes().empty(),
+        "there is nothing to hand in: the lesson {} has not been run on a terminal here",
+        lesson.slug);
+    Json runs = Json::object();
+    for (const auto& [options, notes] : notebook.notes())
+        runs[options] = json_of(notes);
+    const Json all{
+        {"lesson", lesson.slug}, {"version", kVersion}, {"runs", std::move(runs)}};
+    const std::string text = all.dump(1) + "\n";
+    if (request.out)
+        naming("--out", *request.out,
+               [&](const auto& file) { write_text_file(file, text); });
+    else
+        print(text);
+    return kSuccess;
 }
 
 int run(const LessonRequest& request) {
@@ -288,7 +457,7 @@ int run(const LessonRequest& request) {
     say_backend("lockstep", asked, options, placement);
     if (options.backend == "nccl")
         return run_on_processes(lesson, options, placement, request.words);
-    return run_steps(lesson, options, [](auto&, auto&) { return true; });
+    return run_steps(lesson, options, [](auto&) { return true; });
 }
 
 }  // namespace lockstep::lessons

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lessons/runner/terminal.hpp"
+#include "src/os/environment.hpp"
 #include "src/report/version.hpp"
 #include "src/text/wrap.hpp"
 
@@ -32,9 +33,26 @@ CommandLine command_line(std::vector<std::string> words) {
          fmt::format("lockstep {}\n", kVersion), "Exit status: " + kExitStatus});
 }
 
+void declare_language(Command& command, std::optional<Language>& language) {
+    command.option(
+        "--lang", "LANGUAGE", "of pages, en or zh; else that of the locale",
+        choice_into(language, {{"en", Language::english}, {"zh", Language::chinese}}));
+    command.suggest({"en", "zh"});
+}
+
+Language language_of(std::optional<Language> asked) {
+    if (asked) return *asked;
+    // As POSIX orders them: the first that is set counts.
+    for (const char* name : {"LC_ALL", "LC_MESSAGES", "LANG"})
+        if (const auto locale = os::variable(name); locale && !locale->empty())
+            return language_of_locale(*locale);
+    return Language::english;
+}
+
 void declare_commands(CommandLine& line) {
     declare_lessons(line);
     declare_lesson(line);
+    declare_hand_in(line);
     declare_compare(line);
     declare_schedule(line);
     declare_fault(line);

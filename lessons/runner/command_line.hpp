@@ -12,6 +12,7 @@ namespace lockstep::lessons {
 
 void declare_lessons(CommandLine& line);
 void declare_lesson(CommandLine& line);
+void declare_hand_in(CommandLine& line);
 void declare_compare(CommandLine& line);
 void declare_schedule(CommandLine& line);
 void declare_fault(CommandLine& line);
@@ -39,6 +40,12 @@ inline const std::string kExitStatus =
 /// a lesson take the same. The lesson is the one that is named in the line.
 void declare_lesson_options(Command& command, LessonOptions& options,
                             const CommandLine& line);
+
+/// Declares --lang, the language of pages.
+void declare_language(Command& command, std::optional<Language>& language);
+
+/// Returns the language that was asked for, else the locale's.
+Language language_of(std::optional<Language> asked);
 
 /// Says what --json means in every command.
 inline const std::string kJsonMeaning = "print one JSON document and nothing else";

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "lessons/page/terminal_text.hpp"
 #include "lessons/runner/command_line.hpp"
-#include "lessons/runner/page_text.hpp"
+#include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/chart/svg.hpp"
 #include "src/chart/text.hpp"
@@ -380,21 +381,26 @@ std::string critical_path_text(const Schedule& schedule, const Timing& timing) {
         path_counts(schedule, path), counted(hops, "hop", "hops"), places);
 }
 
-/// Shows on a page what is known of a schedule's times, in the unit of `options`: its
-/// bubble, a table of its stages, and its critical path.
-void show_timing(Page& page, const Schedule& schedule, const Timing& timing,
-                 const TimingJsonOptions& options) {
-    page.table(bubble_table(timing, options.ticks));
-    page.table(stage_table(schedule, timing, options));
-    page.text(critical_path_text(schedule, timing));
-    page.text(time_origin_text() + " " + communication_text(schedule));
+Block paragraph(std::string text) {
+    return {Paragraph{words_of(std::move(text))}};
+}
+
+/// Returns what is known of a schedule's times, in the unit of `options`: its bubble, a
+/// table of its stages, and its critical path.
+Document timing_page(const Schedule& schedule, const Timing& timing,
+                     const TimingJsonOptions& options) {
+    Document page{{table_of(bubble_table(timing, options.ticks))},
+                  {table_of(stage_table(schedule, timing, options))},
+                  paragraph(critical_path_text(schedule, timing)),
+                  paragraph(time_origin_text() + " " + communication_text(schedule))};
     const int copies = schedule.holders(0);
     if (copies > 1)
-        page.text(fmt::format(
+        page.push_back(paragraph(fmt::format(
             "Parts of the model lie on several stages here, part 0 on {}, so that a "
             "stage holds that many times its share of the model: to compare with "
             "schedules without copies, give as many times the times and the memory.",
-            copies));
+            copies)));
+    return page;
 }
 
 /// The picture must not take the schedule's place.
@@ -431,11 +437,12 @@ int run(const ScheduleRequest& request) {
     const int width = window_columns(STDOUT_FILENO);
     const bool colour = wants_colour(STDOUT_FILENO);
     print(chart_text(chart, {width, colour, "--svg"}) + "\n");
-    Record record;
-    TextPage page({width, colour, false}, record, print);
-    show_timing(page, schedule, timing, shown);
+    Document page = timing_page(schedule, timing, shown);
     if (request.svg)
-        page.text(fmt::format("The picture is in {}.", printable(request.svg->string())));
+        page.push_back(paragraph(
+            fmt::format("The picture is in {}.", printable(request.svg->string()))));
+    print_document(page);
+    print("\n");
     return kSuccess;
 }
 

@@ -4,6 +4,7 @@
 
 #include "lessons/runner/command_line.hpp"
 #include "lessons/runner/glossary.hpp"
+#include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
 #include "src/text/utf8.hpp"
@@ -42,7 +43,7 @@ void declare_word(CommandLine& line) {
                  [&request](const std::string&, const std::string& value) {
                      request.word += (request.word.empty() ? "" : " ") + value;
                  });
-    command.suggest(all_names(read_glossary(glossary_page())));
+    command.suggest(all_names(read_glossary()));
 }
 
 namespace {
@@ -58,16 +59,20 @@ std::string list_of(const std::vector<GlossarySection>& glossary) {
     return text;
 }
 
-std::string text_of(const GlossaryEntry& entry) {
-    std::vector<std::string> paragraphs = entry.paragraphs;
-    if (!entry.where.empty()) paragraphs.back() += " (" + entry.where + ")";
-    return listed(fmt::format("{}", fmt::join(entry.names, ", ")), paragraphs);
+/// Returns the name, and below it, indented, what it means.
+Document document_of(const GlossaryEntry& entry) {
+    Document meaning = entry.text;
+    if (!entry.where.empty())
+        append(std::get<Paragraph>(meaning.back().is).text,
+               words_of(" (" + entry.where + ")").front());
+    return {{Definition{words_of(fmt::format("{}", fmt::join(entry.names, ", "))),
+                        std::move(meaning)}}};
 }
 
 }  // namespace
 
 int run(const WordRequest& request) {
-    const std::vector<GlossarySection> glossary = read_glossary(glossary_page());
+    const std::vector<GlossarySection> glossary = read_glossary();
     if (request.word.empty()) {
         print(list_of(glossary));
         return kSuccess;
@@ -79,10 +84,11 @@ int run(const WordRequest& request) {
             "the glossary has no word '{}'{}", printable(request.word),
             hint.empty() ? "; lockstep word lists those that it has" : hint);
     });
-    std::string text;
+    Document meanings;
     for (const GlossaryEntry& entry : found)
-        text += text_of(entry);
-    print(text);
+        for (Block& block : document_of(entry))
+            meanings.push_back(std::move(block));
+    print_document(meanings);
     return kSuccess;
 }
 

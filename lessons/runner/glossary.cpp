@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "lessons/page/markdown.hpp"
+#include "lessons/runner/pages.hpp"
 #include "src/text/numbers.hpp"
-#include "src/text/wrap.hpp"
 
 namespace lockstep::lessons {
 
@@ -21,30 +22,6 @@ std::vector<std::string> pieces_of(std::string_view text, std::string_view separ
     }
 }
 
-/// Returns a paragraph without the marks of Markdown; of a link its text stays.
-std::string plain_text(std::string_view markdown) {
-    std::string text;
-    std::size_t bracket = std::string::npos;  // where an open link's text began
-    for (std::size_t i = 0; i < markdown.size(); ++i) {
-        const char letter = markdown[i];
-        if (letter == '[') {
-            bracket = text.size();
-        } else if (letter == ']' && bracket != std::string::npos) {
-            bracket = std::string::npos;
-            if (markdown.substr(i + 1, 1) == "(") i = markdown.find(')', i);
-        } else if (letter != '`' && letter != '*') {
-            text += letter;
-        }
-    }
-    return text;
-}
-
-/// Returns a letter's entry, made of a table's row.
-GlossaryEntry letter_of(std::string_view row) {
-    const std::vector<std::string> cells = pieces_of(row, "|");
-    return {pieces_of(cells.at(1), ","), cells.at(3), {plain_text(cells.at(2))}};
-}
-
 std::string folded(std::string_view name) {
     std::string letters;
     for (const unsigned char letter : name)
@@ -55,24 +32,26 @@ std::string folded(std::string_view name) {
 
 }  // namespace
 
-std::vector<GlossarySection> read_glossary(std::string_view page) {
+std::vector<GlossarySection> read_glossary() {
     std::vector<GlossarySection> sections;
     bool in_entry = false;
-    bool in_table = false;  // below the line between its head and its rows
-    for (const std::string& line : split_lines(page)) {
-        in_table = in_table && line.starts_with("|");
-        if (line.starts_with("## ")) {
-            sections.push_back({line.substr(3), {}});
+    for (Block& block : read_markdown(text_called("glossary.md"))) {
+        const auto* heading = block.as<Heading>();
+        const auto* letters = block.as<TableBlock>();
+        if (heading && heading->level == 2) {
+            sections.push_back({plain(heading->title), {}});
             in_entry = false;
-        } else if (line.starts_with("### ")) {
-            sections.back().entries.push_back({pieces_of(line.substr(4), ","), "", {}});
+        } else if (heading && heading->level == 3) {
+            sections.back().entries.push_back(
+                {pieces_of(plain(heading->title), ","), "", {}});
             in_entry = true;
-        } else if (line.starts_with("|--")) {
-            in_table = true;
-        } else if (in_table) {
-            sections.back().entries.push_back(letter_of(line));
-        } else if (in_entry && !line.empty()) {
-            sections.back().entries.back().paragraphs.push_back(plain_text(line));
+        } else if (letters) {
+            for (const std::vector<Words>& row : letters->rows)
+                sections.back().entries.push_back({pieces_of(plain(row.at(0)), ","),
+                                                   plain(row.at(2)),
+                                                   {{Paragraph{row.at(1)}}}});
+        } else if (in_entry) {
+            sections.back().entries.back().text.push_back(std::move(block));
         }
     }
     return sections;

@@ -4,13 +4,15 @@
 #include <string_view>
 #include <vector>
 
+#include "lessons/page/document.hpp"
+
 namespace lockstep::lessons {
 
 /// An entry of the glossary: a word, or a letter with one of its meanings.
 struct GlossaryEntry {
-    std::vector<std::string> names;       ///< "send" and "recv"
-    std::string where;                    ///< "lesson 5", of a letter
-    std::vector<std::string> paragraphs;  ///< as plain text
+    std::vector<std::string> names;  ///< "send" and "recv"
+    std::string where;               ///< "lesson 5", of a letter
+    Document text;
 };
 
 struct GlossarySection {
@@ -18,16 +20,13 @@ struct GlossarySection {
     std::vector<GlossaryEntry> entries;
 };
 
-/// Reads the glossary's page: "## " begins a section, "### " a word, and each row of a
-/// table with three columns is a letter.
-std::vector<GlossarySection> read_glossary(std::string_view page);
+/// Returns the sections of lessons/glossary.md: "## " begins a section, "### " a word,
+/// and each row of a table with three columns is a letter.
+std::vector<GlossarySection> read_glossary();
 
 /// Returns the entries of this name: those that are spelt just so, else those that differ
 /// in capitals, hyphens or spaces only ("AllReduce" is all-reduce).
 std::vector<GlossaryEntry> entries_called(const std::vector<GlossarySection>& glossary,
                                           std::string_view name);
-
-/// Returns lessons/glossary.md.
-std::string_view glossary_page();
 
 }  // namespace lockstep::lessons

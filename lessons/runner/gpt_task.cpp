@@ -140,20 +140,13 @@ double Curves::widest_gap() const {
     return widest;
 }
 
-void Curves::show(Page& page) const {
-    Table table{{"step"}, {}};
-    table.head.insert(table.head.end(), names.begin(), names.end());
-    constexpr std::size_t kRows = 8;
-    const std::size_t last = losses.front().size() - 1;
-    for (std::size_t i = 0; i <= kRows; ++i) {
-        const std::size_t step = last * i / kRows;
-        if (i > 0 && step == last * (i - 1) / kRows) continue;
-        std::vector<std::string> row{std::to_string(step + 1)};
-        for (const std::vector<double>& curve : losses)
-            row.push_back(fmt::format("{:.3f}", curve[step]));
-        table.rows.push_back(std::move(row));
+void Curves::give(Findings& found, const std::string& list) const {
+    for (const std::size_t step : shown_steps(losses.front().size())) {
+        Findings& row = found.row(list);
+        row.give("step", step + 1);
+        for (std::size_t curve = 0; curve < losses.size(); ++curve)
+            row.give(names[curve], Figure::decimals(losses[curve][step], 3));
     }
-    page.table(table);
 }
 
 }  // namespace lockstep::lessons

@@ -79,8 +79,8 @@ struct Curves {
     /// Returns the largest difference of any curve from the first at any step; NaN if
     /// there is one.
     double widest_gap() const;
-    /// Shows a few steps of each.
-    void show(Page& page) const;
+    /// Gives a few steps of each: rows of `list`, with "step" and each curve's name.
+    void give(Findings& found, const std::string& list) const;
 };
 
 }  // namespace lockstep::lessons

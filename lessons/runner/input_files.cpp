@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/runner/pages.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
 #include "src/report/csv_cells.hpp"
@@ -199,6 +200,10 @@ NumberTable read_csv(std::string_view bytes, const std::string& name) {
 
 NumberTable load_csv(const std::filesystem::path& path) {
     return read_csv(load_file(path), printable(path.string()));
+}
+
+std::string_view lesson_text() {
+    return text_called("01_gradient_accumulation/text.txt");
 }
 
 }  // namespace lockstep::lessons

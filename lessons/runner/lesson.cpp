@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/runner/pages.hpp"
 #include "src/core/require.hpp"
 #include "src/text/names.hpp"
 #include "src/text/utf8.hpp"
@@ -86,12 +87,77 @@ std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& 
     return sim::make_cluster(std::move(cluster));
 }
 
-void Lesson::check_values(Page& page, const Check& check) const {
+LessonPage page_of(const LessonEntry& lesson, Language language) {
+    std::string file = lesson.folder + "/lesson.zh.md";
+    if (language != Language::chinese || text_called(file).empty())
+        file = lesson.folder + "/lesson.md";
+    const std::string_view text = lesson.page.empty() ? text_called(file) : lesson.page;
+    return {"lessons/" + file, text};
+}
+
+LessonSteps::LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
+                         Record& record)
+    : language_(language),
+      original_(page_of(entry)),
+      shown_(page_of(entry, language)),
+      found_(original_, record) {
+    const std::vector<Experiment> experiments = lesson.experiments();
+    for (const PageSection* section : shown_.steps()) {
+        const auto experiment =
+            std::ranges::find(experiments, section->name, &Experiment::name);
+        require(experiment != experiments.end(),
+                "{}: the lesson {} has no experiment called {}",
+                shown_.place(section->line), entry.slug, section->name);
+        steps_.push_back(
+            {section->title, [this, section, &record, run = experiment->run] {
+                 run(found_);
+                 name_runs(record);
+                 return show(*section);
+             }});
+    }
+    require(steps_.size() == experiments.size(),
+            "{} has {} steps, but the lesson {} has {} experiments", shown_.file(),
+            steps_.size(), entry.slug, experiments.size());
+}
+
+void LessonSteps::name_runs(Record& record) const {
+    for (const auto& [name, report] : record.runs) {
+        const auto title = original_.run_titles().find(name);
+        if (title != original_.run_titles().end())
+            record.titles[name] =
+                filled(title->second, found_, original_, "the title of the run " + name);
+    }
+}
+
+Document LessonSteps::show(const PageSection& section) const {
+    return filled(shown_, section.text, found_, language_);
+}
+
+Document LessonSteps::end() const {
+    Document end;
+    for (const PageSection& section : shown_.sections()) {
+        if (section.is_step()) continue;
+        end.push_back({Heading{2, words_of(section.title)}, section.line});
+        for (Block& block : show(section))
+            end.push_back(std::move(block));
+    }
+    return end;
+}
+
+void Lesson::values_at_most(Findings& found, const std::string& name, double difference,
+                            double limit, SourceLine at) const {
     if (has_numbers())
-        page.check(check);
+        found.at_most(name, difference, limit, at);
     else
-        page.text(fmt::format("({}: not compared, as this run computes shapes only.)",
-                              check.name));
+        found.not_compared(name, at);
+}
+
+void Lesson::values_equal(Findings& found, const std::string& name, std::int64_t figure,
+                          std::int64_t expected, SourceLine at) const {
+    if (has_numbers())
+        found.equal(name, figure, static_cast<double>(expected), at);
+    else
+        found.not_compared(name, at);
 }
 
 }  // namespace lockstep::lessons

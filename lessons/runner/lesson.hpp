@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lessons/runner/page.hpp"
+#include "lessons/page/lesson_page.hpp"
+#include "lessons/runner/terminal.hpp"
 #include "program/backend.hpp"
 #include "program/settings.hpp"
 #include "sim/cluster.hpp"
@@ -24,7 +25,9 @@ using namespace programs;
 
 /// The options that a lesson was asked for with on the command line.
 struct LessonOptions : Options {
-    std::optional<int> step;  ///< only this step is shown (from 1)
+    std::optional<int> step;           ///< only this step is shown (from 1)
+    std::optional<int> from;           ///< the step to begin at; else where one left
+    std::optional<Language> language;  ///< else the locale's
     std::optional<std::filesystem::path> text;
     std::optional<std::filesystem::path> data;
     bool json = false;
@@ -54,32 +57,41 @@ std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
                                                   bool trace = false);
 
-/// One step: its title, and what it does and shows. Later steps may use what earlier ones
-/// left in the lesson; if a step is asked for alone, those before it run unseen.
+/// One step: its title, and what runs it and gives what it shows. Later steps may use
+/// what earlier ones left in the lesson; if a step is asked for alone, those before it
+/// run unseen. What stands at a lesson's end has no title.
 struct Step {
     std::string title;
-    std::function<void(Page&)> run;
+    std::function<Document()> run;
 };
 
-/// A lesson: steps over a state of its own. Whatever it records goes into `record`, whose
-/// options are set already. Both outlive the lesson.
+/// What a step of a lesson's page computes: it gives values to the names on the page, and
+/// has no prose in it.
+struct Experiment {
+    std::string name;  ///< of the section, "## Title {#name}"
+    std::function<void(Findings&)> run;
+};
+
+/// A lesson: experiments over a state of their own. Whatever it records goes into
+/// `record`, whose options are set already. Both outlive the lesson.
 class Lesson {
   public:
     Lesson(const LessonOptions& options, Record& record)
         : options_(options), record_(record) {}
     virtual ~Lesson() = default;
-    virtual std::vector<Step> steps() = 0;
+    /// In any order: the page has theirs.
+    virtual std::vector<Experiment> experiments() = 0;
 
   protected:
     const LessonOptions& options() const { return options_; }
     Record& record() { return record_; }
     bool has_numbers() const { return options_.has_numbers(); }
 
-    /// Makes a step of a member of the lesson's class.
+    /// Makes an experiment of a member of the lesson's class.
     template <typename Class>
-    Step step(const std::string& title, void (Class::*run)(Page&)) {
-        return {title, [lesson = static_cast<Class*>(this), run](Page& page) {
-                    (lesson->*run)(page);
+    Experiment experiment(const std::string& name, void (Class::*run)(Findings&)) {
+        return {name, [lesson = static_cast<Class*>(this), run](Findings& found) {
+                    (lesson->*run)(found);
                 }};
     }
     /// Leaves in the record the value that a setting has in this run.
@@ -87,14 +99,12 @@ class Lesson {
         record_.options.settings[key] = std::to_string(value);
     }
 
-    /// Shows a check of values; in a run of shapes only there are none, and the page says
-    /// so.
-    void check_values(Page& page, const Check& check) const;
-    /// Checks a difference that may be at most `limit`.
-    void check_values(Page& page, const std::string& name, double difference,
-                      double limit) const {
-        check_values(page, Check::at_most(name, difference, limit));
-    }
+    /// Checks a difference of values, which is at most `limit`, or a number of them; in a
+    /// run of shapes only there are none.
+    void values_at_most(Findings& found, const std::string& name, double difference,
+                        double limit, SourceLine at = SourceLine::here()) const;
+    void values_equal(Findings& found, const std::string& name, std::int64_t figure,
+                      std::int64_t expected, SourceLine at = SourceLine::here()) const;
 
   private:
     const LessonOptions& options_;
@@ -115,8 +125,8 @@ constexpr std::int64_t least_multiple(std::int64_t part, std::int64_t least) {
 /// How the catalogue knows a lesson.
 struct LessonEntry {
     std::string slug;
-    std::string title;
-    std::string question;  ///< what it answers, in one sentence
+    std::string folder;  ///< of its page, lesson.md
+    std::string page;    ///< the page itself, if it is not a file of the program
     int default_ranks = 4;
     int least_ranks = 1;
     int most_ranks = sim::ClusterOptions::kMaxRanks;
@@ -126,6 +136,36 @@ struct LessonEntry {
     /// Reads --text, --data and settings, so that what is wrong with them is said before
     /// the first step is shown; steps read no options. It computes nothing yet.
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
+};
+
+/// Returns the lesson's page: its original, or what there is in a language.
+LessonPage page_of(const LessonEntry& lesson, Language language = Language::english);
+
+/// The steps of a lesson that was made: its page, and what its experiments find.
+class LessonSteps {
+  public:
+    /// `lesson` and `record` outlive it. Throws UsageError for a page that has not the
+    /// lesson's steps.
+    LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
+                Record& record);
+    LessonSteps(const LessonSteps&) = delete;
+    LessonSteps& operator=(const LessonSteps&) = delete;
+
+    std::vector<Step>& steps() { return steps_; }
+    const Findings& found() const { return found_; }
+    /// Returns what the page has behind its steps.
+    Document end() const;
+
+  private:
+    Document show(const PageSection& section) const;
+    /// Gives the runs of the record the titles that the page has for them.
+    void name_runs(Record& record) const;
+
+    Language language_;
+    LessonPage original_;  ///< its labels are the record's
+    LessonPage shown_;
+    Findings found_;
+    std::vector<Step> steps_;
 };
 
 /// All lessons, in the order of the course.

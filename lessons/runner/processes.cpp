@@ -1,7 +1,5 @@
 #include "lessons/runner/processes.hpp"
 
-#include "lessons/runner/page.hpp"
-
 namespace lockstep::lessons {
 
 namespace {
@@ -11,19 +9,18 @@ constexpr const char* kNoMoreSteps = "end";
 /// On rank 0: tells the others of each step before it runs it.
 void lead(gpu::Control& control, std::vector<Step>& steps) {
     for (std::size_t index = 0; index < steps.size(); ++index)
-        steps[index].run = [&control, index, run = steps[index].run](Page& page) {
+        steps[index].run = [&control, index, run = steps[index].run] {
             control.broadcast(std::to_string(index));
-            run(page);
+            return run();
         };
 }
 
 /// On the others: runs what rank 0 runs.
-void follow(gpu::Control& control, std::vector<Step>& steps, Record& record) {
-    SilentPage page(record);
+void follow(gpu::Control& control, std::vector<Step>& steps) {
     for (;;) {
         const std::string next = control.broadcast({});
         if (next == kNoMoreSteps) return;
-        steps.at(std::stoul(next)).run(page);
+        steps.at(std::stoul(next)).run();
     }
 }
 
@@ -32,14 +29,13 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, Processes& proc
     gpu::Control* const control = processes.control();
     const bool leads = processes.leads();
     if (!leads) options.out.reset();
-    const int status =
-        run_steps(lesson, options, [&](std::vector<Step>& steps, Record& record) {
-            if (!leads)
-                follow(*control, steps, record);
-            else if (control != nullptr)
-                lead(*control, steps);
-            return leads;
-        });
+    const int status = run_steps(lesson, options, [&](std::vector<Step>& steps) {
+        if (!leads)
+            follow(*control, steps);
+        else if (control != nullptr)
+            lead(*control, steps);
+        return leads;
+    });
     if (leads && control != nullptr) control->broadcast(kNoMoreSteps);
     return status;
 }

@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 
 /// Asked once the steps are known: may change them, or run them and give false, which
 /// ends the lesson.
-using Direction = std::function<bool(std::vector<Step>& steps, Record& record)>;
+using Direction = std::function<bool(std::vector<Step>& steps)>;
 
 /// Runs the steps of a lesson, as its options ask; returns the exit status.
 int run_steps(const LessonEntry& lesson, const LessonOptions& options,

@@ -114,12 +114,13 @@ class RawMode {
     std::optional<int> read();
 
     /// Lets the signal that came act on a terminal that is as it was. It returns if the
-    /// program goes on: after a suspension.
-    void let_signal_act();
+    /// program goes on: true if the window has another size now, false after a
+    /// suspension.
+    bool let_signal_act();
 
   private:
-    static constexpr std::array<int, 5> kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT,
-                                                 SIGTSTP};
+    static constexpr std::array<int, 6> kSignals{SIGINT,  SIGTERM, SIGHUP,
+                                                 SIGQUIT, SIGTSTP, SIGWINCH};
 
     void enter();
     void leave();
@@ -176,36 +177,47 @@ std::optional<int> RawMode::read() {
     return read_byte(STDIN_FILENO);
 }
 
-void RawMode::let_signal_act() {
+bool RawMode::let_signal_act() {
+    const int signal = read_byte(pipe_[0]);
+    if (signal == SIGWINCH) return true;
     leave();
-    if (const int signal = read_byte(pipe_[0]); signal > 0) ::raise(signal);
+    if (signal > 0) ::raise(signal);
     enter();
+    return false;
 }
 
-constexpr int kEndOfInput = -1;
-constexpr int kControlD = 4;
+}  // namespace
 
-std::optional<Key> meaning(int byte, bool back) {
-    switch (byte) {
+std::optional<Key> key_called(char key) {
+    constexpr char kControlD = 4;
+    switch (key) {
         case '\n':
         case '\r':
+        case ' ':
             return Key::next;
         case 'b':
         case 'B':
-            return back ? std::optional(Key::back) : std::nullopt;
+            return Key::back;
+        case 'n':
+        case 'N':
+            return Key::step;
+        case 's':
+        case 'S':
+            return Key::all;
+        case '?':
+        case 'h':
+            return Key::help;
         case 'q':
         case 'Q':
         case kControlD:
-        case kEndOfInput:
             return Key::quit;
         default:
             return std::nullopt;
     }
 }
 
-}  // namespace
-
-Key wait_for_key(std::string_view prompt, bool back) {
+Key wait_for_key(std::string_view prompt) {
+    constexpr int kEndOfInput = -1;
     RawMode raw;
     const std::string gone = "\r" + pad_right("", columns_of(prompt)) + "\r";
     print(prompt);
@@ -213,12 +225,16 @@ Key wait_for_key(std::string_view prompt, bool back) {
         const std::optional<int> byte = raw.read();
         if (!byte) {
             print(gone);
-            raw.let_signal_act();
+            if (raw.let_signal_act()) return Key::resized;
             print(prompt);
-        } else if (const std::optional<Key> key = meaning(*byte, back)) {
-            print(gone);
-            return *key;
+            continue;
         }
+        const std::optional<Key> key = *byte == kEndOfInput
+                                           ? std::optional(Key::quit)
+                                           : key_called(static_cast<char>(*byte));
+        if (!key) continue;
+        print(gone);
+        return *key;
     }
 }
 

@@ -16,6 +16,7 @@ using os::is_clever_terminal;
 using os::kPipeColumns;
 using os::wants_colour;
 using os::window_columns;
+using os::window_rows;
 using os::write_all;
 
 /// Writes to standard output.
@@ -34,15 +35,17 @@ class Progress {
 /// and is gone when the object is. `total` is what advance() will count to.
 std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
 
-/// The keys that a learner can press after a step.
-enum class Key { next, back, quit };
+/// What a learner can ask for at a prompt; and that the window has another size.
+enum class Key { next, back, step, all, quit, help, resized };
 
-/// Shows a prompt on the terminal and waits for one of its keys: Enter, b (if `back` is
-/// offered), q or Ctrl-D. The prompt is gone afterwards. While it waits, keys arrive
-/// singly and unseen; whatever ends or suspends the wait (Ctrl-C, Ctrl-Z, SIGTERM,
-/// SIGHUP) first gives the terminal back as it was, and then acts as it would have. A
-/// terminal that is gone counts as q.
-Key wait_for_key(std::string_view prompt, bool back);
+/// Returns what a key means: Enter and Space, b, n, s, q or Ctrl-D, ?; none of others.
+std::optional<Key> key_called(char key);
+
+/// Shows a prompt on the terminal and waits for one of its keys. The prompt is gone
+/// afterwards. While it waits, keys arrive singly and unseen; whatever ends or suspends
+/// the wait (Ctrl-C, Ctrl-Z, SIGTERM, SIGHUP) first gives the terminal back as it was,
+/// and then acts as it would have. A terminal that is gone counts as q.
+Key wait_for_key(std::string_view prompt);
 
 /// Shows a prompt and reads a line with the terminal's own editing. Returns none at the
 /// end of input.

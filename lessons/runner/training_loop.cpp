@@ -25,6 +25,16 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
         rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
 }
 
+std::vector<std::size_t> shown_steps(std::size_t steps) {
+    constexpr std::size_t kRows = 8;
+    std::vector<std::size_t> shown;
+    for (std::size_t i = 0; i <= kRows; ++i) {
+        const std::size_t step = (steps - 1) * i / kRows;
+        if (shown.empty() || shown.back() != step) shown.push_back(step);
+    }
+    return shown;
+}
+
 std::vector<double> losses_of(const RunReport& report) {
     std::vector<double> losses;
     for (const RankReport& rank : report.ranks) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/runner/page.hpp"
+#include "lessons/runner/terminal.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/parameter.hpp"
 #include "src/report/safetensors.hpp"
@@ -26,6 +26,9 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
 /// Returns what the ranks kept under prefix + NAME, by NAME: the wholes of which they may
 /// have kept parts.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
+
+/// Returns which of so many steps, from 0, a curve is shown at.
+std::vector<std::size_t> shown_steps(std::size_t steps);
 
 /// Returns the losses of all steps. Each rank that kept any has a share of them.
 std::vector<double> losses_of(const RunReport& report);

@@ -22,13 +22,15 @@ MESON = shlex.split(os.environ.get("MESON", "meson"))
 # Of the programs of this machine, a machine with CUDA and nothing else has these.
 TOOLS = "as ar awk basename cat cc1plus cut dirname env gcc-ar gcc-nm gcc-ranlib ld nm rm sed sh " \
         "strip uname python3 ninja".split()
-LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch2|benchmark)/")
-# A source of each library: fmt, Eigen, Boost, nlohmann-json, CLI11, Catch2.
+LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch2|benchmark)/"
+                       r"|/cmark-gfm")
+# A source of each library: fmt, Eigen, Boost, nlohmann-json, CLI11, cmark, Catch2.
 OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "sim/liblockstep_sim.a.p/device_matrix.cpp.o",
            "sim/liblockstep_sim.a.p/meson-generated_.._engine_unit.cpp.o",
            "src/liblockstep_telling.a.p/meson-generated_.._text_unit.cpp.o",
            "program/liblockstep_program.a.p/command_line.cpp.o",
+           "lessons/liblockstep_lessons.a.p/meson-generated_.._page_unit.cpp.o",
            "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 
@@ -190,8 +192,8 @@ class Bundle(unittest.TestCase):
                               check=True).stdout
         used = {os.path.normpath(os.path.join(build, line.strip()))
                 for line in deps.splitlines() if LIBRARIES.search(line)}
-        for library in ("Eigen", "fmt", "boost", "CLI", "nlohmann", "catch2"):
-            self.assertTrue(any(f"/bundled/include/{library}/" in path for path in used), library)
+        for library in ("Eigen", "fmt", "boost", "CLI", "nlohmann", "catch2", "cmark-gfm.h"):
+            self.assertTrue(any(f"/bundled/include/{library}" in path for path in used), library)
         self.assertEqual([path for path in used
                           if not path.startswith(os.path.join(self.tree, "bundled/include"))], [])
 

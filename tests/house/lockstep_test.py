@@ -17,7 +17,7 @@ SCRIPT = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "lockstep")
 BASE = ("awk bash cat chmod cp dirname env flock grep head mkdir nproc realpath rm sleep tail tee"
         " touch").split()
 LIBRARIES = ("libeigen3-dev libfmt-dev libboost-context-dev libcli11-dev nlohmann-json3-dev"
-             " catch2 libbenchmark-dev").split()
+             " libcmark-gfm-dev libcmark-gfm-extensions-dev libmd-dev catch2 libbenchmark-dev").split()
 TOOLS = {"g++": "", "pkg-config": "", "meson": """
 case $1 in
     --version) echo "${MESON_VERSION:-1.0.1}" ;;

@@ -35,9 +35,9 @@ class Bf16(unittest.TestCase):
                 done = run("lesson", slug, "--dtype", dtype, "--out", f"{folder}/{dtype}",
                            *settings, *options)
                 self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
-            # Bounds are 2^-7 times the root of a number of stores, and printed.
-            bounds = [float(bound) for bound in re.findall(
-                r"device[^.:]*:\s+at\s+most\s+([0-9.e-]+)", done.stdout)]
+            # Bounds are 2^-7 times the root of a number of stores.
+            with open(f"{folder}/bf16/metrics.json", encoding="utf-8") as file:
+                bounds = [check["bound"] for check in json.load(file)["checks"]]
             self.assertTrue([b for b in bounds if 2**-7 <= b < 0.5], bounds)
             compared = run("compare", f"{folder}/f32", f"{folder}/bf16")
             self.assertEqual(compared.returncode, 0, compared.stdout[-3000:])

@@ -63,7 +63,7 @@ class ManPage(unittest.TestCase):
             described = {option["name"] for each in DESCRIPTION["commands"]
                          if each["name"] == command["name"] for option in each["options"]}
             self.assertEqual(options, described, command["name"])
-        listed = re.findall(r"^  ([a-z]+)(?: ([a-z]+))?", output_of(PROGRAM, "--help"), re.M)
+        listed = re.findall(r"^  ([a-z][a-z-]*)(?: ([a-z]+))?", output_of(PROGRAM, "--help"), re.M)
         names = {command["name"] for command in DESCRIPTION["commands"]}
         self.assertEqual({" ".join(filter(None, name)) for name in listed}, names)
 

@@ -56,10 +56,10 @@ class PyTorch(unittest.TestCase):
         self.check("tensor-parallel-block", "--step", "6")
 
     def test_a_pipeline_whose_head_is_tied(self):
-        self.check("pipeline-1f1b", "--set", "tied=1", "--ranks", "2", "--step", "8")
+        self.check("pipeline-1f1b", "--set", "tied=1", "--ranks", "2", "--step", "10")
 
     def test_a_context_with_fewer_heads_of_keys(self):
-        self.check("ring-self-attention", "--set", "kv_heads=1", "--ranks", "2", "--step", "9")
+        self.check("ring-self-attention", "--set", "kv_heads=1", "--ranks", "2", "--step", "10")
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ spec = importlib.util.spec_from_file_location("quote", SCRIPT)
 quote = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(quote)
 
-CALL = re.compile(r'\bquote\(\s*"([^"]+)"\s*\)')
+CALL = re.compile(r"\{\{code ([^}]+)\}\}")
 
 
 class Lessons(unittest.TestCase):
     def test_every_quoted_anchor_exists(self):
         anchors = {one.name for one in quote.quotes_in(ROOT, SOURCES)}
-        for file in glob.glob(os.path.join(ROOT, "lessons", "**", "*.cpp"), recursive=True):
+        for file in glob.glob(os.path.join(ROOT, "lessons", "[0-9]*", "lesson*.md")):
             with open(file, encoding="utf-8") as text:
                 for name in CALL.findall(text.read()):
                     with self.subTest(file=os.path.relpath(file, ROOT), anchor=name):

@@ -27,7 +27,7 @@ def record(ranks, dtype="f64", seed=1, **settings):
     defaults = SMALL | {"layers": ranks, "micro_batches": ranks,
                         "batch": 2 * settings.get("micro_batches", ranks)}
     chosen = [f"--set={key}={value}" for key, value in (defaults | settings).items()]
-    return run_lesson(PROGRAM, "pipeline-1f1b", "--step", "8", "--ranks", str(ranks), "--seed",
+    return run_lesson(PROGRAM, "pipeline-1f1b", "--step", "10", "--ranks", str(ranks), "--seed",
                       str(seed), "--text", "text", *chosen, files={"text": TEXT}, dtype=dtype)
 
 

@@ -39,7 +39,7 @@ def attended(ranks, seed=1):
 
 
 def trained(ranks, method="ring-attention", order="zigzag", **settings):
-    """A record of step 9, by default with two tokens in each stretch of a device."""
+    """A record of step 10, by default with two tokens in each stretch of a device."""
     sizes = {"layers": 2, "heads": ranks, "hidden": 2 * ranks, "context": 4 * ranks, "batch": 2,
              "steps": 3}
     return record(ranks, method=method, order=order, **(sizes | settings))

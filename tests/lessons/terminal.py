@@ -16,7 +16,7 @@ import unicodedata
 # Where the suite was started with nohup, what it starts would ignore this one.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-PROMPT = re.compile(r"\[Enter\] (next|end)(  \[b\] back)?  \[q\] quit")
+PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\r|$|  \Z)")
 PREDICTION = re.compile(r"\(Enter passes\): ")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -24,9 +24,9 @@ PATIENCE = 120  # seconds; a slow machine under load
 
 
 class Terminal:
-    def __init__(self, command, columns=80, stdin=None, **environment):
+    def __init__(self, command, columns=80, rows=40, stdin=None, **environment):
         self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.set_size(rows, columns)
         self.before = termios.tcgetattr(self.slave)
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.raw = ""
@@ -37,6 +37,10 @@ class Terminal:
             command, stdin=self.slave if stdin is None else stdin, stdout=self.slave,
             stderr=self.slave, start_new_session=True, preexec_fn=self.take_terminal,
             env={**base, "TERM": "xterm-256color", **environment})
+
+    def set_size(self, rows, columns):
+        """As a window's new size: the program is told."""
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def take_terminal(self):
         fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)

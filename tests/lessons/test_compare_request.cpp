@@ -9,14 +9,14 @@ using namespace lockstep::test;
 
 namespace {
 
-using Words = std::vector<std::string>;
+using Typed = std::vector<std::string>;
 
-BackendsRequest read(Words words) {
+BackendsRequest read(Typed words) {
     words.insert(words.begin(), {"compare", "some-lesson"});
     return std::get<BackendsRequest>(read_request(words));
 }
 
-std::string refusal(const Words& words) {
+std::string refusal(const Typed& words) {
     return message_of<UsageError>([&] { read_request(words); });
 }
 
@@ -30,7 +30,7 @@ TEST_CASE("compare --backends takes a lesson, two backends and the lesson's opti
     CHECK(request.slug == "some-lesson");
     CHECK(request.backends == std::array<std::string, 2>{"sim", "cuda"});
     CHECK(request.lesson_words ==
-          Words{"--ranks=2", "--set=a=b=c", "--set=d=1", "--text=a file"});
+          Typed{"--ranks=2", "--set=a=b=c", "--set=d=1", "--text=a file"});
     CHECK(request.lesson_options.ranks == 2);
     CHECK(request.bound == 1e-3);
     CHECK(request.out == "here");

@@ -11,18 +11,18 @@ using namespace lockstep::test;
 
 namespace {
 
-using Words = std::vector<std::string>;
+using Typed = std::vector<std::string>;
 
-LessonRequest lesson(Words words) {
+LessonRequest lesson(Typed words) {
     words.insert(words.begin(), {"lesson", "some-lesson"});
     return std::get<LessonRequest>(read_request(words));
 }
 
-std::string refusal(const Words& words) {
+std::string refusal(const Typed& words) {
     return message_of<UsageError>([&] { read_request(words); });
 }
 
-std::string lesson_refusal(const Words& words) {
+std::string lesson_refusal(const Typed& words) {
     return message_of<UsageError>([&] { lesson(words); });
 }
 
@@ -134,10 +134,10 @@ TEST_CASE("compare takes folders whatever their names, and a bound", "[lessons]"
 }
 
 TEST_CASE("help says what there is, in lines of 80 columns", "[lessons]") {
-    for (const Words& words :
-         {Words{}, Words{"--help"}, Words{"lesson", "--help"},
-          Words{"lesson", "-h", "--ranks", "4"}, Words{"compare", "--help"},
-          Words{"lessons", "--help"}, Words{"doctor", "--help"}}) {
+    for (const Typed& words :
+         {Typed{}, Typed{"--help"}, Typed{"lesson", "--help"},
+          Typed{"lesson", "-h", "--ranks", "4"}, Typed{"compare", "--help"},
+          Typed{"lessons", "--help"}, Typed{"doctor", "--help"}}) {
         const std::string text = std::get<TextRequest>(read_request(words)).text;
         CHECK(text.find("Usage: lockstep") != std::string::npos);
         for (std::size_t begin = 0; begin < text.size();) {

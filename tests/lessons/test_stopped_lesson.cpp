@@ -24,13 +24,13 @@ class Stopping : public Lesson {
   public:
     using Lesson::Lesson;
 
-    std::vector<Step> steps() override {
-        return {{"Fine",
-                 [this](Page& page) {
+    std::vector<Experiment> experiments() override {
+        return {{"fine",
+                 [this](Findings& found) {
                      record().runs.emplace_back("fine", run(false));
-                     page.check(Check::equal("one", 1, 1));
+                     found.equal("one", 1, 1);
                  }},
-                {"Stops", [this](Page&) { run(true); }}};
+                {"stops", [this](Findings&) { run(true); }}};
     }
 
   private:
@@ -46,7 +46,9 @@ class Stopping : public Lesson {
 LessonEntry stopping() {
     LessonEntry entry;
     entry.slug = "stopping";
-    entry.title = "A lesson that stops";
+    entry.page =
+        "# A lesson that stops\n\nDoes it?\n\n## Fine {#fine}\n\n{{check one: one}}\n\n"
+        "## Stops {#stops}\n";
     entry.make = [](const LessonOptions& options, Record& record) {
         return std::make_unique<Stopping>(options, record);
     };
@@ -100,8 +102,7 @@ Said run(const LessonOptions& options) {
     {
         const Captured captured(folder);
         try {
-            said.status =
-                run_steps(stopping(), options, [](auto&, auto&) { return true; });
+            said.status = run_steps(stopping(), options, [](auto&) { return true; });
         } catch (...) {
             said.status = report(ending_of_exception());
         }
@@ -155,8 +156,11 @@ TEST_CASE("where the record of a stopped run cannot be left, the mistake is said
     LessonOptions options;
     options.out = folder.path() / "run";
     std::filesystem::create_directory(*options.out);
-    const auto steps = [&](std::vector<Step>& all, Record&) {
-        all[0].run = [&](Page&) { folder.file("run/thesis.tex", "years"); };
+    const auto steps = [&](std::vector<Step>& all) {
+        all[0].run = [&] {
+            folder.file("run/thesis.tex", "years");
+            return Document();
+        };
         return true;
     };
     const TemporaryFolder streams;

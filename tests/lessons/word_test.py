@@ -103,9 +103,13 @@ class Fault(unittest.TestCase):
             alone = shutil.copy(PROGRAM, folder)
             for name in ["README"] + [f"F{number:02}" for number in range(1, 32)]:
                 with open(os.path.join(LESSONS, "faults", name + ".md"), encoding="utf-8") as page:
-                    said = subprocess.run([alone, "fault", name.lower()], capture_output=True,
-                                          text=True, check=True).stdout
-                    self.assertEqual(said, page.read())
+                    markdown = page.read()
+                said = subprocess.run([alone, "fault", name.lower()], capture_output=True,
+                                      text=True, check=True).stdout
+                with self.subTest(page=name):
+                    self.assertIn(plain(re.search("^# (.*)", markdown)[1]), plain(said))
+                    self.assertNotRegex(said, r"<!--|```|\]\((\.\.|http|F\d|README)")
+                    self.assertLessEqual(max(map(len, said.split("\n"))), 80)
 
 
 if __name__ == "__main__":

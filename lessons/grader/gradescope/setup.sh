@@ -9,7 +9,7 @@ set -euo pipefail
 
 here=${AUTOGRADER:-/autograder}/source
 packages=(g++ ninja-build pkg-config python3 libeigen3-dev libfmt-dev libboost-context-dev
-          libcli11-dev nlohmann-json3-dev)
+          libcli11-dev nlohmann-json3-dev libcmark-gfm-dev libcmark-gfm-extensions-dev libmd-dev)
 
 gcc_version() { "$1" -dumpversion 2>/dev/null | cut -d . -f 1; }
 has_meson_1() { [[ $(meson --version 2>/dev/null) =~ ^[1-9] ]]; }

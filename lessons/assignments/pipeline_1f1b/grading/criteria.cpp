@@ -446,12 +446,12 @@ Assignment pipeline_1f1b_assignment() {
                    judge_memory),
          criterion(kLimited, "time", "with_memory_limit waits no longer than it must", 15,
                    4, judge_time),
-         criterion(kSplit, "values", "split_backward computes what one device does", 5, 6,
+         criterion(kSplit, "values", "split_backward computes what one device does", 5, 7,
                    judge_values),
-         criterion(kSplit, "memory", "split_backward keeps to the limit", 10, 6,
+         criterion(kSplit, "memory", "split_backward keeps to the limit", 10, 7,
                    judge_memory),
          criterion(kSplit, "bubble",
-                   "split_backward fills the bubble as far as memory allows", 15, 6,
+                   "split_backward fills the bubble as far as memory allows", 15, 7,
                    judge_time)}};
 }
 

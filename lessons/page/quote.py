@@ -92,7 +92,7 @@ def table(quotes):
     body = "\n".join(rows)
     return f"""#include <array>
 
-#include "lessons/runner/quote.hpp"
+#include "lessons/page/quote.hpp"
 
 namespace lockstep::lessons {{
 

@@ -1,0 +1,216 @@
+#include "lessons/page/findings.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/report/timeline.hpp"
+#include "src/text/numbers.hpp"
+
+namespace lockstep::lessons {
+
+std::string text_of(const Figure& figure) {
+    const auto whole = [&] { return static_cast<std::int64_t>(figure.value); };
+    switch (figure.unit) {
+        case Unit::number:
+            return number_text(figure.value);
+        case Unit::bytes:
+            return number_text(figure.value) + (figure.value == 1 ? " byte" : " bytes");
+        case Unit::memory:
+            return bytes_text(whole());
+        case Unit::time:
+            return time_text(whole());
+        case Unit::seconds:
+            return number_text(figure.value) + " s";
+        case Unit::percent:
+            return fmt::format("{:.{}f} %", figure.value, figure.digits);
+        case Unit::decimals:
+            return fmt::format("{:.{}f}", figure.value, figure.digits);
+        case Unit::power:
+            return fmt::format("{:.1e}", figure.value);
+    }
+    return "";
+}
+
+void Findings::put(const std::string& name, Value value, SourceLine at) {
+    given_at_[name] = at;
+    if (!values_.emplace(name, std::move(value)).second)
+        throw std::logic_error(at.text() + " gives " + prefix_ + name + " again");
+}
+
+Findings& Findings::row(const std::string& list, SourceLine at) {
+    given_at_[list] = at;
+    auto& rows = lists_[list];
+    rows.push_back(std::unique_ptr<Findings>(new Findings(*this, prefix_ + list + ".")));
+    return *rows.back();
+}
+
+std::map<std::string, SourceLine> Findings::names() const {
+    std::map<std::string, SourceLine> names;
+    for (const auto& [name, at] : given_at_)
+        names.emplace(prefix_ + name, at);
+    for (const auto& [list, rows] : lists_)
+        for (const auto& row : rows)
+            names.merge(row->names());
+    return names;
+}
+
+namespace {
+
+/// In the record words stand as they were given, whatever a page makes of them.
+class AsGiven final : public Wording {
+  public:
+    std::string check_label(const std::string&) const override { return ""; }
+    std::string written(const std::string& word) const override { return word; }
+};
+
+}  // namespace
+
+std::string Findings::label_of(const std::string& name) const {
+    const std::string label = wording_.check_label(prefix_ + name);
+    if (label.empty())
+        throw UsageError(
+            fmt::format("the lesson's page has no {{{{check {0}{1}: …}}}}, but the "
+                        "lesson checks {0}{1}",
+                        prefix_, name));
+    return filled(label, *this, AsGiven(), "the label of the check " + prefix_ + name);
+}
+
+void Findings::keep(const std::string& name, MadeCheck made, SourceLine at) {
+    given_at_[name] = at;
+    if (made.compared) record_.checks.push_back(made.check);
+    if (!checks_.emplace(name, std::move(made)).second)
+        throw std::logic_error(at.text() + " checks " + prefix_ + name + " again");
+}
+
+void Findings::equal(const std::string& name, Figure figure, double expected,
+                     SourceLine at) {
+    keep(name, {Check::equal(label_of(name), figure.value, expected), figure, true}, at);
+}
+
+void Findings::at_most(const std::string& name, Figure figure, double bound,
+                       SourceLine at) {
+    keep(name, {Check::at_most(label_of(name), figure.value, bound), figure, true}, at);
+}
+
+void Findings::not_compared(const std::string& name, SourceLine at) {
+    keep(name, {Check::equal(label_of(name), 0, 0), {}, false}, at);
+}
+
+void Findings::draw(const std::string& name,
+                    std::function<Chart(const std::string&)> chart, SourceLine at) {
+    given_at_[name] = at;
+    pictures_[name] = {std::make_shared<const std::function<Chart(const std::string&)>>(
+                           std::move(chart)),
+                       ""};
+}
+
+void Findings::timeline(const std::string& name, const RunReport& report, SourceLine at) {
+    const auto kept = std::make_shared<const RunReport>(report);
+    draw(
+        name, [kept](const std::string& title) { return timeline_chart(*kept, title); },
+        at);
+}
+
+void Findings::picture(const std::string& name, const Schedule& schedule,
+                       const Timing& timing, SourceLine at) {
+    const auto kept =
+        std::make_shared<const std::pair<Schedule, Timing>>(schedule, timing);
+    draw(
+        name,
+        [kept](const std::string& title) {
+            SchedulePicture picture;
+            picture.title = title;
+            return schedule_chart(kept->first, kept->second, picture);
+        },
+        at);
+}
+
+namespace {
+
+template <typename Kept>
+const Kept* find_in(const std::map<std::string, Kept>& map, const std::string& name) {
+    const auto found = map.find(name);
+    return found == map.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+const Value* Findings::value(const std::string& name) const {
+    const Value* own = find_in(values_, name);
+    return own || !outer_ ? own : outer_->value(name);
+}
+
+const MadeCheck* Findings::check(const std::string& name) const {
+    const MadeCheck* own = find_in(checks_, name);
+    return own || !outer_ ? own : outer_->check(name);
+}
+
+const Picture* Findings::picture(const std::string& name) const {
+    const Picture* own = find_in(pictures_, name);
+    return own || !outer_ ? own : outer_->picture(name);
+}
+
+const std::vector<std::unique_ptr<Findings>>* Findings::list(
+    const std::string& name) const {
+    const auto* own = find_in(lists_, name);
+    return own || !outer_ ? own : outer_->list(name);
+}
+
+namespace {
+
+constexpr std::string_view kNameBegins =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+constexpr std::string_view kNameGoesOn =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+
+/// Returns what a name stands for, or none if it was not given. A check's name is its
+/// figure, with ".bound" behind it its bound.
+std::optional<std::string> text_called(const std::string& name, const Findings& found,
+                                       const Wording& wording) {
+    constexpr std::string_view kBound = ".bound";
+    if (const Value* value = found.value(name)) {
+        if (const auto* figure = std::get_if<Figure>(value)) return text_of(*figure);
+        if (const auto* word = std::get_if<std::string>(value))
+            return wording.written(*word);
+        return std::nullopt;
+    }
+    const bool is_bound = name.ends_with(kBound);
+    const MadeCheck* made =
+        found.check(is_bound ? name.substr(0, name.size() - kBound.size()) : name);
+    if (!made) return std::nullopt;
+    Figure figure = made->unit;
+    figure.value = is_bound ? made->check.bound : made->check.figure;
+    return text_of(figure);
+}
+
+}  // namespace
+
+std::string filled(std::string_view text, const Findings& found, const Wording& wording,
+                   const std::string& place) {
+    std::string whole;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t open = std::min(text.find('{', at), text.size());
+        whole += text.substr(at, open - at);
+        at = open;
+        if (at == text.size()) break;
+        const std::size_t end =
+            std::min(text.find_first_not_of(kNameGoesOn, at + 1), text.size());
+        const std::string name(text.substr(at + 1, end - at - 1));
+        const bool optional = text.substr(end).starts_with("?}");
+        if (name.empty() || kNameBegins.find(name.front()) == kNameBegins.npos ||
+            !(optional || text.substr(end).starts_with("}"))) {
+            whole += text[at++];
+            continue;
+        }
+        const std::optional<std::string> value = text_called(name, found, wording);
+        require(value || optional, "{}: nothing was given the name {}", place, name);
+        whole += value.value_or("");
+        at = end + (optional ? 2 : 1);
+    }
+    return whole;
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "lessons/page/document.hpp"
+#include "src/core/source_line.hpp"
+#include "src/core/units.hpp"
+#include "src/pipeline/picture.hpp"
+#include "src/report/record.hpp"
+
+namespace lockstep::lessons {
+
+/// What a number counts; it decides how the number is written, everywhere.
+enum class Unit {
+    number,    ///< 25,647; 0.0123
+    bytes,     ///< 153,884 bytes
+    memory,    ///< 150 KiB
+    time,      ///< 45.4 us; the value is in picoseconds
+    seconds,   ///< 12 s
+    percent,   ///< 27.3 %; the value is in hundredths
+    decimals,  ///< 3.3566, with as many digits as it says
+    power,     ///< 1.4e-1
+};
+
+struct Figure {
+    double value = 0;
+    Unit unit = Unit::number;
+    int digits = 0;  ///< behind the point, of decimals and percent
+
+    template <typename Number>
+    static Figure count(Number number) {
+        return {static_cast<double>(number), Unit::number};
+    }
+    static Figure bytes(std::int64_t bytes) {
+        return {static_cast<double>(bytes), Unit::bytes};
+    }
+    static Figure memory(std::int64_t bytes) {
+        return {static_cast<double>(bytes), Unit::memory};
+    }
+    static Figure time(Picoseconds time) {
+        return {static_cast<double>(time), Unit::time};
+    }
+    static Figure seconds(double seconds) { return {seconds, Unit::seconds}; }
+    static Figure percent(double hundredths, int digits = 0) {
+        return {hundredths, Unit::percent, digits};
+    }
+    static Figure decimals(double value, int digits) {
+        return {value, Unit::decimals, digits};
+    }
+    static Figure power(double value) { return {value, Unit::power}; }
+};
+
+/// "153,884 bytes", "45.4 us", "27.3 %".
+std::string text_of(const Figure& figure);
+
+/// What a name on a page can stand for.
+using Value = std::variant<Figure, std::string, bool>;
+
+/// A check that an experiment made. `figure` and `bound` are written in one unit.
+struct MadeCheck {
+    Check check;
+    Figure unit;
+    bool compared = true;  ///< false if the run has no numbers to compare
+};
+
+/// What a page knows of names.
+class Wording {
+  public:
+    virtual ~Wording() = default;
+    /// What a check is called in the record; empty if the page does not say.
+    virtual std::string check_label(const std::string& name) const = 0;
+    /// How a word that an experiment gave is written: "halving_doubling" as "halving,
+    /// doubling". Most are written as they are.
+    virtual std::string written(const std::string& word) const = 0;
+};
+
+/// What a lesson's experiments have found: numbers with units, words, flags, checks and
+/// pictures, each under the name by which the page shows it. A name is given once. Rows
+/// of a table, and whatever else there are several of, are findings of their own.
+class Findings {
+  public:
+    /// `wording`, the original page's, and `record` outlive it.
+    Findings(const Wording& wording, Record& record)
+        : wording_(wording), record_(record) {}
+
+    // Each notes the line that gives the name.
+
+    void give(const std::string& name, Figure figure,
+              SourceLine at = SourceLine::here()) {
+        put(name, figure, at);
+    }
+    void give(const std::string& name, std::string words,
+              SourceLine at = SourceLine::here()) {
+        put(name, std::move(words), at);
+    }
+    void give(const std::string& name, const char* words,
+              SourceLine at = SourceLine::here()) {
+        put(name, words, at);
+    }
+    void give(const std::string& name, bool flag, SourceLine at = SourceLine::here()) {
+        put(name, flag, at);
+    }
+    /// A number that is not whole is a Figure.
+    void give(const std::string& name, double number,
+              SourceLine at = SourceLine::here()) = delete;
+    /// A whole number of things.
+    template <typename Integer>
+    requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) void give(
+        const std::string& name, Integer number, SourceLine at = SourceLine::here()) {
+        put(name, Figure::count(number), at);
+    }
+
+    /// Appends a row to a list, which `{{each NAME}}` in a table goes through.
+    Findings& row(const std::string& list, SourceLine at = SourceLine::here());
+
+    /// Checks that a figure is exactly what is expected, and records that.
+    void equal(const std::string& name, Figure figure, double expected,
+               SourceLine at = SourceLine::here());
+    template <typename Number>
+    requires std::is_arithmetic_v<Number>
+    void equal(const std::string& name, Number figure, double expected,
+               SourceLine at = SourceLine::here()) {
+        equal(name, Figure::count(figure), expected, at);
+    }
+    /// Checks that a figure is at most `bound`; NaN never is.
+    void at_most(const std::string& name, Figure figure, double bound,
+                 SourceLine at = SourceLine::here());
+    void at_most(const std::string& name, double figure, double bound,
+                 SourceLine at = SourceLine::here()) {
+        at_most(name, Figure::count(figure), bound, at);
+    }
+    /// Says that there is nothing to check, since this run has no numbers.
+    void not_compared(const std::string& name, SourceLine at = SourceLine::here());
+
+    /// A run's timeline, or a schedule's picture.
+    void timeline(const std::string& name, const RunReport& report,
+                  SourceLine at = SourceLine::here());
+    void picture(const std::string& name, const Schedule& schedule, const Timing& timing,
+                 SourceLine at = SourceLine::here());
+
+    /// Returns all names that were given, also those of rows, "sizes.devices", and the
+    /// lines that gave them.
+    std::map<std::string, SourceLine> names() const;
+
+    /// Those of a row have what stands outside of it, too. Null if it was not given.
+    const Value* value(const std::string& name) const;
+    const MadeCheck* check(const std::string& name) const;
+    const Picture* picture(const std::string& name) const;
+    const std::vector<std::unique_ptr<Findings>>* list(const std::string& name) const;
+
+  private:
+    Findings(const Findings& outer, std::string prefix)
+        : wording_(outer.wording_),
+          record_(outer.record_),
+          outer_(&outer),
+          prefix_(std::move(prefix)) {}
+
+    void put(const std::string& name, Value value, SourceLine at);
+    void keep(const std::string& name, MadeCheck made, SourceLine at);
+    void draw(const std::string& name, std::function<Chart(const std::string&)> chart,
+              SourceLine at);
+    std::string label_of(const std::string& name) const;
+
+    const Wording& wording_;
+    Record& record_;
+    const Findings* outer_ = nullptr;
+    std::string prefix_;  ///< of a row: "sizes."
+    std::map<std::string, SourceLine> given_at_;
+    std::map<std::string, Value> values_;
+    std::map<std::string, MadeCheck> checks_;
+    std::map<std::string, Picture> pictures_;
+    std::map<std::string, std::vector<std::unique_ptr<Findings>>> lists_;
+};
+
+/// Puts values in place of their names: "{rows} rows" becomes "100 rows". What is in
+/// braces and no name stays. Throws UsageError, beginning with `place`, for a name that
+/// was not given; one with a question mark behind it may be missing.
+std::string filled(std::string_view text, const Findings& found, const Wording& wording,
+                   const std::string& place);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,151 @@
+#include "lessons/runner/notebook.hpp"
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <sha2.h>
+
+#include "src/os/environment.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr std::array<const char*, 4> kOutcomes{"right", "right later", "wrong", "passed"};
+
+std::string text_in(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Returns 64 hexadecimal digits, as sha256sum prints them.
+std::string sha256(const std::string& text) {
+    std::array<char, SHA256_DIGEST_STRING_LENGTH> digits{};
+    SHA256Data(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
+               digits.data());
+    return digits.data();
+}
+
+LessonNotes notes_of(const Json& json) {
+    LessonNotes notes;
+    notes.record = json.at("record").get<std::string>();
+    for (const auto& [prediction, kept] : json.at("predictions").members()) {
+        Answer answer;
+        for (const Json& line : kept.at("typed").elements())
+            answer.typed.push_back(line.get<std::string>());
+        for (std::size_t i = 0; i < kOutcomes.size(); ++i)
+            if (kept.at("outcome").is(kOutcomes[i]))
+                answer.outcome = static_cast<Answer::Outcome>(i);
+        answer.figure = kept.at("figure").get<std::string>();
+        notes.answers.emplace(prediction, std::move(answer));
+    }
+    return notes;
+}
+
+}  // namespace
+
+Score score_of(const std::map<std::string, Answer>& answers) {
+    Score score;
+    const std::array<int*, kOutcomes.size()> counts{&score.right, &score.right_later,
+                                                    &score.wrong, &score.passed};
+    for (const auto& [prediction, answer] : answers)
+        ++*counts[static_cast<std::size_t>(answer.outcome)];
+    return score;
+}
+
+Json json_of(const LessonNotes& notes) {
+    Json predictions = Json::object();
+    for (const auto& [prediction, answer] : notes.answers)
+        predictions[prediction] =
+            Json{{"typed", Json(answer.typed)},
+                 {"outcome", kOutcomes[static_cast<std::size_t>(answer.outcome)]},
+                 {"figure", answer.figure}};
+    const Score score = score_of(notes.answers);
+    return {{"predictions", std::move(predictions)},
+            {"score", Json{{"right", score.right},
+                           {"right later", score.right_later},
+                           {"wrong", score.wrong},
+                           {"passed", score.passed}}},
+            {"record", notes.record}};
+}
+
+Notebook::Notebook(std::filesystem::path file, std::string key)
+    : file_(std::move(file)), key_(std::move(key)) {
+    if (file_.empty()) return;
+    try {
+        const Json kept = Json::parse(text_in(file_));
+        for (const auto& [options, notes] : kept.at("runs").members())
+            notes_[options] = notes_of(notes);
+        done_ = kept.at("done").get<bool>();
+        step_ = kept.at("step").get<std::size_t>();
+    } catch (const JsonError&) {
+        // No file yet, or none of ours: the lesson begins at its begin.
+        notes_.clear();
+        done_ = false;
+    }
+}
+
+std::optional<std::size_t> Notebook::step() const {
+    return step_ > 0 ? std::optional(step_) : std::nullopt;
+}
+
+const Answer* Notebook::answer(const std::string& prediction) const {
+    const auto notes = notes_.find(key_);
+    if (notes == notes_.end()) return nullptr;
+    const auto found = notes->second.answers.find(prediction);
+    return found == notes->second.answers.end() ? nullptr : &found->second;
+}
+
+Score Notebook::score() const {
+    const auto notes = notes_.find(key_);
+    return notes == notes_.end() ? Score() : score_of(notes->second.answers);
+}
+
+void Notebook::reach(std::size_t step) {
+    if (step == step_) return;
+    step_ = step;
+    write();
+}
+
+void Notebook::finish(const std::string& metrics) {
+    step_ = 0;
+    done_ = true;
+    notes_[key_].record = sha256(metrics);
+    write();
+}
+
+void Notebook::put(const std::string& prediction, Answer answer) {
+    notes_[key_].answers.emplace(prediction, std::move(answer));
+    write();
+}
+
+void Notebook::write() const {
+    if (file_.empty()) return;
+    Json runs = Json::object();
+    for (const auto& [options, notes] : notes_)
+        runs[options] = json_of(notes);
+    const Json all{{"step", step_}, {"done", done_}, {"runs", std::move(runs)}};
+    std::error_code ignored;
+    std::filesystem::create_directories(file_.parent_path(), ignored);
+    try {
+        write_text_file(file_, all.dump(1) + "\n");
+    } catch (const std::system_error&) {
+        // The lesson is worth more than the notes.
+    }
+}
+
+std::filesystem::path notebook_file(const std::string& slug) {
+    std::filesystem::path folder;
+    const std::optional<std::string> state = os::variable("XDG_STATE_HOME");
+    const std::optional<std::string> home = os::variable("HOME");
+    if (state && !state->empty())
+        folder = *state;
+    else if (home && !home->empty())
+        folder = std::filesystem::path(*home) / ".local" / "state";
+    else
+        return {};
+    return folder / "lockstep" / (slug + ".json");
+}
+
+}  // namespace lockstep::lessons

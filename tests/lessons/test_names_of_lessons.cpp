@@ -1,0 +1,131 @@
+// What each lesson's page uses is given, and what its experiments give is used.
+
+#include <regex>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/lesson.hpp"
+#include "lessons/runner/pages.hpp"
+#include "src/text/wrap.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+struct Variant {
+    Settings settings;
+    std::optional<int> ranks;
+    DType dtype = DType::f32;
+};
+
+/// Runs of each lesson that together take every branch of its page that virtual devices
+/// can take.
+std::vector<Variant> variants_of(const LessonEntry& lesson) {
+    Settings brief;
+    for (const Setting& setting : lesson.settings)
+        if (setting.key == "steps") brief["steps"] = "2";
+    Settings shapes = brief;
+    shapes["numerics"] = "off";
+    std::vector<Variant> variants{{brief, {}}, {shapes, {}}, {brief, 2}};
+    variants.push_back({brief, {}, DType::bf16});
+    variants.push_back({brief, {}, DType::f64});
+    if (lesson.slug == "gradient-accumulation") {
+        Settings enough;
+        enough["rows"] = "4";
+        variants.push_back({enough, {}});
+    }
+    if (lesson.slug == "tensor-parallel-block") {
+        const Settings enough{{"batch", "1"}, {"layers", "1"}, {"steps", "100"}};
+        variants.push_back({enough, {}});
+    }
+    return variants;
+}
+
+/// Where each name was given, in any of the runs.
+std::map<std::string, SourceLine> given_by(const LessonEntry& lesson) {
+    std::map<std::string, SourceLine> given;
+    for (const Variant& variant : variants_of(lesson)) {
+        LessonOptions options;
+        options.settings = variant.settings;
+        options.ranks = variant.ranks;
+        options.dtype = variant.dtype;
+        options = resolved(understood(options, lesson), lesson.default_ranks, {});
+        Record record;
+        record.options.ranks = *options.ranks;
+        record.options.dtype = options.dtype;
+        const auto made = lesson.make(options, record);
+        LessonSteps steps(lesson, *made, Language::english, record);
+        for (const Step& step : steps.steps())
+            step.run();
+        given.merge(steps.found().names());
+    }
+    return given;
+}
+
+/// Names on a page, and the line of each.
+std::map<std::string, int> used_on(std::string_view page) {
+    static const std::regex place(R"((?:^|[^{])\{([A-Za-z][A-Za-z0-9_.]*)\??\})");
+    static const std::regex directive(
+        R"(\{\{(check|output|picture|predict|if|each|hint) (?:not )?([A-Za-z][A-Za-z0-9_.]*))");
+    static const std::regex option(R"(\{\{option (\w+))");
+    std::map<std::string, int> used;
+    std::set<std::string> options;
+    int number = 0;
+    for (const std::string& line : split_lines(page)) {
+        ++number;
+        const std::sregex_iterator end;
+        for (std::sregex_iterator at(line.begin(), line.end(), place); at != end; ++at) {
+            std::string name = (*at)[1];
+            if (name.ends_with(".bound")) name.resize(name.size() - 6);
+            used.emplace(name, number);
+        }
+        for (std::sregex_iterator at(line.begin(), line.end(), directive); at != end;
+             ++at)
+            used.emplace((*at)[2], number);
+        for (std::sregex_iterator at(line.begin(), line.end(), option); at != end; ++at)
+            options.insert((*at)[1]);
+    }
+    for (const std::string& key : options)
+        used.erase(key);
+    return used;
+}
+
+/// Given on GPUs only, whose sums may come in another order.
+const std::set<std::string> kOnGpus{"ring_sums"};
+
+}  // namespace
+
+TEST_CASE("names on a page are given, and given names are on the page",
+          "[lessons][slow]") {
+    for (const LessonEntry& lesson : catalogue()) {
+        const std::string file = lesson.folder + "/lesson.md";
+        const std::map<std::string, int> used = used_on(text_called(file));
+        const std::map<std::string, SourceLine> given = given_by(lesson);
+        std::set<std::string> short_names;  // a row's, within the row
+        for (const auto& [name, at] : given)
+            short_names.insert(name.substr(name.rfind('.') + 1));
+        for (const auto& [name, line] : used) {
+            INFO(fmt::format("lessons/{}:{}: nothing gives {}", file, line, name));
+            CHECK((given.contains(name) || short_names.contains(name) ||
+                   kOnGpus.contains(name)));
+        }
+        // A line may give several names, of which a page need not show all.
+        std::map<std::string, bool> is_used;
+        for (const auto& [name, at] : given) {
+            const auto below = used.lower_bound(name + ".");
+            const bool here =
+                used.contains(name) || used.contains(name.substr(name.rfind('.') + 1)) ||
+                (below != used.end() && below->first.starts_with(name + "."));
+            is_used[at.text()] |= here;
+        }
+        for (const auto& [line, here] : is_used) {
+            INFO(fmt::format("{} gives nothing that is on lessons/{}", line, file));
+            CHECK(here);
+        }
+    }
+}

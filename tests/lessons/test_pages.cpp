@@ -1,0 +1,271 @@
+// A lesson's page and what its experiments found, as what is shown.
+
+#include "lessons/page/lesson_page.hpp"
+#include "lessons/page/markdown.hpp"
+#include "lessons/page/prediction.hpp"
+#include "lessons/page/terminal_text.hpp"
+#include "src/core/require.hpp"
+#include "tests/catch.hpp"
+
+using namespace lockstep;
+using namespace lockstep::lessons;
+using Catch::Matchers::Equals;
+
+namespace {
+
+/// A page of one step with this text.
+LessonPage page_with(const std::string& text) {
+    return {"a.md", "# Title\n\nQuestion?\n\n## Step {#one}\n\n" + text};
+}
+
+/// What a step of this text shows, once `give` has given its values.
+template <typename Give>
+std::string shown(const std::string& text, const Give& give) {
+    const LessonPage page = page_with(text);
+    Record record;
+    Findings found(page, record);
+    give(found);
+    std::string all;
+    for (const std::string& line : lines_of(
+             filled(page, page.sections().front().text, found, Language::english), {}))
+        all += line + "\n";
+    return all;
+}
+
+std::string refusal(const std::string& text) {
+    try {
+        shown(text, [](Findings& found) {
+            found.give("yes", true);
+            found.give("word", "a");
+            found.give("number", 1);
+        });
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("a page has a title, a question, facts, steps and an end", "[lessons]") {
+    const LessonPage page("a.md",
+                          "---\nminutes: 30\nafter: none\n---\n\n# Title\n\nQuestion?\n\n"
+                          "## One {#first}\n\nText.\n\n## End\n\nThat is all.\n");
+    CHECK(page.title() == "Title");
+    CHECK(page.question() == "Question?");
+    CHECK(page.fact("minutes") == "30");
+    CHECK(page.fact("after") == "none");
+    CHECK(page.fact("colour").empty());
+    REQUIRE(page.sections().size() == 2);
+    CHECK(page.steps().size() == 1);
+    CHECK(page.steps().front()->name == "first");
+    CHECK(page.steps().front()->title == "One");
+    CHECK(page.steps().front()->line == 10);
+    CHECK_FALSE(page.sections().back().is_step());
+    CHECK_THROWS_WITH(LessonPage("a.md", "no page"),
+                      Equals("a.md: a lesson's page has a title (# …), a question, and "
+                             "steps (## … {#name})"));
+}
+
+TEST_CASE("values stand in place of their names, as their units have it", "[lessons]") {
+    const auto give = [](Findings& found) {
+        found.give("rows", 1000);
+        found.give("size", Figure::bytes(153884));
+        found.give("memory", Figure::memory(153884));
+        found.give("time", Figure::time(45'388'800));
+        found.give("loss", Figure::decimals(3.35661, 4));
+        found.give("part", Figure::percent(27.27, 1));
+        found.give("off", Figure::power(0.14));
+        found.give("name", "ring");
+        found.give("a.b", 1);
+    };
+    CHECK(shown("{rows} rows, {size}, {memory}, {time}, {loss}, {part}, {off}, {name}, "
+                "`{a.b}`.",
+                give) ==
+          "1,000 rows, 153,884 bytes, 150 KiB, 45.4 us, 3.3566, 27.3 %, 1.4e-01, ring, "
+          "1.\n");
+    CHECK(shown("A set {1, 2}, {} and {rows + 1}.", give) ==
+          "A set {1, 2}, {} and {rows + 1}.\n");
+    CHECK(shown("```\n{rows} x\n```", give) == "  1,000 x\n");
+    CHECK(text_of(Figure::bytes(1)) == "1 byte");
+    CHECK(text_of(Figure::seconds(12)) == "12 s");
+}
+
+TEST_CASE("a word is written as the page says", "[lessons]") {
+    CHECK(shown("{{word two_way: two ways, {n} times}}\n\n{how}, {other}.",
+                [](Findings& found) {
+                    found.give("how", "two_way");
+                    found.give("other", "ring");
+                    found.give("n", 2);
+                }) == "two ways, {n} times, ring.\n");
+}
+
+TEST_CASE("a check is a sentence; in the record it has its label", "[lessons]") {
+    const LessonPage page = page_with(
+        "{{check sent: bytes sent on {n} devices}} They sent {sent}, at most "
+        "{near.bound}.\n\n{{check near: nearness}}\n\n{{check far: farness}}\n\n{{check "
+        "no: no numbers}} Never said.\n\nThe end.");
+    Record record;
+    Findings found(page, record);
+    found.give("n", 4);
+    found.equal("sent", Figure::bytes(12), 12);
+    found.at_most("near", 1e-9, 1e-5);
+    found.equal("far", 1, 1);
+    found.not_compared("no");
+    const Document document =
+        filled(page, page.sections().front().text, found, Language::english);
+    std::string all;
+    for (const std::string& line : lines_of(document, {}))
+        all += line + "\n";
+    CHECK(all ==
+          "ok      They sent 12 bytes, at most 1e-5.\n\n(Not compared, as this run "
+          "computes shapes only.)\n\nThe end.\n\nAnd 2 more checks, all true.\n");
+    REQUIRE(record.checks.size() == 3);
+    CHECK(record.checks[0].name == "bytes sent on 4 devices");
+    CHECK(record.checks[1].name == "nearness");
+}
+
+TEST_CASE("a check that failed says both figures, wherever it stands", "[lessons]") {
+    const std::string text = "{{check a: one}} A truth.\n\n{{check b: other}}";
+    CHECK(shown(text,
+                [](Findings& found) {
+                    found.equal("a", Figure::bytes(3), 4);
+                    found.at_most("b", 2.0, 1);
+                }) ==
+          "FAILED  one: 3 bytes instead of 4 bytes\n"
+          "FAILED  other: 2, but at most 1 is allowed\n");
+}
+
+TEST_CASE("a list is rows of a table and checks of each row", "[lessons]") {
+    const auto give = [](Findings& found) {
+        found.give("unit", "s");
+        for (const int n : {1, 2}) {
+            Findings& row = found.row("sizes");
+            row.give("n", n);
+            row.equal("square", n * n, n * n);
+        }
+    };
+    const LessonPage page = page_with("{{check sizes.square: square of {n} {unit}}}");
+    Record record;
+    Findings found(page, record);
+    give(found);
+    REQUIRE(record.checks.size() == 2);
+    CHECK(record.checks[1].name == "square of 2 s");
+
+    CHECK(shown("{{check sizes.square: {n}}} All in {unit}.", give) ==
+          "ok      All in s.\n");
+    CHECK(shown("| n | {unit} | none |\n|--:|--:|--:|\n| {{each sizes}} {n} | {square} | "
+                "{x?} |\n| all | 5 | {x?} |\n\n{{check sizes.square: {n}}}",
+                give) ==
+          "n    s\n───  ─\n1    1\n2    4\nall  5\n\nAnd 2 more checks, all true.\n");
+}
+
+TEST_CASE("one of two branches is shown, and only its values are needed", "[lessons]") {
+    const std::string text =
+        "{{if yes}}\n\nA {a}.\n\n{{if not yes}}\n\nNo.\n\n{{end}}\n\n{{else}}\n\nB {b}."
+        "\n\n{{end}}\n\nC.";
+    const auto with = [&](bool yes) {
+        return shown(text, [yes](Findings& found) {
+            found.give("yes", yes);
+            found.give(yes ? "a" : "b", 1);
+        });
+    };
+    CHECK(with(true) == "A 1.\n\nC.\n");
+    CHECK(with(false) == "B 1.\n\nC.\n");
+}
+
+TEST_CASE("a prediction has its hints and its working", "[lessons]") {
+    const LessonPage page = page_with(
+        "{{predict bytes}}\nHow many?\n\nThink.\n\n{{hint 1/2}} Twice.\n\n{{hint other}} "
+        "Not {other}.\n\n{{answer}}\n2 · 3\n\n{{end}}\n\nBehind.");
+    Record record;
+    Findings found(page, record);
+    found.give("bytes", Figure::bytes(6));
+    found.give("other", 9);
+    const Document document =
+        filled(page, page.sections().front().text, found, Language::english);
+    REQUIRE(document.size() == 2);
+    const Prediction& prediction = *document.front().as<Question>()->prediction;
+    CHECK(prediction.name == "bytes");
+    CHECK(prediction.answer.value == 6);
+    CHECK(prediction.question.size() == 2);
+    REQUIRE(prediction.hints.size() == 2);
+    CHECK(prediction.hints[0].wrong == 3);
+    CHECK(prediction.hints[1].wrong == 9);
+    CHECK(plain(prediction.hints[1].text) == "Not 9.");
+    CHECK(plain(prediction.working.front().as<Paragraph>()->text) == "2 · 3");
+}
+
+TEST_CASE("a prediction may offer choices", "[lessons]") {
+    const LessonPage page = page_with(
+        "{{predict who}}\nWho waits?\n\n{{option first}} device 0\n\n{{option last}} "
+        "device {n}\n\n{{hint first}} It has work.\n\n{{end}}");
+    Record record;
+    Findings found(page, record);
+    found.give("who", "last");
+    found.give("n", 3);
+    const Document document =
+        filled(page, page.sections().front().text, found, Language::english);
+    const Prediction& prediction = *document.front().as<Question>()->prediction;
+    CHECK(answer_text(prediction) == "2");
+    CHECK(judge(prediction, "2").outcome == Judgement::Outcome::right);
+    const Judgement wrong = judge(prediction, "1");
+    CHECK(wrong.outcome == Judgement::Outcome::wrong);
+    REQUIRE(wrong.hint);
+    CHECK(plain(wrong.hint->text) == "It has work.");
+    CHECK(judge(prediction, "3").outcome == Judgement::Outcome::unreadable);
+    CHECK(judge(prediction, "last").outcome == Judgement::Outcome::unreadable);
+}
+
+TEST_CASE("a mistake on a page is named with file and line", "[lessons]") {
+    CHECK(refusal("{no_such}") == "a.md:7: nothing was given the name no_such");
+    CHECK(refusal("Text.\n\n{{check no}} Yes.") ==
+          "a.md:9: nothing was checked under the name no");
+    CHECK(refusal("{{picture no}}") == "a.md:7: no picture was given the name no");
+    CHECK(refusal("{{end}}") == "a.md:7: {{end}} ends nothing");
+    CHECK(refusal("{{if yes}}\n\nText.") ==
+          "a.md:7: what begins here is not ended by {{end}}");
+    CHECK(refusal("{{if word}}\n\n{{end}}") ==
+          "a.md:7: nothing was given as true or false under the name word");
+    CHECK(refusal("{{if yes}}\n\n{{hint 2}} x\n\n{{end}}") ==
+          "a.md:9: {{hint}} stands where {{end}} is expected");
+    CHECK(refusal("{{draw x}}").starts_with("a.md:7: {{draw}} is no directive"));
+    CHECK(refusal("{{predict no}}\nx\n\n{{end}}") ==
+          "a.md:7: nothing was given the name no, which is to be predicted");
+    CHECK(refusal("{{predict word}}\nx\n\n{{end}}") ==
+          "a.md:7: word is 'a', but the question has no {{option}}");
+    CHECK(refusal("{{predict word}}\nx\n\n{{option b}} y\n\n{{end}}") ==
+          "a.md:7: word is 'a', which is no {{option}} of the question");
+    CHECK(refusal("{{predict number}}\nx\n\n{{hint nmber}} y\n\n{{end}}") ==
+          "a.md:7: {{hint nmber}} is for no wrong answer of the question number");
+    CHECK(refusal("{{if yes}}\n{{code none}}\n\n{{end}}") ==
+          "a.md:7: behind {{if}} a blank line is missing");
+    CHECK(refusal("{{code none}}") ==
+          "a.md:7: no code in the project is marked `// lesson: none`");
+    CHECK(refusal("| a |\n|--|\n| {{each no}} x |") ==
+          "a.md:7: no rows were given the name no");
+}
+
+TEST_CASE("a check without a label on the page is refused", "[lessons]") {
+    CHECK_THROWS_WITH(shown("Text.", [](Findings& found) { found.equal("a", 1, 1); }),
+                      Equals("the lesson's page has no {{check a: …}}, but the lesson "
+                             "checks a"));
+}
+
+TEST_CASE("Markdown becomes blocks, with tables, without HTML", "[lessons]") {
+    const Document page = read_markdown(
+        "# T\n\n<!-- no -->\nA *b* **c** `d` [e](f).\n\n```cpp\nint x;\n```\n\n1. "
+        "one\n2. "
+        "two\n\n> said\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n");
+    REQUIRE(page.size() == 6);
+    const Words& words = page[1].as<Paragraph>()->text;
+    CHECK(plain(words) == "A b c d e.");
+    CHECK(words[1].emphasis);
+    CHECK(words[3].strong);
+    CHECK(words[5].code);
+    CHECK(words[7].link == "f");
+    CHECK(page[2].as<Listing>()->language == "cpp");
+    CHECK(page[3].as<List>()->items.size() == 2);
+    CHECK(page[5].as<TableBlock>()->rows.size() == 1);
+    CHECK(page[5].line == 15);
+}
