@@ -314,7 +314,8 @@ void check_reductions(Findings& found, const RunReport& report,
     found.give("communication", Figure::time(first.time.communication));
     found.give("virtual_time", options.has_virtual_time());
     if (!options.has_virtual_time()) return;
-    const Picoseconds latencies = 2 * (n - 1) * picoseconds(link.alpha_seconds);
+    const Picoseconds latencies =
+        Picoseconds{2} * (n - 1) * picoseconds(link.alpha_seconds);
     const Picoseconds bare = time - static_cast<Picoseconds>(calls.size()) * latencies;
     found.give("cluster", options.cluster);
     found.give("ring_link", link_text(link));

@@ -428,7 +428,7 @@ void RingLesson::bytes(Findings& found) {
     found.give("block", block);
 
     found.give("sent_forward", 2 * hops * block);
-    found.give("sent_forward_n_hops", 2 * ranks_ * block);
+    found.give("sent_forward_n_hops", std::int64_t{2} * ranks_ * block);
     found.give("sent_forward_whole", 2 * hops * ranks_ * block);
     found.give("sent_backward", 6 * hops * block);
     found.give("sent_backward_small_sums", 2 * hops * block + 4 * hops * block / ranks_);

@@ -216,6 +216,7 @@ void RingLesson::causal(Findings& found) {
 void RingLesson::give_pairs(Findings& found, const std::vector<RunReport>& runs) {
     const AttentionProblem problem = large();
     std::vector<std::vector<std::int64_t>> pairs;
+    pairs.reserve(runs.size());
     for (const RunReport& run : runs)
         pairs.push_back(pairs_of(run, problem));
     for (std::size_t rank = 0; rank < pairs.front().size(); ++rank) {

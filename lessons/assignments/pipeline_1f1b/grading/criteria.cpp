@@ -197,7 +197,8 @@ StepResult step_by(const Schedule& schedule) {
         const auto batches = make_batches(device, count * kReplicas);
         pipeline.run(mean_squared_error,
                      std::span(batches).subspan(
-                         static_cast<std::size_t>(count * mesh.coordinate("dp")),
+                         static_cast<std::size_t>(count) *
+                             static_cast<std::size_t>(mesh.coordinate("dp")),
                          static_cast<std::size_t>(count)));
         keep(rank, *layer);
     }));
