@@ -85,6 +85,7 @@ struct ScheduleRequest {
 /// The page on a kind of mistake.
 struct FaultRequest {
     std::string fault;  ///< "F16"
+    std::optional<Language> language;
 };
 
 /// Asks what a word of the course means; for all words, if it is empty.

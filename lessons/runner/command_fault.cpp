@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "lessons/page/markdown.hpp"
 #include "lessons/runner/command_line.hpp"
-#include "lessons/runner/pages.hpp"
+#include "lessons/runner/fault_pages.hpp"
 #include "lessons/runner/reader.hpp"
 #include "src/core/require.hpp"
 #include "src/run/fault_text.hpp"
@@ -24,6 +23,7 @@ void declare_fault(CommandLine& line) {
     for (const FaultClass& fault : fault_classes())
         names.emplace_back(fault.id);
     command.suggest(std::move(names));
+    declare_language(command, request.language);
 }
 
 int run(const FaultRequest& request) {
@@ -31,10 +31,10 @@ int run(const FaultRequest& request) {
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
         return static_cast<char>(std::toupper(letter));
     });
-    const std::string_view page = text_called("faults/" + name + ".md");
+    const Document page = fault_page(name, language_of(request.language));
     require(!page.empty(), "there is no fault '{}'; they are F01 to F31",
             printable(request.fault));
-    print_document(read_markdown(page));
+    print_document(page);
     return kSuccess;
 }
 

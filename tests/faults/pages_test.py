@@ -10,7 +10,7 @@ A page has, each between `<!-- KIND: NAME -->` and `<!-- end -->`,
     printed     its diagnosis
     cure        the line that the correct twin has instead
     programs    all programs of the class
-    classes     all classes, with links
+    classes     all classes, with links; "classes: zh" in Chinese
 
 NAME is a program of the corpus, or a class for the first program of it. Lines of a program
 that its diagnosis names show their number. With LOCKSTEP_UPDATE=1 what stands between the
@@ -102,11 +102,16 @@ def programs_text(name):
     return "\n".join(lines) + "\n"
 
 
-def classes_text(_):
+def classes_text(language):
     levels = {fault: level for _, fault, level in PROGRAMS}
-    rows = [f"| [{fault}]({fault}.md) | {title} | {levels.get(fault, '')} |"
-            for fault, title in CLASSES.items()]
-    return "\n".join(["| class | what happened | found by |", "|---|---|---|", *rows]) + "\n"
+    titles, head = CLASSES, "| class | what happened | found by |"
+    if language:
+        translation = (PAGES / f"{language}.md").read_text(encoding="utf-8")
+        titles = dict(re.findall(r"^## (F\d+): (.*)$", translation, re.M))
+        head = "| 类别 | 发生了什么 | 在哪一级发现 |"
+    rows = [f"| [{fault}]({fault}.md) | {titles[fault]} | {levels.get(fault, '')} |"
+            for fault in CLASSES]
+    return "\n".join([head, "|---|---|---|", *rows]) + "\n"
 
 
 def printed_text(name):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 import unittest
 
 PROGRAM, LESSONS = sys.argv[1:]
@@ -97,6 +98,20 @@ class Word(unittest.TestCase):
                     self.assertIn("../glossary.md#", page.read(), folder)
 
 
+def fault_page(program, *words, locale="C.UTF-8"):
+    return subprocess.run([program, "fault", *words], capture_output=True, text=True, check=True,
+                          env={**os.environ, "COLUMNS": "80", "LC_ALL": locale}).stdout
+
+
+def columns(line):
+    return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in line)
+
+
+def joined(text):
+    """Text without white space, which breaks lines in Chinese at any letter."""
+    return re.sub(r"\s+", "", text)
+
+
 class Fault(unittest.TestCase):
     def test_the_program_alone_has_all_pages(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -104,12 +119,35 @@ class Fault(unittest.TestCase):
             for name in ["README"] + [f"F{number:02}" for number in range(1, 32)]:
                 with open(os.path.join(LESSONS, "faults", name + ".md"), encoding="utf-8") as page:
                     markdown = page.read()
-                said = subprocess.run([alone, "fault", name.lower()], capture_output=True,
-                                      text=True, check=True).stdout
+                said = fault_page(alone, name.lower(), "--lang", "en")
                 with self.subTest(page=name):
                     self.assertIn(plain(re.search("^# (.*)", markdown)[1]), plain(said))
                     self.assertNotRegex(said, r"<!--|```|\]\((\.\.|http|F\d|README)")
                     self.assertLessEqual(max(map(len, said.split("\n"))), 80)
+
+    def test_pages_are_there_in_chinese(self):
+        with open(os.path.join(LESSONS, "faults/zh.md"), encoding="utf-8") as page:
+            head, *sections = re.split(r"^## (?=F)", re.sub(r"<!--.*?-->", "", page.read()),
+                                       flags=re.M)
+        shared = re.findall(r"^\| ([^|]*) \| ([^|]*) \|$", head, re.M)[1:]
+        self.assertEqual(len(sections), 31)
+        for section in sections:
+            said = fault_page(PROGRAM, section[:3], "--lang", "zh")
+            letters_said = joined(plain(said))
+            with self.subTest(page=section[:3]):
+                self.assertEqual(said.split("\n")[0], section.split("\n")[0])
+                for paragraph in section.split("\n\n"):
+                    self.assertIn(joined(plain(paragraph).removeprefix("###")), letters_said)
+                for english, chinese in shared:
+                    self.assertNotIn(english.replace("{}", ""), said)
+                    self.assertIn(joined(chinese.split("{}")[0]), letters_said)
+                self.assertLessEqual(max(map(columns, said.split("\n"))), 80)
+
+    def test_the_locale_says_which_language(self):
+        for name in ("F16", "README"):
+            chinese = fault_page(PROGRAM, name, "--lang", "zh")
+            self.assertEqual(fault_page(PROGRAM, name, locale="zh_CN.UTF-8"), chinese)
+            self.assertNotEqual(fault_page(PROGRAM, name), chinese)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+#include "lessons/runner/fault_pages.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "lessons/page/markdown.hpp"
+#include "lessons/runner/pages.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Takes the first number out of a text, "Line 16:", and leaves "{}" in its place.
+std::string take_number(std::string& text) {
+    const auto is_digit = [](char letter) {
+        return std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    };
+    const auto begin = std::ranges::find_if(text, is_digit);
+    const auto end = std::find_if_not(begin, text.end(), is_digit);
+    std::string number(begin, end);
+    if (!number.empty()) text.replace(begin, end, "{}");
+    return number;
+}
+
+/// The file lessons/faults/zh.md: a table of what all pages have, and for each page
+/// "## F16: title", its first paragraphs, and "### heading" with those that it has there.
+struct Translation {
+    explicit Translation(Document blocks);
+
+    /// Returns a heading or a sentence that all pages have, or none.
+    std::optional<std::string> sentence(std::string text) const;
+    /// Returns a page's title, or none.
+    std::optional<std::string> title(const std::string& id) const;
+    /// Returns the paragraphs under a heading that is translated; null if there are none.
+    const Document* prose_under(const std::string& id, const Block& block) const;
+
+    std::map<std::string, std::string> sentences;
+    std::map<std::string, std::string> titles;  ///< "F16: title", by "F16"
+    std::map<std::pair<std::string, std::string>, Document> prose;  ///< by id and heading
+};
+
+Translation::Translation(Document blocks) {
+    std::string id;
+    std::string under;
+    for (Block& block : blocks) {
+        const auto* heading = block.as<Heading>();
+        if (const auto* table = block.as<TableBlock>()) {
+            for (const std::vector<Words>& row : table->rows)
+                sentences[plain(row.front())] = plain(row.back());
+        } else if (!heading) {
+            prose[{id, under}].push_back(std::move(block));
+        } else if (heading->level == 2) {
+            const std::string title = plain(heading->title);
+            id = title.substr(0, title.find(':'));
+            titles[id] = title;
+            under.clear();
+        } else {
+            under = plain(heading->title);
+        }
+    }
+}
+
+std::optional<std::string> Translation::sentence(std::string text) const {
+    const std::string number = take_number(text);
+    const auto found = sentences.find(text);
+    if (found == sentences.end()) return std::nullopt;
+    std::string said = found->second;
+    if (const std::size_t place = said.find("{}"); place != said.npos)
+        said.replace(place, 2, number);
+    return said;
+}
+
+std::optional<std::string> Translation::title(const std::string& id) const {
+    const auto found = titles.find(id);
+    return found == titles.end() ? std::nullopt : std::optional(found->second);
+}
+
+const Document* Translation::prose_under(const std::string& id,
+                                         const Block& block) const {
+    const auto* heading = block.as<Heading>();
+    if (!heading) return nullptr;
+    const auto found = prose.find({id, heading->level == 1 ? "" : plain(heading->title)});
+    return found == prose.end() ? nullptr : &found->second;
+}
+
+/// Puts other words in place of some, with the look of the first of them.
+void put(Words& words, std::string text) {
+    words.resize(1);
+    words.front().text = std::move(text);
+}
+
+/// Translates what the table of all pages has, and a page's title; returns whether the
+/// block was that.
+bool translate(Block& block, const std::string& id, const Translation& translation) {
+    auto* heading = std::get_if<Heading>(&block.is);
+    auto* paragraph = std::get_if<Paragraph>(&block.is);
+    if (!heading && !paragraph) return false;
+    Words& words = heading ? heading->title : paragraph->text;
+    const bool is_title = heading && heading->level == 1;
+    std::optional<std::string> said =
+        is_title ? translation.title(id) : translation.sentence(plain(words));
+    if (said) put(words, std::move(*said));
+    return said.has_value();
+}
+
+/// Paragraphs under a heading are replaced if the translation has some, as far as they
+/// are this page's own; programs and what is printed stay.
+Document translated(Document page, const std::string& id,
+                    const Translation& translation) {
+    Document shown;
+    bool replaces = false;
+    for (Block& block : page) {
+        const bool done = translate(block, id, translation);
+        if (replaces && !done && block.as<Paragraph>()) continue;
+        const Document* prose = translation.prose_under(id, block);
+        replaces = prose != nullptr;
+        shown.push_back(std::move(block));
+        if (prose) shown.insert(shown.end(), prose->begin(), prose->end());
+    }
+    return shown;
+}
+
+}  // namespace
+
+Document fault_page(const std::string& id, Language language) {
+    const std::string file = "faults/" + id;
+    Document page = read_markdown(text_called(file + ".md"));
+    if (language == Language::english || page.empty()) return page;
+    Document whole = read_markdown(text_called(file + ".zh.md"));
+    if (!whole.empty()) return whole;
+    return translated(std::move(page), id,
+                      Translation(read_markdown(text_called("faults/zh.md"))));
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "lessons/page/document.hpp"
+#include "lessons/page/language.hpp"
+
+namespace lockstep::lessons {
+
+/// Returns the page on a kind of mistake, "F16", or on all of them, "README"; empty if
+/// there is none. What nobody has translated is in English.
+Document fault_page(const std::string& id, Language language);
+
+}  // namespace lockstep::lessons
