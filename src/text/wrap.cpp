@@ -52,6 +52,14 @@ bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+// Chinese punctuation: no line begins with the first, nor ends with the second.
+constexpr std::u32string_view kClosing = U"，。、；：？！）》」』】”’";
+constexpr std::u32string_view kOpening = U"（《「『【“‘";
+
+bool is_one_of(std::u32string_view marks, char32_t value) {
+    return marks.find(value) != marks.npos;
+}
+
 /// A piece of a paragraph that has no place to break inside.
 struct Piece {
     std::string_view text;
@@ -63,12 +71,17 @@ Piece next_piece(std::string_view paragraph, std::size_t& at) {
     while (at < paragraph.size() && is_space(paragraph[at]))
         ++at;
     const std::size_t begin = at;
+    bool opens = false;  // has only opening marks so far
+    bool whole = false;  // nothing but closing marks may follow
     while (at < paragraph.size() && !is_space(paragraph[at])) {
         const CodePoint point = decode_utf8(paragraph, at);
         const bool wide = width_of(point.value) == 2;
-        if (wide && at > begin) break;
+        const bool closing = is_one_of(kClosing, point.value);
+        const bool opening = is_one_of(kOpening, point.value);
+        if (at > begin && !opens && !closing && (wide || whole)) break;
+        opens = opening && (opens || at == begin);
+        whole = (wide && !opening) || (whole && closing);
         at += point.bytes;
-        if (wide) break;
     }
     return {paragraph.substr(begin, at - begin), begin > before};
 }

@@ -27,6 +27,12 @@ TEST_CASE("a word longer than the line is broken, an ideograph is a place to bre
     CHECK(wrap("as 分布式", 5) == Lines{"as 分", "布式"});
 }
 
+TEST_CASE("no line begins with a comma or ends with an opening bracket", "[text]") {
+    CHECK(wrap("一二，三（四）", 6) == Lines{"一二，", "三", "（四）"});
+    CHECK(wrap("ab，cd", 4) == Lines{"ab，", "cd"});
+    CHECK(wrap("说“好”", 4) == Lines{"说", "“好”"});
+}
+
 TEST_CASE("a fixed line that is too long goes on below, indented", "[text]") {
     CHECK(fold("  short", 10) == Lines{"  short"});
     CHECK(fold("f(a, beta, gamma + 1)", 16) == Lines{"f(a, beta,", "    gamma + 1)"});
