@@ -15,6 +15,7 @@ outside of the tree. What was looked at is listed in the file DEPENDENCIES, for 
 """
 
 import os
+import re
 import shutil
 import sys
 
@@ -45,13 +46,19 @@ def copy(here, there):
     return there
 
 
+def page_outside_of_tree(text):
+    """A page calls headers as a student's program does, and does not say of which text it is a
+    translation."""
+    return re.sub(r"^<!-- of \w+ -->\n", "", text.replace("`src/", "`lockstep/"), flags=re.M)
+
+
 def copy_of_handout(here, there):
-    """As it is outside of the tree; a page calls headers as a student's program does."""
+    """As it is outside of the tree."""
     if not here.endswith((".hpp", ".cpp", ".md")):
         return copy(here, there)
     with open(here, encoding="utf-8") as file:
         text = file.read()
-    changed = text.replace("`src/", "`lockstep/") if here.endswith(".md") \
+    changed = page_outside_of_tree(text) if here.endswith(".md") \
         else public_headers.rewritten(text)
     with open(there, "w", encoding="utf-8") as file:
         file.write(changed)

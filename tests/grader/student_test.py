@@ -46,9 +46,15 @@ class Student(unittest.TestCase):
         self.assertNotIn("warning:", done.stdout)
 
     def words_of_run(self):
-        """What the handout says to type."""
-        with open(os.path.join(self.work, "README.md"), encoding="utf-8") as file:
-            return re.search(r"&& (\./build/run( \S+)*)  ", file.read())[1].split()
+        """What the handout says to type, in both languages."""
+        typed = []
+        for name in ("README.md", "README.zh.md"):
+            with open(os.path.join(self.work, name), encoding="utf-8") as file:
+                page = file.read()
+            self.assertNotRegex(page, "`src/|<!--")
+            typed.append(re.search(r"&& (\./build/run( \S+)*)  ", page)[1].split())
+        self.assertEqual(*typed)
+        return typed[0]
 
     def test_from_new_to_full_marks(self):
         done = run(self.program, "assignment", "new", SLUG, self.work)
