@@ -25,7 +25,8 @@ std::string failure_text(const MadeCheck& made, Language language) {
         said(language,
              made.check.equality ? "{} instead of {}" : "{}, but at most {} is allowed");
     return made.check.name + ": " +
-           fmt::format(fmt::runtime(sentence), text_of(figure), text_of(bound));
+           fmt::format(fmt::runtime(sentence), text_of(figure, language),
+                       text_of(bound, language));
 }
 
 /// Goes through the blocks of a section and makes what is shown of them.

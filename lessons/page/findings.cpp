@@ -11,13 +11,14 @@
 
 namespace lockstep::lessons {
 
-std::string text_of(const Figure& figure) {
+std::string text_of(const Figure& figure, Language language) {
     const auto whole = [&] { return static_cast<std::int64_t>(figure.value); };
     switch (figure.unit) {
         case Unit::number:
             return number_text(figure.value);
         case Unit::bytes:
-            return number_text(figure.value) + (figure.value == 1 ? " byte" : " bytes");
+            return number_text(figure.value) + " " +
+                   said(language, figure.value == 1 ? "byte" : "bytes");
         case Unit::memory:
             return bytes_text(whole());
         case Unit::time:
@@ -172,7 +173,8 @@ std::optional<std::string> text_called(const std::string& name, const Findings& 
                                        const Wording& wording) {
     constexpr std::string_view kBound = ".bound";
     if (const Value* value = found.value(name)) {
-        if (const auto* figure = std::get_if<Figure>(value)) return text_of(*figure);
+        if (const auto* figure = std::get_if<Figure>(value))
+            return text_of(*figure, wording.language());
         if (const auto* word = std::get_if<std::string>(value))
             return wording.written(*word);
         return std::nullopt;
@@ -183,7 +185,7 @@ std::optional<std::string> text_called(const std::string& name, const Findings& 
     if (!made) return std::nullopt;
     Figure figure = made->unit;
     figure.value = is_bound ? made->check.bound : made->check.figure;
-    return text_of(figure);
+    return text_of(figure, wording.language());
 }
 
 }  // namespace

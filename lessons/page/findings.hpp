@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lessons/page/document.hpp"
+#include "lessons/page/language.hpp"
 #include "src/core/source_line.hpp"
 #include "src/core/units.hpp"
 #include "src/pipeline/picture.hpp"
@@ -58,7 +59,7 @@ struct Figure {
 };
 
 /// "153,884 bytes", "45.4 us", "27.3 %".
-std::string text_of(const Figure& figure);
+std::string text_of(const Figure& figure, Language language = Language::english);
 
 /// What a name on a page can stand for.
 using Value = std::variant<Figure, std::string, bool>;
@@ -79,6 +80,8 @@ class Wording {
     /// How a word that an experiment gave is written: "halving_doubling" as "halving,
     /// doubling". Most are written as they are.
     virtual std::string written(const std::string& word) const = 0;
+    /// The language in which figures are written.
+    virtual Language language() const { return Language::english; }
 };
 
 /// What a lesson's experiments have found: numbers with units, words, flags, checks and

@@ -31,6 +31,8 @@ constexpr std::array kChinese{
     Pair{"A number such as 1,500, 1.5e3, 1/4 or 25% is expected",
          "请输入一个数，例如 1,500、1.5e3、1/4 或 25%"},
     Pair{"A number from 1 to {} is expected", "请输入 1 到 {} 之间的编号"},
+    Pair{"byte", "字节"},
+    Pair{"bytes", "字节"},
     Pair{"ok", "通过"},
     Pair{"FAILED", "失败"},
     Pair{"And {} more checks, all true.", "另有 {} 项检查，全部成立。"},

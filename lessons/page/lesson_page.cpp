@@ -104,6 +104,10 @@ std::string LessonPage::written(const std::string& word) const {
     return found == words_.end() ? word : found->second;
 }
 
+Language LessonPage::language() const {
+    return file_.ends_with(".zh.md") ? Language::chinese : Language::english;
+}
+
 void LessonPage::collect(const Document& blocks) {
     for (const Block& block : blocks) {
         const std::optional<Directive> directive = directive_of(block);

@@ -26,8 +26,8 @@ struct PageSection {
 /// paragraphs that begin with `{{`. CONTRIBUTING.md says how one is written.
 class LessonPage : public Wording {
   public:
-    /// Reads a file's text; `file` is for sentences about it. Throws UsageError that
-    /// names file and line if it is no lesson's page.
+    /// Reads a file's text; `file` is for sentences about it, and "lesson.zh.md" is in
+    /// Chinese. Throws UsageError that names file and line if it is no lesson's page.
     LessonPage(std::string file, std::string_view text);
 
     const std::string& file() const { return file_; }
@@ -44,6 +44,7 @@ class LessonPage : public Wording {
 
     std::string check_label(const std::string& name) const override;
     std::string written(const std::string& word) const override;
+    Language language() const override;
     /// What a run is called in pictures of a record, by {{title NAME: …}}.
     const std::map<std::string, std::string>& run_titles() const { return titles_; }
 

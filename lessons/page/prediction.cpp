@@ -145,11 +145,11 @@ Judgement judge_choice(const Prediction& prediction, std::string_view typed) {
 
 }  // namespace
 
-std::string unit_asked_for(const Figure& answer) {
+std::string unit_asked_for(const Figure& answer, Language language) {
     switch (answer.unit) {
         case Unit::bytes:
         case Unit::memory:
-            return "bytes";
+            return said(language, "bytes");
         case Unit::time: {
             const std::string text = text_of(answer);
             return text.substr(text.rfind(' ') + 1);
@@ -163,8 +163,8 @@ std::string unit_asked_for(const Figure& answer) {
     }
 }
 
-std::string answer_text(const Prediction& prediction) {
-    if (!prediction.has_choices()) return text_of(prediction.answer);
+std::string answer_text(const Prediction& prediction, Language language) {
+    if (!prediction.has_choices()) return text_of(prediction.answer, language);
     for (std::size_t i = 0; i < prediction.choices.size(); ++i)
         if (prediction.choices[i].key == prediction.right_choice)
             return std::to_string(i + 1);

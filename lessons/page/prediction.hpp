@@ -38,11 +38,12 @@ struct Prediction {
 };
 
 /// "6,000 bytes"; of a choice its number, from 1.
-std::string answer_text(const Prediction& prediction);
+std::string answer_text(const Prediction& prediction,
+                        Language language = Language::english);
 
 /// The unit in which a plain number is understood, "us"; empty if there is none. Times
 /// are asked for in the unit in which the answer would be written.
-std::string unit_asked_for(const Figure& answer);
+std::string unit_asked_for(const Figure& answer, Language language = Language::english);
 
 /// What a typed answer comes to.
 struct Judgement {

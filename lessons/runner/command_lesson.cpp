@@ -344,13 +344,16 @@ Step end_of(const LessonEntry& lesson, const LessonOptions& options,
 
 void say_where_it_goes_on(const LessonEntry& lesson, const LessonOptions& options,
                           std::size_t step, std::size_t steps) {
-    print(
-        fmt::format("You left at step {} of {}. lockstep lesson {} goes on there; "
-                    "--from start begins anew.\n",
-                    step, steps, lesson.slug));
+    const auto say = [&](const char* sentence, const auto&... values) {
+        print(fmt::format(fmt::runtime(said(language_of(options.language), sentence)),
+                          values...) +
+              "\n");
+    };
+    say("You left at step {} of {}. lockstep lesson {} goes on there; --from start "
+        "begins anew.",
+        step, steps, lesson.slug);
     if (options.out)
-        print(fmt::format("The record of what was done is in {}.\n",
-                          printable(options.out->string())));
+        say("The record of what was done is in {}.", printable(options.out->string()));
 }
 
 void run_visibly(const LessonEntry& lesson, const LessonOptions& options,

@@ -65,7 +65,8 @@ int run(const NewAssignmentRequest& request) {
     fs::create_directories(request.folder);
     fs::copy(kit.handout(assignment.slug), request.folder);
     print(fmt::format(
-        "{0}: {1} is in {2}. Begin with its README.md; then\n\n"
+        "{0}: {1} is in {2}.\n"
+        "Begin with its README.md, or README.zh.md in Chinese; then\n\n"
         "    cd {2}\n"
         "    meson setup build --pkg-config-path {3}\n"
         "    meson test -C build --print-errorlogs\n\n"

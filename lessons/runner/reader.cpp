@@ -42,7 +42,8 @@ Document outcome_of(const Prediction& prediction, const Answer& answer,
     say(right                              ? "Right:"
         : answer.outcome == Outcome::wrong ? "Not so:"
                                            : "Answer:",
-        answer_text(prediction), right ? Labelled::Look::good : Labelled::Look::strong);
+        answer_text(prediction, language),
+        right ? Labelled::Look::good : Labelled::Look::strong);
     blocks.insert(blocks.end(), prediction.working.begin(), prediction.working.end());
     return blocks;
 }
@@ -167,7 +168,7 @@ std::string Reader::help() const {
 namespace {
 
 std::string question_prompt(const Prediction& prediction, Language language, bool again) {
-    const std::string unit = unit_asked_for(prediction.answer);
+    const std::string unit = unit_asked_for(prediction.answer, language);
     std::string text = said(language, again ? "Once more" : "Your answer");
     if (prediction.has_choices())
         text += said(language, ", a number from the list");

@@ -196,6 +196,22 @@ TEST_CASE("a prediction has its hints and its working", "[lessons]") {
     CHECK(plain(prediction.working.front().as<Paragraph>()->text) == "2 · 3");
 }
 
+TEST_CASE("figures on a page in Chinese have their units in Chinese", "[lessons]") {
+    const LessonPage page("a.zh.md", "# 题\n\n问？\n\n## 步 {#one}\n\n{size}，{time}。");
+    Record record;
+    Findings found(page, record);
+    found.give("size", Figure::bytes(153884));
+    found.give("time", Figure::time(45'388'800));
+    const Document document =
+        filled(page, page.sections().front().text, found, Language::chinese);
+    CHECK(plain(document.front().as<Paragraph>()->text) == "153,884 字节，45.4 us。");
+    Prediction prediction;
+    prediction.answer = Figure::bytes(6);
+    CHECK(answer_text(prediction, Language::chinese) == "6 字节");
+    CHECK(unit_asked_for(prediction.answer, Language::chinese) == "字节");
+    CHECK(judge(prediction, "6 字节").outcome == Judgement::Outcome::right);
+}
+
 TEST_CASE("a prediction may offer choices", "[lessons]") {
     const LessonPage page = page_with(
         "{{predict who}}\nWho waits?\n\n{{option first}} device 0\n\n{{option last}} "
