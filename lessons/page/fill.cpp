@@ -29,6 +29,29 @@ std::string failure_text(const MadeCheck& made, Language language) {
                        text_of(bound, language));
 }
 
+using Draw = std::function<Chart(const std::string& title)>;
+
+/// "4 devices, 20 us" in Chinese.
+std::string note_in_chinese(const std::string& note) {
+    const std::size_t space = note.find(' ');
+    const std::size_t comma = note.find(", ");
+    if (space > comma || comma == note.npos) return note;
+    const std::string word = note.substr(space + 1, comma - space - 1);
+    if (word != "device" && word != "devices") return note;
+    return note.substr(0, space) + " 个设备，" + note.substr(comma + 2);
+}
+
+/// Draws the same, with the words of pictures in Chinese.
+std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& draw) {
+    return std::make_shared<const Draw>([draw](const std::string& title) {
+        Chart chart = (*draw)(title);
+        chart.translate = in_chinese;
+        for (Panel& panel : chart.panels)
+            panel.note = note_in_chinese(panel.note);
+        return chart;
+    });
+}
+
 /// Goes through the blocks of a section and makes what is shown of them.
 class Filler {
   public:
@@ -267,7 +290,9 @@ class Filler {
         } else if (directive.word == "picture") {
             const Picture* picture = found_.picture(directive.name);
             if (!picture) fail(block, "no picture was given the name {}", directive.name);
-            give(Picture{picture->draw, fill_text(directive.label, found_, block.line)});
+            give(Picture{language_ == Language::chinese ? drawn_in_chinese(picture->draw)
+                                                        : picture->draw,
+                         fill_text(directive.label, found_, block.line)});
         } else if (directive.word != "title" && directive.word != "word") {
             fail(block,
                  "{{{{{}}}}} is no directive; there are check, code, output, picture, "

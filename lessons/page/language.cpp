@@ -79,6 +79,47 @@ constexpr std::array kChinese{
     Pair{"help", "帮助"},
 };
 
+// The words of pictures.
+constexpr std::array kPictureWords{
+    Pair{"operation", "操作"},
+    Pair{"forward", "前向"},
+    Pair{"backward", "反向"},
+    Pair{"backward, inputs", "反向，输入"},
+    Pair{"backward, weights", "反向，权重"},
+    Pair{"update", "更新"},
+    Pair{"another phase", "其他阶段"},
+    Pair{"send and receive", "发送和接收"},
+    Pair{"message sent", "发送消息"},
+    Pair{"communication", "通信"},
+    Pair{"copy between host and device", "主机与设备之间的复制"},
+    Pair{"operation in a phase", "阶段中的操作"},
+    Pair{"micro-batch", "微批次"},
+    Pair{"0 1 2: micro-batches", "0 1 2：微批次"},
+    Pair{"idle", "空闲"},
+    Pair{"nothing", "无操作"},
+    Pair{"busy", "忙碌"},
+    Pair{"time", "时间"},
+    Pair{"time in {}", "时间（{}）"},
+    Pair{"peak", "峰值"},
+    Pair{"; {} is {}", "；{} 表示 {}"},
+    Pair{"held, in micro-batches", "保存的微批次数"},
+    Pair{"held, in micro-batches of a chunk", "保存的微批次数（按分块计）"},
+    Pair{"held for backward", "为反向保存"},
+    Pair{"held between its halves", "在反向的两半之间保存"},
+    Pair{"memory held", "保存的内存"},
+    Pair{"memory", "内存"},
+    Pair{"parameters", "参数"},
+    Pair{"gradients", "梯度"},
+    Pair{"optimizer", "优化器"},
+    Pair{"activations", "激活值"},
+    Pair{"workspace", "临时空间"},
+    Pair{"chunk", "分块"},
+    Pair{"device", "设备"},
+    Pair{"devices", "设备"},
+    Pair{"stage", "阶段"},
+    Pair{"stages", "阶段"},
+};
+
 }  // namespace
 
 Language language_of_locale(std::string_view locale) {
@@ -91,6 +132,22 @@ std::string said(Language language, std::string_view english) {
     if (found == kChinese.end())
         throw std::logic_error("nobody has translated '" + std::string(english) + "'");
     return std::string(found->second);
+}
+
+std::string in_chinese(std::string_view english) {
+    const auto find = [](std::string_view word) {
+        return std::ranges::find(kPictureWords, word, &Pair::first);
+    };
+    if (const auto* found = find(english); found != kPictureWords.end())
+        return std::string(found->second);
+    // "chunk 0"
+    const std::size_t space = english.rfind(' ');
+    const std::string_view number = english.substr(std::min(space, english.size()));
+    if (number.size() > 1 && number.find_first_not_of("0123456789", 1) == number.npos)
+        if (const auto* found = find(english.substr(0, space));
+            found != kPictureWords.end())
+            return std::string(found->second) + std::string(number);
+    return std::string(english);
 }
 
 }  // namespace lockstep::lessons

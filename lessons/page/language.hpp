@@ -16,4 +16,8 @@ Language language_of_locale(std::string_view locale);
 /// Throws std::logic_error if nobody has translated it.
 std::string said(Language language, std::string_view english);
 
+/// Returns a word of a picture, "idle" or "chunk 0", in Chinese; as it is if nobody has
+/// translated it.
+std::string in_chinese(std::string_view english);
+
 }  // namespace lockstep::lessons

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/chart/look.hpp"
@@ -138,6 +139,16 @@ struct Chart {
     /// True if the picture is to be as wide as its numbers need to be read, within
     /// reason.
     bool grows = false;
+    /// Says a word of the picture, "idle", in its reader's language; null for English.
+    std::string (*translate)(std::string_view english) = nullptr;
+
+    std::string said(std::string_view english) const {
+        return translate ? translate(english) : std::string(english);
+    }
+    /// "device", or "devices" if there are several.
+    std::string member_word(std::size_t count) const {
+        return said(count > 1 ? member + "s" : member);
+    }
 
     /// The place of the look in `looks`, to which it is added if it is new.
     int look(const Look& look);

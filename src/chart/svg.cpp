@@ -203,11 +203,11 @@ class SvgPicture {
     }
     std::string group_label(const RowGroup& group) const {
         constexpr int kMostColumns = 16;
-        return fmt::format("{}{} {}", chart_.member, group.members.size() > 1 ? "s" : "",
-                           members_text(group.members, kMostColumns));
+        return chart_.member_word(group.members.size()) + " " +
+               members_text(group.members, kMostColumns);
     }
-    static std::string peak_label(const Panel& panel, const Strip& strip) {
-        return "peak " + panel.amount_text(strip.peak);
+    std::string peak_label(const Panel& panel, const Strip& strip) const {
+        return chart_.said("peak") + " " + panel.amount_text(strip.peak);
     }
 
     template <typename Visit>
@@ -398,7 +398,7 @@ class SvgPicture {
     void draw_strip(const Panel& panel, const Strip& strip, const Scale& scale,
                     double most) {
         tracks_ += svg_rectangle(scale.left, y_, scale.width, kStrip, "class=\"r\"/>\n");
-        body_ += svg_text(scale.left - 8, y_ + 13, strip.label, "e");
+        body_ += svg_text(scale.left - 8, y_ + 13, chart_.said(strip.label), "e");
         body_ += svg_text(scale.left - 8, y_ + 26, peak_label(panel, strip), "e");
         const std::vector<Level> levels = levels_by_pixel(strip.levels, scale);
         for (std::size_t layers = panel.layers.size(); layers > 0 && most > 0; --layers) {
@@ -451,8 +451,12 @@ class SvgPicture {
             body_ += svg_text(scale.x(time), y_ + 14, label, "m");
         }
         lines_ += fmt::format("<path d=\"{}\" class=\"g\"/>\n", path);
-        body_ += svg_text(scale.left - 16, y_ + 14,
-                          axis.unit.empty() ? "time" : "time in " + axis.unit, "e");
+        body_ += svg_text(
+            scale.left - 16, y_ + 14,
+            axis.unit.empty()
+                ? chart_.said("time")
+                : fmt::format(fmt::runtime(chart_.said("time in {}")), axis.unit),
+            "e");
         y_ += kAxis;
     }
 
@@ -475,21 +479,22 @@ class SvgPicture {
     void draw_legend() {
         Legend legend(kMargin, left_ + width_ + kRight, y_);
         const auto add_idle = [&] {
-            if (has_idle_) legend.add({"class=\"d\""}, "idle");
-            if (has_inner_) legend.add({kInnerDress}, "operation in a phase");
-            if (has_numbers_) legend.add({}, "0 1 2: micro-batches");
+            if (has_idle_) legend.add({"class=\"d\""}, chart_.said("idle"));
+            if (has_inner_)
+                legend.add({kInnerDress}, chart_.said("operation in a phase"));
+            if (has_numbers_) legend.add({}, chart_.said("0 1 2: micro-batches"));
             has_idle_ = has_inner_ = has_numbers_ = false;
         };
         for (const LegendEntry& entry : chart_.legend) {
             if (!entry.heading.empty()) {
                 add_idle();
-                legend.heading(entry.heading);
+                legend.heading(chart_.said(entry.heading));
             }
             std::vector<std::string> dresses;
             for (const int look : entry.looks)
                 dresses.push_back(
                     fmt::format("fill=\"{}\"", colour_of(chart_.looks[look]).hex()));
-            legend.add(dresses, entry.words);
+            legend.add(dresses, chart_.said(entry.words));
         }
         add_idle();
         std::size_t undrawn = 0;
@@ -500,8 +505,8 @@ class SvgPicture {
             undrawn = std::max(undrawn, members);
         }
         if (undrawn > 0)
-            legend.add({},
-                       fmt::format("{} more {}s are not drawn", undrawn, chart_.member));
+            legend.add({}, fmt::format("{} more {} are not drawn", undrawn,
+                                       chart_.member_word(2)));
         body_ += legend.svg();
         y_ = legend.bottom();
     }

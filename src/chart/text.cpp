@@ -49,7 +49,8 @@ class EntryLines {
 /// whole numbers of at most 35; otherwise ninths of the largest, rounded up.
 class AmountDigits {
   public:
-    explicit AmountDigits(const Panel& panel) : amount_text_(panel.amount_text) {
+    AmountDigits(const Chart& chart, const Panel& panel)
+        : chart_(chart), amount_text_(panel.amount_text) {
         for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroupsInText);
              ++g) {
             for (const Strip& strip : panel.groups[g].strips) {
@@ -63,8 +64,11 @@ class AmountDigits {
 
     /// "; f is 15"; empty if digits mean themselves.
     std::string words() const {
-        if (!exact_) return fmt::format("; 9 is {}", amount_text_(most_));
-        return most_ > 9 ? fmt::format("; {} is {}", digit(most_), most_) : "";
+        const auto say = [&](const auto& digit, const auto& amount) {
+            return fmt::format(fmt::runtime(chart_.said("; {} is {}")), digit, amount);
+        };
+        if (!exact_) return say(9, amount_text_(most_));
+        return most_ > 9 ? say(digit(most_), most_) : "";
     }
 
     /// In each column the highest level that begins in it, or the one that goes on; the
@@ -97,6 +101,7 @@ class AmountDigits {
             exact_ ? amount : std::max(std::ceil(amount / most_ * 9 - 1e-9), 1.))];
     }
 
+    const Chart& chart_;
     std::string (*amount_text_)(double);
     double most_ = 0;
     bool exact_ = true;
@@ -179,19 +184,19 @@ class TextPicture {
     }
     std::string group_label(const RowGroup& group) const {
         if (!has_word_) return members(group);
-        return fmt::format("{}{} {}", chart_.member, group.members.size() > 1 ? "s" : "",
-                           members(group));
+        return chart_.member_word(group.members.size()) + " " + members(group);
     }
     std::string row_label(const Row& row) const { return cut(row.label, width_ / 5); }
     std::string strip_label(const Panel& panel, const RowGroup& group,
                             const Strip& strip) const {
-        return fmt::format("{} peak {}", members(group), panel.amount_text(strip.peak));
+        return fmt::format("{} {} {}", members(group), chart_.said("peak"),
+                           panel.amount_text(strip.peak));
     }
 
     std::string panel_text(const Panel& panel) {
         std::string text = heading(panel);
         const bool rows = has_rows(panel);
-        const AmountDigits digits(panel);
+        const AmountDigits digits(chart_, panel);
         bool drawn = false;
         for (std::size_t g = 0; g < std::min(panel.groups.size(), kMostGroupsInText);
              ++g) {
@@ -215,7 +220,8 @@ class TextPicture {
 
     std::string heading(const Panel& panel) const {
         if (!has_rows(panel) && !panel.groups.empty())
-            return wrapped(panel.title + AmountDigits(panel).words(), width_);
+            return wrapped(chart_.said(panel.title) + AmountDigits(chart_, panel).words(),
+                           width_);
         std::string text = panel.title;
         if (!panel.note.empty()) text += (text.empty() ? "" : ": ") + panel.note;
         return text.empty() ? "" : cut(text, width_) + "\n";
@@ -284,19 +290,20 @@ class TextPicture {
         const int most = std::max(grid_.columns / (axis.label_size() + 5), 1);
         const auto left = static_cast<std::size_t>(label_columns_) + 1;
         std::string ruler(static_cast<std::size_t>(grid_.columns) + 1, '-');
-        std::string labels =
-            fmt::format("{:>{}} ", axis.unit.empty() ? "time" : axis.unit, left - 1);
+        std::string labels;
         for (const auto& [time, number] : axis.ticks(most)) {
             const auto at = static_cast<std::size_t>(grid_.column_of(time));
             ruler[at] = '+';
-            if (labels.size() > left + at ||
+            if (labels.size() > at ||
                 left + at + number.size() > static_cast<std::size_t>(width_))
                 continue;
-            labels.resize(left + at, ' ');
+            labels.resize(at, ' ');
             labels += number + ' ';
         }
         labels.erase(labels.find_last_not_of(' ') + 1);
-        return std::string(left, ' ') + ruler + "\n" + labels + "\n";
+        const std::string unit = axis.unit.empty() ? chart_.said("time") : axis.unit;
+        return std::string(left, ' ') + ruler + "\n" + pad_left(unit, label_columns_) +
+               " " + labels + "\n";
     }
 
     std::string undrawn_text(const Panel& panel) const {
@@ -304,8 +311,8 @@ class TextPicture {
         for (std::size_t g = kMostGroupsInText; g < panel.groups.size(); ++g)
             undrawn += panel.groups[g].members.size();
         return undrawn == 0 ? ""
-                            : fmt::format("(and {} more {}s, not drawn)\n", undrawn,
-                                          chart_.member);
+                            : fmt::format("(and {} more {}, not drawn)\n", undrawn,
+                                          chart_.member_word(2));
     }
 
     /// If a column is longer than the shortest box, some boxes are not to be seen.
@@ -338,12 +345,12 @@ class TextPicture {
                 columns += columns_of(letters) + 1;
                 sample += in_colour(letters, look) + " ";
             }
-            if (columns > 0) lines.add(sample, columns, entry.words);
+            if (columns > 0) lines.add(sample, columns, chart_.said(entry.words));
         }
-        if (has_numbers_) lines.add("0 1 2", 5, " micro-batch");
-        if (has_idle_) lines.add({kIdle}, 1, " idle");
-        if (has_nothing_) lines.add({kNothing}, 1, " nothing");
-        if (busy_columns_ > 0) lines.add("%", 1, " busy");
+        if (has_numbers_) lines.add("0 1 2", 5, " " + chart_.said("micro-batch"));
+        if (has_idle_) lines.add({kIdle}, 1, " " + chart_.said("idle"));
+        if (has_nothing_) lines.add({kNothing}, 1, " " + chart_.said("nothing"));
+        if (busy_columns_ > 0) lines.add("%", 1, " " + chart_.said("busy"));
         return lines.text();
     }
 

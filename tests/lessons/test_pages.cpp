@@ -5,6 +5,9 @@
 #include "lessons/page/prediction.hpp"
 #include "lessons/page/terminal_text.hpp"
 #include "src/core/require.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/timer.hpp"
+#include "src/text/wrap.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;
@@ -210,6 +213,31 @@ TEST_CASE("figures on a page in Chinese have their units in Chinese", "[lessons]
     CHECK(answer_text(prediction, Language::chinese) == "6 字节");
     CHECK(unit_asked_for(prediction.answer, Language::chinese) == "字节");
     CHECK(judge(prediction, "6 字节").outcome == Judgement::Outcome::right);
+}
+
+TEST_CASE("a picture on a page in Chinese has its words in Chinese", "[lessons]") {
+    const LessonPage page("a.zh.md",
+                          "# 题\n\n问？\n\n## 步 {#one}\n\n{{picture plan: 计划}}");
+    Record record;
+    Findings found(page, record);
+    const Schedule schedule = make_schedule("1f1b", {12, 14, 1});
+    found.picture("plan", schedule, time_schedule(schedule, {StageDurations{}}));
+    for (const Language language : {Language::english, Language::chinese}) {
+        std::string all;
+        for (const std::string& line :
+             lines_of(filled(page, page.sections().front().text, found, language), {})) {
+            CHECK(columns_of(line) <= 80);
+            all += line + "\n";
+        }
+        const bool chinese = language == Language::chinese;
+        for (const char* word : {"stage 11|", "time 0", "held, in micro-batches; c is 12",
+                                 "0 peak 12|", "F- forward", "/ idle"})
+            CHECK((all.find(word) == all.npos) == chinese);
+        for (const char* word : {"阶段 11|", "时间 0", "保存的微批次数；c 表示 12",
+                                 "0 峰值 12|", "F- 前向", "/ 空闲"})
+            CHECK((all.find(word) != all.npos) == chinese);
+        CHECK_THAT(all, Catch::Matchers::StartsWith("计划\n"));
+    }
 }
 
 TEST_CASE("a prediction may offer choices", "[lessons]") {
