@@ -108,16 +108,18 @@ std::string facts_text(const LessonEntry& lesson, const LessonPage& page,
     const auto is_told = [&](const std::string& fact) {
         return !page.fact(fact).empty() && page.fact(fact) != "none";
     };
+    // Chinese sentences stand side by side without a space.
+    const std::string gap = language == Language::chinese ? "" : " ";
     std::string text = say("About {} minutes.", page.fact("minutes"));
-    if (is_told("after")) text += " " + say("After: {}.", page.fact("after"));
+    if (is_told("after")) text += gap + say("After: {}.", page.fact("after"));
     if (is_told("assignment"))
-        text += " " + say("Assignment: {}.", page.fact("assignment"));
+        text += gap + say("Assignment: {}.", page.fact("assignment"));
     const Notebook notebook(notebook_file(lesson.slug));
     if (notebook.is_done())
-        text += " " + said(language, "Done.");
+        text += gap + said(language, "Done.");
     else if (notebook.step())
         text +=
-            " " + say("You left it at step {}.", std::to_string(*notebook.step() + 1));
+            gap + say("You left it at step {}.", std::to_string(*notebook.step() + 1));
     return text;
 }
 
