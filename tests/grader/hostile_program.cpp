@@ -1,7 +1,6 @@
 #include "tests/grader/hostile_program.hpp"
 
 #include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 #include "lessons/grader/build_program.hpp"
@@ -36,7 +35,9 @@ std::vector<std::string> HostileProgram::left_over() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
         std::ifstream words(entry.path() / "cmdline");
-        const std::string text(std::istreambuf_iterator<char>(words), {});
+        // A process may go while its words are read; getline() takes that for their end.
+        std::string text;
+        std::getline(words, text);
         if (text.starts_with("./program") &&
             text.find(folder().string()) != std::string::npos)
             found.push_back(entry.path().filename().string());
