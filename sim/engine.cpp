@@ -26,8 +26,9 @@ TraceEvent span_of(const Launch& launch, int micro_batch) {
         bytes += posted.operation.bytes();
     }
     const char* const kind = launch.is_copy() ? "copy" : "communication";
-    return {launch.rank, launch.team->name, name,  kind,      launch.started,
-            launch.end,  micro_batch,       bytes, launch.at, {}};
+    return {launch.rank,  launch.team->name, name,  kind,      launch.started,
+            launch.end,   micro_batch,       bytes, launch.at, {},
+            launch.issued};
 }
 
 /// When a collective starts for which all are there.

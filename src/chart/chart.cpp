@@ -79,7 +79,8 @@ std::string members_text(const std::vector<int>& members, int most) {
             end - begin == 1 ? std::to_string(members[begin])
                              : fmt::format("{}–{}", members[begin], members[end - 1]);
         const std::string separator = text.empty() ? "" : ", ";
-        if (!text.empty() && columns_of(text + separator + range) > most) {
+        if (!text.empty() &&
+            columns_of(text) + columns_of(separator) + columns_of(range) > most) {
             text += ", …";
             break;
         }

@@ -53,6 +53,8 @@ struct Box {
 struct BoxWords {
     std::vector<std::string> labels;  ///< from the longest to the shortest: one is shown
     std::string tooltip;
+    std::string id = {};  ///< names the box in its panel's picture; empty if it has none
+    std::string waits_for = {};  ///< ids of the boxes that it waits for, spaces between
 };
 
 /// The height of a row.

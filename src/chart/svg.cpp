@@ -14,13 +14,14 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* kStyle =
+constexpr const char* kDefinitions =
     "<defs><marker id=\"head\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" "
     "markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6Z\" "
     "fill=\"#333\"/></marker><pattern id=\"idle\" width=\"6\" height=\"6\" "
     "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect width=\"6\" "
     "height=\"6\" fill=\"#fafafa\"/><rect width=\"2\" height=\"6\" fill=\"#aaa\"/>"
-    "</pattern></defs>\n"
+    "</pattern></defs>\n";
+constexpr const char* kStyle =
     "<style>text{font:11px 'DejaVu Sans',Arial,sans-serif;fill:#111}"
     ".h{font-size:13px;font-weight:bold}.e{text-anchor:end;fill:#444}"
     ".m{text-anchor:middle;fill:#444}"
@@ -63,6 +64,16 @@ double height_of(RowSize size) {
 
 double width_on_box(const std::string& text) {
     return kDigit * columns_of(text) + 1;
+}
+
+/// What a script needs to go from a box to what it waits for.
+std::string data_of(const BoxWords& words) {
+    std::string data;
+    for (const auto& [name, value] :
+         {std::pair{"box", &words.id}, std::pair{"waits", &words.waits_for}})
+        if (!value->empty())
+            data += fmt::format(" data-{}=\"{}\"", name, xml_escaped(*value));
+    return data;
 }
 
 std::string svg_rectangle(double x, double y, double width, double height,
@@ -277,11 +288,12 @@ class SvgPicture {
     void draw_panel(const Panel& panel) {
         const Scale scale = scale_of(panel);
         if (!panel.title.empty() || !panel.note.empty()) {
-            const double room =
-                scale.right() - kMargin - kLetter * columns_of(panel.note);
-            body_ += svg_text(kMargin, y_ + 14,
-                              clipped(panel.title, static_cast<int>(room / 9)), "h");
-            body_ += svg_text(scale.right(), y_ + 14, panel.note, "e");
+            const std::string note = chart_.said(panel.note);
+            const double room = scale.right() - kMargin - kLetter * columns_of(note);
+            body_ += svg_text(
+                kMargin, y_ + 14,
+                clipped(chart_.said(panel.title), static_cast<int>(room / 9)), "h");
+            body_ += svg_text(scale.right(), y_ + 14, note, "e");
             y_ += kHeading;
         }
         const double from = y_;
@@ -342,7 +354,8 @@ class SvgPicture {
                                 width > kLeastEdged ? " class=\"w\"" : "");
         body_ += svg_rectangle(
             x, inner ? y_ + height - kInner : y_, width, inner ? kInner : height,
-            fmt::format("{}><title>{}</title></rect>\n", dress, xml_escaped(tooltip)));
+            fmt::format("{}{}><title>{}</title></rect>\n", dress, data_of(words),
+                        xml_escaped(chart_.said(tooltip))));
         has_inner_ = has_inner_ || inner;
         if (inner || drawn.count > 1 || row.size == RowSize::small) return;
         const bool shared = has_inner_boxes(row);
@@ -407,11 +420,12 @@ class SvgPicture {
                 peak = std::max(peak, level.amounts[layers - 1]);
             if (peak <= 0) continue;
             const Look& look = chart_.looks[panel.layers[layers - 1]];
-            body_ += fmt::format(
-                "<path d=\"{}\" fill=\"{}\"><title>{}: at most {}</title></path>\n",
-                area(levels, layers, scale, most, scale.x(panel.end)),
-                colour_of(look).hex(), xml_escaped(look.words),
-                xml_escaped(panel.amount_text(peak)));
+            body_ +=
+                fmt::format("<path d=\"{}\" fill=\"{}\"><title>{}</title></path>\n",
+                            area(levels, layers, scale, most, scale.x(panel.end)),
+                            colour_of(look).hex(),
+                            xml_escaped(chart_.said(fmt::format(
+                                "{}: at most {}", look.words, panel.amount_text(peak)))));
         }
         if (strip.peak > 0)
             body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"2.5\"/>\n",
@@ -472,7 +486,7 @@ class SvgPicture {
                 "<title>{}</title></path>\n",
                 svg_number(scale.x(arrow.start)), svg_number(from->second),
                 svg_number(scale.x(arrow.end)), svg_number(to->second),
-                xml_escaped(arrow.tooltip));
+                xml_escaped(chart_.said(arrow.tooltip)));
         }
     }
 
@@ -537,13 +551,17 @@ SvgPart chart_part(const Chart& chart) {
     return SvgPicture(chart).draw();
 }
 
+const char* svg_definitions() {
+    return kDefinitions;
+}
+
 std::string svg_document(const SvgPart& picture, const std::string& definitions) {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-        "viewBox=\"0 0 {0} {1}\">\n{2}{3}<rect width=\"100%\" height=\"100%\" "
-        "fill=\"#fff\"/>\n{4}</svg>\n",
-        svg_number(picture.width), svg_number(picture.height), kStyle, definitions,
-        picture.svg);
+        "viewBox=\"0 0 {0} {1}\">\n{2}{3}{4}<rect width=\"100%\" height=\"100%\" "
+        "fill=\"#fff\"/>\n{5}</svg>\n",
+        svg_number(picture.width), svg_number(picture.height), kDefinitions, kStyle,
+        definitions, picture.svg);
 }
 
 std::string xml_escaped(std::string_view text) {
@@ -551,7 +569,8 @@ std::string xml_escaped(std::string_view text) {
     for (std::size_t at = 0; at < text.size();) {
         const CodePoint point = decode_utf8(text, at);
         const char c = text[at];
-        if (!point.valid)
+        // XML forbids the last two.
+        if (!point.valid || point.value == 0xFFFE || point.value == 0xFFFF)
             escaped += '?';
         else if (c == '&')
             escaped += "&amp;";
@@ -563,8 +582,6 @@ std::string xml_escaped(std::string_view text) {
             escaped += "&quot;";
         else if (point.value < 0x20 && c != '\n')
             escaped += ' ';
-        else if (point.value == 0xFFFE || point.value == 0xFFFF)  // XML forbids them
-            escaped += '?';
         else
             escaped += text.substr(at, point.bytes);
         at += point.bytes;

@@ -24,6 +24,10 @@ struct SvgPart {
 /// Draws it as a part of a larger picture.
 SvgPart chart_part(const Chart& chart);
 
+/// What pictures refer to: the pattern of idle time, and the heads of arrows. A document
+/// needs it once.
+const char* svg_definitions();
+
 /// A whole document, with the style sheet of all pictures. `definitions` stand before it.
 std::string svg_document(const SvgPart& picture, const std::string& definitions = "");
 

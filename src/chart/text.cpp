@@ -222,8 +222,9 @@ class TextPicture {
         if (!has_rows(panel) && !panel.groups.empty())
             return wrapped(chart_.said(panel.title) + AmountDigits(chart_, panel).words(),
                            width_);
-        std::string text = panel.title;
-        if (!panel.note.empty()) text += (text.empty() ? "" : ": ") + panel.note;
+        std::string text = chart_.said(panel.title);
+        if (!panel.note.empty())
+            text += (text.empty() ? "" : ": ") + chart_.said(panel.note);
         return text.empty() ? "" : cut(text, width_) + "\n";
     }
 

@@ -258,7 +258,7 @@ Schedule read_schedule_csv(const std::string& text, const std::string& name) {
 
 namespace {
 
-using Json = nlohmann::json;
+using LibraryJson = nlohmann::json;
 
 /// Returns the parser's complaint about bad syntax, without its name and numbers.
 std::string reason_of(std::string_view text) {
@@ -270,13 +270,13 @@ std::string reason_of(std::string_view text) {
 }
 
 /// Takes the file's values as the parser comes to them.
-class ScheduleReader final : public nlohmann::json_sax<Json> {
+class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
   public:
     ScheduleReader(std::string_view text, const std::string& file)
         : text_(text), file_(file), gathered_(file) {}
 
     Schedule read() {
-        Json::sax_parse(text_.stream(), this);
+        LibraryJson::sax_parse(text_.stream(), this);
         if (!keys_.contains("schedule"))
             throw UsageError(file_ +
                              ": \"schedule\" is missing: a list for each stage, of "
@@ -298,7 +298,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
         return value(Kind::number, text);
     }
     bool string(std::string& text) override { return value(Kind::text, text); }
-    bool binary(Json::binary_t& /*bytes*/) override {
+    bool binary(LibraryJson::binary_t& /*bytes*/) override {
         return value(Kind::other, "binary");
     }
     bool start_object(std::size_t /*size*/) override {
@@ -311,7 +311,7 @@ class ScheduleReader final : public nlohmann::json_sax<Json> {
     bool end_array() override { return end(); }
     bool key(std::string& name) override;
     bool parse_error(std::size_t byte, const std::string& token,
-                     const Json::exception& error) override;
+                     const LibraryJson::exception& error) override;
 
   private:
     enum class Kind { text, number, list, object, other };
@@ -478,9 +478,9 @@ void ScheduleReader::fail(const std::string& what, Kind kind, std::string_view t
 }
 
 bool ScheduleReader::parse_error(std::size_t byte, const std::string& token,
-                                 const Json::exception& error) {
+                                 const LibraryJson::exception& error) {
     const auto [line, column] = text_.line_and_column(byte);
-    if (dynamic_cast<const Json::out_of_range*>(&error) != nullptr)
+    if (dynamic_cast<const LibraryJson::out_of_range*>(&error) != nullptr)
         gathered_.fail(line, "the number {} is too large to be one", shown_text(token));
     gathered_.fail(line, "this is not JSON, at column {}: {}", column,
                    reason_of(error.what()));

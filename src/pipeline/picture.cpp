@@ -49,6 +49,46 @@ std::string amount_text(double amount) {
     return fmt::format("{:.6g}", amount);
 }
 
+/// "s2.5".
+std::string id_of(Place place) {
+    return fmt::format("s{}.{}", place.stage, place.position);
+}
+
+/// Says why an instruction does not begin earlier.
+std::string begin_words(const Schedule& schedule, const Timing& timing, Place place) {
+    const Place before = timing.begins_after(place);
+    if (!before) return "first of its stage";
+    const Instruction& work = schedule.at(before);
+    const bool stays = before.stage == place.stage;
+    if (stays && is_message(work.kind) && is_computation(schedule.at(place).kind))
+        return "begins as its message arrives";
+    if (stays)
+        return fmt::format("begins when {}, the one before it, ends", text_of(work));
+    if (timing.span(before).end < timing.span(place).start)
+        return fmt::format("begins as the message of {} of stage {} arrives",
+                           text_of(work), before.stage);
+    return fmt::format("begins as {} of stage {} ends", text_of(work), before.stage);
+}
+
+/// Whole ticks as they are, however many; other times with seven digits.
+std::string time_words(Picoseconds time, double ticks) {
+    if (ticks == 1) return std::to_string(time);
+    return fmt::format("{:.7g}", static_cast<double>(time) / ticks);
+}
+
+BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
+                   Place place) {
+    const Instruction& work = schedule.at(place);
+    const TimeSpan span = timing.span(place);
+    const Place before = timing.begins_after(place);
+    return {{std::to_string(work.micro_batch)},
+            fmt::format("{} on stage {}, {} to {}\n{}", text_of(work), place.stage,
+                        time_words(span.start, ticks), time_words(span.end, ticks),
+                        begin_words(schedule, timing, place)),
+            id_of(place),
+            before ? id_of(before) : ""};
+}
+
 /// Memory is taken when a forward begins and given back when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
                   const KeptMemory& kept) {
@@ -105,12 +145,10 @@ class ScheduleChart {
             lane.size = RowSize::small;
             if (!lane.boxes.empty()) group.rows.push_back(std::move(lane));
         }
-        panel.words_of = [&schedule = schedule_](const RowGroup& group, const Box& box) {
-            const int stage = group.members.front();
-            const Instruction& work = schedule.of(stage)[box.source];
-            return BoxWords{{std::to_string(work.micro_batch)},
-                            fmt::format("{} on stage {}, {} to {}", text_of(work), stage,
-                                        box.start, box.end)};
+        panel.words_of = [&schedule = schedule_, &timing = timing_,
+                          ticks = picture_.ticks](const RowGroup& group, const Box& box) {
+            return box_words(schedule, timing, ticks,
+                             {group.members.front(), static_cast<int>(box.source)});
         };
         return panel;
     }

@@ -45,7 +45,7 @@ class Timer final : public WalkVisitor {
           lanes_(static_cast<std::size_t>(schedule.stages)) {
         for (const auto& list : schedule.work) {
             timing_.spans.emplace_back(list.size());
-            causes_.emplace_back(list.size());
+            timing_.causes.emplace_back(list.size());
         }
     }
 
@@ -98,7 +98,7 @@ class Timer final : public WalkVisitor {
         return durations_.size() == 1 ? durations_.front() : durations_[stage];
     }
     TimeSpan& span(Place place) { return timing_.spans[place.stage][place.position]; }
-    Place& cause(Place place) { return causes_[place.stage][place.position]; }
+    Place& cause(Place place) { return timing_.causes[place.stage][place.position]; }
     void enter(Place place, const Earliest& start, Picoseconds duration) {
         span(place) = {start.time, start.time + duration};
         cause(place) = start.cause;
@@ -108,7 +108,6 @@ class Timer final : public WalkVisitor {
     const std::vector<StageDurations>& durations_;
     bool messages_;
     std::vector<Lane> lanes_;
-    std::vector<std::vector<Place>> causes_;
     Timing timing_;
 };
 
@@ -129,8 +128,9 @@ Timing Timer::finish() {
         }
         timing_.stages.push_back(stage);
     }
-    for (; last; last = cause(last))
-        if (span(last).end > span(last).start) timing_.critical_path.push_back(last);
+    if (last && !timing_.takes_time(last)) last = timing_.begins_after(last);
+    for (; last; last = timing_.begins_after(last))
+        timing_.critical_path.push_back(last);
     std::ranges::reverse(timing_.critical_path);
     return std::move(timing_);
 }
@@ -158,6 +158,13 @@ void require_durations(const Schedule& schedule,
 }
 
 }  // namespace
+
+Place Timing::begins_after(Place place) const {
+    do
+        place = causes[place.stage][place.position];
+    while (place && !takes_time(place));
+    return place;
+}
 
 double Timing::bubble_over_total() const {
     return ratio(bubble(), longest);

@@ -38,6 +38,7 @@ struct Timing {
     Picoseconds makespan = 0;  ///< until the last stage's end
 
     const TimeSpan& span(Place place) const { return spans[place.stage][place.position]; }
+    bool takes_time(Place place) const { return span(place).end > span(place).start; }
 
     // The bubble, of the stage that takes longest, as papers have it: each stage's time
     // is measured from its own first instruction to its own end, since with several steps
@@ -52,6 +53,12 @@ struct Timing {
     double bubble_over_ideal() const;
     /// Returns the fraction of all stages' time until the makespan in which they compute.
     double utilisation() const;
+
+    /// For each of schedule.work the instruction whose end, or whose data's arrival, let
+    /// it begin; none if it began at time 0.
+    std::vector<std::vector<Place>> causes;
+    /// Returns the same, but passes over instructions that take no time.
+    Place begins_after(Place place) const;
 
     /// Instructions one after another, each of which begins when the one before it ends
     /// (or its message arrives); the last ends last. What takes no time is left out.

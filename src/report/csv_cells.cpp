@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/core/require.hpp"
+#include "src/text/numbers.hpp"
 
 namespace lockstep {
 
@@ -13,12 +14,6 @@ constexpr std::string_view kBlank = " \r\n";
 
 std::string_view without_blank_end(std::string_view text) {
     return text.substr(0, text.find_last_not_of(kBlank) + 1);
-}
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kSpace = " \t\r\n";
-    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-    return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 
 /// The separator is the one of these that the first line with text has outside quotes.

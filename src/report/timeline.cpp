@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <set>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "src/comm/operation.hpp"
+#include "src/report/causes.hpp"
 #include "src/report/timeline_rows.hpp"
 
 namespace lockstep {
@@ -86,9 +88,14 @@ const Look& look_of(const TraceEvent& event) {
     return event.kind == "copy" ? kCopy : kOperation;
 }
 
+/// The name of a box, by its event's place in the trace.
+std::string id_of(std::size_t event) {
+    return "e" + std::to_string(event);
+}
+
 /// The longest of its names that fits will be shown; of a phase, "forward 3", "F3" or
 /// "3".
-BoxWords words_of(const TraceEvent& event) {
+BoxWords words_of(const TraceEvent& event, std::size_t place, const Causes& causes) {
     BoxWords words;
     words.labels = {event.name, leading_word(event.name)};
     if (event.kind == "copy") words.labels.pop_back();  // "to device" without "device"
@@ -103,6 +110,11 @@ BoxWords words_of(const TraceEvent& event) {
         words.tooltip += fmt::format("\nmicro-batch {}", event.micro_batch);
     if (event.bytes > 0) words.tooltip += "\n" + bytes_text(event.bytes);
     if (event.at.line > 0) words.tooltip += "\n" + event.at.text();
+    const Cause cause = causes.of(event);
+    if (!cause.words.empty()) words.tooltip += "\n" + cause.words;
+    words.id = id_of(place);
+    for (const std::size_t each : cause.events)
+        words.waits_for += (words.waits_for.empty() ? "" : " ") + id_of(each);
     return words;
 }
 
@@ -141,8 +153,10 @@ class PanelMaker {
         panel_.title = run.title;
         panel_.end = timeline_end(report_);
         panel_.axis = Axis::of_seconds(scale);
-        panel_.words_of = [&trace = report_.trace](const RowGroup&, const Box& box) {
-            return lockstep::words_of(trace[box.source]);
+        panel_.words_of = [&trace = report_.trace,
+                           causes = std::make_shared<Causes>(report_)](const RowGroup&,
+                                                                       const Box& box) {
+            return lockstep::words_of(trace[box.source], box.source, *causes);
         };
         panel_.amount_text = [](double bytes) {
             return bytes_text(static_cast<std::int64_t>(bytes));

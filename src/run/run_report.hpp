@@ -91,6 +91,9 @@ struct TraceEvent {
     /// A wait's: that of what it waits for, which ends when the wait does, and whose
     /// name and bytes the wait has.
     std::string communicator = {};
+    /// A communication's: when this rank came to it. It begins when all have come and the
+    /// queue is free. -1 on GPUs, where nobody knows.
+    Picoseconds issued = -1;
 
     bool is_phase() const { return kind == "phase"; }
 };

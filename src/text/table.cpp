@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr int kGap = 2;
+constexpr int kBetween = 2;
 
 struct Column {
     int width = 0;  ///< as laid out; at first that of its widest cell
@@ -55,7 +55,7 @@ std::vector<Column> measure(const Table& table) {
 
 int total_width(const std::vector<Column>& columns) {
     return std::accumulate(
-        columns.begin(), columns.end(), kGap * (static_cast<int>(columns.size()) - 1),
+        columns.begin(), columns.end(), kBetween * (static_cast<int>(columns.size()) - 1),
         [](int sum, const Column& column) { return sum + column.width; });
 }
 
@@ -89,7 +89,7 @@ std::vector<std::string> row_lines(const std::vector<std::string>& row,
     for (std::size_t l = 0; l < height; ++l) {
         for (std::size_t c = 0; c < columns.size(); ++c) {
             const std::string cell = l < cells[c].size() ? cells[c][l] : "";
-            if (c > 0) lines[l].append(kGap, ' ');
+            if (c > 0) lines[l].append(kBetween, ' ');
             lines[l] += columns[c].number ? pad_left(cell, columns[c].width)
                                           : pad_right(cell, columns[c].width);
         }
@@ -101,7 +101,7 @@ std::vector<std::string> row_lines(const std::vector<std::string>& row,
 std::string rule(const std::vector<Column>& columns) {
     std::string line;
     for (std::size_t c = 0; c < columns.size(); ++c) {
-        if (c > 0) line.append(kGap, ' ');
+        if (c > 0) line.append(kBetween, ' ');
         for (int i = 0; i < columns[c].width; ++i)
             line += "─";
     }
@@ -138,9 +138,9 @@ TableText as_blocks(const Table& table, int width) {
     int names = 0;
     for (const std::string& name : table.head)
         names = std::max(names, columns_of(name));
-    names = std::min(names, width / 2 - kGap);
+    names = std::min(names, width / 2 - kBetween);
     const std::vector<Column> columns{{names, 0, false},
-                                      {width - names - kGap, 0, false}};
+                                      {width - names - kBetween, 0, false}};
     TableText text;
     for (const auto& row : table.rows) {
         if (!text.body.empty()) text.body.emplace_back();

@@ -98,7 +98,7 @@ void require_boxes(const Timed& timed) {
             const TimeSpan span = timed.timing.spans[static_cast<std::size_t>(stage)][i];
             std::ostringstream title;
             title << "<title>" << text_of(work) << " on stage " << stage << ", "
-                  << span.start << " to " << span.end << "</title>";
+                  << span.start << " to " << span.end << "\n";
             INFO(timed.schedule.name << ": " << title.str());
             REQUIRE(count_of(svg, title.str()) == 1);
             const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
@@ -384,10 +384,46 @@ TEST_CASE("messages that take time are drawn, others are not", "[pipeline]") {
     REQUIRE_FALSE(contains(free, "message"));
     REQUIRE(count_of(free, " on stage ") == 24);
     const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
-    REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5</title>"));
-    REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5</title>"));
+    REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5\n"));
+    REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5\n"));
     // Four micro-batches over two boundaries, there and back, at both ends.
     REQUIRE(count_of(svg, " on stage ") == 24 + 32);
+}
+
+TEST_CASE("a box says what it waits for, and why it does not begin earlier",
+          "[pipeline]") {
+    const Schedule schedule =
+        make_schedule("1f1b", {2, 2, 1});  // F0 F1 B0 B1; F0 B0 F1 B1
+    const std::string svg = timed(schedule).svg();
+    REQUIRE(contains(svg,
+                     " data-box=\"s0.0\"><title>F0 on stage 0, 0 to 1\n"
+                     "first of its stage</title>"));
+    REQUIRE(contains(svg,
+                     " data-box=\"s1.0\" data-waits=\"s0.0\">"
+                     "<title>F0 on stage 1, 1 to 2\nbegins as F0 of stage 0 ends<"));
+    REQUIRE(contains(
+        svg,
+        " data-box=\"s1.1\" data-waits=\"s1.0\">"
+        "<title>B0 on stage 1, 2 to 4\nbegins when F0, the one before it, ends<"));
+    const std::string away = timed(schedule, {1, 1, 1, 3}).svg();
+    REQUIRE(contains(away,
+                     "<title>F0 on stage 1, 4 to 5\n"
+                     "begins as the message of F0 of stage 0 arrives<"));
+    const std::string sent = timed(with_messages(schedule), {1, 1, 1, 3}).svg();
+    REQUIRE(contains(sent,
+                     "<title>F0 on stage 1, 4 to 5\n"
+                     "begins as its message arrives<"));
+    REQUIRE(contains(
+        sent, "<title>SA0 on stage 0, 1 to 4\nbegins when F0, the one before it, ends<"));
+    REQUIRE(
+        contains(sent, "<title>SA1 on stage 0, 5 to 8\nbegins as F0 of stage 1 ends<"));
+    // The picture's unit, not its ticks.
+    const Timed halves = timed(schedule, {1, 1, 1, 0});
+    REQUIRE(contains(halves.svg({.title = "", .kept = {}, .ticks = 2}),
+                     "<title>F0 on stage 1, 0.5 to 1\n"));
+    // Messages that take no time are not drawn, so nothing waits for their boxes.
+    REQUIRE(contains(timed(with_messages(schedule)).svg(),
+                     "<title>F0 on stage 1, 1 to 2\nbegins as F0 of stage 0 ends<"));
 }
 
 TEST_CASE("a picture of very many boxes stays small", "[pipeline]") {

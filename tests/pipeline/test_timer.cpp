@@ -75,6 +75,20 @@ void check_stages(const Schedule& schedule, const Timing& timing) {
                              1e-14));
 }
 
+/// Whether each instruction that takes time begins as the one named for it lets it.
+bool causes_hold(const Schedule& schedule, const LongestPath& graph,
+                 const Timing& timing) {
+    const auto maybe = [](Place place) {
+        return place ? std::optional(place) : std::nullopt;
+    };
+    for (int stage = 0; stage < schedule.stages; ++stage)
+        for (const Place place : schedule.places(stage))
+            if (timing.takes_time(place) &&
+                !graph.lets_begin(maybe(timing.begins_after(place)), place))
+                return false;
+    return true;
+}
+
 void check_against_longest_path(const Schedule& schedule,
                                 const std::vector<StageDurations>& durations) {
     const LongestPath graph(schedule, durations);
@@ -83,6 +97,7 @@ void check_against_longest_path(const Schedule& schedule,
     CHECK(timing.spans == graph.spans());
     CHECK(timing.makespan == graph.makespan());
     CHECK(critical_path_holds(graph, timing));
+    CHECK(causes_hold(schedule, graph, timing));
     if (schedule.has_messages()) CHECK(critical_time(timing) == timing.makespan);
     check_stages(schedule, timing);
 }

@@ -1,3 +1,4 @@
+#include <regex>
 #include <sstream>
 
 #include "src/chart/svg.hpp"
@@ -37,10 +38,12 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
+/// `at` is when it starts and ends.
 void add(RunReport& report, int rank, const std::string& queue, const std::string& name,
-         const std::string& kind, Picoseconds start, Picoseconds end,
+         const std::string& kind, std::pair<Picoseconds, Picoseconds> at,
          int micro_batch = -1) {
-    report.trace.push_back({rank, queue, name, kind, start, end, micro_batch, 0, {}});
+    report.trace.push_back(
+        {rank, queue, name, kind, at.first, at.second, micro_batch, 0, {}});
 }
 
 /// GPipe with forward 1 s and backward 2 s: the picture in the papers.
@@ -51,10 +54,10 @@ RunReport gpipe(int stages, int micro_batches) {
     for (int s = 0; s < stages; ++s) {
         for (int m = 0; m < micro_batches; ++m) {
             const Picoseconds back = turn + (stages - 1 - s) * 2 + m * 2;
-            add(report, s, "compute", "forward", "phase", (s + m) * kSecond,
-                (s + m + 1) * kSecond, m);
-            add(report, s, "compute", "backward", "phase", back * kSecond,
-                (back + 2) * kSecond, m);
+            add(report, s, "compute", "forward", "phase",
+                {(s + m) * kSecond, (s + m + 1) * kSecond}, m);
+            add(report, s, "compute", "backward", "phase",
+                {back * kSecond, (back + 2) * kSecond}, m);
         }
     }
     return report;
@@ -65,8 +68,8 @@ RunReport many_spans(int ranks, int spans) {
     report.ranks.resize(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank)
         for (int i = 0; i < spans; ++i)
-            add(report, rank, "compute", "matmul", "operation", i * 1000 + rank % 2,
-                i * 1000 + 800 + rank);
+            add(report, rank, "compute", "matmul", "operation",
+                {i * 1000 + rank % 2, i * 1000 + 800 + rank});
     return report;
 }
 
@@ -74,7 +77,7 @@ RunReport many_spans(int ranks, int spans) {
 RunReport every_second(int ranks) {
     RunReport report;
     for (int rank = 0; rank < ranks; ++rank)
-        add(report, rank, "compute", "forward", "phase", rank % 2, 100, 12345);
+        add(report, rank, "compute", "forward", "phase", {rank % 2, 100}, 12345);
     return report;
 }
 
@@ -102,12 +105,19 @@ F- forward  B= backward  o operation  r~ all-reduce  0 1 2 micro-batch  / idle
 )");
 }
 
-TEST_CASE("a wait is a gap in the picture, as if it were not in the trace", "[report]") {
+TEST_CASE("a wait is a gap in the picture, and words on what comes behind it",
+          "[report]") {
+    const auto drawn = [](const RunReport& report) {
+        static const std::regex words("<title>[^<]*</title>| data-waits=\"[^\"]*\"");
+        return std::regex_replace(svg_of(report, "run"), words, "");
+    };
     RunReport report = uneven_run();
-    const std::string text = text_of(report, 80), svg = svg_of(report, "run");
+    const std::string text = text_of(report, 80), svg = drawn(report);
+    REQUIRE_FALSE(contains(svg_of(report, "run"), "it waited"));
     report.trace.push_back(first_wait());
     CHECK(text_of(report, 80) == text);
-    CHECK(svg_of(report, "run") == svg);
+    CHECK(drawn(report) == svg);
+    CHECK(contains(svg_of(report, "run"), "it waited"));
 }
 
 TEST_CASE("a run is drawn in sixty columns", "[report]") {
@@ -183,9 +193,9 @@ TEST_CASE("colour changes nothing but colour", "[report]") {
 TEST_CASE("a run without events, or with empty ones, is drawn", "[report]") {
     REQUIRE(text_of({}, 80) == "0 devices, 0 ps\n(no span of time was traced)\n");
     RunReport report;
-    add(report, 0, "compute", "matmul", "operation", 5, 5);
+    add(report, 0, "compute", "matmul", "operation", {5, 5});
     REQUIRE(contains(text_of(report, 80), "no span of time"));
-    add(report, 0, "compute", "matmul", "operation", 0, 10);
+    add(report, 0, "compute", "matmul", "operation", {0, 10});
     REQUIRE(contains(text_of(report, 80), "| 100%"));
     REQUIRE(is_balanced_xml(svg_of(report, "empty")));
     REQUIRE(is_balanced_xml(svg_of(RunReport(), "none")));
@@ -196,7 +206,7 @@ TEST_CASE("a short span is seen where nothing else is", "[report]") {
     RunReport report;
     report.ranks.resize(1);
     report.ranks[0].time.end = 1'000'000;
-    add(report, 0, "world", "broadcast", "communication", 500'000, 500'001);
+    add(report, 0, "world", "broadcast", "communication", {500'000, 500'001});
     REQUIRE(contains(text_of(report, 80), "...b..."));
 }
 
@@ -204,8 +214,8 @@ TEST_CASE("a column shows what fills most of it, or idle", "[report]") {
     RunReport report;
     report.ranks.resize(1);
     report.ranks[0].time.end = 6399;  // 64 columns of almost 100
-    add(report, 0, "compute", "forward", "phase", 0, 331);
-    add(report, 0, "compute", "backward", "phase", 391, 829);
+    add(report, 0, "compute", "forward", "phase", {0, 331});
+    add(report, 0, "compute", "backward", "phase", {391, 829});
     REQUIRE(contains(text_of(report, 79), "|F--/B===////"));
 }
 
@@ -219,8 +229,8 @@ TEST_CASE("devices beyond the sixteenth are counted", "[report]") {
 TEST_CASE("times up to the largest are drawn", "[report]") {
     RunReport report;
     const Picoseconds end = 9'000'000'000'000'000'000;
-    add(report, 0, "compute", "forward", "phase", 0, end / 2, 0);
-    add(report, 0, "compute", "backward", "phase", end / 2, end, 0);
+    add(report, 0, "compute", "forward", "phase", {0, end / 2}, 0);
+    add(report, 0, "compute", "backward", "phase", {end / 2, end}, 0);
     const std::string text = text_of(report, 80);
     REQUIRE(contains(text, "|F0"));
     REQUIRE(contains(text, "-B0="));
@@ -246,7 +256,7 @@ TEST_CASE(
 
 TEST_CASE("runs are drawn below one another on one scale of time", "[report]") {
     RunReport twice = small_run();
-    add(twice, 0, "compute", "sgd", "operation", 30'000'000, 40'000'000);
+    add(twice, 0, "compute", "sgd", "operation", {30'000'000, 40'000'000});
     const RunReport once = small_run();
     const RunReport none;
     const std::string svg =
@@ -260,7 +270,7 @@ TEST_CASE("runs are drawn below one another on one scale of time", "[report]") {
 
 TEST_CASE("a run that is much shorter has a scale of its own", "[report]") {
     RunReport longer = small_run();
-    add(longer, 0, "compute", "sgd", "operation", 30'000'000, 500'000'000);
+    add(longer, 0, "compute", "sgd", "operation", {30'000'000, 500'000'000});
     const RunReport once = small_run();
     const std::string svg =
         chart_svg(timeline_chart({{"short", once}, {"long", longer}}));

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/run/run_report.hpp"
+
+namespace lockstep {
+
+/// Why an event did not begin earlier.
+struct Cause {
+    std::string words;                ///< "waited 12 us for all_reduce"; empty if unknown
+    std::vector<std::size_t> events;  ///< those that it waited for, by place in the trace
+};
+
+/// Knows of the events of a trace what each waited for: a computation for the
+/// communication before it, a communication for the rank that came last. Points into the
+/// report.
+class Causes {
+  public:
+    explicit Causes(const RunReport& report);
+
+    Cause of(const TraceEvent& event) const;
+
+  private:
+    using Events = std::vector<const TraceEvent*>;
+
+    Cause of_computation(const TraceEvent& event) const;
+    Cause of_communication(const TraceEvent& event) const;
+    /// Returns what the rank did until it came to the communication; null if unknown.
+    const TraceEvent* ended_before(const TraceEvent& event) const;
+    /// Returns what a wait waited for; null if the trace has it not.
+    const TraceEvent* communication_of(const TraceEvent& wait) const;
+    std::size_t place(const TraceEvent& event) const;
+
+    const RunReport& report_;
+    std::map<std::pair<int, Picoseconds>, const TraceEvent*>
+        computed_;                                                     ///< by their ends
+    std::map<std::pair<int, Picoseconds>, const TraceEvent*> waited_;  ///< by their ends
+    std::map<std::pair<std::string, Picoseconds>, Events> began_;  ///< by queue and start
+    std::map<std::pair<std::string, Picoseconds>, Events> ended_;  ///< by queue and end
+};
+
+}  // namespace lockstep
