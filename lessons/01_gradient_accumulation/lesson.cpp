@@ -162,7 +162,7 @@ void GradientAccumulation::distribute(Findings& found) {
                    bound());
     if (has_numbers()) found.equal("replicas", replicas_that_differ(together), 0);
     found.give("f64", options().dtype == DType::f64);
-    // Of a number: 53 bits against 24, or against 8.
+    // A number has 53 bits against 24, or against 8.
     found.give("digits_gained", options().dtype == DType::f32 ? 9 : 13);
 }
 
@@ -511,7 +511,7 @@ void GradientAccumulation::read_text(Findings& found) {
         // A NaN stays, whatever comes after it.
         if (std::isnan(gap) || gap > widest) widest = gap;
     }
-    // Of the hidden layer, beside those of a linear one: sum, tanh, and their gradients.
+    // The hidden layer's, beside those of a linear one: sum, tanh, and their gradients.
     constexpr int kStoresOfHiddenLayer = 4;
     values_at_most(
         found, "text_curves", widest,

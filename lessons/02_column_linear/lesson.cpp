@@ -481,7 +481,7 @@ void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
 
 namespace {
 
-/// Of a layer by rows: GELU of each rank's terms and then g, and in the right order.
+/// A layer by rows: GELU of each rank's terms and then g, and in the right order.
 void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
     Device& device = rank.device();
     const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),
@@ -655,7 +655,7 @@ void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
                 static_cast<double>(times.all));
 }
 
-/// The same pass of wider MLPs.
+/// That pass of wider MLPs.
 void ColumnLinear::widen(Findings& found) {
     ClusterSpec spec = load_cluster(options().cluster);
     spec.memory_bytes = 0;

@@ -107,6 +107,7 @@ struct Labelled {
 
 /// Checks that nobody has to read, since all have passed.
 struct FoldedChecks {
+    std::string summary;  ///< "And 10 more checks, all true."
     std::vector<Words> checks;
 };
 

@@ -15,7 +15,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// What a check that failed has to say.
+/// Returns what a check that failed has to say.
 std::string failure_text(const MadeCheck& made, Language language) {
     Figure bound = made.unit;
     bound.value = made.check.bound;
@@ -31,23 +31,11 @@ std::string failure_text(const MadeCheck& made, Language language) {
 
 using Draw = std::function<Chart(const std::string& title)>;
 
-/// "4 devices, 20 us" in Chinese.
-std::string note_in_chinese(const std::string& note) {
-    const std::size_t space = note.find(' ');
-    const std::size_t comma = note.find(", ");
-    if (space > comma || comma == note.npos) return note;
-    const std::string word = note.substr(space + 1, comma - space - 1);
-    if (word != "device" && word != "devices") return note;
-    return note.substr(0, space) + " 个设备，" + note.substr(comma + 2);
-}
-
 /// Draws the same, with the words of pictures in Chinese.
 std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& draw) {
     return std::make_shared<const Draw>([draw](const std::string& title) {
         Chart chart = (*draw)(title);
         chart.translate = in_chinese;
-        for (Panel& panel : chart.panels)
-            panel.note = note_in_chinese(panel.note);
         return chart;
     });
 }
@@ -64,12 +52,20 @@ class Filler {
         if (end < section.size())
             fail(section[end], "{{{{{}}}}} ends nothing",
                  directive_of(section[end])->word);
-        if (!folded_.empty()) shown.push_back({FoldedChecks{folded_}, 0});
+        if (!folded_.empty())
+            shown.push_back({FoldedChecks{folded_summary(), folded_}, 0});
         return shown;
     }
 
   private:
     using Ends = std::set<std::string>;
+
+    std::string folded_summary() const {
+        if (folded_.size() == 1)
+            return said(language_, "And one more check, true as well.");
+        const std::string sentence = said(language_, "And {} more checks, all true.");
+        return fmt::format(fmt::runtime(sentence), folded_.size());
+    }
 
     template <typename... Arguments>
     [[noreturn]] void fail(const Block& block, fmt::format_string<Arguments...> sentence,

@@ -7,33 +7,8 @@
 
 #include "src/core/require.hpp"
 #include "src/report/timeline.hpp"
-#include "src/text/numbers.hpp"
 
 namespace lockstep::lessons {
-
-std::string text_of(const Figure& figure, Language language) {
-    const auto whole = [&] { return static_cast<std::int64_t>(figure.value); };
-    switch (figure.unit) {
-        case Unit::number:
-            return number_text(figure.value);
-        case Unit::bytes:
-            return number_text(figure.value) + " " +
-                   said(language, figure.value == 1 ? "byte" : "bytes");
-        case Unit::memory:
-            return bytes_text(whole());
-        case Unit::time:
-            return time_text(whole());
-        case Unit::seconds:
-            return number_text(figure.value) + " s";
-        case Unit::percent:
-            return fmt::format("{:.{}f} %", figure.value, figure.digits);
-        case Unit::decimals:
-            return fmt::format("{:.{}f}", figure.value, figure.digits);
-        case Unit::power:
-            return fmt::format("{:.1e}", figure.value);
-    }
-    return "";
-}
 
 void Findings::put(const std::string& name, Value value, SourceLine at) {
     given_at_[name] = at;

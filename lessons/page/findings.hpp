@@ -10,58 +10,15 @@
 #include <vector>
 
 #include "lessons/page/document.hpp"
+#include "lessons/page/figure.hpp"
 #include "lessons/page/language.hpp"
 #include "src/core/source_line.hpp"
-#include "src/core/units.hpp"
 #include "src/pipeline/picture.hpp"
 #include "src/report/record.hpp"
 
 namespace lockstep::lessons {
 
-/// What a number counts; it decides how the number is written, everywhere.
-enum class Unit {
-    number,    ///< 25,647; 0.0123
-    bytes,     ///< 153,884 bytes
-    memory,    ///< 150 KiB
-    time,      ///< 45.4 us; the value is in picoseconds
-    seconds,   ///< 12 s
-    percent,   ///< 27.3 %; the value is in hundredths
-    decimals,  ///< 3.3566, with as many digits as it says
-    power,     ///< 1.4e-1
-};
-
-struct Figure {
-    double value = 0;
-    Unit unit = Unit::number;
-    int digits = 0;  ///< behind the point, of decimals and percent
-
-    template <typename Number>
-    static Figure count(Number number) {
-        return {static_cast<double>(number), Unit::number};
-    }
-    static Figure bytes(std::int64_t bytes) {
-        return {static_cast<double>(bytes), Unit::bytes};
-    }
-    static Figure memory(std::int64_t bytes) {
-        return {static_cast<double>(bytes), Unit::memory};
-    }
-    static Figure time(Picoseconds time) {
-        return {static_cast<double>(time), Unit::time};
-    }
-    static Figure seconds(double seconds) { return {seconds, Unit::seconds}; }
-    static Figure percent(double hundredths, int digits = 0) {
-        return {hundredths, Unit::percent, digits};
-    }
-    static Figure decimals(double value, int digits) {
-        return {value, Unit::decimals, digits};
-    }
-    static Figure power(double value) { return {value, Unit::power}; }
-};
-
-/// "153,884 bytes", "45.4 us", "27.3 %".
-std::string text_of(const Figure& figure, Language language = Language::english);
-
-/// What a name on a page can stand for.
+/// A value that a name on a page can stand for.
 using Value = std::variant<Figure, std::string, bool>;
 
 /// A check that an experiment made. `figure` and `bound` are written in one unit.
@@ -71,11 +28,11 @@ struct MadeCheck {
     bool compared = true;  ///< false if the run has no numbers to compare
 };
 
-/// What a page knows of names.
+/// The names that a page explains.
 class Wording {
   public:
     virtual ~Wording() = default;
-    /// What a check is called in the record; empty if the page does not say.
+    /// A check's name in the record; empty if the page does not say.
     virtual std::string check_label(const std::string& name) const = 0;
     /// How a word that an experiment gave is written: "halving_doubling" as "halving,
     /// doubling". Most are written as they are.

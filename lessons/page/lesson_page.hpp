@@ -61,6 +61,11 @@ class LessonPage : public Wording {
     std::map<std::string, std::string> titles_;
 };
 
+/// "About 20 minutes. After: column-linear. Assignment: column_row_linear.": what the
+/// page says of itself, in its language. `after` is what is shown of the lessons before
+/// it.
+std::string facts_text(const LessonPage& page, const std::string& after);
+
 /// A paragraph `{{check same_weights: label}} The weights are …`, in parts.
 struct Directive {
     std::string word;   ///< "check"

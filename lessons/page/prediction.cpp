@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "src/text/numbers.hpp"
@@ -114,9 +115,11 @@ std::vector<double> meanings(std::string_view text, const Figure& answer) {
     return {*value};
 }
 
-/// A remark on a wrong number of bytes, whatever is asked.
+/// A remark on a wrong number, whatever is asked.
 const char* remark_on(double value, const Figure& answer) {
-    if (answer.unit != Unit::bytes && answer.unit != Unit::memory) return nullptr;
+    const char* const direction =
+        value < answer.value ? "The answer is larger." : "The answer is smaller.";
+    if (answer.unit != Unit::bytes && answer.unit != Unit::memory) return direction;
     if (is_about(value, 8 * answer.value) || is_about(value, answer.value / 8))
         return "Bits or bytes? A byte has 8 bits.";
     // KiB for kB, MiB for MB, GiB for GB, TiB for TB.
@@ -126,16 +129,14 @@ const char* remark_on(double value, const Figure& answer) {
             is_about(value, answer.value / ratio))
             return "1 KiB is 1,024 bytes, 1 kB is 1,000.";
     }
-    return nullptr;
+    return direction;
 }
 
 Judgement judge_choice(const Prediction& prediction, std::string_view typed) {
-    const std::optional<double> number = parse_typed_number(typed);
-    const auto count = static_cast<double>(prediction.choices.size());
-    if (!number || *number < 1 || *number > count || *number != std::floor(*number))
-        return {};
-    const std::string& key =
-        prediction.choices[static_cast<std::size_t>(*number) - 1].key;
+    if (typed.size() != 1) return {};
+    const int chosen = std::tolower(static_cast<unsigned char>(typed[0])) - 'a';
+    if (chosen < 0 || chosen >= static_cast<int>(prediction.choices.size())) return {};
+    const std::string& key = prediction.choices[static_cast<std::size_t>(chosen)].key;
     Judgement judgement{key == prediction.right_choice ? Judgement::Outcome::right
                                                        : Judgement::Outcome::wrong};
     const auto hint = std::ranges::find(prediction.hints, key, &Hint::choice);
@@ -144,6 +145,10 @@ Judgement judge_choice(const Prediction& prediction, std::string_view typed) {
 }
 
 }  // namespace
+
+std::string letter_of(std::size_t choice) {
+    return {static_cast<char>('a' + choice)};
+}
 
 std::string unit_asked_for(const Figure& answer, Language language) {
     switch (answer.unit) {
@@ -166,8 +171,11 @@ std::string unit_asked_for(const Figure& answer, Language language) {
 std::string answer_text(const Prediction& prediction, Language language) {
     if (!prediction.has_choices()) return text_of(prediction.answer, language);
     for (std::size_t i = 0; i < prediction.choices.size(); ++i)
-        if (prediction.choices[i].key == prediction.right_choice)
-            return std::to_string(i + 1);
+        if (prediction.choices[i].key == prediction.right_choice) {
+            const Document& text = prediction.choices[i].text;
+            const auto* words = text.size() == 1 ? text[0].as<Paragraph>() : nullptr;
+            return letter_of(i) + (words ? ", " + plain(words->text) : "");
+        }
     return "";
 }
 
@@ -182,9 +190,13 @@ Judgement judge(const Prediction& prediction, std::string_view typed) {
             return {Judgement::Outcome::right, nullptr, nullptr};
         for (const Hint& hint : prediction.hints)
             if (!judgement.hint && is_about(value, hint.wrong)) judgement.hint = &hint;
-        if (!judgement.hint && !judgement.remark)
-            judgement.remark = remark_on(value, prediction.answer);
     }
+    const auto is_nearer = [&](double left, double right) {
+        return std::abs(left - prediction.answer.value) <
+               std::abs(right - prediction.answer.value);
+    };
+    const double nearest = *std::min_element(values.begin(), values.end(), is_nearer);
+    if (!judgement.hint) judgement.remark = remark_on(nearest, prediction.answer);
     return judgement;
 }
 

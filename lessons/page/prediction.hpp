@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lessons/page/document.hpp"
-#include "lessons/page/findings.hpp"
+#include "lessons/page/figure.hpp"
 
 namespace lockstep::lessons {
 
@@ -16,7 +16,7 @@ struct Choice {
     Document text;
 };
 
-/// What is said of a wrong answer that many give.
+/// A sentence on a wrong answer that many give.
 struct Hint {
     double wrong = 0;    ///< of a number
     std::string choice;  ///< of a choice
@@ -37,7 +37,11 @@ struct Prediction {
     bool has_choices() const { return !choices.empty(); }
 };
 
-/// "6,000 bytes"; of a choice its number, from 1.
+/// The letter by which a choice is typed: "a" for the first.
+std::string letter_of(std::size_t choice);
+
+/// "6,000 bytes"; of a choice its letter and, if it is a sentence, its words: "b, stage
+/// 3".
 std::string answer_text(const Prediction& prediction,
                         Language language = Language::english);
 
@@ -45,7 +49,7 @@ std::string answer_text(const Prediction& prediction,
 /// are asked for in the unit in which the answer would be written.
 std::string unit_asked_for(const Figure& answer, Language language = Language::english);
 
-/// What a typed answer comes to.
+/// Says what a typed answer comes to.
 struct Judgement {
     enum class Outcome { right, wrong, unreadable };
     Outcome outcome = Outcome::unreadable;

@@ -196,15 +196,8 @@ Lines lines_of(const Picture& picture, const TextLook& look) {
 }
 
 Lines lines_of(const FoldedChecks& folded, const TextLook& look) {
-    const std::size_t count = folded.checks.size();
-    const std::string sentence =
-        count == 1
-            ? said(look.language, "And one more check, true as well.")
-            : fmt::format(
-                  fmt::runtime(said(look.language, "And {} more checks, all true.")),
-                  count);
     Lines lines;
-    for (const std::string& line : wrap(sentence, text_width(look)))
+    for (const std::string& line : wrap(folded.summary, text_width(look)))
         lines.push_back(dressed(line, "2", look));
     return lines;
 }
@@ -243,7 +236,7 @@ Lines lines_of(const Question& question, const TextLook& look) {
         lines.insert(lines.end(), part.begin(), part.end());
     }
     for (std::size_t i = 0; i < prediction.choices.size(); ++i) {
-        const std::string mark = fmt::format("  {}  ", i + 1);
+        const std::string mark = fmt::format("  {}  ", letter_of(i));
         if (i == 0) lines.emplace_back();
         for (std::string& line :
              indented(lines_of(prediction.choices[i].text,

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "lessons/grader/report/grade_formats.hpp"
+#include "lessons/page/schedule_page.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "program/ending.hpp"
-#include "src/pipeline/holdings.hpp"
 
 namespace lockstep::lessons {
 
@@ -36,8 +36,14 @@ struct HandInRequest {
 struct LessonRequest {
     std::string slug;
     LessonOptions options;
+    bool html = false;  ///< as a page for a browser
     /// The program's words: --backend nccl starts it again, once a rank.
     std::vector<std::string> words;
+};
+
+/// The course as a web site.
+struct BookRequest {
+    std::filesystem::path folder;
 };
 
 /// Two records, compared.
@@ -60,26 +66,9 @@ struct BackendsRequest {
 };
 
 /// A pipeline schedule, timed and drawn.
-struct ScheduleRequest {
-    /// In billionths of the unit that the user has in mind: one for all stages, or one
-    /// a stage.
-    using Times = std::vector<std::int64_t>;
-    static constexpr std::int64_t kUnit = 1'000'000'000;
-
-    std::string name;  ///< of a generator, or the path of a file
-    std::optional<int> stages;
-    std::optional<int> micro_batches;
-    std::optional<int> chunks;
-    Times forward{kUnit};  ///< of a stage's chunks together, as the next two
-    Times backward_input{kUnit};
-    Times backward_weight{kUnit};
-    Times comm{0};  ///< of one message
-    bool messages = false;
-    KeptMemory kept;  ///< of a stage, all its chunks together
+struct ScheduleRequest : ScheduleSettings {
     bool json = false;
     std::optional<std::filesystem::path> svg;
-
-    bool is_file() const;
 };
 
 /// The page on a kind of mistake.
@@ -133,7 +122,7 @@ using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
 
 using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
                              BackendsRequest, ScheduleRequest, FaultRequest, WordRequest,
-                             HandInRequest, GraderRequest, DoctorRequest>;
+                             HandInRequest, BookRequest, GraderRequest, DoctorRequest>;
 
 /// Returns what a command line asks for. Throws UsageError with one sentence that names
 /// the option and the value. Whether a lesson or a setting exists is asked later.
@@ -146,6 +135,7 @@ int run(const TextRequest& request);
 int run(const LessonsRequest& request);
 int run(const LessonRequest& request);
 int run(const HandInRequest& request);
+int run(const BookRequest& request);
 int run(const CompareRequest& request);
 int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.

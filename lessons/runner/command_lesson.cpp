@@ -73,8 +73,8 @@ void declare_lesson_options(Command& command, LessonOptions& options,
 
 void declare_lesson(CommandLine& line) {
     Command& command = line.add("lesson",
-                                "Runs a lesson. On a terminal it waits after each step; "
-                                "in a pipe it runs through.");
+                                "Runs a lesson. On a terminal it shows as much as fits, "
+                                "then waits for a key; in a pipe it runs through.");
     auto& request = command.asks_for<LessonRequest>();
     LessonOptions& options = request.options;
     request.words = line.words();
@@ -92,6 +92,7 @@ void declare_lesson(CommandLine& line) {
                                                          std::numeric_limits<int>::max());
                    });
     declare_language(command, options.language);
+    command.flag("--html", "show it in a browser", request.html);
     declare_out(command, options);
     command.flag("--json", kJsonMeaning, options.json);
     command.footer(settings_text(line));
@@ -99,28 +100,13 @@ void declare_lesson(CommandLine& line) {
 
 namespace {
 
-/// Says how long a lesson takes, what one should know before, and how far one is.
-std::string facts_text(const LessonEntry& lesson, const LessonPage& page,
-                       Language language) {
-    const auto say = [&](const char* sentence, const std::string& value) {
-        return fmt::format(fmt::runtime(said(language, sentence)), value);
-    };
-    const auto is_told = [&](const std::string& fact) {
-        return !page.fact(fact).empty() && page.fact(fact) != "none";
-    };
-    // Chinese sentences stand side by side without a space.
-    const std::string gap = language == Language::chinese ? "" : " ";
-    std::string text = say("About {} minutes.", page.fact("minutes"));
-    if (is_told("after")) text += gap + say("After: {}.", page.fact("after"));
-    if (is_told("assignment"))
-        text += gap + say("Assignment: {}.", page.fact("assignment"));
+/// Says how far one is in a lesson; nothing if one has not begun it.
+std::string progress_text(const LessonEntry& lesson, Language language) {
     const Notebook notebook(notebook_file(lesson.slug));
-    if (notebook.is_done())
-        text += gap + said(language, "Done.");
-    else if (notebook.step())
-        text +=
-            gap + say("You left it at step {}.", std::to_string(*notebook.step() + 1));
-    return text;
+    if (notebook.is_done()) return said(language, "Done.");
+    if (!notebook.step()) return "";
+    return fmt::format(fmt::runtime(said(language, "You left it at step {}.")),
+                       *notebook.step() + 1);
 }
 
 }  // namespace
@@ -142,8 +128,10 @@ int run(const LessonsRequest& request) {
     std::string text;
     for (const LessonEntry& lesson : catalogue()) {
         const LessonPage page = page_of(lesson, language);
-        text += listed(lesson.slug, {page.title(), page.question(),
-                                     facts_text(lesson, page, language)});
+        text +=
+            listed(lesson.slug, {page.title(), page.question(),
+                                 joined(language, {facts_text(page, page.fact("after")),
+                                                   progress_text(lesson, language)})});
     }
     print(text);
     return kSuccess;
@@ -297,15 +285,6 @@ void run_silently(const LessonEntry& lesson, const LessonOptions& options,
     print(lesson_json(lesson, options, steps, checks_after, record));
 }
 
-/// Answers to the same figures: those of the same options.
-std::string notebook_key(const RunOptions& run) {
-    std::string key = fmt::format("{} ranks, {}, seed {}, {}", run.ranks,
-                                  name_of(run.dtype), run.seed, run.cluster);
-    for (const auto& [name, value] : run.settings)
-        if (name != "--step") key += fmt::format(", {}={}", name, value);
-    return key;
-}
-
 /// Returns the assignment that goes with a lesson, and the next lesson.
 Document what_comes_next(const LessonEntry& lesson, Language language) {
     Document next{{Heading{2, words_of(said(language, "What comes next"))}}};
@@ -346,10 +325,10 @@ Step end_of(const LessonEntry& lesson, const LessonOptions& options,
 
 void say_where_it_goes_on(const LessonEntry& lesson, const LessonOptions& options,
                           std::size_t step, std::size_t steps) {
+    const Language language = language_of(options.language);
     const auto say = [&](const char* sentence, const auto&... values) {
-        print(fmt::format(fmt::runtime(said(language_of(options.language), sentence)),
-                          values...) +
-              "\n");
+        print_document({{Paragraph{
+            words_of(fmt::format(fmt::runtime(said(language, sentence)), values...))}}});
     };
     say("You left at step {} of {}. lockstep lesson {} goes on there; --from start "
         "begins anew.",
@@ -391,20 +370,20 @@ void run_visibly(const LessonEntry& lesson, const LessonOptions& options,
     }
 
     Reader reader(std::move(steps), look, waits, notebook);
-    bool complete = true;
+    std::optional<std::size_t> left;
     try {
-        complete =
+        left =
             reader.run(std::move(opening), first, options.step ? first + 1 : steps_shown);
     } catch (const FaultError& fault) {
         leave_stopped_record(options, record, fault);
         throw;
     }
-    if (options.step || !complete) leave_record(options, record);
+    if (options.step || left) leave_record(options, record);
     if (options.step)
         for (const std::string& line : lines_of(account_of(record, options), look))
             print(line + "\n");
-    else if (!complete)
-        say_where_it_goes_on(lesson, options, std::min(reader.steps_run(), count), count);
+    else if (left && *left < count)
+        say_where_it_goes_on(lesson, options, *left + 1, count);
 }
 
 }  // namespace
@@ -460,6 +439,7 @@ int run(const LessonRequest& request) {
     const std::optional<gpu::Placement> placement = placement_for(asked);
     const LessonOptions options = resolved(asked, lesson.default_ranks, placement);
     say_backend("lockstep", asked, options, placement);
+    if (request.html) return show_in_browser(lesson, options);
     if (options.backend == "nccl")
         return run_on_processes(lesson, options, placement, request.words);
     return run_steps(lesson, options, [](auto&) { return true; });

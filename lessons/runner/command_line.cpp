@@ -53,6 +53,7 @@ void declare_commands(CommandLine& line) {
     declare_lessons(line);
     declare_lesson(line);
     declare_hand_in(line);
+    declare_book(line);
     declare_compare(line);
     declare_schedule(line);
     declare_fault(line);

@@ -13,6 +13,7 @@ namespace lockstep::lessons {
 void declare_lessons(CommandLine& line);
 void declare_lesson(CommandLine& line);
 void declare_hand_in(CommandLine& line);
+void declare_book(CommandLine& line);
 void declare_compare(CommandLine& line);
 void declare_schedule(CommandLine& line);
 void declare_fault(CommandLine& line);
@@ -46,6 +47,9 @@ void declare_language(Command& command, std::optional<Language>& language);
 
 /// Returns the language that was asked for, else the locale's.
 Language language_of(std::optional<Language> asked);
+
+/// Runs a lesson and shows it as a page in a browser, or says where the page is.
+int show_in_browser(const LessonEntry& lesson, const LessonOptions& options);
 
 /// Says what --json means in every command.
 inline const std::string kJsonMeaning = "print one JSON document and nothing else";

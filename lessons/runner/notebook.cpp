@@ -5,6 +5,8 @@
 #include <iterator>
 #include <sha2.h>
 
+#include <fmt/format.h>
+
 #include "src/os/environment.hpp"
 #include "src/report/files.hpp"
 
@@ -17,14 +19,6 @@ constexpr std::array<const char*, 4> kOutcomes{"right", "right later", "wrong", 
 std::string text_in(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-/// Returns 64 hexadecimal digits, as sha256sum prints them.
-std::string sha256(const std::string& text) {
-    std::array<char, SHA256_DIGEST_STRING_LENGTH> digits{};
-    SHA256Data(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
-               digits.data());
-    return digits.data();
 }
 
 LessonNotes notes_of(const Json& json) {
@@ -52,6 +46,21 @@ Score score_of(const std::map<std::string, Answer>& answers) {
     for (const auto& [prediction, answer] : answers)
         ++*counts[static_cast<std::size_t>(answer.outcome)];
     return score;
+}
+
+std::string sha256(const std::string& text) {
+    std::array<char, SHA256_DIGEST_STRING_LENGTH> digits{};
+    SHA256Data(reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
+               digits.data());
+    return digits.data();
+}
+
+std::string notebook_key(const RunOptions& run) {
+    std::string key = fmt::format("{} ranks, {}, seed {}, {}", run.ranks,
+                                  name_of(run.dtype), run.seed, run.cluster);
+    for (const auto& [name, value] : run.settings)
+        if (name != "--step") key += fmt::format(", {}={}", name, value);
+    return key;
 }
 
 Json json_of(const LessonNotes& notes) {
@@ -126,11 +135,10 @@ void Notebook::write() const {
     for (const auto& [options, notes] : notes_)
         runs[options] = json_of(notes);
     const Json all{{"step", step_}, {"done", done_}, {"runs", std::move(runs)}};
-    std::error_code ignored;
-    std::filesystem::create_directories(file_.parent_path(), ignored);
     try {
+        std::filesystem::create_directories(file_.parent_path());
         write_text_file(file_, all.dump(1) + "\n");
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
         // The lesson is worth more than the notes.
     }
 }

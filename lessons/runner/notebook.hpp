@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/report/record.hpp"
 #include "src/text/json.hpp"
 
 namespace lockstep::lessons {
@@ -28,14 +29,14 @@ struct Score {
     int asked() const { return right + right_later + wrong + passed; }
 };
 
-/// What is kept of one way to run a lesson: the answers to its predictions, and, once it
+/// Notes on one way to run a lesson: the answers to its predictions, and, once it
 /// has been run to its end, the SHA-256 of its metrics.json.
 struct LessonNotes {
     std::map<std::string, Answer> answers;
     std::string record;
 };
 
-/// What is kept of a learner's way through a lesson: the step to go on at, and notes, in
+/// Notes on a learner's way through a lesson: the step to go on at, and notes, in
 /// a file of its own. One without a file forgets all at its end.
 class Notebook {
   public:
@@ -67,6 +68,12 @@ class Notebook {
     bool done_ = false;
     std::map<std::string, LessonNotes> notes_;
 };
+
+/// Returns what tells answers to other figures apart: "4 ranks, f32, seed 0, classroom".
+std::string notebook_key(const RunOptions& run);
+
+/// Returns 64 hexadecimal digits, as sha256sum prints them.
+std::string sha256(const std::string& text);
 
 Score score_of(const std::map<std::string, Answer>& answers);
 

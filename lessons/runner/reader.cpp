@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,7 +41,7 @@ Document outcome_of(const Prediction& prediction, const Answer& answer,
     const bool right =
         answer.outcome == Outcome::right || answer.outcome == Outcome::right_later;
     say(right                              ? "Right:"
-        : answer.outcome == Outcome::wrong ? "Not so:"
+        : answer.outcome == Outcome::wrong ? "No, it is:"
                                            : "Answer:",
         answer_text(prediction, language),
         right ? Labelled::Look::good : Labelled::Look::strong);
@@ -65,7 +66,9 @@ void Reader::run_to(std::size_t step) {
 
 Document& Reader::page(std::size_t step) {
     if (pages_.size() > step) return pages_[step];
+    if (waits_) print(said(look_.language, "Computing …"));
     run_to(step);
+    if (waits_) print("\r\x1b[K");
     Document page;
     if (step == first_) page = opening_;
     if (!steps_[step].title.empty()) {
@@ -142,10 +145,13 @@ std::string Reader::prompt(Position next) const {
     };
     const bool step_ends = next.block >= pages_[next.step].size();
     const bool lesson_ends = step_ends && next.step + 1 == end_;
+    // Behind the last step comes the lesson's end, which is none.
+    const bool step_follows =
+        step_ends && !lesson_ends && !steps_[next.step + 1].title.empty();
     const std::string first =
-        fmt::format("[Enter] {}", said(look_.language, lesson_ends ? "end"
-                                                       : step_ends ? "next step"
-                                                                   : "more"));
+        fmt::format("[Enter] {}", said(look_.language, lesson_ends    ? "end"
+                                                       : step_follows ? "next step"
+                                                                      : "more"));
     // In a narrow window as many as fit, of those that matter most.
     const std::vector<std::string> others{say("q", "quit"), say("?", "help"),
                                           say("b", "back"),
@@ -157,12 +163,16 @@ std::string Reader::prompt(Position next) const {
     return text;
 }
 
+void Reader::tell(const std::string& sentence) const {
+    print(joined(lines_of(Block{Paragraph{words_of(sentence)}}, window_look())));
+}
+
 std::string Reader::help() const {
     const auto line = [&](const char* key, const char* meaning) {
         return fmt::format("  {}{}\n", pad_right(key, 8), said(look_.language, meaning));
     };
     return line("Enter", "more") + line("b", "back") + line("n", "next step") +
-           line("s", "all of it") + line("q", "quit");
+           line("s", "the rest of this step") + line("q", "quit");
 }
 
 namespace {
@@ -171,25 +181,32 @@ std::string question_prompt(const Prediction& prediction, Language language, boo
     const std::string unit = unit_asked_for(prediction.answer, language);
     std::string text = said(language, again ? "Once more" : "Your answer");
     if (prediction.has_choices())
-        text += said(language, ", a number from the list");
+        text += said(language, ", a letter from the list");
     else if (!unit.empty())
         text += fmt::format(fmt::runtime(said(language, ", in {}")), unit);
     return text + " (" + said(language, "Enter passes") + "): ";
+}
+
+constexpr const char* kKeysAtQuestions =
+    "A line with q, b, n or s alone does what these keys do elsewhere; n and s pass.";
+
+/// Returns what can be read as an answer.
+std::string expected(const Prediction& prediction, Language language) {
+    if (!prediction.has_choices())
+        return said(language,
+                    "A number such as 1,500, 1.5e3, 1/4, 25% or 150 KiB is expected; "
+                    "1 % off is right.");
+    return fmt::format(fmt::runtime(said(language, "A letter from a to {} is expected.")),
+                       letter_of(prediction.choices.size() - 1));
 }
 
 /// Returns what is said of an answer that is not right yet.
 std::string advice(const Prediction& prediction, const Judgement& judgement,
                    const TextLook& look) {
     const Language language = look.language;
-    if (judgement.outcome == Judgement::Outcome::unreadable) {
-        const std::string sentence =
-            prediction.has_choices()
-                ? fmt::format(
-                      fmt::runtime(said(language, "A number from 1 to {} is expected")),
-                      prediction.choices.size())
-                : said(language, "A number such as 1,500, 1.5e3, 1/4 or 25% is expected");
-        return joined(lines_of(Block{Paragraph{words_of(sentence + ".")}}, look));
-    }
+    if (judgement.outcome == Judgement::Outcome::unreadable)
+        return joined(
+            lines_of(Block{Paragraph{words_of(expected(prediction, language))}}, look));
     Words words = words_of(said(language, "Not yet.") + " ");
     if (judgement.hint)
         for (const Span& span : judgement.hint->text)
@@ -226,26 +243,38 @@ std::optional<Key> Reader::ask(Position question) {
         *pages_[question.step][question.block].as<Question>()->prediction;
     Answer answer;
     answer.figure = answer_text(prediction);
+    bool is_sure = false;  // Enter goes on everywhere else, so here it does so twice
+    std::optional<Key> wish;
     while (answer.typed.size() < kTries) {
         const std::optional<std::string> line =
             ask_line(question_prompt(prediction, look_.language, !answer.typed.empty()));
         if (!line) return Key::quit;
         const std::string typed(trimmed(*line));
-        if (typed.empty()) break;
-        const Judgement judgement = judge(prediction, typed);
-        const std::optional<Key> key = key_typed(typed, judgement);
-        if (key && *key != Key::help) return key;
-        if (key) {
-            print(help());
+        if (typed.empty()) {
+            if (std::exchange(is_sure, true)) break;
+            tell(said(look_.language,
+                      "Enter once more passes: the answer is shown, and stays so."));
             continue;
         }
+        const Judgement judgement = judge(prediction, typed);
+        const std::optional<Key> key = key_typed(typed, judgement);
+        if (key == Key::help) {
+            tell(expected(prediction, look_.language));
+            tell(said(look_.language, kKeysAtQuestions));
+            continue;
+        }
+        if (key == Key::step || key == Key::all) {
+            wish = key;
+            break;
+        }
+        if (key) return key;
         if (note_try(answer, typed, judgement.outcome)) break;
         if (answer.typed.size() < kTries)
             print(advice(prediction, judgement, window_look()));
     }
     notebook_.put(prediction.name, answer);
     settle(question.step, question.block, answer);
-    return std::nullopt;
+    return wish;
 }
 
 Key Reader::key_behind(const Screen& screen) {
@@ -259,33 +288,36 @@ Key Reader::key_behind(const Screen& screen) {
     return key;
 }
 
-bool Reader::run(Document opening, std::size_t first, std::size_t end) {
+std::optional<std::size_t> Reader::run(Document opening, std::size_t first,
+                                       std::size_t end) {
     opening_ = std::move(opening);
     first_ = first;
     end_ = std::min(steps_.size(), end);
     if (waits_) return lead_through();
     for (std::size_t step = first; step < end_; ++step)
         print(whole_text(page(step), window_look()));
-    return true;
+    return std::nullopt;
 }
 
-bool Reader::lead_through() {
+std::optional<std::size_t> Reader::lead_through() {
     constexpr std::size_t kAll = std::numeric_limits<int>::max();
     constexpr std::size_t kPrompt = 2;  // and the blank line before it
     Position from{first_};
     bool shows_all = false;
     while (from.step < end_) {
         page(from.step);
-        if (!steps_[from.step].title.empty()) notebook_.reach(from.step);
+        // One who looks at a step alone is still where the lesson was left.
+        const bool is_lesson = end_ == steps_.size();
+        if (is_lesson && !steps_[from.step].title.empty()) notebook_.reach(from.step);
         const Screen screen = show_screen(from, shows_all ? kAll : rows() - kPrompt);
         const std::optional<Key> key =
             screen.asks ? ask({from.step, screen.next.block - 1}) : key_behind(screen);
-        if (key == Key::quit) return false;
+        if (key == Key::quit) return from.step;
         shows_all = key == Key::all;
-        if (key == Key::resized) print("\x1b[H\x1b[2J");
+        if (key == Key::resized || key == Key::back) print("\x1b[H\x1b[2J");
         from = place_after(key, from, screen);
     }
-    return true;
+    return std::nullopt;
 }
 
 Reader::Position Reader::place_after(std::optional<Key> key, Position from,

@@ -25,11 +25,9 @@ class Reader {
         : steps_(std::move(steps)), look_(look), waits_(waits), notebook_(notebook) {}
 
     /// Shows `opening`, then the steps from the one at `first` up to the one at `end`,
-    /// and runs those before unseen. Returns false if the learner leaves before the end.
-    bool run(Document opening, std::size_t first, std::size_t end);
-
-    /// Returns how many steps were run.
-    std::size_t steps_run() const { return pages_.size(); }
+    /// and runs those before unseen. Returns the step at which the learner leaves before
+    /// the end; none if all was shown.
+    std::optional<std::size_t> run(Document opening, std::size_t first, std::size_t end);
 
   private:
     /// A place in a lesson: a line of a block of a step.
@@ -38,7 +36,7 @@ class Reader {
         std::size_t block = 0;
         std::size_t line = 0;
     };
-    /// What a screen ended with.
+    /// The end of a screen.
     struct Screen {
         Position next;
         bool asks = false;  ///< the block before `next` is a question without an answer
@@ -52,18 +50,19 @@ class Reader {
     /// Settles the questions that were answered before; in a pipe all.
     void settle_known(std::size_t step);
 
-    bool lead_through();
+    std::optional<std::size_t> lead_through();
     /// Returns where the screen begins that a key asks for, or an answer.
     Position place_after(std::optional<Key> key, Position from, const Screen& screen);
     Screen show_screen(Position from, std::size_t most_lines);
     std::size_t rows() const;
     /// Asks the question that ends a screen. Returns what the learner wants instead of an
-    /// answer, if that is so.
+    /// answer, if that is so; whoever goes on has passed.
     std::optional<Key> ask(Position question);
     /// Waits for a key behind a screen that ends with no question; help is given.
     Key key_behind(const Screen& screen);
     std::string prompt(Position next) const;
     std::string help() const;
+    void tell(const std::string& sentence) const;
 
     std::vector<Step> steps_;
     TextLook look_;

@@ -14,7 +14,7 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def is_here():
-    """Whether Chromium and its driver are installed."""
+    """Returns whether Chromium and its driver are installed."""
     return bool(shutil.which("chromium") and shutil.which("chromedriver"))
 
 
@@ -80,7 +80,7 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
 
     def run(self, script, *arguments):
-        """What `return` in a script returns."""
+        """Runs a script, and returns what its `return` returns."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script, *arguments, seconds=20):
@@ -116,7 +116,7 @@ class Browser:
                 {"type": "pointerMove", "x": 0, "y": 0, "origin": {_ELEMENT: identity}}]}]})
 
     def console(self):
-        """What was printed on the console since it was last asked."""
+        """Returns what was printed on the console since it was last asked."""
         return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, path):

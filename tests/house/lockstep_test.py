@@ -165,6 +165,18 @@ class Installing(Script):
         self.assertTrue(update.endswith(" update"))
         self.assertTrue(install.endswith(" install -y --no-install-recommends libfmt-dev catch2"))
 
+    def test_the_book_needs_emscripten_and_nothing_else_does(self):
+        world = self.world(uid=0, commands={"apt-get": APT}, without=["em++"])
+        self.check(world.run("lessons"), 0)
+        self.assertEqual(world.calls("apt-get"), [])
+        run = world.run("book", "folder")
+        self.assertIn("lockstep: installing with apt: emscripten\n", run.stderr)
+        # Once it is there, the build is configured with it once, and then left alone.
+        world.stub("em++", "")
+        world.run("lessons")
+        world.run("lessons")
+        self.assertEqual([call for call in world.calls("meson") if "setup" in call], [])
+
     def test_an_old_meson_is_refused(self):
         run = self.world().run("lessons", MESON_VERSION="0.61.2")
         self.check(run, 3, "")
@@ -301,9 +313,11 @@ class Building(Script):
                 (("compare", "x", "--backends", "sim,gpu"), ["lessons/lockstep", "gpu_twin"]),
                 (("doctor",), ["lessons/lockstep", "gpu_twin"]),
                 (("assignment", "list"), ["lessons/lockstep", "grading"]),
-                (("grade", "x", "folder"), ["lessons/lockstep", "grading"])):
+                (("grade", "x", "folder"), ["lessons/lockstep", "grading"]),
+                (("book", "folder"), ["lessons/lockstep", "browser_module"]),
+                (("lesson", "x", "--html"), ["lessons/lockstep", "browser_module"])):
             with self.subTest(arguments=arguments):
-                world = self.world()
+                world = self.world(commands={"em++": ""})
                 self.check(world.run(*arguments), 0)
                 self.assertEqual(world.calls("ninja")[0].split()[3:], wanted)
         # Once there, it must not grow old beside the program.

@@ -7,6 +7,7 @@ Arguments: the program.
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -125,7 +126,7 @@ class Keys(Lessons):
         terminal = self.at_prompt()
         terminal.send("?")
         _, text = self.next_prompt(terminal)
-        for meaning in ("back", "next step", "all of it", "quit"):
+        for meaning in ("back", "next step", "rest of this step", "quit"):
             self.assertIn(meaning, text)
 
     def test_b_goes_back_a_screen_and_n_to_the_next_step(self):
@@ -138,6 +139,47 @@ class Keys(Lessons):
         self.assertIn("Step 1 of", self.next_prompt(terminal)[1])
         terminal.send("n")
         self.assertIn("Step 2 of", self.next_prompt(terminal)[1])
+
+    def test_whoever_goes_on_at_a_prediction_has_passed(self):
+        for key in ("s", "n"):
+            with self.subTest(key=key):
+                self.setUp()
+                terminal = self.at_prediction("--from", "1")
+                terminal.send(key + "\n")
+                match, text = terminal.expect(PROMPT, PREDICTION)
+                if key == "s":
+                    self.assertIn("Answer:", text)
+                terminal.send("q" if match.re is PROMPT else "q\n")
+                self.assertEqual(terminal.end(), 0)
+                (run,) = self.notes()["runs"].values()
+                self.assertEqual([answer["outcome"] for answer in run["predictions"].values()],
+                                 ["passed"])
+
+    def test_one_leaves_where_one_is(self):
+        terminal = self.at_prompt()
+        terminal.send("n")
+        self.next_prompt(terminal)
+        terminal.send("b")
+        self.next_prompt(terminal)
+        terminal.send("q")
+        self.assertEqual(terminal.end(), 0)
+        self.assertIn("You left at step 1 of", terminal.text)
+
+    def test_a_step_alone_moves_no_bookmark(self):
+        terminal = self.at_prompt("--step", "3")
+        terminal.send("q")
+        self.assertEqual(terminal.end(), 0)
+        self.assertIn("Step 1 of", self.at_prompt().text)
+
+    def test_notes_that_cannot_be_written_stop_nothing(self):
+        folder = os.path.join(self.state.name, "lockstep")
+        os.makedirs(folder)
+        os.symlink("/dev/null", os.path.join(folder, SLUG + ".json"))
+        terminal = self.at_prediction()
+        terminal.send("\n")
+        self.next_prompt(terminal)
+        terminal.send("q")
+        self.assertEqual(terminal.end(), 0)
 
     def test_s_shows_the_rest_of_the_step(self):
         terminal = self.at_prompt("--from", "2", rows=20)
@@ -226,12 +268,26 @@ class Predictions(Lessons):
         terminal.send("3\n")
         terminal.expect(PREDICTION)
         terminal.send("4\n")
-        terminal.expect("Not so:")
+        terminal.expect("No, it is:")
         self.assertEqual(self.answer()["outcome"], "wrong")
 
     def answer(self):
         (run,) = self.notes()["runs"].values()
         return run["predictions"]["accumulation_updates"]
+
+    def test_enter_passes_when_it_is_pressed_twice(self):
+        terminal = self.at_prediction()
+        terminal.send("\n")
+        terminal.expect("Enter once more passes")
+        terminal.expect(PREDICTION)
+        terminal.send("100\n")
+        terminal.expect("Right:")
+
+    def test_help_at_a_prediction_says_what_may_be_typed(self):
+        terminal = self.at_prediction()
+        terminal.send("?\n")
+        terminal.expect("A number such as")
+        terminal.expect("n and s pass")
 
     def test_q_leaves_and_n_goes_on_without_an_answer(self):
         terminal = self.at_prediction()
@@ -287,8 +343,12 @@ class Windows(Lessons):
         sizes = list(sizes)
         rows, width = sizes[0]
         shown = 0
+        asked = False
         while True:
             match, before = terminal.expect(PROMPT, PREDICTION)
+            if asked:  # the line that ends the answer is on the screen before
+                before = re.sub(r"\A\r?\n", "", before)
+            asked = match.re is PREDICTION
             yield rows, width, before + match[0]
             shown += 1
             if match.re is PROMPT and match[1] == "end":
@@ -314,6 +374,14 @@ class Windows(Lessons):
                     terminal = self.open("--from", "start", rows=rows, columns=width)
                     for height, across, text in self.screens(terminal, (rows, width)):
                         self.assertLessEqual(self.height(text, across), height, text)
+
+    def test_nor_in_any_other_lesson(self):
+        for slug in ("column-linear", "tensor-parallel-block", "pipeline-1f1b",
+                     "ring-self-attention"):
+            with self.subTest(slug):
+                terminal = self.open(command=[PROGRAM, "lesson", slug], rows=24, columns=60)
+                for height, across, text in self.screens(terminal, (24, 60)):
+                    self.assertLessEqual(self.height(text, across), height, text)
 
     def test_nor_after_the_window_was_changed_in_the_middle(self):
         terminal = self.open(rows=24, columns=80)

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/page/terminal_text.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "lessons/runner/pages.hpp"
 #include "src/text/wrap.hpp"
@@ -46,6 +47,19 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     return variants;
 }
 
+/// What the experiments found stands on the Chinese page as well, in 80 columns.
+void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
+    const LessonPage page = page_of(lesson, Language::chinese);
+    constexpr int kColumns = 80;
+    const TextLook look{kColumns, false, Language::chinese};
+    for (const PageSection& section : page.sections())
+        for (const std::string& line :
+             lines_of(filled(page, section.text, found, Language::chinese), look)) {
+            INFO(page.title() << ", " << section.title << ": " << line);
+            CHECK(columns_of(line) <= kColumns);
+        }
+}
+
 /// Where each name was given, in any of the runs.
 std::map<std::string, SourceLine> given_by(const LessonEntry& lesson) {
     std::map<std::string, SourceLine> given;
@@ -56,12 +70,13 @@ std::map<std::string, SourceLine> given_by(const LessonEntry& lesson) {
         options.dtype = variant.dtype;
         options = resolved(understood(options, lesson), lesson.default_ranks, {});
         Record record;
-        record.options.ranks = *options.ranks;
+        record.options.ranks = options.ranks.value_or(lesson.default_ranks);
         record.options.dtype = options.dtype;
         const auto made = lesson.make(options, record);
         LessonSteps steps(lesson, *made, Language::english, record);
         for (const Step& step : steps.steps())
             step.run();
+        check_chinese_page(lesson, steps.found());
         given.merge(steps.found().names());
     }
     return given;

@@ -251,14 +251,14 @@ TEST_CASE("a prediction may offer choices", "[lessons]") {
     const Document document =
         filled(page, page.sections().front().text, found, Language::english);
     const Prediction& prediction = *document.front().as<Question>()->prediction;
-    CHECK(answer_text(prediction) == "2");
-    CHECK(judge(prediction, "2").outcome == Judgement::Outcome::right);
-    const Judgement wrong = judge(prediction, "1");
+    CHECK(answer_text(prediction) == "b, device 3");
+    CHECK(judge(prediction, "B").outcome == Judgement::Outcome::right);
+    const Judgement wrong = judge(prediction, "a");
     CHECK(wrong.outcome == Judgement::Outcome::wrong);
     REQUIRE(wrong.hint);
     CHECK(plain(wrong.hint->text) == "It has work.");
-    CHECK(judge(prediction, "3").outcome == Judgement::Outcome::unreadable);
-    CHECK(judge(prediction, "last").outcome == Judgement::Outcome::unreadable);
+    for (const char* typed : {"c", "2", "last", "", "{"})
+        CHECK(judge(prediction, typed).outcome == Judgement::Outcome::unreadable);
 }
 
 TEST_CASE("a mistake on a page is named with file and line", "[lessons]") {

@@ -58,6 +58,8 @@ TEST_CASE("a part of a whole is typed in any way", "[lessons]") {
         CHECK(outcome(Figure::percent(25), typed) == Outcome::right);
     }
     CHECK(outcome(Figure::percent(25), "0.25%") == Outcome::wrong);
+    CHECK(judge(of(Figure::percent(25)), "0.3").remark ==
+          std::string("The answer is smaller."));
     CHECK(outcome(Figure::count(0.25), "25%") == Outcome::right);
     CHECK(outcome(Figure::count(4), "4") == Outcome::right);
     CHECK(outcome(Figure::count(0), "0") == Outcome::right);
@@ -76,6 +78,7 @@ TEST_CASE("a usual wrong answer has its hint, others of a kind a remark", "[less
           std::string("Bits or bytes? A byte has 8 bits."));
     CHECK(judge(prediction, "6 KiB").remark ==
           std::string("1 KiB is 1,024 bytes, 1 kB is 1,000."));
-    CHECK_FALSE(judge(prediction, "7000").remark);
+    CHECK(judge(prediction, "7000").remark == std::string("The answer is smaller."));
+    CHECK(judge(prediction, "5000").remark == std::string("The answer is larger."));
     CHECK_FALSE(judge(prediction, "6000").hint);
 }

@@ -1,0 +1,139 @@
+#include "lessons/book/schedule_formulas.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// p stages, m micro-batches, v chunks on each stage, and times of a chunk, in ticks.
+struct Sizes {
+    Picoseconds p, m, v, t_f, t_i, t_w;
+    Picoseconds s = 0;  ///< the stage, where a formula is of one
+
+    Picoseconds both_ways() const { return t_f + t_i + t_w; }
+};
+
+enum class Quantity { makespan, bubble, in_flight, between_halves };
+
+struct Condition {
+    const char* text = nullptr;
+    bool (*is_met)(const Sizes&) = nullptr;
+};
+
+struct Formula {
+    const char* generator;
+    Quantity quantity;
+    const char* text;
+    Picoseconds (*value)(const Sizes&);
+    std::array<Condition, 3> conditions = {};
+};
+
+// Times are those of a chunk: what a stage takes for a micro-batch is v of them.
+constexpr std::array kFormulas{
+    Formula{"naive", Quantity::makespan, "m p (t_f + t_b)",
+            [](const Sizes& of) { return of.m * of.p * of.both_ways(); }},
+    Formula{"naive", Quantity::in_flight, "1",
+            [](const Sizes&) { return Picoseconds{1}; }},
+    Formula{"gpipe", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
+            [](const Sizes& of) { return (of.m + of.p - 1) * of.both_ways(); }},
+    Formula{"gpipe", Quantity::in_flight, "m", [](const Sizes& of) { return of.m; }},
+    Formula{"1f1b", Quantity::makespan, "(m + p − 1)(t_f + t_b)",
+            [](const Sizes& of) { return (of.m + of.p - 1) * of.both_ways(); }},
+    Formula{"1f1b", Quantity::in_flight, "min(p − s, m)",
+            [](const Sizes& of) { return std::min(of.p - of.s, of.m); }},
+    Formula{"interleaved", Quantity::makespan, "(m + (p − 1) / v)(t_f + t_b)",
+            [](const Sizes& of) { return (of.m * of.v + of.p - 1) * of.both_ways(); }},
+    Formula{"interleaved", Quantity::in_flight, "min(2 (p − s − 1) + (v − 1) p + 1, m v)",
+            [](const Sizes& of) {
+                return std::min(2 * (of.p - of.s - 1) + (of.v - 1) * of.p + 1,
+                                of.m * of.v);
+            }},
+    Formula{"zb-h1",
+            Quantity::bubble,
+            "(p − 1)(t_f + t_i − t_w)",
+            [](const Sizes& of) { return (of.p - 1) * (of.t_f + of.t_i - of.t_w); },
+            {{{"m ≥ p", [](const Sizes& of) { return of.m >= of.p; }},
+              {"t_w ≤ t_f", [](const Sizes& of) { return of.t_w <= of.t_f; }}}}},
+    Formula{"zb-h1", Quantity::in_flight, "min(p − s, m)",
+            [](const Sizes& of) { return std::min(of.p - of.s, of.m); }},
+    Formula{"zb-h1", Quantity::between_halves, "min(s + 1, m)",
+            [](const Sizes& of) { return std::min(of.s + 1, of.m); }},
+    Formula{"zb-h2",
+            Quantity::bubble,
+            "(p − 1)(t_f + t_i − 2 t_w)",
+            [](const Sizes& of) { return (of.p - 1) * (of.t_f + of.t_i - 2 * of.t_w); },
+            {{{"m ≥ 2 p − 1", [](const Sizes& of) { return of.m >= 2 * of.p - 1; }},
+              {"t_w ≤ t_f", [](const Sizes& of) { return of.t_w <= of.t_f; }},
+              {"2 t_w ≤ t_f + t_i",
+               [](const Sizes& of) { return 2 * of.t_w <= of.t_f + of.t_i; }}}}},
+    Formula{"zb-h2", Quantity::in_flight, "min(2 (p − s) − 1, m)",
+            [](const Sizes& of) { return std::min(2 * (of.p - of.s) - 1, of.m); }},
+    Formula{"zb-h2", Quantity::between_halves, "min(2 s + 1, m)",
+            [](const Sizes& of) { return std::min(2 * of.s + 1, of.m); }},
+};
+
+/// Returns a formula of the whole schedule beside what was timed.
+ScheduleFormula of_schedule(const Formula& formula, const Sizes& sizes,
+                            bool messages_are_free, const ExaminedSchedule& examined) {
+    const auto time = [&](Picoseconds ticks) {
+        return fmt::format("{:.7g}", static_cast<double>(ticks) / examined.shown.ticks);
+    };
+    ScheduleFormula shown;
+    const bool is_bubble = formula.quantity == Quantity::bubble;
+    shown.what = is_bubble ? "bubble" : "makespan";
+    shown.value = time(formula.value(sizes));
+    shown.measured =
+        time(is_bubble ? examined.timing.bubble() : examined.timing.makespan);
+    for (const Condition& condition : formula.conditions) {
+        if (condition.text == nullptr) continue;
+        shown.condition += std::string(condition.text) + ", ";
+        shown.applies = shown.applies && condition.is_met(sizes);
+    }
+    shown.condition += "messages are free";
+    shown.applies = shown.applies && messages_are_free;
+    return shown;
+}
+
+/// Returns a formula of each stage beside what the schedule's stages hold.
+ScheduleFormula of_stages(const Formula& formula, Sizes sizes,
+                          const std::vector<Holdings>& peaks) {
+    const bool in_flight = formula.quantity == Quantity::in_flight;
+    ScheduleFormula shown;
+    shown.what = in_flight ? "in flight" : "between halves";
+    for (const Holdings& peak : peaks) {
+        const char* gap = sizes.s == 0 ? "" : ", ";
+        shown.value += gap + std::to_string(formula.value(sizes));
+        shown.measured += gap + std::to_string(in_flight ? peak.in_flight : peak.between);
+        ++sizes.s;
+    }
+    return shown;
+}
+
+}  // namespace
+
+std::vector<ScheduleFormula> schedule_formulas(const ScheduleSettings& settings,
+                                               const ExaminedSchedule& examined) {
+    if (examined.problem || examined.shown.durations.size() != 1) return {};
+    const Schedule& schedule = examined.schedule;
+    const StageDurations& times = examined.shown.durations.front();
+    const Sizes sizes{schedule.stages, schedule.micro_batches, schedule.chunks,
+                      times.forward,   times.backward_input,   times.backward_weight};
+    const bool messages_are_free = times.message == 0 && !settings.messages;
+    const std::vector<Holdings> peaks = peak_holdings(schedule);
+    std::vector<ScheduleFormula> found;
+    for (const Formula& formula : kFormulas) {
+        if (settings.name != formula.generator) continue;
+        const bool is_time = formula.quantity == Quantity::makespan ||
+                             formula.quantity == Quantity::bubble;
+        found.push_back(is_time ? of_schedule(formula, sizes, messages_are_free, examined)
+                                : of_stages(formula, sizes, peaks));
+        found.back().text = formula.text;
+    }
+    return found;
+}
+
+}  // namespace lockstep::lessons

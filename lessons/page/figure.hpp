@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lessons/page/language.hpp"
+#include "src/core/units.hpp"
+
+namespace lockstep::lessons {
+
+/// What a number counts; it decides how the number is written, everywhere.
+enum class Unit {
+    number,    ///< 25,647; 0.0123
+    bytes,     ///< 153,884 bytes
+    memory,    ///< 150 KiB
+    time,      ///< 45.4 us; the value is in picoseconds
+    seconds,   ///< 12 s
+    percent,   ///< 27.3 %; the value is in hundredths
+    decimals,  ///< 3.3566, with as many digits as it says
+    power,     ///< 1.4e-1
+};
+
+/// "bytes".
+std::string_view name_of(Unit unit);
+/// Returns the unit with this name. Throws UsageError if there is none.
+Unit unit_called(std::string_view name);
+
+struct Figure {
+    double value = 0;
+    Unit unit = Unit::number;
+    int digits = 0;  ///< behind the point, of decimals and percent
+
+    template <typename Number>
+    static Figure count(Number number) {
+        return {static_cast<double>(number), Unit::number};
+    }
+    static Figure bytes(std::int64_t bytes) {
+        return {static_cast<double>(bytes), Unit::bytes};
+    }
+    static Figure memory(std::int64_t bytes) {
+        return {static_cast<double>(bytes), Unit::memory};
+    }
+    static Figure time(Picoseconds time) {
+        return {static_cast<double>(time), Unit::time};
+    }
+    static Figure seconds(double seconds) { return {seconds, Unit::seconds}; }
+    static Figure percent(double hundredths, int digits = 0) {
+        return {hundredths, Unit::percent, digits};
+    }
+    static Figure decimals(double value, int digits) {
+        return {value, Unit::decimals, digits};
+    }
+    static Figure power(double value) { return {value, Unit::power}; }
+};
+
+/// "153,884 bytes", "45.4 us", "27.3 %".
+std::string text_of(const Figure& figure, Language language = Language::english);
+
+}  // namespace lockstep::lessons

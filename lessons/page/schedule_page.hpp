@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lessons/page/document.hpp"
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/picture.hpp"
+#include "src/pipeline/schedule_json.hpp"
+#include "src/pipeline/validate.hpp"
+#include "src/text/table.hpp"
+
+namespace lockstep::lessons {
+
+// What `lockstep schedule` and the book's page on pipelines say about a schedule. Neither
+// a terminal nor a file is needed for it, so that it runs in a browser, too.
+
+/// Says which schedule is meant, and how long things take.
+struct ScheduleSettings {
+    /// In billionths of the unit that the user has in mind: one for all stages, or one
+    /// a stage.
+    using Times = std::vector<std::int64_t>;
+    static constexpr std::int64_t kUnit = 1'000'000'000;
+
+    std::string name;  ///< of a generator, or the path of a file
+    std::optional<int> stages;
+    std::optional<int> micro_batches;
+    std::optional<int> chunks;
+    Times forward{kUnit};  ///< of a stage's chunks together, as the next two
+    Times backward_input{kUnit};
+    Times backward_weight{kUnit};
+    Times comm{0};  ///< of one message
+    bool messages = false;
+    KeptMemory kept{1, 1};  ///< of a stage, all its chunks together
+
+    bool is_file() const;
+    PipelineShape shape() const;  ///< if stages and micro-batches are known
+};
+
+/// Reads "1,2.5,1", the value of an option. Throws UsageError that names both.
+ScheduleSettings::Times read_times(const std::string& option, const std::string& value);
+/// Reads an amount of memory likewise.
+double read_memory(const std::string& option, const std::string& value);
+
+/// A generator has a name, and needs sizes; a file has its own. Throws UsageError for a
+/// name that is neither's, and if a size is missing.
+void require_known(const ScheduleSettings& settings);
+
+/// Returns what the generator of that name makes. Throws UsageError if it cannot be.
+Schedule generated_schedule(const ScheduleSettings& settings);
+
+/// A schedule with its times, or with what is wrong with it.
+struct ExaminedSchedule {
+    Schedule schedule;
+    std::optional<ScheduleProblem> problem;  ///< then nothing is timed
+    Timing timing;
+    TimingJsonOptions shown;
+    SchedulePicture picture;
+
+    /// The picture; this must outlive it.
+    Chart chart() const { return schedule_chart(schedule, timing, picture); }
+};
+
+/// Times the schedule as the settings say, with its messages if they ask for them. Throws
+/// UsageError for times that do not go with its stages, or that cannot be counted.
+ExaminedSchedule examined(const ScheduleSettings& settings, Schedule schedule);
+
+/// {"name", "problem", "cycle"} as JSON: what `--json` prints of a schedule that cannot
+/// run.
+std::string problem_json(const Schedule& schedule, const ScheduleProblem& problem);
+
+/// Makespan, bubble, utilisation, in the unit that is shown.
+Table bubble_table(const ExaminedSchedule& examined);
+/// Returns a table of what each stage does and holds.
+Table stage_table(const ExaminedSchedule& examined);
+/// The critical path in words.
+std::string critical_path_text(const ExaminedSchedule& examined);
+/// Returns what is to be known of how the times were counted; a paragraph each.
+std::vector<std::string> timing_remarks(const Schedule& schedule);
+
+/// All of these.
+Document timing_page(const ExaminedSchedule& examined);
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,74 @@
+"""All tests of the book share this: a window on one of its pages."""
+
+import os
+import sys
+import time
+import unittest
+
+import browser
+
+WIDTHS = (360, 800, 1280)
+LEFT, RIGHT, DOWN = "\ue012", "\ue014", "\ue015"
+
+
+class LaboratoryTest(unittest.TestCase):
+    """`page` is the laboratory's file in the book, whose folder is the script's first argument."""
+
+    page = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.window = browser.Browser()
+        cls.addClassCleanup(cls.window.__exit__)
+
+    def setUp(self):
+        self.window.size(1280, 800)
+        self.moves(True)
+
+    def tearDown(self):
+        self.assertEqual(self.window.console(), [])
+
+    def open(self, fragment=""):
+        self.window.open(os.path.join(BOOK, self.page), fragment)
+
+    def moves(self, may_move):
+        self.window.cdp("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-reduced-motion", "value": "no-preference" if may_move else "reduce"}])
+
+    def address(self, name):
+        """The setting that the address has, once it has been written."""
+        time.sleep(0.35)
+        return self.window.run(
+            "return new URLSearchParams(location.hash.slice(1)).get(arguments[0])", name)
+
+    def text(self, selector):
+        return self.window.run(
+            "return document.querySelector(arguments[0]).textContent", selector)
+
+    def texts(self, selector):
+        return self.window.run("return [...document.querySelectorAll(arguments[0])]"
+                               ".map((element) => element.textContent)", selector)
+
+    def assert_no_twins(self):
+        """No two elements have one name."""
+        names = self.window.run(
+            "return [...document.querySelectorAll('[id]')].map((element) => element.id)")
+        self.assertEqual(sorted(names), sorted(set(names)))
+
+    def assert_fits(self, width):
+        """Nothing sticks out to the right of the window."""
+        self.assertLessEqual(self.window.run("return document.documentElement.scrollWidth"), width)
+
+
+def main():
+    """Runs the tests of the script."""
+    if not browser.is_here():
+        print("there is no chromium or no chromedriver")
+        sys.exit(77)
+    if not os.path.isdir(BOOK):
+        print("there is no book, since there is no emscripten")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+
+
+BOOK = sys.argv[1]
