@@ -28,8 +28,8 @@ bool has_thousands(std::string_view text) {
         }
         if (digits == 0 || digits > 3 || (seen && digits != 3)) return false;
         if (text[at] != ',') return seen;
-        // Somebody's 0.714, and no 714.
-        if (!seen && text[at - 1] == '0') return false;
+        // "0,714" is somebody's 0.714, and no 714.
+        if (!seen && digits == 1 && text[at - 1] == '0') return false;
         seen = true;
         digits = 0;
     }

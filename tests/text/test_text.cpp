@@ -41,6 +41,8 @@ TEST_CASE("numbers are typed with commas between thousands, or exponents", "[tex
     CHECK(parse_typed_number("-12,345.5") == -12345.5);
     CHECK(parse_typed_number("+.5") == 0.5);
     CHECK(parse_typed_number("1,234e3") == 1234e3);
+    CHECK(parse_typed_number("10,000") == 1e4);
+    CHECK(parse_typed_number("100,000") == 1e5);
     for (const char* text :
          {"", " ", "1,00", "1,0000", ",100", "1,,000", "1 000", "1.5 MiB", "nan", "inf",
           "1e999", "0x10", "12,", "1.5,000", "1234,567", "0,714"}) {
