@@ -5,7 +5,7 @@
 
 (function () {
   const {said, gap} = Lockstep;
-  const {make, choice, readAddress, writeAddress, among, Player, colours} = Lockstep.laboratory;
+  const {choice, writeAddress, among, begin, Player, colours} = Lockstep.laboratory;
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("laboratory");
 
@@ -253,20 +253,8 @@
     show();
   }
 
-  function load() {
-    const {settings: asked, note: wrong} = readAddress(fit);
-    set(asked, wrong);
-  }
-
   place.replaceChildren(controls, noteLine, player.element, sentenceLine, grid, bars,
     make("p", {class: "lab-legend"}, said("Colour: the device whose keys these are; grey: the keys of all devices. Hatched: " +
       "the device does nothing. Empty: it does something else (it begins, or divides by the sums). Thin bar: a message.")), figuresPart, tablePart);
-  load();
-  window.addEventListener("hashchange", load);
-  let width = bars.clientWidth;
-  new ResizeObserver(() => {
-    if (bars.clientWidth === width) return;
-    width = bars.clientWidth;
-    drawBars();
-  }).observe(bars);
+  begin(fit, set, bars, drawBars);
 })();

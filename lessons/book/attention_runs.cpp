@@ -1,9 +1,8 @@
-#include "lessons/book/attention_runs.hpp"
-
 #include <string>
 #include <vector>
 
 #include "lessons/05_ring_self_attention/attention_problem.hpp"
+#include "lessons/book/laboratory_runs.hpp"
 #include "lessons/runner/lesson.hpp"
 #include "src/core/units.hpp"
 #include "src/device/token_rows.hpp"
@@ -121,7 +120,7 @@ Json times_json(const std::vector<TraceEvent>& events) {
     return times;
 }
 
-/// What a device computes beside attending: it puts heads together, and makes means.
+/// Returns when a device computes something else: it puts heads together, makes means.
 std::vector<TraceEvent> other_operations(const RunReport& report, int device) {
     std::vector<TraceEvent> found = spans(report, device, "operation");
     std::erase_if(found, [](const TraceEvent& event) { return event.name == "attend"; });

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "lessons/book/attention_runs.hpp"
-#include "lessons/book/ring_runs.hpp"
+#include "lessons/book/laboratory_runs.hpp"
 #include "lessons/page/html.hpp"
 #include "lessons/page/markdown.hpp"
 #include "lessons/page/quote.hpp"
@@ -218,12 +217,11 @@ class PagesInLanguage {
 
     /// An assignment is named by the command that begins it.
     std::string facts(const LessonPage& page) const {
-        std::string text = facts_text(page, titles_of(page.fact("after")));
-        const std::string assignment = page.fact("assignment");
-        if (assignment.empty() || assignment == "none") return text;
-        return text.replace(
-            text.rfind(assignment), assignment.size(),
-            fmt::format("<code>lockstep assignment new {} DIR</code>", assignment));
+        std::string assignment = page.fact("assignment");
+        if (!assignment.empty() && assignment != "none")
+            assignment =
+                fmt::format("<code>lockstep assignment new {} DIR</code>", assignment);
+        return facts_text(page, titles_of(page.fact("after")), assignment);
     }
 
     std::string next_lesson(const LessonEntry& lesson) const {

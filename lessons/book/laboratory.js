@@ -113,6 +113,23 @@
     }
   }
 
+  // Shows what the address asks for, now and whenever it changes; `redraw` follows the
+  // width of `picture`.
+  function begin(fit, set, picture, redraw) {
+    const load = () => {
+      const {settings, note} = readAddress(fit);
+      set(settings, note);
+    };
+    load();
+    window.addEventListener("hashchange", load);
+    let width = picture.clientWidth;
+    new ResizeObserver(() => {
+      if (picture.clientWidth === width) return;
+      width = picture.clientWidth;
+      redraw();
+    }).observe(picture);
+  }
+
   // Colours of devices 0, 1, …: those of Okabe and Ito, as in the charts, and two of Tol's.
   const colours = ["#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00", "#0072B2",
     "#999933"];
@@ -145,5 +162,5 @@
   `;
   document.head.append(make("style", {}, style));
 
-  Lockstep.laboratory = {make, choice, moves, readAddress, writeAddress, among, Player, colours};
+  Lockstep.laboratory = {choice, moves, readAddress, writeAddress, among, begin, Player, colours};
 })();

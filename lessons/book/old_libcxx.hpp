@@ -1,8 +1,8 @@
 #pragma once
 
-// What Lockstep uses of C++20's library and old versions of libc++ lack. Debian 12 and
-// Ubuntu 24.04 have emscripten 3.1.6, which comes with libc++ 13. compile_module.py has
-// it included before all else; with a newer libc++ it says nothing.
+// Parts of C++20's library that Lockstep uses and old versions of libc++ lack. Debian 12
+// and Ubuntu 24.04 have emscripten 3.1.6, which comes with libc++ 13. compile_module.py
+// has it included before all else; with a newer libc++ it says nothing.
 
 #include <algorithm>
 #include <cerrno>

@@ -3,8 +3,8 @@
 // that virtual devices had in runs of Lockstep (ring_runs.cpp); here they are only drawn.
 
 (function () {
-  const {said, gap} = Lockstep;
-  const {make, choice, moves, readAddress, writeAddress, among, Player, colours} = Lockstep.laboratory;
+  const {said, gap, element: make} = Lockstep;
+  const {choice, moves, writeAddress, among, begin, Player, colours} = Lockstep.laboratory;
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("laboratory");
 
@@ -300,22 +300,12 @@
     show(false);
   }
 
-  function load() {
-    const {settings: asked, note: wrong} = readAddress(fit);
-    set(asked, wrong);
-  }
-
   place.replaceChildren(controls, noteLine, player.element, sentenceLine, picture,
     make("p", {class: "lab-legend"}, said("A filled square: the device of that colour has its number in this sum. A figure in it says " +
       "how many times, if it is more than once. ≠: numbers of another chunk are in it. Blue frame: this step has " +
       "changed the chunk. Red frame: it is wrong at the end.")), countsPart, checkerPart, sourcePart);
-  load();
-  window.addEventListener("hashchange", load);
-  let width = picture.clientWidth;
-  new ResizeObserver(() => {
-    if (picture.clientWidth === width) return;
-    width = picture.clientWidth;
+  begin(fit, set, picture, () => {
     stopMoving();
     draw(settings.step);
-  }).observe(picture);
+  });
 })();

@@ -1,10 +1,9 @@
-#include "lessons/book/ring_runs.hpp"
-
 #include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "lessons/book/laboratory_runs.hpp"
 #include "lessons/page/quote.hpp"
 #include "sim/cluster.hpp"
 #include "src/comm/chunks.hpp"

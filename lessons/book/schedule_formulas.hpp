@@ -7,7 +7,7 @@
 
 namespace lockstep::lessons {
 
-/// What src/pipeline/generators.hpp states about a generator, beside what was measured.
+/// A statement of src/pipeline/generators.hpp about a generator, beside a measurement.
 struct ScheduleFormula {
     std::string what;       ///< "makespan", "bubble", "in flight", "between halves"
     std::string text;       ///< "(m + p - 1)(t_f + t_b)"

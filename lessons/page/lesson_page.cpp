@@ -118,14 +118,15 @@ void LessonPage::collect(const Document& blocks) {
     }
 }
 
-std::string facts_text(const LessonPage& page, const std::string& after) {
+std::string facts_text(const LessonPage& page, const std::string& after,
+                       const std::string& assignment) {
     const auto say = [&](const char* sentence, const std::string& value) {
         if (value.empty() || value == "none") return std::string();
         return fmt::format(fmt::runtime(said(page.language(), sentence)), value);
     };
-    return joined(page.language(), {say("About {} minutes.", page.fact("minutes")),
-                                    say("After: {}.", after),
-                                    say("Assignment: {}.", page.fact("assignment"))});
+    return joined(page.language(),
+                  {say("About {} minutes.", page.fact("minutes")),
+                   say("After: {}.", after), say("Assignment: {}.", assignment)});
 }
 
 std::optional<Directive> directive_of(const Block& block) {

@@ -62,9 +62,10 @@ class LessonPage : public Wording {
 };
 
 /// "About 20 minutes. After: column-linear. Assignment: column_row_linear.": what the
-/// page says of itself, in its language. `after` is what is shown of the lessons before
-/// it.
-std::string facts_text(const LessonPage& page, const std::string& after);
+/// page says of itself, in its language. `after` is shown for the lessons before it, and
+/// `assignment` for the assignment behind it.
+std::string facts_text(const LessonPage& page, const std::string& after,
+                       const std::string& assignment);
 
 /// A paragraph `{{check same_weights: label}} The weights are …`, in parts.
 struct Directive {

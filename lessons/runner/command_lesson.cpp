@@ -130,7 +130,8 @@ int run(const LessonsRequest& request) {
         const LessonPage page = page_of(lesson, language);
         text +=
             listed(lesson.slug, {page.title(), page.question(),
-                                 joined(language, {facts_text(page, page.fact("after")),
+                                 joined(language, {facts_text(page, page.fact("after"),
+                                                              page.fact("assignment")),
                                                    progress_text(lesson, language)})});
     }
     print(text);

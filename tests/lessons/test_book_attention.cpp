@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "lessons/book/attention_runs.hpp"
+#include "lessons/book/laboratory_runs.hpp"
 #include "src/device/operations/attention.hpp"
 #include "src/parallel/context_traffic.hpp"
 #include "tests/catch.hpp"

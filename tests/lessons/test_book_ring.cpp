@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lessons/book/ring_runs.hpp"
+#include "lessons/book/laboratory_runs.hpp"
 #include "tests/catch.hpp"
 
 using namespace lockstep;

@@ -1,4 +1,4 @@
-// What each lesson's page uses is given, and what its experiments give is used.
+// Each name that a lesson's page uses is given by its experiments, and the reverse.
 
 #include <regex>
 #include <set>
@@ -47,7 +47,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     return variants;
 }
 
-/// What the experiments found stands on the Chinese page as well, in 80 columns.
+/// The Chinese page is filled as well, in 80 columns.
 void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
     const LessonPage page = page_of(lesson, Language::chinese);
     constexpr int kColumns = 80;
@@ -60,7 +60,7 @@ void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
         }
 }
 
-/// Where each name was given, in any of the runs.
+/// Each name and the section it was given in, in any of the runs.
 std::map<std::string, SourceLine> given_by(const LessonEntry& lesson) {
     std::map<std::string, SourceLine> given;
     for (const Variant& variant : variants_of(lesson)) {
