@@ -1,8 +1,8 @@
 #include "lessons/01_gradient_accumulation/lesson.hpp"
-#include "lessons/02_column_linear/lesson.hpp"
-#include "lessons/03_tensor_parallel_block/lesson.hpp"
-#include "lessons/04_pipeline_1f1b/lesson.hpp"
-#include "lessons/05_ring_self_attention/lesson.hpp"
+#include "lessons/03_column_linear/lesson.hpp"
+#include "lessons/04_tensor_parallel_block/lesson.hpp"
+#include "lessons/05_pipeline_1f1b/lesson.hpp"
+#include "lessons/06_ring_self_attention/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {

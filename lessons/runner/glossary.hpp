@@ -11,7 +11,7 @@ namespace lockstep::lessons {
 /// An entry of the glossary: a word, or a letter with one of its meanings.
 struct GlossaryEntry {
     std::vector<std::string> names;  ///< "send" and "recv"
-    std::string where;               ///< "lesson 5", of a letter
+    std::string where;               ///< "lesson 6", of a letter
     Document text;
 };
 

@@ -1,0 +1,690 @@
+#include "lessons/03_column_linear/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/rounding.hpp"
+#include "src/comm/rank.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
+#include "src/report/describe.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kDefaultRanks = 3;
+constexpr int kMostRanks = 64;
+constexpr std::int64_t kHidden = 192;
+
+void require_shared_out(const char* setting, std::int64_t count, int ranks) {
+    require(
+        count % ranks == 0,
+        "--set {}={}: {} columns cannot be shared out to {} ranks; each must get as many",
+        setting, count, count, ranks);
+}
+
+}  // namespace
+
+ColumnLinear::ColumnLinear(const LessonOptions& options, Record& record)
+    : Lesson(options, record), ranks_(options.ranks.value_or(kDefaultRanks)) {
+    const std::int64_t hidden = least_multiple(ranks_, kHidden);
+    sizes_.rows = options.values.integer("rows");
+    sizes_.hidden = options.values.integer("hidden", hidden);
+    sizes_.inner = options.values.integer("inner", 4 * sizes_.hidden);
+    require_shared_out("hidden", sizes_.hidden, ranks_);
+    require_shared_out("inner", sizes_.inner, ranks_);
+    // The MLP's y is a sum over the inner columns of sums over x's, its
+    // gradients are sums over rows of these.
+    record.options.sum_length = sizes_.rows + sizes_.hidden + sizes_.inner;
+}
+
+std::vector<Experiment> ColumnLinear::experiments() {
+    return {experiment("multiply_by_columns", &ColumnLinear::multiply_by_columns),
+            experiment("find_the_layer", &ColumnLinear::find_the_layer),
+            experiment("split_columns", &ColumnLinear::split_columns),
+            experiment("split_rows", &ColumnLinear::split_rows),
+            experiment("pair", &ColumnLinear::pair),
+            experiment("count_costs", &ColumnLinear::count_costs)};
+}
+
+LessonEntry column_linear_lesson() {
+    LessonEntry entry;
+    entry.slug = "column-linear";
+    entry.folder = "03_column_linear";
+    entry.default_ranks = kDefaultRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"rows", "of the MLP's input", Whole{1, 1 << 12, 256}},
+        {"hidden", "columns of the MLP's input and output", Whole{1, 1 << 12},
+         "192, or the next number that the ranks divide", false},
+        {"inner", "columns between the MLP's two layers", Whole{1, 1 << 14},
+         "4 times hidden", false},
+    };
+    entry.make = make_lesson<ColumnLinear>;
+    return entry;
+}
+
+double ColumnLinear::bound() const {
+    // Two layers and an activation between them, forward and backward, and a sum over the
+    // devices on either way.
+    return RoundingBound{1e-5, 1e-13}.of(options().dtype, 6 + 2 * ranks_);
+}
+
+RunReport ColumnLinear::pass_alone(const Task& task, bool trace) const {
+    return pass(*make_cluster(options(), 1, trace), task);
+}
+
+RunReport ColumnLinear::pass_together(const Task& task, bool trace) const {
+    return pass(*make_cluster(options(), ranks_, trace), task);
+}
+
+RunReport ColumnLinear::pass_wrongly(const Task& task) const {
+    return pass(*make_cluster(options().without_full_check(), ranks_), task);
+}
+
+std::int64_t ColumnLinear::sent(std::int64_t factor, std::int64_t bytes) const {
+    const std::int64_t t = ranks_;
+    return factor * (t - 1) * (bytes / t);
+}
+
+void ColumnLinear::give_all_reduce(Findings& found, const std::string& name,
+                                   const RunReport& report, const std::string& half,
+                                   const std::string& tensor) {
+    const HostTensor& reduced = kept(report, 0, tensor);
+    const std::int64_t size = reduced.bytes();
+    const std::int64_t bytes = sent(2, size);
+    found.give(name + "_size", Figure::bytes(size));
+    found.give(name + "_bytes", Figure::bytes(bytes));
+    found.give(name + "_bytes_without_t", Figure::bytes(2 * size));
+    found.give(name + "_numbers", Figure::bytes(sent(2, reduced.elements())));
+    found.equal(name + "_sent_" + half, Figure::bytes(bytes_of_half(report, 0, half)),
+                static_cast<double>(bytes));
+}
+
+namespace {
+
+struct Example {
+    HostTensor x;  ///< (2, 4)
+    HostTensor a;  ///< (4, 3): in, out
+    HostTensor y;  ///< (2, 3): x a
+};
+
+Example example(DType dtype) {
+    return {matrix(4, {1, 2, 0, 1, 3, 0, 1, 2}, dtype),
+            matrix(3, {1, 0, 2, 2, 1, 0, 0, 3, 1, 1, 1, 1}, dtype),
+            matrix(3, {6, 3, 3, 5, 5, 9}, dtype)};
+}
+
+/// A layer with as many inputs as outputs, so that no shape tells its
+/// weight from the transposed one.
+struct Square {
+    HostTensor x;       ///< (2, 3)
+    HostTensor weight;  ///< (3, 3): out, in
+};
+
+Square square(DType dtype) {
+    return {matrix(3, {1, 2, 3, 0, 1, 2}, dtype),
+            matrix(3, {1, 2, 0, 0, 1, 1, 3, 0, 1}, dtype)};
+}
+
+// lesson: a-column-each
+// Y_r (2, 1) = X (2, 4) A_r (4, 1), and all Y_r side by side
+void multiply_by_own_columns(Rank& rank, const HostTensor& x, const HostTensor& a) {
+    Device& device = rank.device();
+    TensorParallel tp(device, rank.world());
+    const Tensor own_a = own_columns(tp, device.upload(a));
+    const Tensor own_y = device.matmul(device.upload(x), own_a);
+    rank.keep("own a", own_a);
+    rank.keep("own y", own_y);
+    rank.keep("y", gather_columns(tp, own_y));
+}
+// lesson: end
+
+/// All ranks' parts and what they come to, side by side.
+std::string shards_text(const RunReport& report) {
+    std::vector<std::pair<std::string, HostTensor>> shown;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {
+        shown.emplace_back(fmt::format("A_{}", rank), kept(report, rank, "own a"));
+        shown.emplace_back(fmt::format("Y_{}", rank), kept(report, rank, "own y"));
+    }
+    shown.emplace_back("Y", kept(report, 0, "y"));
+    return matrices_text(shown);
+}
+
+/// Makes y = x W^T, + b, on one device.
+decltype(Task::make) linear_on_one_device(std::int64_t in, std::int64_t out, bool bias) {
+    return [=](const ParameterInit& init, TensorParallel&) {
+        return std::make_unique<Linear>(init.child("linear"), in, out, bias);
+    };
+}
+
+Task column_parallel_task(const HostTensor& x, const HostTensor& weight) {
+    Task task;
+    const std::int64_t out = weight.shape()[0];
+    const std::int64_t in = weight.shape()[1];
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<ColumnParallelLinear>(
+            init.child("linear"), tp, in, out,
+            ColumnParallelOptions{.bias = false, .gather_output = true});
+    };
+    task.x = x;
+    task.dy = HostTensor({x.shape()[0], out}, x.dtype());
+    task.weights = {{"linear.weight", weight}};
+    return task;
+}
+
+}  // namespace
+
+/// With --backend nccl there may be fewer processes than the example needs.
+bool ColumnLinear::lacks_example_ranks() const {
+    return options().process != nullptr && ranks_ < kExampleRanks;
+}
+
+std::unique_ptr<Cluster> ColumnLinear::example_cluster() const {
+    LessonOptions options = this->options();
+    if (lacks_example_ranks()) {
+        options.backend = "sim";
+        options.process = nullptr;
+    }
+    return make_cluster(options, kExampleRanks);
+}
+
+void ColumnLinear::multiply_by_columns(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("several", ranks_ > 1);
+    found.give("more_devices", ranks_ > kShownRanks);
+    found.give("last_device", ranks_ - 1);
+    found.give("lacks_devices", lacks_example_ranks());
+    found.give("t", ranks_);
+    found.give("t_less_1", ranks_ - 1);
+
+    const auto [x, a, y] = example(options().dtype);
+    found.give("example", matrices_text({{"X", x}, {"A", a}}));
+    found.give("example_number", Figure::count(y.at(5)));
+    found.give("example_first", Figure::count(y.at(2)));
+    found.give("example_other_column", Figure::count(y.at(4)));
+
+    const RunReport together = example_cluster()->run(
+        [&x = x, &a = a](Rank& rank) { multiply_by_own_columns(rank, x, a); });
+    const RunReport alone = make_cluster(options(), 1)->run([&x = x, &a = a](Rank& rank) {
+        Device& device = rank.device();
+        rank.keep("y", device.matmul(device.upload(x), device.upload(a)));
+    });
+    record().inputs.insert_or_assign("example/x", x);
+    record().inputs.insert_or_assign("example/w", a);
+    record().outputs.insert_or_assign("example/y", kept(together, 0, "y"));
+    if (has_numbers()) {
+        found.give("example_shards", shards_text(together));
+        found.equal("example_computed", kept(together, 2, "own y").at(1), y.at(5));
+    }
+    values_equal(found, "example_same",
+                 differing_on_any(together, kept(alone, 0, "y"), "y"), 0);
+}
+
+namespace {
+
+/// Returns the complaint of nn.Linear(3, 4) about an input of four columns.
+std::string refusal(Cluster& cluster, const HostTensor& x) {
+    std::string sentence;
+    cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        Linear layer({device, x.dtype(), 0, "linear"}, 3, 4, false);
+        const Tensor input = device.upload(x);
+        Saved saved;
+        try {
+            layer.forward(input, saved);
+        } catch (const UsageError& error) {
+            sentence = error.what();
+        }
+    });
+    return sentence;
+}
+
+}  // namespace
+
+void ColumnLinear::find_the_layer(Findings& found) {
+    const Example numbers = example(options().dtype);
+    found.give("refusal", refusal(*make_cluster(options(), 1), numbers.x));
+    cut_square_layer(found);
+    const RunReport meant =
+        pass(*example_cluster(), column_parallel_task(numbers.x, transposed(numbers.a)));
+    values_equal(found, "layout_example", differing_on_any(meant, numbers.y, "y"), 0);
+}
+
+void ColumnLinear::cut_square_layer(Findings& found) {
+    const Square numbers = square(options().dtype);
+    const RunReport by_columns = example_cluster()->run(
+        [&](Rank& rank) { multiply_by_own_columns(rank, numbers.x, numbers.weight); });
+    Task task = column_parallel_task(numbers.x, numbers.weight);
+    const RunReport by_rows = pass(*example_cluster(), task);
+    task.make = linear_on_one_device(3, 3, false);
+    const RunReport alone = pass_alone(task);
+    const HostTensor& y = kept(alone, 0, "y");
+    const HostTensor& wrong = kept(by_columns, 0, "y");
+
+    found.give("square", matrices_text({{"x", numbers.x}, {"W", numbers.weight}}));
+    found.give("square_right", 5);
+    found.give("square_wrong", 10);
+    const std::int64_t unlike = differing_on_any(by_rows, y, "y");
+    found.give("layout_part", unlike == 0 || !has_numbers() ? "rows" : "columns");
+    if (has_numbers()) {
+        found.give(
+            "square_results",
+            matrices_text({{"x W", wrong}, {"x W^T", kept(by_rows, 0, "y")}, {"y", y}}));
+        found.give("square_wrong_numbers", differing(wrong, y));
+        found.give("square_all", y.elements());
+    }
+    values_equal(found, "square_rows", unlike, 0);
+}
+
+namespace {
+
+/// Regions on whose edges nobody tells anybody anything: a mistake, to see
+/// what each rank has by itself.
+class Silent final : public TensorParallel {
+  public:
+    using TensorParallel::TensorParallel;
+    Arriving enter_backward(const Tensor& dx) override { return {dx, dx, {}}; }
+    Tensor leave(const Tensor& partial) override { return partial; }
+};
+
+Task silent(Task task) {
+    task.regions = [](Rank& rank) {
+        return std::make_unique<Silent>(rank.device(), rank.world());
+    };
+    return task;
+}
+
+/// A layer by columns from t to 2t, t the ranks, of whole numbers.
+Task columns_task(const LessonOptions& options, int ranks) {
+    const auto drawn = [&](Shape shape, const char* name) {
+        return whole_numbers(shape, options.dtype, options.seed, name);
+    };
+    constexpr std::int64_t kRows = 2;
+    const std::int64_t in = ranks;
+    const std::int64_t out = 2 * in;
+    Task task;
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<ColumnParallelLinear>(
+            init.child("linear"), tp, in, out, ColumnParallelOptions{.bias = false});
+    };
+    task.x = drawn({kRows, in}, "columns/x");
+    task.dy = drawn({kRows, out}, "columns/dy");
+    task.own_columns_of_dy = true;
+    task.weights = {{"linear.weight", drawn({out, in}, "columns/weight")}};
+    return task;
+}
+
+std::int64_t bytes_of_all(const RunReport& report, const std::string& half) {
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank)
+        sum += bytes_of_half(report, rank, half);
+    return sum;
+}
+
+/// In which halves of a pass devices send anything, as a choice's key.
+const char* halves_with_messages(const RunReport& report) {
+    const bool forward = bytes_of_all(report, "forward") > 0;
+    const bool backward = bytes_of_all(report, "backward") > 0;
+    if (forward && backward) return "both";
+    return forward ? "forward" : backward ? "backward" : "neither";
+}
+
+using NamedMatrices = std::vector<std::pair<std::string, HostTensor>>;
+
+/// The matrices of each of the first ranks, a group a rank.
+std::string groups_text(int ranks, const std::function<NamedMatrices(int rank)>& of) {
+    std::string text;
+    for (int rank = 0; rank < ranks; ++rank)
+        text += (rank > 0 ? "\n\n" : "") + matrices_text(of(rank));
+    return text;
+}
+
+}  // namespace
+
+void ColumnLinear::split_columns(Findings& found) {
+    const Task task = columns_task(options(), ranks_);
+    const std::int64_t in = task.x.shape().columns();
+    Task whole = task;
+    whole.make = linear_on_one_device(in, 2 * in, false);
+    whole.own_columns_of_dy = false;
+    const RunReport alone = pass_alone(whole);
+    const RunReport without = pass_wrongly(silent(task));
+    const RunReport together = pass_together(task);
+    found.give("columns_in", in);
+    found.give("columns_out", 2 * in);
+    found.give("columns_half", halves_with_messages(together));
+    found.equal("columns_silent", bytes_of_all(without, "forward"), 0);
+    values_equal(found, "columns_y", differing_side_by_side(without, alone, "y"), 0);
+    if (has_numbers()) give_terms_of_dx(found, task, without, kept(alone, 0, "dx"));
+
+    values_equal(found, "columns_f",
+                 differing_on_any(together, kept(alone, 0, "dx"), "dx"), 0);
+    values_equal(found, "columns_gradient", differing_gradients(together, alone), 0);
+    give_all_reduce(found, "columns", together, "backward", "dx");
+}
+
+void ColumnLinear::give_terms_of_dx(Findings& found, const Task& task,
+                                    const RunReport& without, const HostTensor& dx) {
+    const auto of_rank = [&](int rank) -> NamedMatrices {
+        return {{fmt::format("dy_{}", rank), columns_of_rank(task.dy, rank, ranks_)},
+                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+                {fmt::format("dx_{}", rank), kept(without, rank, "dx")}};
+    };
+    const HostTensor sum = sum_of(kept_by_all(without, "dx"));
+    found.give("terms_of_dx", groups_text(shown_ranks(), of_rank));
+    found.give("sum_of_dx", matrices_text({{"Σ dx_r", sum}, {"dx", dx}}));
+    found.give("columns_wrong", differing(kept(without, 0, "dx"), dx));
+    found.give("columns_all", dx.elements());
+    values_equal(found, "columns_sum", differing(sum, dx), 0);
+}
+
+namespace {
+
+/// A layer by rows from 2t to t columns, t the ranks, of whole numbers that are small
+/// enough for a pencil.
+Task rows_task(const LessonOptions& options, int ranks) {
+    const auto drawn = [&](Shape shape, const char* name) {
+        return whole_numbers(shape, options.dtype, options.seed, name);
+    };
+    constexpr std::int64_t kRows = 2;
+    const std::int64_t out = ranks;
+    const std::int64_t in = 2 * out;
+    Task task;
+    task.make = [=](const ParameterInit& init, TensorParallel& tp) {
+        return std::make_unique<RowParallelLinear>(init.child("linear"), tp, in, out);
+    };
+    task.x = drawn({kRows, in}, "rows/x");
+    task.dy = drawn({kRows, out}, "rows/dy");
+    task.own_columns_of_x = true;
+    task.weights = {{"linear.weight", drawn({out, in}, "rows/weight")},
+                    {"linear.bias", drawn({out}, "rows/bias")}};
+    return task;
+}
+
+}  // namespace
+
+void ColumnLinear::split_rows(Findings& found) {
+    const Task task = rows_task(options(), ranks_);
+    const std::int64_t out = task.dy.shape().columns();
+    Task whole = task;
+    whole.make = linear_on_one_device(2 * out, out, true);
+    whole.own_columns_of_x = false;
+    const RunReport alone = pass_alone(whole);
+    const RunReport together = pass_together(task);
+    found.give("rows_in", 2 * out);
+    found.give("rows_out", out);
+    found.give("rows_half", halves_with_messages(together));
+    give_terms_of_y(found, task, kept(alone, 0, "y"));
+
+    values_equal(found, "rows_g", differing_on_any(together, kept(alone, 0, "y"), "y"),
+                 0);
+    values_equal(found, "rows_dx", differing_side_by_side(together, alone, "dx"), 0);
+    values_equal(found, "rows_gradient", differing_gradients(together, alone), 0);
+    give_all_reduce(found, "rows", together, "forward", "y");
+    found.equal("rows_sent_backward", bytes_of_half(together, 0, "backward"), 0);
+    record_rows(task, together);
+}
+
+void ColumnLinear::give_terms_of_y(Findings& found, const Task& task,
+                                   const HostTensor& y) {
+    const RunReport biased = pass_wrongly(silent(task));
+    Task unbiased = silent(task);
+    unbiased.weights["linear.bias"] =
+        HostTensor(task.weights.at("linear.bias").shape(), task.x.dtype());
+    const RunReport without = pass_wrongly(unbiased);
+    const std::vector<HostTensor> terms = kept_by_all(without, "y");
+    record().outputs.insert_or_assign("rows/partial", side_by_side(terms));
+    if (!has_numbers()) return;
+
+    const HostTensor& bias = task.weights.at("linear.bias");
+    const auto of_rank = [&](int rank) -> NamedMatrices {
+        return {{fmt::format("x_{}", rank), columns_of_rank(task.x, rank, ranks_)},
+                {fmt::format("W_{}", rank), kept(without, rank, "initial/linear.weight")},
+                {fmt::format("x_{0} W_{0}^T", rank), terms[rank]}};
+    };
+    found.give("terms_of_y", groups_text(shown_ranks(), of_rank));
+    found.give("sum_of_y",
+               matrices_text({{"Σ x_r W_r^T", sum_of(terms)}, {"b", bias}, {"y", y}}));
+
+    // Every device that adds the bias to its terms adds it to the sum.
+    HostTensor expected = y;
+    for (std::int64_t i = 0; i < y.elements(); ++i)
+        expected.set(i, y.at(i) + (ranks_ - 1) * bias.at(i % bias.elements()));
+    found.give("y_first", Figure::count(y.at(0)));
+    found.give("bias_first", Figure::count(bias.at(0)));
+    found.give("bias_too_often", Figure::count(expected.at(0)));
+    found.give("bias_once_more", Figure::count(expected.at(0) + bias.at(0)));
+    values_equal(found, "rows_bias",
+                 differing(sum_of(kept_by_all(biased, "y")), expected), 0);
+}
+
+void ColumnLinear::record_rows(const Task& task, const RunReport& together) {
+    record().inputs.insert_or_assign("rows/x", task.x);
+    record().inputs.insert_or_assign("rows/dy", task.dy);
+    record().models["rows"] = describe_linear(task.x.shape()[1], task.dy.shape()[1]);
+    record().models["rows"]["backward_from"] = "dy";
+    for (const auto& [name, weight] : task.weights)
+        record().inputs.insert_or_assign("rows/initial/" + name, weight);
+    record().outputs.insert_or_assign("rows/y", kept(together, 0, "y"));
+    record().outputs.insert_or_assign("rows/dx",
+                                      side_by_side(kept_by_all(together, "dx")));
+    for (auto& [name, gradient] : whole_gradients(together))
+        record().outputs.insert_or_assign("rows/" + name, gradient);
+    record().runs.emplace_back("rows", together);
+}
+
+namespace {
+
+/// A layer by rows: GELU of each rank's terms and then g, and in the right order.
+void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
+    Device& device = rank.device();
+    const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),
+                                       {.transpose_b = true});
+    rank.keep("terms", terms);
+
+    const Tensor early = device.gelu(terms);
+    rank.keep("early", early);
+    rank.world().all_reduce(early).wait();
+    rank.keep("early sum", early);
+
+    rank.world().all_reduce(terms).wait();
+    rank.keep("sum", terms);
+    rank.keep("late", device.gelu(terms));
+}
+
+/// Returns the index at which the two differ most.
+std::int64_t widest_gap(const HostTensor& a, const HostTensor& b) {
+    std::int64_t at = 0;
+    for (std::int64_t i = 1; i < a.elements(); ++i)
+        if (std::abs(a.at(i) - b.at(i)) > std::abs(a.at(at) - b.at(at))) at = i;
+    return at;
+}
+
+}  // namespace
+
+/// A number of a layer by rows, whose terms the devices have.
+void ColumnLinear::give_gelu_of_a_sum(Findings& found) {
+    const Task task = rows_task(options(), ranks_);
+    const HostTensor& weight = task.weights.at("linear.weight");
+    const RunReport report =
+        make_cluster(options().without_full_check(), ranks_)->run([&](Rank& rank) {
+            apply_gelu(rank, columns_of_rank(task.x, rank.index(), ranks_),
+                       columns_of_rank(weight, rank.index(), ranks_));
+        });
+    if (!has_numbers()) return;
+    const std::int64_t at =
+        widest_gap(kept(report, 0, "early sum"), kept(report, 0, "late"));
+    const auto cell = [&](int rank, const char* name) {
+        return number(kept(report, rank, name).at(at));
+    };
+    const auto give_row = [&](std::string device, std::string terms, std::string gelu) {
+        Findings& row = found.row("gelu_terms");
+        row.give("device", std::move(device));
+        row.give("term", std::move(terms));
+        row.give("gelu", std::move(gelu));
+    };
+    for (int rank = 0; rank < shown_ranks(); ++rank)
+        give_row(std::to_string(rank), cell(rank, "terms"), cell(rank, "early"));
+    if (ranks_ > kShownRanks) give_row("…", "–", "–");
+    found.give("sum_of_terms", cell(0, "sum"));
+    found.give("sum_of_gelus", cell(0, "early sum"));
+    found.give("gelu_of_sum", cell(0, "late"));
+}
+
+void ColumnLinear::pair(Findings& found) {
+    give_gelu_of_a_sum(found);
+    const auto task_of = [&](MlpSplit split) {
+        return mlp_task(sizes_, split, options().dtype, options().seed);
+    };
+    const Task alone = task_of(MlpSplit::none);
+    mlp_alone_ = pass_alone(alone, true);
+    mlp_together_ = pass_together(task_of(MlpSplit::columns_then_rows), true);
+    record_mlp(alone);
+    found.give("hidden", std::to_string(sizes_.hidden));
+    found.give("inner", std::to_string(sizes_.inner));
+    found.give("mlp_rows", std::to_string(sizes_.rows));
+    found.give("pair_order", "columns_rows");
+    found.give("pair_reductions", collectives(mlp_together_, 0));
+    found.equal("pair_calls", collectives(mlp_together_, 0), 2);
+    values_at_most(found, "pair_values",
+                   largest_difference(results(mlp_together_), results(mlp_alone_)),
+                   bound());
+    std::int64_t unlike = 0;
+    for (const char* name : {"y", "dx"})
+        unlike += differing_on_any(mlp_together_, kept(mlp_together_, 0, name), name);
+    values_equal(found, "pair_same", unlike, 0);
+}
+
+void ColumnLinear::record_mlp(const Task& alone) {
+    record().inputs.insert_or_assign("mlp/x", alone.x);
+    record().inputs.insert_or_assign("mlp/dy", alone.dy);
+    record().models["mlp"] = {{"kind", "mlp"},         {"hidden", sizes_.hidden},
+                              {"inner", sizes_.inner}, {"gelu", "exact"},
+                              {"bias", true},          {"backward_from", "dy"}};
+    for (const auto& [name, tensor] : mlp_alone_.ranks.front().kept)
+        if (name.starts_with("initial/"))
+            record().inputs.insert_or_assign("mlp/" + name, tensor);
+    for (const auto& [name, tensor] : results(mlp_alone_))
+        record().outputs.insert_or_assign("mlp_alone/" + name, tensor);
+    for (const auto& [name, tensor] : results(mlp_together_))
+        record().outputs.insert_or_assign("mlp_columns_rows/" + name, tensor);
+    record().runs.emplace_back("mlp_alone", mlp_alone_);
+    record().runs.emplace_back("mlp_columns_rows", mlp_together_);
+}
+
+namespace {
+
+void give_costs(Findings& found, const std::string& run, const RunReport& report) {
+    constexpr auto kActivations = static_cast<std::size_t>(MemoryCategory::activations);
+    found.give(run + ".forward", Figure::memory(bytes_of_half(report, 0, "forward")));
+    found.give(run + ".backward", Figure::memory(bytes_of_half(report, 0, "backward")));
+    found.give(run + ".time", Figure::time(pass_time(report)));
+    found.give(run + ".activations",
+               Figure::memory(report.ranks.front().memory.category_peak[kActivations]));
+}
+
+}  // namespace
+
+void ColumnLinear::count_costs(Findings& found) {
+    const Task task =
+        mlp_task(sizes_, MlpSplit::gathered, options().dtype, options().seed);
+    const RunReport gathered = pass_together(task, true);
+    record().runs.emplace_back("mlp_gathered", gathered);
+    for (const auto& [name, tensor] : results(gathered))
+        record().outputs.insert_or_assign("mlp_gathered/" + name, tensor);
+    values_at_most(found, "gathered_values",
+                   largest_difference(results(gathered), results(mlp_alone_)), bound());
+    give_bytes(found, gathered);
+    give_time(found, gathered);
+    widen(found);
+}
+
+void ColumnLinear::give_bytes(Findings& found, const RunReport& gathered) {
+    const std::int64_t size = bytes_of(options().dtype);
+    const std::int64_t s = sizes_.rows * sizes_.hidden * size;
+    const std::int64_t i = sizes_.rows * sizes_.inner * size;
+    found.give("number_bytes", size);
+    found.give("input_bytes", Figure::bytes(s));
+    found.give("inner_bytes", Figure::bytes(i));
+    found.give("pair_bytes", Figure::bytes(sent(4, s)));
+    found.give("pair_bytes_without_t", Figure::bytes(4 * s));
+    found.give("gathering_bytes", Figure::bytes(sent(3, i + s)));
+    found.give("gathering_bytes_reduced", Figure::bytes(sent(4, i + s)));
+    found.give("gathering_bytes_gathered", Figure::bytes(sent(2, i + s)));
+    found.give("gathering_bytes_forward", Figure::bytes(sent(1, i + s)));
+    found.equal("pair_sent", Figure::bytes(mlp_together_.ranks.front().bytes_sent()),
+                static_cast<double>(sent(4, s)));
+    found.equal("gathering_sent", Figure::bytes(gathered.ranks.front().bytes_sent()),
+                static_cast<double>(sent(3, i + s)));
+    const auto calls = [&](MlpSplit split) {
+        return mlp_calls(sizes_, split, options().dtype, ranks_);
+    };
+    found.equal("byte_gap",
+                byte_gap(mlp_together_, calls(MlpSplit::columns_then_rows)) +
+                    byte_gap(gathered, calls(MlpSplit::gathered)),
+                0);
+}
+
+void ColumnLinear::give_time(Findings& found, const RunReport& gathered) {
+    give_costs(found, "alone", mlp_alone_);
+    give_costs(found, "pair", mlp_together_);
+    give_costs(found, "gathered", gathered);
+    found.timeline("pair", mlp_together_);
+    found.timeline("gathered", gathered);
+    found.give("cluster", options().cluster);
+    found.give("virtual_time", options().has_virtual_time());
+    if (!options().has_virtual_time()) return;
+    const ClusterSpec spec = load_cluster(options().cluster);
+    const LinkSpec& link = ranks_ > spec.devices_per_node ? spec.between : spec.inside;
+    const CallTimes times = times_of(
+        mlp_calls(sizes_, MlpSplit::columns_then_rows, options().dtype, ranks_), spec);
+    found.give("alpha", Figure::time(picoseconds(link.alpha_seconds)));
+    found.give("beta", link.bytes_per_second > 0
+                           ? fmt::format("{:.4g} GB/s", link.bytes_per_second / 1e9)
+                           : "∞");
+    found.give("messages", Figure::time(times.all));
+    found.give("messages_bare", Figure::time(times.all - times.latency));
+    found.equal("messages_time",
+                Figure::time(mlp_together_.ranks.front().time.communication),
+                static_cast<double>(times.all));
+}
+
+/// That pass of wider MLPs.
+void ColumnLinear::widen(Findings& found) {
+    ClusterSpec spec = load_cluster(options().cluster);
+    spec.memory_bytes = 0;
+    const auto time_of = [&](const MlpSizes& sizes, MlpSplit split, int ranks) {
+        return pass_time(pass(*make_shapes_only_cluster(ranks, spec, true),
+                              mlp_shapes(sizes, split, options().dtype)));
+    };
+    std::vector<double> gains;
+    for (const std::int64_t factor : {1, 4, 16}) {
+        const MlpSizes sizes{sizes_.rows, factor * sizes_.hidden, factor * sizes_.inner};
+        const Picoseconds alone = time_of(sizes, MlpSplit::none, 1);
+        Findings& row = found.row("widths");
+        row.give("width", sizes.hidden);
+        row.give("alone", Figure::time(alone));
+        const auto give_way = [&](const std::string& name, MlpSplit split) {
+            const Picoseconds time = time_of(sizes, split, ranks_);
+            const double gain =
+                time > 0 ? static_cast<double>(alone) / static_cast<double>(time) : 1;
+            row.give(name, Figure::time(time));
+            row.give(name + "_gain", Figure::decimals(gain, 2));
+            return gain;
+        };
+        gains.push_back(give_way("pair", MlpSplit::columns_then_rows));
+        give_way("gathered", MlpSplit::gathered);
+    }
+    constexpr double kAlike = 1.01;
+    found.give("wider", gains[1] > kAlike * gains[0]   ? "grows"
+                        : gains[0] > kAlike * gains[1] ? "shrinks"
+                                                       : "stays");
+}
+
+}  // namespace lockstep::lessons

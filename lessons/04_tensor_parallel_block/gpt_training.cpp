@@ -1,0 +1,62 @@
+#include "lessons/04_tensor_parallel_block/gpt_training.hpp"
+
+#include <fmt/format.h>
+
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/train_step.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context = options.values.integer("context", least_multiple(ranks, 32));
+    sizes.layers = options.values.integer("layers");
+    sizes.block.heads = options.values.integer("heads", least_multiple(ranks, 4));
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
+    const std::string devices = fmt::format("{} ranks", ranks);
+    require_shared_out("heads", sizes.block.heads, ranks, devices);
+    require_shared_out("context", sizes.context, ranks, devices);
+    require_shared_out("hidden", sizes.block.hidden, sizes.block.heads, "the heads");
+    return sizes;
+}
+
+}  // namespace
+
+std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
+                                             Communicator& group) {
+    if (kind == Regions::sequence_parallel)
+        return std::make_unique<SequenceParallel>(device, group);
+    return std::make_unique<TensorParallel>(device, group);
+}
+
+std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
+                                                    int ranks) {
+    return make_gpt_task(
+        options, options.values.integer("batch"),
+        [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
+}
+
+RunReport train_gpt(Cluster& cluster, const GptTask& task, DType dtype,
+                    std::uint64_t seed, Regions regions, Progress* progress) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto tp = make_regions(regions, device, rank.world());
+        const GptKit kit = tensor_parallel({}, *tp);
+        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        const Loss loss = kit.loss(task.sizes);
+        AllReduceSync sync(gpt->parameters());
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
+        const auto step = [&](int i) {
+            const MicroBatch batch = upload_tokens(device, task, i, 0, task.batch);
+            return train_step(device, *gpt, loss, {&batch, 1}, sync, *optimizer);
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
+    });
+}
+
+}  // namespace lockstep::lessons

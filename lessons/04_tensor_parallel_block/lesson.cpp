@@ -1,0 +1,611 @@
+#include "lessons/04_tensor_parallel_block/lesson.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+#include "src/cost/collectives.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/column_parallel_linear.hpp"
+#include "src/parallel/row_parallel_linear.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/vocabulary_parallel.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kMostRanks = 64;
+
+}  // namespace
+
+TensorParallelLesson::TensorParallelLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
+    task_ = make_shared_gpt_task(options, ranks_);
+    note("heads", task_->sizes.block.heads);
+    note("hidden", task_->sizes.block.hidden);
+    note("context", task_->sizes.context);
+    // A weight is a sum of a term for each token of each step.
+    record.options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> TensorParallelLesson::experiments() {
+    return {experiment("attention", &TensorParallelLesson::attention),
+            experiment("block", &TensorParallelLesson::block),
+            experiment("memory", &TensorParallelLesson::memory),
+            experiment("sequence", &TensorParallelLesson::sequence),
+            experiment("vocabulary", &TensorParallelLesson::vocabulary),
+            experiment("train", &TensorParallelLesson::train),
+            experiment("size", &TensorParallelLesson::size)};
+}
+
+LessonEntry tensor_parallel_block_lesson() {
+    LessonEntry entry;
+    entry.slug = "tensor-parallel-block";
+    entry.folder = "04_tensor_parallel_block";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
+         "4"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step", Whole{1, 1024, 8}},
+        {"steps", "of training", Whole{1, 100'000, 100}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<TensorParallelLesson>;
+    return entry;
+}
+
+namespace {
+
+Twins twins_of(const GptTask& task, const LessonOptions& options) {
+    Twins twins;
+    twins.length = task.length();
+    twins.batch = task.batch;
+    twins.hidden = task.sizes.block.hidden;
+    twins.dtype = options.dtype;
+    twins.seed = options.seed;
+    return twins;
+}
+
+Twins attention_twins(const GptTask& task, const LessonOptions& options) {
+    Twins twins = twins_of(task, options);
+    const BlockSizes sizes = task.sizes.block;
+    twins.alone = [sizes](const ParameterInit& init) {
+        return make_attention(init, sizes.hidden, {sizes.heads, true});
+    };
+    twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
+        return make_attention(init, sizes.hidden, {sizes.heads, true},
+                              tensor_parallel({}, tp));
+    };
+    return twins;
+}
+
+/// Attention that cuts c_attn as if it were one layer.
+Twins badly_cut(Twins twins, const BlockSizes& sizes) {
+    twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
+        auto attention = std::make_unique<Sequential>();
+        attention->add<ColumnParallelLinear>(init.child("c_attn"), tp, sizes.hidden,
+                                             3 * sizes.hidden);
+        attention->add<CoreAttention>(init.device,
+                                      AttentionSizes{sizes.heads / tp.size(), true});
+        attention->add<RowParallelLinear>(init.child("c_proj"), tp, sizes.hidden,
+                                          sizes.hidden);
+        return attention;
+    };
+    return twins;
+}
+
+/// Returns the bytes that device 0 of `ranks` sends in all-reduces of `elements` numbers.
+std::int64_t all_reduce_bytes(std::int64_t elements, DType dtype, int ranks, int calls) {
+    return calls *
+           collective_traffic({Verb::all_reduce, elements, bytes_of(dtype), ranks}, 0)
+               .bytes_sent;
+}
+
+}  // namespace
+
+void TensorParallelLesson::attention(Findings& found) {
+    const BlockSizes& sizes = task_->sizes.block;
+    found.give("numbers", has_numbers());
+    found.give("several", ranks_ > 1);
+    found.give("devices", ranks_);
+    found.give("t", ranks_);
+    found.give("t_less_1", ranks_ - 1);
+    found.give("heads", sizes.heads);
+    found.give("own_heads", sizes.heads / ranks_);
+    found.give("hidden", sizes.hidden);
+    found.give("attention_rows", 3 * sizes.hidden);
+    found.give("plain_share", 3 * sizes.hidden / ranks_);
+    found.give("own_rows", sizes.hidden / ranks_);
+
+    const Twins twins = attention_twins(*task_, options());
+    const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
+    const RunReport shared =
+        run_shared(*make_cluster(options(), ranks_), twins, Pass::both);
+    values_at_most(found, "attention_values",
+                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
+    double cut = 1;
+    if (ranks_ > 1 && has_numbers())
+        cut = bad_cut(badly_cut(twins, sizes), alone.ranks.front().kept.at("y"));
+    found.give("bad_cut", Figure::percent(100 * cut));
+    found.give("attention_cut", cut > bound() ? "each" : "plain");
+}
+
+double TensorParallelLesson::bad_cut(const Twins& cut, const HostTensor& right) {
+    const LessonOptions unwatched = options().without_full_check();
+    const RunReport report =
+        run_shared(*make_cluster(unwatched, ranks_), cut, Pass::forward);
+    const HostTensor& wrong = report.ranks.front().kept.at("y");
+    double worst = 0, largest = 0;
+    for (std::int64_t i = 0; i < right.elements(); ++i) {
+        worst = std::max(worst, std::abs(right.at(i) - wrong.at(i)));
+        largest = std::max(largest, std::abs(right.at(i)));
+    }
+    return worst / largest;
+}
+
+void TensorParallelLesson::block(Findings& found) {
+    const BlockSizes& sizes = task_->sizes.block;
+    Twins twins = twins_of(*task_, options());
+    twins.alone = [sizes](const ParameterInit& init) { return make_block(init, sizes); };
+    twins.shared = [sizes](const ParameterInit& init, TensorParallel& tp) {
+        return make_block(init, sizes, tensor_parallel({}, tp));
+    };
+    const RunReport alone = run_alone(*make_cluster(options(), 1), twins);
+    const RunReport shared =
+        run_shared(*make_cluster(options(), ranks_, true), twins, Pass::both);
+    record().runs.emplace_back("block", shared);
+    found.timeline("block", shared);
+    values_at_most(found, "block_values",
+                   has_numbers() ? twin_difference(shared, alone) : 0, bound());
+    const RunReport forward =
+        run_shared(*make_cluster(options(), ranks_), twins, Pass::forward);
+    give_block_bytes(found, forward, shared);
+}
+
+void TensorParallelLesson::give_block_bytes(Findings& found, const RunReport& forward,
+                                            const RunReport& both) {
+    const std::int64_t elements = task_->tokens() * task_->sizes.block.hidden;
+    const std::int64_t size = bytes_of(options().dtype);
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
+    const double predicted = 8 * share * static_cast<double>(elements * size);
+    found.give("batch", task_->batch);
+    found.give("context", task_->length());
+    found.give("number_bytes", size);
+    found.give("block_tensor", Figure::bytes(elements * size));
+    found.give("block_bytes", bytes(predicted));
+    found.give("block_bytes_without_t", Figure::bytes(8 * elements * size));
+    found.give("block_numbers", bytes(predicted / static_cast<double>(size)));
+    const auto check = [&](const std::string& name, const RunReport& report, int calls) {
+        found.equal(name, Figure::bytes(report.ranks.front().bytes_sent()),
+                    static_cast<double>(
+                        all_reduce_bytes(elements, options().dtype, ranks_, calls)));
+    };
+    check("block_sent_forward", forward, 2);
+    check("block_sent", both, 4);
+}
+
+namespace {
+
+/// A block of a size that is trained in earnest: that of GPT-3's 2.7 B model.
+constexpr std::int64_t kLength = 2048;
+constexpr std::int64_t kBatch = 1;
+
+BlockSizes large_block(int ranks) {
+    BlockSizes sizes;
+    sizes.heads = least_multiple(ranks, 32);
+    sizes.hidden = 80 * sizes.heads;
+    return sizes;
+}
+
+std::int64_t large_length(int ranks) {
+    return least_multiple(ranks, kLength);
+}
+
+std::int64_t sum_of(const std::vector<Term>& terms, std::int64_t Term::*what) {
+    std::int64_t sum = 0;
+    for (const Term& term : terms)
+        sum += term.*what;
+    return sum;
+}
+
+/// Gives each term as "list.NAME.paper" and "list.NAME.ours", and their sums.
+void give_terms(Findings& found, const std::string& list,
+                const std::vector<Term>& terms) {
+    const auto give = [&](const std::string& name, std::int64_t paper,
+                          std::int64_t ours) {
+        found.give(list + "." + name + ".paper", Figure::memory(paper));
+        found.give(list + "." + name + ".ours", Figure::memory(ours));
+    };
+    for (const Term& term : terms)
+        give(term.name, term.paper, term.ours);
+    give("sum", sum_of(terms, &Term::paper), sum_of(terms, &Term::ours));
+}
+
+}  // namespace
+
+void TensorParallelLesson::memory(Findings& found) {
+    const BlockSizes sizes = large_block(ranks_);
+    const std::int64_t length = large_length(ranks_);
+    const std::int64_t sbh = length * kBatch * sizes.hidden;
+    found.give("large_s", std::to_string(length));
+    found.give("large_b", kBatch);
+    found.give("large_h", std::to_string(sizes.hidden));
+    found.give("large_a", sizes.heads);
+    found.give("large_tensor", Figure::memory(2 * sbh));
+    found.give("large_scores",
+               Figure::memory(2 * kBatch * sizes.heads * length * length));
+    give_terms(found, "one",
+               activation_terms(sizes, length, kBatch, 1, Regions::replicated));
+
+    const std::vector<Term> terms =
+        activation_terms(sizes, length, kBatch, ranks_, Regions::replicated);
+    const Activations measured =
+        measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
+    give_terms(found, "kept", terms);
+    found.give("undivided", ranks_ > 1 ? "norms" : "all");
+    found.equal("kept_bytes", Figure::bytes(measured.held),
+                static_cast<double>(sum_of(terms, &Term::ours)));
+    const double copies = 10.0 * static_cast<double>(sbh);
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [](double count) { return Figure::bytes(std::llround(count)); };
+    found.give("copies", bytes(copies * share));
+    found.give("copies_all", bytes(copies));
+    found.give("copies_without_masks", bytes(0.8 * copies * share));
+    give_peak(found, sizes, length, measured);
+}
+
+void TensorParallelLesson::give_peak(Findings& found, const BlockSizes& sizes,
+                                     std::int64_t length, const Activations& measured) {
+    // Shared out further, the scores are no longer what counts.
+    constexpr int kScoresCount = 8;
+    found.give("scores_count", ranks_ <= kScoresCount);
+    if (ranks_ > kScoresCount) return;
+    const std::vector<Term> terms = peak_terms(sizes, length, kBatch, ranks_);
+    const std::int64_t expected = sum_of(terms, &Term::ours);
+    give_terms(found, "peak", terms);
+    found.give("peak_when", measured.peak == expected ? "attention" : "mlp");
+    found.equal("peak_bytes", Figure::bytes(measured.peak),
+                static_cast<double>(expected));
+}
+
+namespace {
+
+void give_activations(Findings& found, const std::string& name, const Activations& of) {
+    found.give(name + ".held", Figure::memory(of.held));
+    found.give(name + ".peak", Figure::memory(of.peak));
+    found.give(name + ".sent", Figure::memory(of.sent));
+    found.give(name + ".time", Figure::time(of.time));
+}
+
+}  // namespace
+
+void TensorParallelLesson::sequence(Findings& found) {
+    const BlockSizes sizes = large_block(ranks_);
+    const std::int64_t length = large_length(ranks_);
+    const std::vector<Term> terms =
+        activation_terms(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
+    const Activations split =
+        measure_activations(sizes, length, kBatch, ranks_, Regions::sequence_parallel);
+    const Activations whole =
+        measure_activations(sizes, length, kBatch, ranks_, Regions::replicated);
+    found.give("leaving", split.scatters > 0 ? "reduce_scatter" : "all_reduce");
+    give_terms(found, "split", terms);
+    found.equal("split_bytes", Figure::bytes(split.held),
+                static_cast<double>(sum_of(terms, &Term::ours)));
+    give_activations(found, "replicated", whole);
+    give_activations(found, "sequence", split);
+
+    const std::int64_t tensor = 2 * length * kBatch * sizes.hidden;
+    const double again = 2 * static_cast<double>(tensor) * (ranks_ - 1) / ranks_;
+    found.give("again_bytes", Figure::bytes(std::llround(again)));
+    found.give("again_bytes_without_t", Figure::bytes(2 * tensor));
+    found.equal("again_sent", Figure::bytes(split.sent - whole.sent), std::round(again));
+    const std::string said = ranks_ > 1 && has_numbers() ? diagnosis_of_parts() : "";
+    found.give("f23_shown", !said.empty());
+    found.give("f23", said);
+}
+
+std::string TensorParallelLesson::diagnosis_of_parts() const {
+    constexpr int kColumns = 76;
+    LessonOptions watched = options();
+    watched.check = sim::CheckLevel::full;
+    watched.backend = "sim";
+    watched.process = nullptr;
+    const Twins sizes = twins_of(*task_, options());
+    try {
+        make_cluster(watched, ranks_)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            SequenceParallel tp(device, rank.world());
+            RowParallelLinear layer({device, sizes.dtype, sizes.seed, "c_proj"}, tp,
+                                    sizes.hidden, sizes.hidden);
+            const int n = rank.size();
+            const Tensor x =
+                device.empty({sizes.length, sizes.batch, sizes.hidden / n}, sizes.dtype);
+            const Tensor dy =
+                device.empty({sizes.length / n, sizes.batch, sizes.hidden}, sizes.dtype);
+            device.fill(x, 1);
+            device.fill(dy, rank.index() + 1);
+            Saved saved;
+            layer.forward(x, saved);
+            layer.backward(dy, saved);
+            Sgd(layer.parameters(), task_->optimizer()).step();
+        });
+    } catch (const FaultError& fault) {
+        return fault.diagnosis().text(kColumns);
+    }
+    return "";
+}
+
+namespace {
+
+/// Columns of the logits that each of `ranks` devices has.
+std::int64_t own_columns_of(std::int64_t vocabulary, int ranks) {
+    return (vocabulary + ranks - 1) / ranks;
+}
+
+/// The text's first characters.
+Tensor targets_of(const GptTask& task, Device& device) {
+    HostTensor targets({task.tokens()}, DType::i32);
+    for (std::int64_t i = 0; i < targets.elements(); ++i)
+        targets.set(i,
+                    task.text.ids[i % static_cast<std::int64_t>(task.text.ids.size())]);
+    return device.upload(targets);
+}
+
+/// The loss of random logits, by way of shards; each rank keeps it.
+Program shared_loss(const GptTask& task, const LessonOptions& options) {
+    return [&task, dtype = options.dtype, seed = options.seed](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        const std::int64_t rows = task.tokens();
+        const std::int64_t whole = task.sizes.vocabulary;
+        const std::int64_t columns = own_columns_of(whole, rank.size());
+        const Tensor logits = device.empty({rows, columns}, dtype);
+        device.random_normal(logits, {seed, "vocabulary/logits"}, 0, 1,
+                             {rank.index() * columns, columns * rank.size()});
+        const Tensor targets = targets_of(task, device);
+        const LossResult result =
+            vocabulary_parallel_cross_entropy(tp, logits, targets, whole);
+        rank.keep("loss", result.loss);
+    };
+}
+
+/// The loss of whole rows on one device, without the padding.
+Program whole_loss(const GptTask& task, const LessonOptions& options, int ranks) {
+    return [&task, ranks, dtype = options.dtype, seed = options.seed](Rank& rank) {
+        Device& device = rank.device();
+        const std::int64_t rows = task.tokens();
+        const std::int64_t whole = task.sizes.vocabulary;
+        const std::int64_t padded = own_columns_of(whole, ranks) * ranks;
+        const Tensor logits = device.empty({rows, whole}, dtype);
+        device.random_normal(logits, {seed, "vocabulary/logits"}, 0, 1, {0, padded});
+        const Tensor targets = targets_of(task, device);
+        rank.keep("loss", cross_entropy_loss(device, logits, targets).loss);
+    };
+}
+
+/// A token's logits on two devices, two characters each; the target is the last one.
+constexpr std::array<std::array<double, 2>, 2> kLogits{{{2, 0}, {3, 1}}};
+
+void give_loss_by_hand(Findings& found) {
+    double maximum = kLogits[0][0];
+    for (const auto& own : kLogits)
+        maximum = std::max({maximum, own[0], own[1]});
+    double sum = 0;
+    for (std::size_t device = 0; device < kLogits.size(); ++device) {
+        const auto& own = kLogits[device];
+        const double exponentials =
+            std::exp(own[0] - maximum) + std::exp(own[1] - maximum);
+        sum += exponentials;
+        Findings& row = found.row("by_hand");
+        row.give("device", device);
+        row.give("logits", fmt::format("{}, {}", own[0], own[1]));
+        row.give("maximum", Figure::count(std::max(own[0], own[1])));
+        row.give("exponentials", Figure::decimals(exponentials, 3));
+        row.give("target", Figure::count(device == 1 ? own[1] : 0));
+    }
+    const double target = kLogits[1][1];
+    found.give("hand_maximum", Figure::count(maximum));
+    found.give("hand_sum", Figure::decimals(sum, 3));
+    found.give("hand_target", Figure::count(target));
+    found.give("hand_loss", Figure::decimals(std::log(sum) + maximum - target, 3));
+}
+
+}  // namespace
+
+void TensorParallelLesson::vocabulary(Findings& found) {
+    const std::int64_t whole = task_->sizes.vocabulary;
+    const std::int64_t columns = own_columns_of(whole, ranks_);
+    const std::int64_t padding = columns * ranks_ - whole;
+    const std::int64_t character = 2 * whole / 3;
+    found.give("vocabulary", whole);
+    found.give("own_characters", columns);
+    found.give("padding", padding);
+    found.give("padded", padding > 0);
+    found.give("character", character);
+    found.give("holder", character / columns);
+    found.give("holder_from_1", character / columns + 1);
+    found.give("told_numbers", 3);
+    found.give("own_logits", columns);
+    give_loss_by_hand(found);
+
+    const RunReport shared =
+        make_cluster(options(), ranks_)->run(shared_loss(*task_, options()));
+    give_loss_bytes(found, shared, columns);
+    const RunReport alone =
+        make_cluster(options(), 1)->run(whole_loss(*task_, options(), ranks_));
+    const double one = alone.ranks.front().kept.at("loss").at(0);
+    const double many = shared.ranks.front().kept.at("loss").at(0);
+    values_at_most(found, "loss_value", std::abs(many - one) / std::abs(one), bound());
+}
+
+void TensorParallelLesson::give_loss_bytes(Findings& found, const RunReport& shared,
+                                           std::int64_t columns) {
+    const std::int64_t rows = task_->tokens();
+    const std::int64_t size = bytes_of(computed_in(options().dtype));
+    const double share = static_cast<double>(ranks_ - 1) / ranks_;
+    const auto bytes = [&](double numbers) {
+        return Figure::bytes(
+            std::llround(numbers * share * static_cast<double>(rows * size)));
+    };
+    found.give("loss_tokens", rows);
+    found.give("loss_number_bytes", size);
+    found.give("loss_bytes", bytes(6));
+    found.give("loss_bytes_without_t", Figure::bytes(6 * rows * size));
+    found.give("loss_bytes_maximum", bytes(2));
+    found.give("loss_bytes_sums", bytes(4));
+    const auto sent = [&](std::int64_t elements, Verb verb) {
+        return collective_traffic({verb, elements, size, ranks_}, 0).bytes_sent;
+    };
+    found.equal("loss_sent", Figure::bytes(shared.ranks.front().bytes_sent()),
+                static_cast<double>(sent(rows, Verb::all_reduce) +
+                                    sent(2 * rows, Verb::all_reduce)));
+    found.give("gathered_logits", Figure::memory(sent(rows * columns, Verb::all_gather)));
+    constexpr double kLargeVocabulary = 50'000;
+    found.give("large_vocabulary", Figure::count(kLargeVocabulary));
+    found.give("gathering_times", Figure::count(std::round(kLargeVocabulary / 6)));
+}
+
+namespace {
+
+std::vector<double> losses(const RunReport& report) {
+    return report.ranks.front().series.at("loss");
+}
+
+}  // namespace
+
+RunReport TensorParallelLesson::train_on(int ranks, Regions regions,
+                                         const std::string& variant) {
+    RunReport report =
+        train_gpt(*make_cluster(options(), ranks), *task_, options().dtype,
+                  options().seed, regions, show_progress(variant, task_->steps).get());
+    record().runs.emplace_back(variant, report);
+    if (!has_numbers()) return report;
+    record_training(
+        record(), variant, ranks == 1, losses(report),
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    return report;
+}
+
+Curves TensorParallelLesson::train_on_all() {
+    Curves curves;
+    const auto on = [&](int ranks, Regions regions, const std::string& name,
+                        const std::string& variant) {
+        curves.add(name, losses(train_on(ranks, regions, variant)));
+    };
+    const std::string all = fmt::format("gpt_{}", ranks_);
+    on(1, Regions::replicated, "alone", "gpt_1");
+    if (ranks_ % 2 == 0 && ranks_ > 2) on(2, Regions::replicated, "two", "gpt_2");
+    if (ranks_ == 1) return curves;
+    on(ranks_, Regions::replicated, "together", all);
+    on(ranks_, Regions::sequence_parallel, "sequence", all + "_sequence");
+    return curves;
+}
+
+void TensorParallelLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    found.give("layers", sizes.layers);
+    found.give("steps", task_->steps);
+    found.give("learning_rate", Figure::count(task_->learning_rate));
+    const std::int64_t outside =
+        (2 * sizes.vocabulary + sizes.context + 2) * sizes.block.hidden;
+    found.give("parameters", sizes.parameters());
+    found.give("block_parameters", (sizes.parameters() - outside) / sizes.layers);
+    record_gpt_inputs(record(), *task_);
+
+    const Curves curves = train_on_all();
+    if (has_numbers()) curves.give(found, "curve");
+    const std::vector<double>& one = curves.losses.front();
+    const int stores = static_cast<int>(sizes.layers) * block_stores(ranks_);
+    values_at_most(found, "gpt_curves", curves.widest_gap(),
+                   loss_bound(options().dtype, stores, one));
+    const double entropy = unigram_entropy(task_->text);
+    found.give("entropy", Figure::decimals(entropy, 3));
+    constexpr int kEnough = 100;
+    found.give("enough_steps", task_->steps >= kEnough);
+    if (task_->steps >= kEnough)
+        values_at_most(found, "learnt", one.back() / entropy, 0.95);
+}
+
+namespace {
+
+constexpr std::int64_t kHidden = 20'480;
+constexpr std::int64_t kHeads = 160;
+
+std::int64_t of(const RankReport& rank, MemoryCategory category) {
+    return rank.memory.category_peak[static_cast<std::size_t>(category)];
+}
+
+/// Parameters, gradients and AdamW's state of a block, in 16 bits.
+RankReport block_of(int ranks) {
+    return make_shapes_only_cluster(ranks)
+        ->run([](Rank& rank) {
+            TensorParallel tp(rank.device(), rank.world());
+            const auto block = make_block({rank.device(), DType::bf16, 1, "h.0"},
+                                          {kHidden, kHeads}, tensor_parallel({}, tp));
+            const AdamW optimizer(block->parameters());
+        })
+        .ranks.front();
+}
+
+void give_block_sizes(Findings& found) {
+    for (const int ranks : {1, 2, 4, 8, 16}) {
+        const RankReport rank = block_of(ranks);
+        const auto memory = [&](MemoryCategory category) {
+            return Figure::memory(of(rank, category));
+        };
+        Findings& row = found.row("sizes");
+        row.give("on", ranks);
+        row.give("s", ranks == 1 ? "" : "s");
+        row.give("weights", memory(MemoryCategory::parameters));
+        row.give("gradients", memory(MemoryCategory::gradients));
+        row.give("optimizer", memory(MemoryCategory::optimizer));
+        row.give("all", Figure::memory(rank.memory.peak));
+        // There are 13 h: two norms (4 h) and the biases after a row split
+        // (2 h) are on every device; 7 h are shared out.
+        const std::int64_t expected =
+            2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
+        row.equal("size", Figure::bytes(of(rank, MemoryCategory::parameters)),
+                  static_cast<double>(expected));
+    }
+}
+
+}  // namespace
+
+void TensorParallelLesson::size(Findings& found) {
+    const RankReport up =
+        make_shapes_only_cluster(1)
+            ->run([](Rank& rank) {
+                const Linear layer({rank.device(), DType::bf16, 1, "c_fc"}, kHidden,
+                                   4 * kHidden, /*bias=*/false);
+            })
+            .ranks.front();
+    const std::int64_t weights = 4 * kHidden * kHidden;
+    found.give("wide", kHidden);
+    found.give("wide_inner", 4 * kHidden);
+    found.give("wide_bytes", Figure::bytes(2 * weights));
+    found.equal("wide_held", Figure::bytes(of(up, MemoryCategory::parameters)),
+                static_cast<double>(2 * weights));
+    found.give("squares", 12);
+    found.give("squares_attention", 4);
+    found.give("squares_mlp", 8);
+    give_block_sizes(found);
+}
+
+}  // namespace lockstep::lessons

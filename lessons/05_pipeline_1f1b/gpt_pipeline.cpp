@@ -1,0 +1,107 @@
+#include "lessons/05_pipeline_1f1b/gpt_pipeline.hpp"
+
+#include <algorithm>
+
+#include "src/comm/mesh.hpp"
+#include "src/core/require.hpp"
+#include "src/nn/optimizer.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
+    GptSizes sizes;
+    sizes.vocabulary = vocabulary;
+    sizes.context = options.values.integer("context");
+    // Enough for two chunks a stage, with embeddings, norm and head.
+    sizes.layers = options.values.integer("layers", std::max(ranks, 2 * ranks - 4));
+    sizes.block.heads = options.values.integer("heads");
+    sizes.block.hidden = options.values.integer("hidden", 16 * sizes.block.heads);
+    sizes.tied = options.values.integer("tied") == 1;
+    require(sizes.block.hidden % sizes.block.heads == 0,
+            "--set hidden={}: {} heads share it out in equal parts, so that it must be a "
+            "multiple of them",
+            sizes.block.hidden, sizes.block.heads);
+    require(sizes.layer_count() >= ranks,
+            "--set layers={}: with embeddings, norm and head these are {} layers, too "
+            "few for {} stages",
+            sizes.layers, sizes.layer_count(), ranks);
+    return sizes;
+}
+
+/// A replica's micro-batches of a step.
+std::vector<MicroBatch> upload_batches(Device& device, const GptTask& task, int step,
+                                       int first, int count, int all) {
+    const std::int64_t size = task.batch / all;
+    std::vector<MicroBatch> batches;
+    for (int i = first; i < first + count; ++i)
+        batches.push_back(upload_tokens(device, task, step, i * size, size, 1.0 / all));
+    return batches;
+}
+
+}  // namespace
+
+std::shared_ptr<const GptTask> make_pipeline_gpt_task(const LessonOptions& options,
+                                                      int ranks, int micro_batches) {
+    auto task = make_gpt_task(
+        options, options.values.integer("batch", micro_batches),
+        [&](std::int64_t vocabulary) { return sizes_of(options, ranks, vocabulary); });
+    require(task->batch % micro_batches == 0,
+            "--set batch={}: {} micro-batches share it out in equal parts, so that it "
+            "must be a multiple of them",
+            task->batch, micro_batches);
+    return task;
+}
+
+RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
+                             const GptTraining& training, Progress* progress) {
+    const GptTask& task = training.task;
+    const Schedule& schedule = plan.schedule();
+    const int share = schedule.micro_batches;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(),
+                        {{"pp", schedule.stages}, {"dp", training.replicas}});
+        Communicator& line = mesh["pp"];
+        const GptStage stage =
+            make_gpt_stage({device, training.dtype, training.seed, ""}, task.sizes,
+                           schedule, line.rank(), cut_gpt(task.sizes, schedule));
+        Pipeline pipeline(device, line, plan, stage.modules(),
+                          gpt_boundary(task.sizes, training.dtype));
+        if (training.replicas > 1) pipeline.reduce_over(mesh["dp"]);
+        const auto tied = tie_gpt(pipeline, stage, schedule, line);
+        const auto optimizer = make_optimizer<Sgd>(stage.parameters(), task.optimizer());
+        const auto step = [&](int i) {
+            const auto batches =
+                upload_batches(device, task, i, mesh.coordinate("dp") * share, share,
+                               share * training.replicas);
+            Tensor loss = pipeline.run(cross_entropy_loss, batches);
+            const PhaseScope phase(device, Phase::update);
+            optimizer->step();
+            return loss;
+        };
+        run_training(rank, stage.parameters(), task.steps, step, progress);
+    });
+}
+
+RunReport train_gpt_alone(Cluster& cluster, int micro_batches,
+                          const GptTraining& training, Progress* progress) {
+    const GptTask& task = training.task;
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto gpt =
+            make_gpt({device, training.dtype, training.seed, ""}, task.sizes);
+        AllReduceSync sync(gpt->parameters());
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
+        const auto step = [&](int i) {
+            const auto batches =
+                upload_batches(device, task, i, 0, micro_batches, micro_batches);
+            return train_step(device, *gpt, cross_entropy_loss, batches, sync,
+                              *optimizer);
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
+    });
+}
+
+}  // namespace lockstep::lessons

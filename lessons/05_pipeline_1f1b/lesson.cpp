@@ -1,0 +1,622 @@
+#include "lessons/05_pipeline_1f1b/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "lessons/05_pipeline_1f1b/gpt_pipeline.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/core/require.hpp"
+#include "src/core/units.hpp"
+#include "src/pipeline/holdings.hpp"
+#include "src/pipeline/messages.hpp"
+#include "src/pipeline/validate.hpp"
+#include "src/pipeline/walk.hpp"
+#include "src/run/diagnosis.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kLeastRanks = 2;
+constexpr int kMostRanks = 16;
+
+}  // namespace
+
+PipelineLesson::PipelineLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
+    micro_batches_ = static_cast<int>(
+        options.values.integer("micro_batches", std::int64_t{2} * ranks_));
+    require(micro_batches_ % ranks_ == 0,
+            "--set micro_batches={}: interleaved schedules take them in rounds of the "
+            "stages, so that it must be a multiple of {}",
+            micro_batches_, ranks_);
+    task_ = make_pipeline_gpt_task(options, ranks_, micro_batches_);
+    note("micro_batches", micro_batches_);
+    note("layers", task_->sizes.layers);
+    note("batch", task_->batch);
+    // A weight is a sum of a term for each token of each step.
+    record.options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> PipelineLesson::experiments() {
+    return {experiment("staircase", &PipelineLesson::staircase),
+            experiment("gpipe", &PipelineLesson::gpipe),
+            experiment("memory", &PipelineLesson::memory),
+            experiment("steady_state", &PipelineLesson::steady_state),
+            experiment("bubble", &PipelineLesson::bubble),
+            experiment("interleaved", &PipelineLesson::interleaved),
+            experiment("halves", &PipelineLesson::halves),
+            experiment("published", &PipelineLesson::published),
+            experiment("deadlock", &PipelineLesson::deadlock),
+            experiment("train", &PipelineLesson::train)};
+}
+
+LessonEntry pipeline_1f1b_lesson() {
+    LessonEntry entry;
+    entry.slug = "pipeline-1f1b";
+    entry.folder = "05_pipeline_1f1b";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"micro_batches", "of a step; a multiple of the ranks", Whole{1, 256},
+         "twice the ranks"},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64},
+         "as many as the ranks, or what two chunks a stage need"},
+        {"heads", "of attention", Whole{1, 64, 4}},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence", Whole{1, 1024, 32}},
+        {"batch", "sequences of a step; a multiple of the micro-batches", Whole{1, 1024},
+         "one a micro-batch"},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+        {"tied", "1: the GPT's head reads its table of characters", Whole{0, 1, 0}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<PipelineLesson>;
+    return entry;
+}
+
+Schedule PipelineLesson::schedule(const std::string& name, int chunks,
+                                  int micro_batches) const {
+    return make_schedule(
+        name, {ranks_, micro_batches ? micro_batches : micro_batches_, chunks});
+}
+
+const RunReport& PipelineLesson::run(const Schedule& schedule, const std::string& name) {
+    const auto known = runs_.find(name);
+    if (known != runs_.end()) return known->second;
+    LessonOptions unit = options();
+    if (unit.has_virtual_time()) unit.cluster = "unit";
+    static const std::set<std::string> kDrawn{"gpipe", "1f1b", "zb-h1"};
+    const PipelinePlan plan(schedule);
+    RunReport report = make_cluster(unit, ranks_, /*trace=*/kDrawn.contains(name))
+                           ->run(stack_program(plan, {options().dtype, options().seed}));
+    record().runs.emplace_back("stack_" + name, report);
+    return runs_.emplace(name, std::move(report)).first->second;
+}
+
+void PipelineLesson::check_clock(Findings& found, const std::string& name,
+                                 const RunReport& report, double seconds) const {
+    if (!options().has_virtual_time()) return;
+    found.equal(name,
+                Figure::seconds(static_cast<double>(report.makespan()) /
+                                static_cast<double>(kSecond)),
+                seconds);
+}
+
+namespace {
+
+constexpr double kForward = 1;   ///< seconds of a stage, in the cluster `unit`
+constexpr double kBackward = 2;  ///< both halves
+constexpr double kBoth = kForward + kBackward;
+
+/// A part of a whole: "25 %", "27.3 %".
+Figure part(double over, double under) {
+    const double hundredths = 100 * over / under;
+    return Figure::percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);
+}
+
+/// The stages take as long as in the cluster `unit`.
+Timing timed(const Schedule& schedule) {
+    return time_schedule(schedule, {{}});
+}
+
+void draw(Findings& found, const std::string& name, const Schedule& schedule) {
+    found.picture(name, schedule, timed(schedule));
+}
+
+std::int64_t messages_of(const RunReport& report) {
+    std::int64_t messages = 0;
+    for (const RankReport& rank : report.ranks)
+        messages += rank.messages_sent();
+    return messages;
+}
+
+}  // namespace
+
+void PipelineLesson::staircase(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("virtual_time", options().has_virtual_time());
+    found.give("p", ranks_);
+    found.give("p_less_1", ranks_ - 1);
+    found.give("stack_width", kStackWidth);
+    found.give("stack_layers", kStackLayers);
+    found.give("stage_share", part(1, ranks_));
+    found.give("waiting_share", part(ranks_ - 1, ranks_));
+    found.give("stage_work", Figure::seconds(kBoth));
+    found.give("staircase_seconds", Figure::seconds(ranks_ * kBoth));
+
+    const Schedule naive = schedule("naive", 1, 1);
+    draw(found, "staircase", naive);
+    check_clock(found, "staircase_clock", run(naive, "naive"), ranks_ * kBoth);
+    found.equal("staircase_share", timed(naive).utilisation(), 1.0 / ranks_);
+}
+
+/// All forwards, then all backwards.
+void PipelineLesson::gpipe(Findings& found) {
+    const int p = ranks_;
+    const int m = micro_batches_;
+    const Schedule all_forwards = schedule("gpipe");
+    found.give("m", m);
+    found.give("rounds", m + p - 1);
+    found.give("bubble_part", part(p - 1, m + p - 1));
+    found.give("bubble_over_work", part(p - 1, m));
+    found.give("bubble_twice", part(2 * (p - 1), m + 2 * (p - 1)));
+    found.give("bubble_seconds", Figure::seconds((p - 1) * kBoth));
+    draw(found, "gpipe_picture", all_forwards);
+    check_clock(found, "gpipe_clock", run(all_forwards, "gpipe"), (m + p - 1) * kBoth);
+    found.equal("gpipe_bubble", timed(all_forwards).bubble_over_total(),
+                static_cast<double>(p - 1) / (m + p - 1));
+}
+
+namespace {
+
+std::int64_t activations(const RunReport& report, int stage) {
+    return report.ranks[stage]
+        .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+}
+
+}  // namespace
+
+void PipelineLesson::give_ledger(Findings& found, const Schedule& turns) {
+    const RunReport& one = run(schedule("gpipe", 1, 1), "gpipe_one");
+    const RunReport& two = run(schedule("gpipe", 1, 2), "gpipe_two");
+    const RunReport& gpipe = run(schedule("gpipe"), "gpipe");
+    const RunReport& report = run(turns, "1f1b");
+    if (!options().has_virtual_time()) return;
+    const int m = micro_batches_;
+    const std::vector<Holdings> held = peak_holdings(turns);
+    const std::int64_t boundary = stack_boundary_bytes(options().dtype);
+    std::int64_t gpipe_off = 0;
+    std::int64_t off = 0;
+    for (int stage = 0; stage < ranks_; ++stage) {
+        const std::int64_t first = activations(one, stage);
+        const std::int64_t each = activations(two, stage) - first;
+        const int count = held[stage].in_flight;
+        const bool next_is_there = stage > 0 && m > count;
+        gpipe_off += std::abs(activations(gpipe, stage) - first - (m - 1) * each);
+        off += std::abs(activations(report, stage) - first - (count - 1) * each -
+                        (next_is_there ? boundary : 0));
+        Findings& row = found.row("ledger");
+        row.give("stage", stage);
+        row.give("each", Figure::memory(each));
+        row.give("gpipe_bytes", Figure::memory(activations(gpipe, stage)));
+        row.give("count", count);
+        row.give("bytes", Figure::memory(activations(report, stage)));
+    }
+    found.equal("gpipe_ledger", gpipe_off, 0);
+    found.equal("ledger_off", off, 0);
+}
+
+/// What stages hold: 1F1B against GPipe.
+void PipelineLesson::memory(Findings& found) {
+    const int p = ranks_;
+    const int m = micro_batches_;
+    const Schedule turns = schedule("1f1b");
+    const std::vector<Holdings> held = peak_holdings(turns);
+    const int first = held.front().in_flight;
+    const int last = held.back().in_flight;
+    found.give("fullest_stage", first > last   ? "first_stage"
+                                : first < last ? "last_stage"
+                                               : "all_stages");
+    found.give("held_first", first);
+    found.give("held_behind", p - 1);
+    found.give("held_by_gpipe", m);
+    const Picoseconds ours = timed(turns).makespan;
+    const Picoseconds theirs = timed(schedule("gpipe")).makespan;
+    found.give("pace", ours < theirs ? "less" : ours > theirs ? "more" : "same");
+
+    const RunReport& report = run(turns, "1f1b");
+    draw(found, "turns_picture", turns);
+    found.give("stack_rows", kStackRows);
+    found.give("boundary_elements", kStackRows * kStackWidth);
+    found.give("boundary", Figure::memory(stack_boundary_bytes(options().dtype)));
+    found.give("kept_results",
+               Figure::memory(kStackLayers * stack_boundary_bytes(options().dtype)));
+    found.give("number_bytes", Figure::bytes(bytes_of(options().dtype)));
+    give_ledger(found, turns);
+    check_clock(found, "turns_clock", report, (m + p - 1) * kBoth);
+}
+
+namespace {
+
+/// What an instruction waits for, beside the one before it on its stage.
+Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
+    return is_message(schedule.at(place).kind) ? index.partner(place) : index.need(place);
+}
+
+/// A stage's instructions from its first backward to just before its third.
+std::vector<Place> two_rounds(const Schedule& schedule, int stage) {
+    std::vector<Place> places;
+    int backwards = 0;
+    const auto& list = schedule.of(stage);
+    for (int position = 0; position < static_cast<int>(list.size()); ++position) {
+        const Place place{stage, position};
+        const InstructionKind kind = schedule.at(place).kind;
+        if (kind == InstructionKind::backward) ++backwards;
+        if ((backwards == 1 || backwards == 2) && has_micro_batch(kind))
+            places.push_back(place);
+    }
+    return places;
+}
+
+}  // namespace
+
+/// A stage's instructions one by one, with its messages.
+void PipelineLesson::steady_state(Findings& found) {
+    const int stage = ranks_ / 2 - 1;
+    const Schedule sent = with_messages(schedule("1f1b"));
+    const Timing timing = timed(sent);
+    const WorkIndex index(sent);
+    found.give("shown_stage", stage);
+    for (const Place place : two_rounds(sent, stage)) {
+        const Instruction& work = sent.at(place);
+        const TimeSpan& span = timing.span(place);
+        Findings& row = found.row("instructions");
+        row.give("instruction", text_of(work));
+        row.give("meaning", name_of(work.kind));
+        const Place need = needed_by(sent, index, place);
+        row.give("need", need ? text_of(sent.at(need)) : "");
+        row.give("need_stage", need ? std::to_string(need.stage) : "");
+        row.give("begin", Figure::seconds(static_cast<double>(span.start)));
+        row.give("end", Figure::seconds(static_cast<double>(span.end)));
+    }
+    const int one_way = micro_batches_ * (ranks_ - 1);
+    found.give("messages", 2 * one_way);
+    found.give("messages_of_all", 2 * micro_batches_ * ranks_);
+    found.equal("messages_sent", messages_of(run(schedule("1f1b"), "1f1b")),
+                2.0 * one_way);
+}
+
+namespace {
+
+Timing timing_of(int stages, int micro_batches) {
+    return timed(make_schedule("1f1b", {stages, micro_batches, 1}));
+}
+
+/// Gives the bubble for several numbers of stages and micro-batches, over both
+/// denominators.
+void give_bubbles(Findings& found) {
+    double widest = 0;
+    for (const int stages : {2, 4, 8, 16}) {
+        Findings& row = found.row("bubbles");
+        row.give("stages", stages);
+        for (const int m : {1, 4, 8, 16, 64}) {
+            const Timing timing = timing_of(stages, m);
+            const double lost = timing.bubble_over_total();
+            row.give(fmt::format("lost_{}", m), Figure::percent(100 * lost, 1));
+            row.give(fmt::format("longer_{}", m),
+                     Figure::percent(100 * timing.bubble_over_ideal(), 1));
+            const double expected = static_cast<double>(stages - 1) / (m + stages - 1);
+            widest = std::max(widest, std::abs(lost - expected));
+        }
+    }
+    found.equal("bubbles_off", widest, 0);
+}
+
+}  // namespace
+
+void PipelineLesson::bubble(Findings& found) {
+    constexpr int kStages = 8;
+    constexpr int kEnough = 9 * (kStages - 1);
+    found.give("enough_stages", kStages);
+    found.give("enough_stages_less_1", kStages - 1);
+    found.give("enough", kEnough);
+    found.give("enough_by_stages", 9 * kStages);
+    found.give("enough_by_ideal", 10 * (kStages - 1));
+    give_bubbles(found);
+    found.at_most("enough_lost", timing_of(kStages, kEnough).bubble_over_total(), 0.1);
+}
+
+/// Two smaller chunks of the model on each device in place of one.
+void PipelineLesson::interleaved(Findings& found) {
+    const int p = ranks_;
+    const int m = micro_batches_;
+    constexpr int kChunks = 2;
+    const Schedule rounds = schedule("interleaved", kChunks);
+    const RunReport& report = run(rounds, "interleaved");
+    const std::int64_t plain = messages_of(run(schedule("1f1b"), "1f1b"));
+    found.give("v", kChunks);
+    found.give("parts", kChunks * p);
+    found.give("parts_less_1", kChunks * p - 1);
+    found.give("p_and_1", p + 1);
+    found.give("chunk_layers", kStackLayers / kChunks);
+    found.give("rounds_idle", Figure::seconds((p - 1) * kBoth / kChunks));
+    found.give("rounds_messages", 2 * m * (kChunks * p - 1));
+    found.give("rounds_messages_apart", 2 * m * kChunks * (p - 1));
+    found.give("plain_messages", plain);
+    draw(found, "rounds_picture", rounds);
+    check_clock(found, "rounds_clock", report, kBoth * (kChunks * m + p - 1));
+    found.equal("rounds_bubble", timed(rounds).bubble_over_ideal(),
+                static_cast<double>(p - 1) / (kChunks * m));
+    found.equal("rounds_messages_sent", messages_of(report), 2.0 * m * (kChunks * p - 1));
+    const int held = peak_holdings(rounds).front().in_flight;
+    found.give("rounds_held", held);
+    found.give("rounds_worth", Figure::count(static_cast<double>(held) / kChunks));
+}
+
+/// Backward in two halves: ZB-H1 and ZB-H2.
+void PipelineLesson::halves(Findings& found) {
+    const int p = ranks_;
+    const int m = micro_batches_;
+    const Schedule h1 = schedule("zb-h1");
+    found.give("h1_idle", Figure::seconds(p - 1));
+    found.give("h1_idle_unfilled", Figure::seconds(2 * (p - 1)));
+    draw(found, "h1_picture", h1);
+    check_clock(found, "h1_clock", run(h1, "zb-h1"), kBoth * m + p - 1);
+    const int enough = std::max(m, 2 * p);
+    const Schedule h2 = schedule("zb-h2", 1, enough);
+    found.give("h2_micro_batches", std::to_string(enough));
+    found.give("h2_held", peak_holdings(h2).front().in_flight);
+    found.give("h2_ahead", 2 * (p - 1));
+    draw(found, "h2_picture", h2);
+    found.equal("h2_idle", Figure::seconds(static_cast<double>(timed(h2).bubble())), 0);
+}
+
+/// Idle times that a paper published, from the durations that it gives.
+void PipelineLesson::published(Findings& found) {
+    // Table of the 1.5 B model, 8 stages and 24 micro-batches, in
+    // milliseconds, in thousandths.
+    constexpr StageDurations kMeasured{18'522, 18'086, 9'337, 601};
+    StageDurations no_messages = kMeasured;
+    no_messages.message = 0;
+    constexpr PipelineShape kShape{8, 24, 1};
+    const auto lost = [&](const char* name, const StageDurations& durations) {
+        return time_schedule(make_schedule(name, kShape), {durations})
+            .bubble_over_total();
+    };
+    found.give("free_messages_bubble",
+               Figure::percent(100 * lost("1f1b", no_messages), 1));
+    found.give("free_messages_ideal", part(kShape.stages - 1, kShape.micro_batches));
+    double widest = 0;
+    const std::map<std::string, double> theirs{
+        {"1f1b", 0.2431}, {"zb-h1", 0.1585}, {"zb-h2", 0.1083}};
+    for (const auto& [name, published] : theirs) {
+        const double ours = lost(name.c_str(), kMeasured);
+        widest = std::max(widest, std::abs(ours - published));
+        Findings& row = found.row("published");
+        row.give("schedule", name);
+        row.give("theirs", Figure::decimals(published, 4));
+        row.give("ours", Figure::decimals(ours, 4));
+    }
+    found.at_most("published_off", widest, 5e-5);
+}
+
+namespace {
+
+/// Returns the diagnosis of the virtual devices; it is empty if the plan runs.
+std::string diagnosis_of(const PipelinePlan& plan, const StackOptions& options) {
+    try {
+        make_shapes_only_cluster(plan.schedule().stages)
+            ->run(stack_program(plan, options));
+    } catch (const FaultError& fault) {
+        constexpr int kColumns = 76;
+        return fault.diagnosis().text(kColumns);
+    }
+    return "";
+}
+
+/// Interleaved, with two slips that are easily made: each stage runs ahead as plain 1F1B
+/// over p v stages would, and backwards take the chunks in the same order as forwards.
+Schedule interleaved_with_slips(const PipelineShape& shape) {
+    Schedule schedule = empty_schedule("interleaved with slips", shape);
+    const int round = shape.stages * shape.chunks;
+    const int turns = shape.micro_batches * shape.chunks;
+    const auto turn = [&](InstructionKind kind, int k) {
+        return Instruction{kind, k / round * shape.stages + k % shape.stages,
+                           k % round / shape.stages};
+    };
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        auto& work = schedule.work[stage];
+        const int ahead = round - 1 - stage;
+        for (int k = 0; k < turns + ahead; ++k) {
+            if (k < turns) work.push_back(turn(InstructionKind::forward, k));
+            if (k >= ahead) work.push_back(turn(InstructionKind::backward, k - ahead));
+        }
+    }
+    return schedule;
+}
+
+/// A stage's list up to the message behind its second backward: "RA0 F0 B0 …".
+std::string begin_of(const Schedule& schedule, int stage) {
+    std::string list;
+    int backwards = 0;
+    for (const Instruction& work : schedule.of(stage)) {
+        if (work.kind == InstructionKind::backward && ++backwards > 1) break;
+        list += (list.empty() ? "" : " ") + text_of(work);
+    }
+    return list + " …";
+}
+
+}  // namespace
+
+/// Two orders of messages, of which one hangs; an order of work that does, too.
+void PipelineLesson::deadlock(Findings& found) {
+    const StackOptions stack{options().dtype, options().seed};
+    const Schedule in_place = with_messages_in_place(schedule("1f1b"));
+    const Schedule agreed = with_messages(schedule("1f1b"));
+    found.give("upper_stage", ranks_ - 2);
+    found.give("lower_stage", ranks_ - 1);
+    found.give("in_place.upper", begin_of(in_place, ranks_ - 2));
+    found.give("in_place.lower", begin_of(in_place, ranks_ - 1));
+    found.give("agreed.upper", begin_of(agreed, ranks_ - 2));
+    found.give("agreed.lower", begin_of(agreed, ranks_ - 1));
+    const auto problem = find_problem(in_place);
+    const std::string said = diagnosis_of(PipelinePlan::unchecked(in_place), stack);
+    const std::string silence = diagnosis_of(PipelinePlan(schedule("1f1b")), stack);
+    found.give("order_that_hangs", !said.empty() && !silence.empty() ? "both_orders"
+                                   : !said.empty()                   ? "order_a"
+                                   : !silence.empty()                ? "order_b"
+                                                                     : "no_order");
+
+    found.give("validator_says", problem ? problem->sentence : "–");
+    found.equal("circle", problem ? problem->cycle.size() : 0, 2);
+    found.give("f14", said);
+    found.equal("class_f14", said.starts_with("F14") ? 1 : 0, 1);
+    found.equal("mended", silence.empty() ? 0 : 1, 0);
+    const auto refused = find_problem(interleaved_with_slips({2, 4, 2}));
+    found.give("slips_refused", refused ? refused->sentence : "–");
+    found.equal("slips", refused && !refused->cycle.empty() ? 1 : 0, 1);
+}
+
+namespace {
+
+/// Tensors that differ in any bit.
+int different(const std::map<std::string, HostTensor>& a,
+              const std::map<std::string, HostTensor>& b) {
+    int count = 0;
+    for (const auto& [name, tensor] : a) {
+        const auto found = b.find(name);
+        if (found == b.end() || found->second != tensor) ++count;
+    }
+    return count + static_cast<int>(b.size() > a.size());
+}
+
+/// Tensors of which several ranks kept copies that are not the same.
+int differing_copies(const RunReport& report) {
+    std::map<std::string, const HostTensor*> first;
+    std::set<std::string> differing;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept) {
+            const auto [it, added] = first.emplace(name, &tensor);
+            if (!added && *it->second != tensor) differing.insert(name);
+        }
+    return static_cast<int>(differing.size());
+}
+
+/// The page's name of a run's losses: "loss_zb_h1".
+std::string loss_name(std::string name) {
+    std::ranges::replace(name, '-', '_');
+    return "loss_" + name;
+}
+
+}  // namespace
+
+void PipelineLesson::check_bits(Findings& row, const RunReport& report,
+                                int replicas) const {
+    if (replicas > 1 || task_->sizes.tied)
+        row.equal("copies", differing_copies(report), 0);
+    // On a GPU the library chooses how it adds up, by shape and by card.
+    if (replicas == 1 && !task_->sizes.tied && options().backend == "sim")
+        row.equal("bits",
+                  different(kept_under(alone_, "grad/"), kept_under(report, "grad/")) +
+                      different(kept_under(alone_, ""), kept_under(report, "")),
+                  0);
+}
+
+std::vector<double> PipelineLesson::train_by(Findings& found, const Schedule& schedule,
+                                             int replicas, const std::string& variant) {
+    const GptTraining training{*task_, options().dtype, options().seed, replicas};
+    const auto progress = show_progress(variant, task_->steps);
+    const bool alone = schedule.stages == 1;
+    const int ranks = schedule.stages * replicas;
+    const auto cluster = make_cluster(options(), ranks);
+    const RunReport report = alone ? train_gpt_alone(*cluster, schedule.micro_batches,
+                                                     training, progress.get())
+                                   : train_gpt_pipeline(*cluster, PipelinePlan(schedule),
+                                                        training, progress.get());
+    record().runs.emplace_back(variant, report);
+    std::vector<double> curve = losses_of(report);
+    if (!has_numbers()) return curve;
+    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
+        return kept_under(report, prefix);
+    });
+    if (alone) {
+        alone_ = report;
+    } else {
+        Findings& row = found.row("trainings");
+        row.give("variant", variant);
+        check_bits(row, report, replicas);
+    }
+    return curve;
+}
+
+void PipelineLesson::give_costs(Findings& found, const std::vector<std::string>& names) {
+    std::map<std::string, Picoseconds> times;
+    const auto& runs = record().runs;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        const RunReport& report = runs[runs.size() - names.size() + i].second;
+        const Picoseconds time = report.makespan() / task_->steps;
+        times[names[i]] = report.makespan();
+        Findings& row = found.row("costs");
+        row.give("schedule", names[i]);
+        row.give("time", Figure::time(time));
+        row.give("held", Figure::memory(report.most_held()));
+        row.give("sent", report.messages_sent() / task_->steps);
+    }
+    std::string fastest = "naive";
+    for (const std::string& name : schedule_names())
+        if (times.contains(name) && times[name] < times[fastest]) fastest = name;
+    found.give("fastest", fastest);
+    found.give("rounds_too_slow",
+               times.contains("interleaved") && times["interleaved"] >= times["1f1b"]);
+}
+
+/// A GPT on real text, by every schedule.
+void PipelineLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    found.give("cluster", options().cluster);
+    found.give("blocks", sizes.layers);
+    found.give("hidden", sizes.block.hidden);
+    found.give("heads", sizes.block.heads);
+    found.give("context", sizes.context);
+    found.give("vocabulary", sizes.vocabulary);
+    found.give("sequences", task_->batch);
+    found.give("training_steps", task_->steps);
+    found.give("learning_rate", Figure::count(task_->learning_rate));
+    found.give("layer_count", sizes.layer_count());
+    record_gpt_inputs(record(), *task_);
+
+    std::vector<std::string> names;
+    Curves curves;
+    const auto by = [&](const std::string& name, const Schedule& schedule, int replicas,
+                        const std::string& variant) {
+        names.push_back(name);
+        curves.add(loss_name(name), train_by(found, schedule, replicas, variant));
+    };
+    by("alone", make_schedule("gpipe", {1, micro_batches_, 1}), 1, "gpt_1");
+    for (const std::string& name : schedule_names()) {
+        const int chunks = name == "interleaved" ? 2 : 1;
+        if (chunks * ranks_ > sizes.layer_count()) continue;
+        by(name, schedule(name, chunks), 1, name);
+    }
+    const bool twice = ranks_ % 2 == 0 && ranks_ > 2;
+    if (twice)
+        by("replicas", make_schedule("1f1b", {ranks_ / 2, micro_batches_ / 2, 1}), 2,
+           "1f1b_replicas");
+    found.give("two_pipelines", twice);
+    found.give("half_p", ranks_ / 2);
+    found.give("same_bits", !sizes.tied && options().backend == "sim");
+    if (has_numbers()) curves.give(found, "curves");
+    if (options().has_virtual_time()) give_costs(found, names);
+    const int stores =
+        static_cast<int>(sizes.layers) * block_stores(1) + 2 * micro_batches_;
+    values_at_most(found, "one_curve", curves.widest_gap(),
+                   loss_bound(options().dtype, stores, curves.losses.front()));
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,561 @@
+#include "lessons/06_ring_self_attention/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "src/core/philox.hpp"
+#include "src/core/require.hpp"
+#include "src/device/formulas.hpp"
+#include "src/nn/gpt.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/norm.hpp"
+#include "src/parallel/ring_products.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kLeastRanks = 2;
+constexpr int kMostRanks = 16;
+
+}  // namespace
+
+RingLesson::RingLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      ranks_(options.ranks.value_or(4)),
+      method_(context_method(options.values.word("method"))),
+      order_(token_order(options.values.word("order"))) {
+    task_ = make_context_gpt_task(options, ranks_, method_);
+    const BlockSizes& block = task_->sizes.block;
+    require(method_ != ContextMethod::ulysses || block.kv_heads % ranks_ == 0,
+            "--set method=ulysses: {} ranks share out the heads of keys and values, {} "
+            "here; a multiple of {} is expected",
+            ranks_, block.kv_heads, ranks_);
+    note("heads", block.heads);
+    note("kv_heads", block.kv_heads);
+    note("hidden", block.hidden);
+    note("context", task_->sizes.context);
+    // A weight is a sum of a term for each token of each step.
+    record.options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> RingLesson::experiments() {
+    return {experiment("reach", &RingLesson::reach),
+            experiment("scores", &RingLesson::scores),
+            experiment("output", &RingLesson::output),
+            experiment("bytes", &RingLesson::bytes),
+            experiment("online", &RingLesson::online),
+            experiment("other_ways", &RingLesson::other_ways),
+            experiment("memory", &RingLesson::memory),
+            experiment("causal", &RingLesson::causal),
+            experiment("overlap", &RingLesson::overlap),
+            experiment("train", &RingLesson::train)};
+}
+
+std::string key_of(ContextMethod method) {
+    std::string key = name_of(method);
+    std::ranges::replace(key, '-', '_');
+    return key;
+}
+
+AttentionProblem RingLesson::small(bool causal) const {
+    constexpr std::int64_t kTokensPerRank = 4;
+    AttentionProblem problem;
+    problem.tokens = kTokensPerRank * ranks_;
+    problem.sizes = {/*heads=*/2, causal};
+    problem.width = 4;
+    problem.dtype = options().dtype;
+    problem.seed = options().seed;
+    return problem;
+}
+
+AttentionProblem RingLesson::large() const {
+    constexpr std::int64_t kTokensPerRank = 8192;
+    AttentionProblem problem;
+    problem.tokens = kTokensPerRank * ranks_;
+    problem.sizes.heads = least_multiple(ranks_, 32);
+    problem.sizes.causal = false;
+    problem.width = 128;
+    problem.dtype = DType::bf16;
+    problem.shapes_alone = true;
+    return problem;
+}
+
+void RingLesson::record_small() {
+    if (!has_numbers()) return;
+    const AttentionProblem problem = small(/*causal=*/false);
+    record().inputs.insert_or_assign("attention/x", problem.x());
+    record().inputs.insert_or_assign("attention/dy", problem.dy());
+    record().models["attention"] = {{"kind", "attention"},
+                                    {"heads", problem.sizes.heads},
+                                    {"head_width", problem.width},
+                                    {"backward_from", "dy"}};
+}
+
+double RingLesson::core_difference(const std::string& variant, const RunReport& shared,
+                                   bool causal) {
+    const RunReport alone = run_core(*make_cluster(options(), 1), small(causal));
+    double worst = 0;
+    for (const char* name : {"y", "dx"}) {
+        const HostTensor whole = whole_kept(shared, name, TokenOrder::contiguous);
+        record().outputs.insert_or_assign(variant + "/" + name, whole);
+        const double here = relative_difference(whole, alone.ranks.front().kept.at(name));
+        if (!(here <= worst)) worst = here;
+    }
+    return worst;
+}
+
+void RingLesson::check_method(Findings& found, ContextMethod method) {
+    record_small();
+    for (const bool causal : {false, true}) {
+        const std::string variant =
+            std::string(name_of(method)) + (causal ? "_causal" : "");
+        const RunReport report =
+            run_method(*make_cluster(options(), ranks_), small(causal), method);
+        record().runs.emplace_back(variant, report);
+        if (has_numbers())
+            found.at_most(key_of(method) + (causal ? ".causal" : ".values"),
+                          core_difference(variant, report, causal), bound());
+    }
+}
+
+LessonEntry ring_self_attention_lesson() {
+    Choice methods{{}, name_of(ContextMethod::ring_attention)};
+    for (const ContextMethod method : all_context_methods())
+        methods.words.emplace_back(name_of(method));
+    LessonEntry entry;
+    entry.slug = "ring-self-attention";
+    entry.folder = "06_ring_self_attention";
+    entry.default_ranks = 4;
+    entry.least_ranks = kLeastRanks;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"method", "of step 10", methods},
+        {"order", "of tokens in step 10",
+         Choice{{"contiguous", "striped", "zigzag"}, "zigzag"}},
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; with ulysses a multiple of the ranks", Whole{1, 64},
+         "4"},
+        {"kv_heads", "of keys and values; divides the heads", Whole{1, 64}, "the heads"},
+        {"hidden", "columns between layers; 16 a head", Whole{1, 1024}, "64"},
+        {"context", "tokens of a sequence; a multiple of twice the ranks", Whole{1, 4096},
+         "256"},
+        {"batch", "sequences of a step", Whole{1, 1024, 4}},
+        {"steps", "of training", Whole{1, 100'000, 40}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.2}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<RingLesson>;
+    return entry;
+}
+
+namespace {
+
+constexpr std::int64_t kTokens = 8;
+constexpr std::int64_t kChanged = 2;  ///< the token that is changed
+constexpr std::int64_t kHidden = 8;
+constexpr std::int64_t kHeads = 2;
+
+/// Tokens whose rows differ in any bit.
+std::int64_t changed_tokens(const HostTensor& a, const HostTensor& b) {
+    std::int64_t changed = 0;
+    for (std::int64_t token = 0; token < a.shape()[0]; ++token)
+        changed += a.rows(token, 1) == b.rows(token, 1) ? 0 : 1;
+    return changed;
+}
+
+using MakeLayer = std::function<std::unique_ptr<Module>(const ParameterInit&)>;
+
+/// In how many tokens the layer's output changes where one token of its input does.
+std::int64_t tokens_reached(const LessonOptions& options, std::int64_t columns,
+                            const MakeLayer& make) {
+    HostTensor x({kTokens, 1, columns}, options.dtype);
+    const RandomStream stream(options.seed, "reach/x");
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        x.set(i, stream.normal(static_cast<std::uint64_t>(i)));
+    HostTensor other = x;
+    for (std::int64_t i = 0; i < columns; ++i)
+        other.set(kChanged * columns + i, -x.at(kChanged * columns + i));
+    const RunReport report = make_cluster(options, 1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto layer = make({device, options.dtype, options.seed, "layer"});
+        Saved before, after;
+        rank.keep("before", layer->forward(device.upload(x), before));
+        rank.keep("after", layer->forward(device.upload(other), after));
+    });
+    const auto& kept = report.ranks.front().kept;
+    return changed_tokens(kept.at("before"), kept.at("after"));
+}
+
+}  // namespace
+
+void RingLesson::reach(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("devices", ranks_);
+    found.give("last_device", ranks_ - 1);
+    found.give("reach_tokens", kTokens);
+    found.give("reach_changed", kChanged);
+    found.give("reach_last", kTokens - 1);
+    found.give("reach", kTokens - kChanged);
+    found.give("reach_later", kTokens - kChanged - 1);
+    found.give("reach_alone", 1);
+    if (!has_numbers()) return;
+    const auto look = [&](const char* name, std::int64_t columns, std::int64_t expected,
+                          const MakeLayer& make) {
+        found.equal(name, tokens_reached(options(), columns, make),
+                    static_cast<double>(expected));
+    };
+    look("reach.layer_norm", kHidden, 1, [](const ParameterInit& init) {
+        return std::make_unique<LayerNorm>(init, kHidden);
+    });
+    look("reach.linear", kHidden, 1, [](const ParameterInit& init) {
+        return std::make_unique<Linear>(init, kHidden, 3 * kHidden);
+    });
+    look("reach.mlp", kHidden, 1,
+         [](const ParameterInit& init) { return make_mlp(init, kHidden, 4 * kHidden); });
+    look("reach.attention", 3 * kHidden, kTokens - kChanged,
+         [](const ParameterInit& init) {
+             return std::make_unique<CoreAttention>(init.device,
+                                                    AttentionSizes{kHeads, true});
+         });
+}
+
+namespace {
+
+/// Each rank keeps its row block of "scores", and as the series "from"
+/// whose keys it had, hop by hop.
+RunReport run_scores(Cluster& cluster, const AttentionProblem& problem) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Ring ring(device, rank.world());
+        const Tensor x = device.upload(
+            dealt_rows(problem.x(), {TokenOrder::contiguous, rank.size(), rank.index()}));
+        const AttentionHeads own = attention_heads(x, problem.sizes);
+        const PhaseScope phase(device, Phase::forward);
+        rank.keep("scores", ring_products(device, ring, own.queries, own.keys,
+                                          score_factor(problem.width)));
+        for (int hops = 0; hops < ring.size(); ++hops)
+            rank.keep_value("from", ring.origin(hops));
+    });
+}
+
+int from(const RunReport& report, int rank, int hops) {
+    return static_cast<int>(
+        report.ranks[rank].series.at("from").at(static_cast<std::size_t>(hops)));
+}
+
+std::string trimmed(std::string line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line + "\n";
+}
+
+/// Shows what each rank has of its row block of scores, hop by hop.
+std::string hop_by_hop(const RunReport& report) {
+    const int n = static_cast<int>(report.ranks.size());
+    constexpr int kWidth = 11;
+    std::string head = "        ";
+    for (int hops = 0; hops < n; ++hops)
+        head += fmt::format("{:<{}}", fmt::format("hop {}", hops), kWidth);
+    std::string text = trimmed(head);
+    for (int rank = 0; rank < n; ++rank) {
+        std::string line = fmt::format("rank {:<2} ", rank);
+        std::string block(static_cast<std::size_t>(n), '.');
+        for (int hops = 0; hops < n; ++hops) {
+            const auto column = static_cast<std::size_t>(from(report, rank, hops));
+            std::string now = block;
+            now[column] = '@';
+            block[column] = '#';
+            line += fmt::format("{:<{}}", "|" + now + "|", kWidth);
+        }
+        text += trimmed(line);
+    }
+    text.pop_back();
+    return text;
+}
+
+/// Shows after which hop each rank makes each block.
+std::string hops_by_block(const RunReport& report) {
+    const std::size_t n = report.ranks.size();
+    std::string text = "keys   ";
+    for (std::size_t origin = 0; origin < n; ++origin)
+        text += fmt::format("{:>4}", origin);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+        std::vector<int> hop(n);
+        for (std::size_t hops = 0; hops < n; ++hops)
+            hop[from(report, static_cast<int>(rank), static_cast<int>(hops))] =
+                static_cast<int>(hops);
+        text += fmt::format("\nrank {:<2}", rank);
+        for (const int at : hop)
+            text += fmt::format("{:>4}", at);
+    }
+    return text;
+}
+
+/// More ranks than these do not fit beside one another.
+constexpr int kMostBeside = 6;
+
+/// Rows of all ranks, (b, a, s/N, s) each, as (b, a, s, s).
+HostTensor all_scores(const RunReport& report) {
+    const HostTensor& first = report.ranks.front().kept.at("scores");
+    const Shape& shape = first.shape();
+    const auto n = static_cast<std::int64_t>(report.ranks.size());
+    const std::int64_t share = shape[2], s = shape[3];
+    HostTensor whole({shape[0], shape[1], n * share, s}, first.dtype());
+    for (std::int64_t rank = 0; rank < n; ++rank) {
+        const HostTensor& rows = report.ranks[rank].kept.at("scores");
+        for (std::int64_t i = 0; i < rows.elements(); ++i) {
+            const std::int64_t matrix = i / (share * s);
+            const std::int64_t within = i % (share * s);
+            whole.set((matrix * n + rank) * share * s + within, rows.at(i));
+        }
+    }
+    return whole;
+}
+
+}  // namespace
+
+void RingLesson::scores(Findings& found) {
+    const AttentionProblem problem = small(/*causal=*/false);
+    found.give("small_tokens", problem.tokens);
+    found.give("small_share", problem.tokens / ranks_);
+    found.give("first_hop", ranks_ - 1);
+    found.give("first_hop_sent", 1);
+    found.give("hops_beside", ranks_ <= kMostBeside);
+    if (!has_numbers()) return;
+    const RunReport report = run_scores(*make_cluster(options(), ranks_), problem);
+    found.give("hops",
+               ranks_ <= kMostBeside ? hop_by_hop(report) : hops_by_block(report));
+    const RunReport alone = run_scores(*make_cluster(options(), 1), problem);
+    const HostTensor together = all_scores(report);
+    record_small();
+    record().outputs.insert_or_assign("scores", together);
+    found.at_most("scores",
+                  relative_difference(together, alone.ranks.front().kept.at("scores")),
+                  bound());
+}
+
+void RingLesson::output(Findings& found) {
+    check_method(found, ContextMethod::ring_self_attention);
+}
+
+namespace {
+
+/// What a rank sent in both passes, and in the first.
+struct Counted {
+    Sent forward;
+    Sent both;
+};
+
+Counted count(const AttentionProblem& problem, ContextMethod method, int ranks) {
+    const auto sent = [&](Passes passes) {
+        const RunReport report = run_method(*make_shapes_only_cluster(ranks), problem,
+                                            method, TokenOrder::contiguous, passes);
+        const RankReport& rank = report.ranks.front();
+        return Sent{rank.bytes_sent() / bytes_of(problem.dtype), rank.messages_sent()};
+    };
+    return {sent(Passes::forward), sent(Passes::both)};
+}
+
+/// The keys of a rank's tokens, or their values, as numbers: e = b c a w.
+std::int64_t block_of(const ContextShape& of) {
+    return of.batch * of.heads * (of.tokens / of.ranks) * of.width;
+}
+
+/// So many elements as a multiple of e.
+Figure in_blocks(std::int64_t elements, const ContextShape& shape) {
+    return Figure::count(static_cast<double>(elements) /
+                         static_cast<double>(block_of(shape)));
+}
+
+Sent sum(const Sent& a, const Sent& b) {
+    return {a.elements + b.elements, a.messages + b.messages};
+}
+
+/// Elements that a rank sends for a whole block whose weights are shared out.
+std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
+    const std::int64_t hidden = problem.sizes.heads * problem.width;
+    const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        TensorParallel tp(device, rank.world());
+        BlockSizes sizes;
+        sizes.hidden = hidden;
+        sizes.heads = problem.sizes.heads;
+        const auto block =
+            make_block({device, problem.dtype, 1, "h.0"}, sizes, tensor_parallel({}, tp));
+        const Shape shape{problem.tokens, problem.batch, hidden};
+        Saved saved;
+        block->forward(device.empty(shape, problem.dtype), saved);
+        block->backward(device.empty(shape, problem.dtype), saved);
+    });
+    return report.ranks.front().bytes_sent() / bytes_of(problem.dtype);
+}
+
+}  // namespace
+
+void RingLesson::check_sent(Findings& found, ContextMethod method) {
+    const AttentionProblem problem = large();
+    const ContextShape shape = problem.shared_out_to(ranks_);
+    const Counted counted = count(problem, method, ranks_);
+    const Sent forward = sent_forward(method, shape);
+    const Sent both = sum(forward, sent_backward(method, shape));
+    const std::string key = key_of(method) + ".";
+    const auto hold = [&](const char* what, std::int64_t sent, std::int64_t formula) {
+        found.equal(key + what, sent, static_cast<double>(formula));
+    };
+    found.give(key + "forward_blocks", in_blocks(counted.forward.elements, shape));
+    found.give(key + "both_blocks", in_blocks(counted.both.elements, shape));
+    hold("forward", counted.forward.elements, forward.elements);
+    hold("both", counted.both.elements, both.elements);
+    hold("messages", counted.both.messages, both.messages);
+}
+
+/// Counts what Ring Self-Attention sends, and a block whose weights are shared out.
+void RingLesson::bytes(Findings& found) {
+    const AttentionProblem problem = large();
+    const ContextShape shape = problem.shared_out_to(ranks_);
+    const std::int64_t block = block_of(shape);
+    const std::int64_t hops = ranks_ - 1;
+    found.give("tokens", problem.tokens);
+    found.give("share", problem.tokens / ranks_);
+    found.give("batch", problem.batch);
+    found.give("heads", shape.heads);
+    found.give("width", shape.width);
+    found.give("hidden", shape.heads * shape.width);
+    found.give("block", block);
+
+    found.give("sent_forward", 2 * hops * block);
+    found.give("sent_forward_n_hops", std::int64_t{2} * ranks_ * block);
+    found.give("sent_forward_whole", 2 * hops * ranks_ * block);
+    found.give("sent_backward", 6 * hops * block);
+    found.give("sent_backward_small_sums", 2 * hops * block + 4 * hops * block / ranks_);
+    check_sent(found, ContextMethod::ring_self_attention);
+
+    const std::int64_t shared_weights = count_tensor_parallel(problem, ranks_);
+    found.equal("shared_weights", shared_weights,
+                static_cast<double>(tensor_parallel_elements(shape)));
+    found.give("shared_weights_blocks", in_blocks(shared_weights, shape));
+}
+
+namespace {
+
+// Six keys in two blocks, one query 1 and heads of width 1, so that the
+// scores are the keys.
+constexpr int kBlock = 3;
+constexpr double kScores[] = {1, 3, 2, 5, 4, 0};
+constexpr double kValues[] = {10, 20, 30, 40, 50, 60};
+constexpr int kCount = 6;
+
+/// The state of an online softmax.
+struct State {
+    double maximum = -std::numeric_limits<double>::infinity();
+    double sum = 0;
+    double y = 0;
+
+    void take_in(int first, bool rescale) {
+        double larger = maximum;
+        for (int i = first; i < first + kBlock; ++i)
+            larger = std::max(larger, kScores[i]);
+        const double by = rescale ? formulas::rescaling(maximum, larger) : 1;
+        sum *= by;
+        y *= by;
+        maximum = larger;
+        for (int i = first; i < first + kBlock; ++i) {
+            const double p = std::exp(kScores[i] - maximum);
+            sum += p;
+            y += p * kValues[i];
+        }
+    }
+};
+
+/// The softmax's weighted mean, all at once.
+double at_once() {
+    double sum = 0, y = 0;
+    for (int i = 0; i < kCount; ++i) {
+        sum += std::exp(kScores[i]);
+        y += std::exp(kScores[i]) * kValues[i];
+    }
+    return y / sum;
+}
+
+/// Does the same on a device, which keeps its state after each block, and "y".
+RunReport run_blocks(Cluster& cluster, DType dtype) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto upload = [&](const std::vector<double>& values) {
+            const auto rows = static_cast<std::int64_t>(values.size());
+            return device.upload(HostTensor::of(Shape{rows, 1, 1}, values).as(dtype));
+        };
+        const Heads query{upload({1}), 1, 1, 0};
+        const OnlineAttention state = device.begin_attention(query);
+        for (int first = 0; first < kCount; first += kBlock) {
+            const auto block = [&](const double* from) {
+                return Heads{upload({from + first, from + first + kBlock}), 1, 1, 0};
+            };
+            device.attend(state, {query, block(kScores), block(kValues)});
+            rank.keep(fmt::format("sum_{}", first / kBlock), state.sum);
+        }
+        device.finish_attention(state);
+        rank.keep("y", state.y);
+    });
+}
+
+}  // namespace
+
+namespace {
+
+/// Gives the state after a block.
+void give_state(Findings& found, const std::string& block, const State& state) {
+    found.give(block + ".m", Figure::count(state.maximum));
+    found.give(block + ".l", Figure::decimals(state.sum, 4));
+    found.give(block + ".o", Figure::decimals(state.y, 4));
+    found.give(block + ".y", Figure::decimals(state.y / state.sum, 4));
+}
+
+}  // namespace
+
+/// Goes through six scores by hand, and on a device; then through a ring.
+void RingLesson::online(Findings& found) {
+    State first;
+    first.take_in(0, /*rescale=*/true);
+    State second = first;
+    second.take_in(kBlock, /*rescale=*/true);
+    give_state(found, "first", first);
+    give_state(found, "second", second);
+    const double rescaling = std::exp(first.maximum - second.maximum);
+    found.give("rescaling", Figure::decimals(rescaling, 4));
+    found.give("rescaling_inverse", Figure::decimals(1 / rescaling, 4));
+    found.give("rescaling_none", 1);
+    found.at_most("pencil", std::abs(second.y / second.sum - at_once()), 1e-13);
+    State wrong;
+    wrong.take_in(0, /*rescale=*/false);
+    wrong.take_in(kBlock, /*rescale=*/false);
+    found.give("not_rescaled", Figure::decimals(wrong.y / wrong.sum, 4));
+    if (has_numbers()) {
+        const RunReport report = run_blocks(*make_cluster(options(), 1), options().dtype);
+        const auto& kept = report.ranks.front().kept;
+        found.at_most("device_l", std::abs(kept.at("sum_0").at(0) - first.sum), bound());
+        found.at_most("device_y", std::abs(kept.at("y").at(0) - at_once()) / at_once(),
+                      bound());
+    }
+    check_method(found, ContextMethod::ring_attention);
+}
+
+/// Counts what the other methods send.
+void RingLesson::other_ways(Findings& found) {
+    const ContextShape shape = large().shared_out_to(ranks_);
+    const std::int64_t hops = ranks_ - 1;
+    const std::int64_t block = block_of(shape);
+    found.give("ring_backward", in_blocks(2 * (hops + ranks_) * block, shape));
+    found.give("ring_backward_not_home", in_blocks(4 * hops * block, shape));
+    found.give("ulysses_forward", in_blocks(4 * hops * block / ranks_, shape));
+    found.give("ulysses_forward_all", 4);
+    for (const ContextMethod method :
+         {ContextMethod::ring_attention, ContextMethod::gather, ContextMethod::ulysses})
+        check_sent(found, method);
+}
+
+}  // namespace lockstep::lessons

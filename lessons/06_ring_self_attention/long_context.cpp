@@ -1,0 +1,433 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "lessons/06_ring_self_attention/lesson.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/core/units.hpp"
+#include "src/device/ledger.hpp"
+#include "src/device/operations/attention.hpp"
+#include "src/report/compare.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+/// Runs attention forward and backward on a cluster.
+using RunOn = std::function<RunReport(Cluster&, const AttentionProblem&)>;
+
+struct Way {
+    std::string key;
+    int ranks;
+    int matrices;  ///< of scores that its ranks hold together at the peak
+    RunOn run;
+};
+
+std::vector<Way> ways(int ranks) {
+    std::vector<Way> all{{"core", 1, 3, run_core}, {"flash", 1, 0, run_flash}};
+    for (const ContextMethod method : all_context_methods())
+        all.push_back({key_of(method), ranks,
+                       method == ContextMethod::ring_self_attention ? 3 : 0,
+                       [method](Cluster& cluster, const AttentionProblem& problem) {
+                           return run_method(cluster, problem, method);
+                       }});
+    return all;
+}
+
+/// The most that a device holds.
+std::int64_t peak_of(const Way& way, AttentionProblem problem, std::int64_t tokens) {
+    problem.tokens = tokens;
+    return way.run(*make_shapes_only_cluster(way.ranks), problem).most_held();
+}
+
+/// The largest multiple of `step` tokens whose peak a device of `capacity`
+/// holds; peaks grow with tokens.
+std::int64_t longest(const Way& way, const AttentionProblem& problem, std::int64_t step,
+                     std::int64_t capacity) {
+    return step * largest_that([&](std::int64_t steps) {
+               return peak_of(way, problem, steps * step) <= capacity;
+           });
+}
+
+/// Returns whether a device of that capacity runs it.
+bool runs(const Way& way, AttentionProblem problem, std::int64_t tokens,
+          std::int64_t capacity) {
+    problem.tokens = tokens;
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = capacity;
+    try {
+        way.run(*make_shapes_only_cluster(way.ranks, spec), problem);
+        return true;
+    } catch (const OutOfMemoryError&) {
+        return false;
+    }
+}
+
+/// The power of N that a growth is nearest to.
+const char* growth_key(double times, int ranks) {
+    const double power = std::log(times) / std::log(ranks);
+    return power < 0.25   ? "none"
+           : power < 0.75 ? "root"
+           : power < 1.5  ? "linear"
+                          : "square";
+}
+
+constexpr std::int64_t kCapacity = std::int64_t{16} << 30;
+
+}  // namespace
+
+void RingLesson::memory(Findings& found) {
+    const AttentionProblem problem = large();
+    const std::int64_t a = problem.sizes.heads;
+    const std::int64_t s = problem.tokens;
+    const std::int64_t c = s / ranks_;
+    found.give("scores_held", Figure::bytes(2 * a * s * c));
+    found.give("scores_alone", Figure::bytes(2 * a * s * s));
+    found.give("scores_own_keys", Figure::bytes(2 * a * c * c));
+    found.give("scores_one_head", Figure::bytes(2 * s * c));
+    weigh_scores(found);
+    find_longest(found);
+}
+
+void RingLesson::weigh_scores(Findings& found) {
+    const AttentionProblem problem = large();
+    const std::int64_t s = problem.tokens;
+    const auto square = static_cast<double>(2 * problem.sizes.heads * s * s);
+    for (const Way& way : ways(ranks_)) {
+        const std::int64_t peak = peak_of(way, problem, s);
+        // f(s) = p s² + q s: f(2 s) - 2 f(s) = 2 p s²
+        const std::int64_t quadratic = (peak_of(way, problem, 2 * s) - 2 * peak) / 2;
+        found.give(way.key + ".held", Figure::memory(peak));
+        found.give(way.key + ".matrices",
+                   Figure::count(static_cast<double>(quadratic) / square));
+        found.equal(way.key + ".square", Figure::memory(quadratic),
+                    way.matrices * square / way.ranks);
+    }
+}
+
+void RingLesson::find_longest(Findings& found) {
+    const AttentionProblem problem = large();
+    const std::int64_t step = std::int64_t{8} * ranks_;
+    found.give("capacity", Figure::memory(kCapacity));
+    found.give("longest_step", step);
+    double one = 0;
+    for (const Way& way : ways(ranks_)) {
+        const std::int64_t tokens = longest(way, problem, step, kCapacity);
+        if (one == 0) one = static_cast<double>(tokens);
+        const double times = static_cast<double>(tokens) / one;
+        found.give(way.key + ".tokens", tokens);
+        found.give(way.key + ".times", Figure::decimals(times, 2));
+        if (way.key == key_of(ContextMethod::ring_self_attention))
+            found.give("growth", growth_key(times, ranks_));
+        const bool fits = runs(way, problem, tokens, kCapacity) &&
+                          !runs(way, problem, tokens + step, kCapacity);
+        found.equal(way.key + ".fits", fits ? 1 : 0, 1);
+    }
+}
+
+namespace {
+
+/// Devices whose arithmetic alone takes time: launches, memory and links are free.
+ClusterSpec arithmetic_alone() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = 0;
+    spec.memory_bytes_per_second = 0;
+    spec.launch_seconds = 0;
+    spec.inside = spec.between = {0, 0};
+    return spec;
+}
+
+/// Pairs of tokens in what each rank computed of Ring Attention's forward.
+std::vector<std::int64_t> pairs_of(const RunReport& report, const AttentionProblem& of) {
+    const auto ranks = static_cast<std::int64_t>(report.ranks.size());
+    const std::int64_t rows = of.tokens / ranks * of.batch * of.sizes.heads;
+    const std::int64_t finish =
+        rows * of.width + rows * ops::FinishAttention::kFlopsOfRow;
+    const std::int64_t a_pair =
+        (4 * of.width + ops::Attend::kFlopsOfPair) * of.batch * of.sizes.heads;
+    std::vector<std::int64_t> pairs;
+    for (const RankReport& rank : report.ranks)
+        pairs.push_back((rank.flops - finish) / a_pair);
+    return pairs;
+}
+
+/// The pairs of the last rank if tokens are contiguous: all blocks before
+/// its own, and half of its own.
+double pairs_of_last(const AttentionProblem& of, int ranks) {
+    const auto c = static_cast<double>(of.tokens) / ranks;
+    return (ranks - 1) * c * c + c * (c + 1) / 2;
+}
+
+std::int64_t spread(const std::vector<std::int64_t>& of) {
+    return *std::max_element(of.begin(), of.end()) -
+           *std::min_element(of.begin(), of.end());
+}
+
+/// Which of the devices computes the most pairs.
+const char* busiest_key(const std::vector<std::int64_t>& pairs) {
+    const auto most = std::ranges::max_element(pairs);
+    return spread(pairs) == 0        ? "alike"
+           : most == pairs.begin()   ? "first"
+           : most == pairs.end() - 1 ? "last"
+                                     : "middle";
+}
+
+constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
+                                  TokenOrder::zigzag};
+
+}  // namespace
+
+RunReport RingLesson::run_causal(TokenOrder order) const {
+    AttentionProblem problem = large();
+    problem.sizes.causal = true;
+    return run_method(*make_shapes_only_cluster(ranks_, arithmetic_alone(),
+                                                /*trace=*/true),
+                      problem, ContextMethod::ring_attention, order, Passes::forward);
+}
+
+void RingLesson::causal(Findings& found) {
+    const AttentionProblem problem = large();
+    const auto s = static_cast<double>(problem.tokens);
+    const double c = s / ranks_;
+    found.give("share_more", problem.tokens / ranks_ + 1);
+    found.give("twice_devices", 2 * ranks_);
+    found.give("pairs_of_last", Figure::count(pairs_of_last(problem, ranks_)));
+    found.give("pairs_own_whole", Figure::count(ranks_ * c * c));
+    found.give("pairs_without_own", Figure::count((ranks_ - 1) * c * c));
+    found.give("pairs_all", Figure::count(s * (s + 1) / 2));
+    std::vector<RunReport> runs;
+    for (const TokenOrder order : kOrders) {
+        runs.push_back(run_causal(order));
+        const std::string name = name_of(order);
+        record().runs.emplace_back("causal_" + name, runs.back());
+    }
+    give_pairs(found, runs);
+    found.timeline("contiguous", runs.front());
+    found.timeline("zigzag", runs.back());
+    const double ratio = static_cast<double>(runs.front().makespan()) /
+                         static_cast<double>(runs.back().makespan());
+    found.give("time_ratio", Figure::decimals(ratio, 2));
+    found.at_most("time_ratio_gap", std::abs(ratio - (2 - 1.0 / ranks_)), 0.01);
+}
+
+/// Gives the pairs of each device, by order.
+void RingLesson::give_pairs(Findings& found, const std::vector<RunReport>& runs) {
+    const AttentionProblem problem = large();
+    std::vector<std::vector<std::int64_t>> pairs;
+    pairs.reserve(runs.size());
+    for (const RunReport& run : runs)
+        pairs.push_back(pairs_of(run, problem));
+    for (std::size_t rank = 0; rank < pairs.front().size(); ++rank) {
+        Findings& row = found.row("pairs");
+        row.give("device", rank);
+        for (std::size_t order = 0; order < runs.size(); ++order)
+            row.give(name_of(kOrders[order]), pairs[order][rank]);
+    }
+    found.give("busiest", busiest_key(pairs[0]));
+    const auto c = static_cast<double>(problem.tokens) / ranks_;
+    found.equal("last_pairs", pairs[0].back(), pairs_of_last(problem, ranks_));
+    found.at_most("striped_spread", static_cast<double>(spread(pairs[1])) / (c * c), 1);
+    found.equal("zigzag_spread", spread(pairs[2]), 0);
+}
+
+namespace {
+
+/// Round figures, 16 bits: 2 TFLOP/s; launches and memory are free, and so
+/// is a message's latency.
+ClusterSpec with_link(double bytes_per_second) {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.memory_bytes = 0;
+    spec.memory_bytes_per_second = 0;
+    spec.launch_seconds = 0;
+    spec.inside = spec.between = {0, bytes_per_second};
+    return spec;
+}
+
+constexpr double kLink = 10e9;
+
+RunReport run_ring(const AttentionProblem& problem, int ranks, double bytes_per_second) {
+    return run_method(*make_shapes_only_cluster(ranks, with_link(bytes_per_second), true),
+                      problem, ContextMethod::ring_attention, TokenOrder::contiguous,
+                      Passes::forward);
+}
+
+/// Times of one block: of attending to it, of handing it on, and of what
+/// stands behind the last.
+struct BlockTimes {
+    Picoseconds attend, hop, finish;
+
+    /// N blocks, of which all but the first come by hops beside the others.
+    Picoseconds formula(int ranks) const {
+        return attend + (ranks - 1) * std::max(attend, hop) + finish;
+    }
+};
+
+BlockTimes times_of(const AttentionProblem& of, int ranks, const ClusterSpec& spec) {
+    const std::int64_t c = of.tokens / ranks;
+    const std::int64_t rows = c * of.batch * of.sizes.heads;
+    const auto time = [&](std::int64_t flops, DType dtype) {
+        return operation_time(spec, flops, 0, dtype);
+    };
+    return {time(rows * c * (4 * of.width + ops::Attend::kFlopsOfPair), of.dtype),
+            message_time(spec.inside, 2 * rows * of.width * bytes_of(of.dtype)),
+            time(rows * of.width + rows * ops::FinishAttention::kFlopsOfRow,
+                 computed_in(of.dtype))};
+}
+
+/// F/β.
+double least_tokens(const AttentionProblem& problem) {
+    return with_link(kLink).flops(problem.dtype) / kLink;
+}
+
+}  // namespace
+
+void RingLesson::overlap(Findings& found) {
+    AttentionProblem problem = large();
+    found.give("least_tokens", Figure::count(least_tokens(problem)));
+    found.give("least_tokens_bits", Figure::count(8 * least_tokens(problem)));
+    give_blocks(found);
+    const auto c = static_cast<std::int64_t>(2 * least_tokens(problem));
+    problem.tokens = c * ranks_;
+    const BlockTimes slow = times_of(problem, ranks_, with_link(kLink / 4));
+    found.give("linked_share", c);
+    found.give("slow_hop", slow.hop <= slow.attend ? "hides" : "shows");
+    found.give("slow_hop_time", Figure::time(slow.hop));
+    found.give("slow_block_time", Figure::time(slow.attend));
+    for (const auto& [name, bandwidth] :
+         {std::pair{"link", kLink}, std::pair{"slow_link", kLink / 4}}) {
+        const RunReport report = run_ring(problem, ranks_, bandwidth);
+        record().runs.emplace_back(name, report);
+        found.timeline(name, report);
+    }
+}
+
+/// Gives the times of a block, of a hop and of all, for several lengths.
+void RingLesson::give_blocks(Findings& found) {
+    AttentionProblem problem = large();
+    const ClusterSpec spec = with_link(kLink);
+    for (const double part : {0.25, 0.5, 1.0, 2.0, 4.0}) {
+        const auto c = static_cast<std::int64_t>(part * least_tokens(problem));
+        problem.tokens = c * ranks_;
+        const BlockTimes times = times_of(problem, ranks_, spec);
+        const Picoseconds took = run_ring(problem, ranks_, kLink).makespan();
+        const Picoseconds work = ranks_ * times.attend + times.finish;
+        Findings& row = found.row("lengths");
+        row.give("share", std::to_string(c));
+        row.give("attend", Figure::time(times.attend));
+        row.give("hop", Figure::time(times.hop));
+        row.give("work", Figure::percent(100.0 * static_cast<double>(work) /
+                                         static_cast<double>(took)));
+        row.equal("time", Figure::time(took), static_cast<double>(times.formula(ranks_)));
+    }
+}
+
+namespace {
+
+/// See RoundingBound.
+int stores_of(const GptTask& task, int ranks) {
+    return static_cast<int>(task.sizes.layers) * block_stores(ranks);
+}
+
+/// The largest relative difference of a first gradient; NaN if there is one.
+double gradient_difference(const NamedTensors& outputs, const std::string& variant) {
+    double worst = 0;
+    for (const auto& [name, tensor] : outputs) {
+        const std::string prefix = variant + "/grad/";
+        if (!name.starts_with(prefix)) continue;
+        const double here = relative_difference(
+            tensor, outputs.at("gpt_1/grad/" + name.substr(prefix.size())));
+        if (!(here <= worst)) worst = here;
+    }
+    return worst;
+}
+
+}  // namespace
+
+std::vector<double> RingLesson::train_on(Findings& found, const ContextRun& run,
+                                         const std::string& variant,
+                                         const std::string& check) {
+    const RunReport report = train_gpt_context(
+        *make_cluster(options(), run.ranks()), *task_, run, options().dtype,
+        options().seed, show_progress(variant, task_->steps).get());
+    record().runs.emplace_back(variant, report);
+    if (!has_numbers()) return {};
+    const bool alone = run.attention != AttentionKind::shared;
+    std::vector<double> curve = losses_of(report);
+    record_training(record(), variant, alone, curve, [&](const std::string& prefix) {
+        return kept_under(report, prefix);
+    });
+    if (alone) return curve;
+    found.at_most(
+        check, gradient_difference(record().outputs, variant),
+        RoundingBound{2e-4, 1e-11}.of(options().dtype, stores_of(*task_, run.ranks())));
+    return curve;
+}
+
+void RingLesson::give_contexts(Findings& found, std::int64_t capacity) {
+    const auto longest = [&](const ContextRun& run, std::int64_t step) {
+        return step * largest_that([&](std::int64_t steps) {
+                   return training_peak(*task_, run, steps * step, options().dtype) <=
+                          capacity;
+               });
+    };
+    const auto times = [&](std::int64_t alone) {
+        return static_cast<double>(task_->sizes.context) /
+               static_cast<double>(std::max<std::int64_t>(alone, 1));
+    };
+    const std::int64_t core = longest(ContextRun::alone(AttentionKind::core), 1);
+    const std::int64_t flash = longest(ContextRun::alone(AttentionKind::flash), 1);
+    found.give("core.context", core);
+    found.give("core.context_times", Figure::decimals(times(core), 2));
+    found.give("flash.context", flash);
+    found.give("flash.context_times", Figure::decimals(times(flash), 2));
+    found.give("shared.context", longest(shared_run(), std::int64_t{2} * ranks_));
+    found.give("no_gain", times(flash) < 1);
+}
+
+ContextRun RingLesson::shared_run() const {
+    return {1, ranks_, method_, order_, AttentionKind::shared};
+}
+
+void RingLesson::train(Findings& found) {
+    const GptSizes& sizes = task_->sizes;
+    const std::int64_t capacity =
+        training_peak(*task_, shared_run(), sizes.context, options().dtype);
+    found.give("gpt.layers", sizes.layers);
+    found.give("gpt.hidden", sizes.block.hidden);
+    found.give("gpt.heads", sizes.block.heads);
+    found.give("gpt.sequences", task_->batch);
+    found.give("gpt.context", sizes.context);
+    found.give("gpt.share", sizes.context / ranks_);
+    found.give("gpt.capacity", Figure::memory(capacity));
+    found.give("method", name_of(method_));
+    found.give("order", name_of(order_));
+    give_contexts(found, capacity);
+    record_gpt_inputs(record(), *task_);
+    train_all(found, capacity);
+}
+
+void RingLesson::train_all(Findings& found, std::int64_t capacity) {
+    Curves curves;
+    curves.add("alone",
+               train_on(found, ContextRun::alone(AttentionKind::core), "gpt_1", ""));
+    const std::string all = fmt::format("gpt_{}", ranks_);
+    curves.add("together", train_on(found, shared_run(), all, "gradients"));
+    found.at_most("held", Figure::bytes(record().runs.back().second.most_held()),
+                  static_cast<double>(capacity));
+    auto mesh = ContextRun::mesh_of(ranks_);
+    found.give("mesh", mesh.has_value());
+    if (mesh) {
+        mesh->method = method_;
+        mesh->order = order_;
+        found.give("mesh_parts", mesh->parts);
+        curves.add("replicas", train_on(found, *mesh, all + "_mesh", "mesh_gradients"));
+    }
+    if (has_numbers()) curves.give(found, "curve");
+    values_at_most(
+        found, "losses", has_numbers() ? curves.widest_gap() : 0,
+        loss_bound(options().dtype, stores_of(*task_, ranks_), curves.losses.front()));
+}
+
+}  // namespace lockstep::lessons
