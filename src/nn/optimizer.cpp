@@ -20,6 +20,16 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters)
     }
 }
 
+namespace {
+
+void require_present(const Parameter& parameter) {
+    require(parameter.value && parameter.gradient,
+            "an optimizer's step needs the {} of {}, which is absent",
+            parameter.value ? "gradient" : "value", parameter.name());
+}
+
+}  // namespace
+
 std::vector<Tensor> Optimizer::make_state(const char* name) {
     std::vector<Tensor> tensors;
     for (const Parameter* parameter : parameters_) {
@@ -33,13 +43,24 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
     return tensors;
 }
 
-namespace {
-
-void require_present(const Parameter& parameter) {
-    require(parameter.value && parameter.gradient,
-            "an optimizer's step needs the {} of {}, which is absent",
-            parameter.value ? "gradient" : "value", parameter.name());
+void Optimizer::step() {
+    for (const Parameter* parameter : parameters_)
+        require_present(*parameter);
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+        do_step(i);
 }
+
+void Optimizer::step(const Parameter& parameter) {
+    const auto found = std::ranges::find(parameters_, &parameter);
+    require(found != parameters_.end(),
+            "an optimizer was asked to step {}, which is not "
+            "among its parameters",
+            parameter.name());
+    require_present(parameter);
+    do_step(static_cast<std::size_t>(found - parameters_.begin()));
+}
+
+namespace {
 
 template <typename Group>
 std::vector<Parameter*> parameters_of(const std::vector<Group>& groups) {
@@ -50,6 +71,15 @@ std::vector<Parameter*> parameters_of(const std::vector<Group>& groups) {
     return all;
 }
 
+/// Returns the group of each parameter.
+template <typename Group>
+std::vector<std::size_t> groups_of(const std::vector<Group>& groups) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < groups.size(); ++i)
+        places.insert(places.end(), groups[i].parameters.size(), i);
+    return places;
+}
+
 }  // namespace
 
 Sgd::Sgd(std::vector<Parameter*> parameters, SgdOptions chosen)
@@ -57,22 +87,18 @@ Sgd::Sgd(std::vector<Parameter*> parameters, SgdOptions chosen)
 
 Sgd::Sgd(OfGroups /*tag*/, Groups chosen)
     : Optimizer(parameters_of(chosen)), groups(std::move(chosen)) {
+    group_of_ = groups_of(groups);
     for (const auto& group : groups)
         if (group.options.momentum != 0 && velocities_.empty())
             velocities_ = make_state("momentum_buffer");
 }
 
-void Sgd::step() {
-    std::size_t i = 0;
-    for (const auto& group : groups)
-        for (const Parameter* parameter : group.parameters) {
-            require_present(*parameter);
-            const bool has_velocity = !velocities_.empty() && group.options.momentum != 0;
-            const Tensor velocity = has_velocity ? velocities_[i] : Tensor();
-            parameter->value.device()->sgd(parameter->value, parameter->gradient,
-                                           velocity, group.options);
-            ++i;
-        }
+void Sgd::do_step(std::size_t index) {
+    const Parameter& parameter = *parameters()[index];
+    const SgdOptions& options = groups[group_of_[index]].options;
+    const bool has_velocity = !velocities_.empty() && options.momentum != 0;
+    parameter.value.device()->sgd(parameter.value, parameter.gradient,
+                                  has_velocity ? velocities_[index] : Tensor(), options);
 }
 
 AdamW::AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen)
@@ -80,29 +106,26 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen)
 
 AdamW::AdamW(OfGroups /*tag*/, Groups chosen)
     : Optimizer(parameters_of(chosen)), groups(std::move(chosen)) {
+    group_of_ = groups_of(groups);
+    steps_.resize(parameters().size());
     first_moments_ = make_state("exp_avg");
     second_moments_ = make_state("exp_avg_sq");
 }
 
-void AdamW::step() {
-    ++steps_;
-    std::size_t i = 0;
-    for (const auto& group : groups)
-        for (const Parameter* parameter : group.parameters) {
-            require_present(*parameter);
-            parameter->value.device()->adamw(parameter->value, parameter->gradient,
-                                             first_moments_[i], second_moments_[i],
-                                             steps_, group.options);
-            ++i;
-        }
+void AdamW::do_step(std::size_t index) {
+    const Parameter& parameter = *parameters()[index];
+    parameter.value.device()->adamw(parameter.value, parameter.gradient,
+                                    first_moments_[index], second_moments_[index],
+                                    ++steps_[index], groups[group_of_[index]].options);
 }
 
 MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& make)
     : Optimizer(std::move(parameters)) {
-    std::vector<Parameter*> masters;
+    std::vector<Parameter*> updated;
     for (Parameter* parameter : this->parameters()) {
+        masters_.push_back(nullptr);
         if (parameter->dtype() != DType::bf16) {
-            masters.push_back(parameter);
+            updated.push_back(parameter);
             continue;
         }
         Device& device = *parameter->value.device();
@@ -110,29 +133,28 @@ MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& mak
         const Tensor value = device.empty(parameter->shape(), DType::f32);
         device.cast(value, parameter->value);
         add_state({"master/" + parameter->name(), value, parameter});
-        pairs_.push_back(
-            {parameter, std::make_unique<Parameter>(parameter->name(), value, Tensor(),
-                                                    parameter->part())});
-        masters.push_back(pairs_.back().master.get());
+        masters_.back() = std::make_unique<Parameter>(parameter->name(), value, Tensor(),
+                                                      parameter->part());
+        updated.push_back(masters_.back().get());
     }
-    optimizer_ = make(std::move(masters));
+    optimizer_ = make(std::move(updated));
     for (const State& state : optimizer_->state())
         add_state(state);
 }
 
-void MasterWeights::step() {
-    for (const auto& [parameter, master] : pairs_) {
-        master->gradient = parameter->gradient;
-        // Each line is said once, whenever it was said of the parameter.
-        if (master->placements.size() == parameter->placements.size()) continue;
-        master->placements = parameter->placements;
+void MasterWeights::do_step(std::size_t index) {
+    Parameter& parameter = *parameters()[index];
+    Parameter* master = masters_[index].get();
+    if (master == nullptr) return optimizer_->step(parameter);
+    master->gradient = parameter.gradient;
+    // Each line is said once, whenever it was said of the parameter.
+    if (master->placements.size() != parameter.placements.size()) {
+        master->placements = parameter.placements;
         declare_again(*master);
     }
-    optimizer_->step();
-    for (const auto& [parameter, master] : pairs_) {
-        parameter->value.device()->cast(parameter->value, master->value);
-        master->gradient = Tensor();  // whoever lets go of the parameter's frees it
-    }
+    optimizer_->step(*master);
+    parameter.value.device()->cast(parameter.value, master->value);
+    master->gradient = Tensor();  // whoever lets go of the parameter's frees it
 }
 
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,

@@ -24,7 +24,11 @@ class Optimizer {
     Optimizer& operator=(const Optimizer&) = delete;
 
     /// One update of every parameter from its gradient, which stays as it is.
-    virtual void step() = 0;
+    void step();
+    /// One update of that parameter alone, for who has its gradient before the others'.
+    /// Each parameter counts its own steps. Throws UsageError if it is another
+    /// optimizer's.
+    void step(const Parameter& parameter);
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
     /// A tensor of the state, in the parameter's shape; if that is a part of a whole, so
@@ -48,6 +52,8 @@ class Optimizer {
     std::vector<Tensor> make_state(const char* name);
 
   private:
+    virtual void do_step(std::size_t index) = 0;
+
     std::vector<Parameter*> parameters_;
     std::vector<State> state_;
 };
@@ -72,17 +78,13 @@ class MasterWeights : public Optimizer {
     /// where its parameter was said to be one.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
 
-    void step() override;
     /// The one that updates masters, whose options may be changed.
     Optimizer& of_masters() { return *optimizer_; }
 
   private:
-    struct Pair {
-        Parameter* parameter;
-        std::unique_ptr<Parameter> master;
-    };
+    void do_step(std::size_t index) override;
 
-    std::vector<Pair> pairs_;
+    std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not in bf16
     std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -122,15 +124,15 @@ class Sgd : public Optimizer {
     /// By its exact type: {&a, &b} are parameters, not a range of groups.
     explicit Sgd(std::same_as<Groups> auto chosen) : Sgd(OfGroups{}, std::move(chosen)) {}
 
-    void step() override;
-
     /// Options may be changed between steps; momentum only if a group had some at the
     /// start.
     Groups groups;
 
   private:
     Sgd(OfGroups, Groups chosen);
+    void do_step(std::size_t index) override;
 
+    std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> velocities_;
 };
 
@@ -151,19 +153,22 @@ class AdamW : public Optimizer {
     explicit AdamW(std::same_as<Groups> auto chosen)
         : AdamW(OfGroups{}, std::move(chosen)) {}
 
-    void step() override;
-    /// Steps taken.
-    std::int64_t steps() const { return steps_; }
+    /// Steps taken, of the parameter that has taken most.
+    std::int64_t steps() const {
+        return steps_.empty() ? 0 : *std::max_element(steps_.begin(), steps_.end());
+    }
 
     /// Options may be changed between steps.
     Groups groups;
 
   private:
     AdamW(OfGroups, Groups chosen);
+    void do_step(std::size_t index) override;
 
+    std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> first_moments_;
     std::vector<Tensor> second_moments_;
-    std::int64_t steps_ = 0;
+    std::vector<std::int64_t> steps_;
 };
 
 /// Two groups: matrices and parts of matrices, with those options, and all else (biases,
