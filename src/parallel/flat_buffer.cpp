@@ -47,33 +47,42 @@ Tensor own_range(const Tensor& flat, const Communicator& line) {
     return flat.slice(line.rank() * share, share);
 }
 
+std::vector<std::unique_ptr<Parameter>> shards_in(
+    const std::vector<Parameter*>& parameters, Chunk range, const Tensor& values,
+    const Tensor& gradients, const Communicator& line) {
+    std::vector<std::unique_ptr<Parameter>> shards;
+    std::int64_t begin = 0;  // of the parameter, in the buffer
+    for (const Parameter* parameter : parameters) {
+        const std::int64_t end = begin + parameter->shape().elements();
+        const std::int64_t from = std::max(begin, range.begin);
+        const std::int64_t count = std::min(end, range.begin + range.count) - from;
+        if (count > 0) {
+            const Part part = flat_part(parameter->shape(), from - begin, count);
+            auto shard = std::make_unique<Parameter>(
+                parameter->name(), values.slice(from - range.begin, count),
+                gradients.slice(from - range.begin, count),
+                part_of_part(parameter->part(), part));
+            shard->placements = parameter->placements;
+            for (Placement& placement : shard->placements)
+                if (placement.line == &line)
+                    placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
+                                                           : Placement::Kind::sharded;
+            shards.push_back(std::move(shard));
+        }
+        begin = end;
+    }
+    return shards;
+}
+
 FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,
                      Communicator& line) {
     FlatShare flat{make_flat(device, parameters, &Parameter::value, line.size()),
                    make_flat(device, parameters, &Parameter::gradient, line.size()),
                    {}};
     const std::int64_t share = flat.values.elements() / line.size();
-    const std::int64_t first = line.rank() * share;
-    std::int64_t begin = 0;  // of the parameter, in the buffer
-    for (const Parameter* parameter : parameters) {
-        const std::int64_t end = begin + parameter->shape().elements();
-        const std::int64_t from = std::max(begin, first);
-        const std::int64_t count = std::min(end, first + share) - from;
-        if (count > 0) {
-            const Part range = flat_part(parameter->shape(), from - begin, count);
-            auto shard = std::make_unique<Parameter>(
-                parameter->name(), flat.values.slice(from, count),
-                flat.gradients.slice(from, count),
-                part_of_part(parameter->part(), range));
-            shard->placements = parameter->placements;
-            for (Placement& placement : shard->placements)
-                if (placement.line == &line)
-                    placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
-                                                           : Placement::Kind::sharded;
-            flat.shards.push_back(std::move(shard));
-        }
-        begin = end;
-    }
+    flat.shards =
+        shards_in(parameters, {line.rank() * share, share}, own_range(flat.values, line),
+                  own_range(flat.gradients, line), line);
     return flat;
 }
 

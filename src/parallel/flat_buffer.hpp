@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/comm/chunks.hpp"
 #include "src/nn/parameter.hpp"
 
 namespace lockstep {
@@ -19,12 +20,19 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
 /// ranges. Throws UsageError if the ranks do not divide it.
 Tensor own_range(const Tensor& flat, const Communicator& line);
 
+/// Returns, for parameters that lie one behind the other in flat buffers, what a range of
+/// these buffers consists of: parameters of the same names, each a part of one of them,
+/// sharded along the line and placed as it is along others. `values` and `gradients` hold
+/// that range.
+std::vector<std::unique_ptr<Parameter>> shards_in(
+    const std::vector<Parameter*>& parameters, Chunk range, const Tensor& values,
+    const Tensor& gradients, const Communicator& line);
+
 /// Parameters in two such buffers that a line shares out.
 struct FlatShare {
     Tensor values;
     Tensor gradients;
-    /// This rank's range consists of these, if of any: parameters of the same names, each
-    /// a part of one of them, sharded along the line and placed as it is along others.
+    /// This rank's range consists of these, if of any.
     std::vector<std::unique_ptr<Parameter>> shards;
 };
 FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,

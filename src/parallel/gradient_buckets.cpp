@@ -1,58 +1,64 @@
 #include "src/parallel/gradient_buckets.hpp"
 
+#include <algorithm>
+
 #include "src/core/require.hpp"
-#include "src/parallel/flat_buffer.hpp"
-#include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
+GradientBuckets::GradientBuckets(std::vector<Parameter*> parameters,
+                                 const BucketSizes& sizes)
+    : GradientSync(std::move(parameters)), sizes_(sizes) {
+    fill({this->parameters().rbegin(), this->parameters().rend()});
+}
+
 // lesson: gradient-buckets
-GradientBuckets::GradientBuckets(Device& device, Communicator& replicas,
-                                 std::vector<Parameter*> parameters, std::int64_t bytes)
-    : GradientSync(std::move(parameters)), replicas_(replicas) {
-    require_partial("GradientBuckets", replicas, this->parameters());
+void GradientBuckets::fill(const std::vector<Parameter*>& order) {
+    buckets_.clear();
     std::int64_t held = 0;
-    for (std::size_t i = this->parameters().size(); i-- > 0;) {
-        Parameter* parameter = this->parameters()[i];
-        held += parameter->gradient.bytes();
-        if (buckets_.empty() || held > bytes) {
+    for (Parameter* parameter : order) {
+        const std::int64_t own =
+            parameter->shape().elements() * bytes_of(parameter->dtype());
+        const std::int64_t most =
+            buckets_.size() <= 1 ? sizes_.first_bytes : sizes_.bytes;
+        if (buckets_.empty() || held > most - own) {
             buckets_.emplace_back();
-            held = parameter->gradient.bytes();
+            held = 0;
         }
-        buckets_.back().members.push_back(parameter);
+        held += own;
+        buckets_.back().push_back(parameter);
         bucket_of_[parameter] = buckets_.size() - 1;
     }
-    for (Bucket& bucket : buckets_)
-        bucket.gradients = make_flat(device, bucket.members, &Parameter::gradient);
+    missing_.assign(buckets_.size(), 0);
 }
 
 void GradientBuckets::begin() {
     next_ = 0;
-    for (Bucket& bucket : buckets_)
-        bucket.missing = bucket.members.size();
+    arrived_.clear();
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+        missing_[i] = buckets_[i].size();
 }
 
 void GradientBuckets::ready(Parameter& parameter) {
-    require(buckets_[bucket_of_.at(&parameter)].missing-- > 0,
+    std::size_t& missing = missing_[bucket_of_.at(&parameter)];
+    require(missing > 0 && !has_arrived(parameter),
             "{} got a gradient after the last of the step, or before begin(): "
             "zero_gradients(model, passes) says how many backward passes a step has",
             parameter.name());
-    start(/*all=*/false);
+    arrived_.push_back(&parameter);
+    --missing;
+    while (next_ < buckets_.size() && missing_[next_] == 0)
+        start(next_++);
 }
 
-void GradientBuckets::start(bool all) {
-    for (; next_ < buckets_.size() && (all || buckets_[next_].missing == 0); ++next_)
-        buckets_[next_].work = replicas_.all_reduce(buckets_[next_].gradients);
-}
-
-void GradientBuckets::finish() {
-    start(/*all=*/true);
-    for (Bucket& bucket : buckets_)
-        bucket.work->wait();
-    complete_gradients(parameters(), &replicas_);
-    for (Parameter* parameter : parameters())
-        parameter->complete = true;
+void GradientBuckets::start_first(std::size_t count) {
+    while (next_ < std::min(count, buckets_.size()))
+        start(next_++);
 }
 // lesson: end
+
+bool GradientBuckets::has_arrived(const Parameter& parameter) const {
+    return std::ranges::find(arrived_, &parameter) != arrived_.end();
+}
 
 }  // namespace lockstep

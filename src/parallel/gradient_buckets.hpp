@@ -1,51 +1,67 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "src/comm/communicator.hpp"
 #include "src/parallel/train_step.hpp"
 
 namespace lockstep {
 
-/// Data parallelism that reduces gradients while backward goes on: they lie in buckets,
-/// the last layers' first, and a bucket is all-reduced as soon as the last of its
-/// gradients is there (Li et al. 2020, PyTorch Distributed, 2006.15704, section 3.2).
+/// How large buckets are. A bucket ends before it would exceed its bytes, and holds a
+/// parameter at least.
+struct BucketSizes {
+    std::int64_t bytes = std::int64_t{25} << 20;
+    /// Of the first one, which is small so that it is full early.
+    std::int64_t first_bytes = std::int64_t{1} << 20;
+
+    /// One bucket for everything: nothing goes before backward's end.
+    static constexpr BucketSizes all_in_one() { return {INT64_MAX, INT64_MAX}; }
+};
+
+/// A strategy that sends gradients while backward goes on: they lie in buckets, and a
+/// bucket goes as soon as the last of its gradients is there (Li et al. 2020, PyTorch
+/// Distributed, 2006.15704, section 3.2). Nothing is sent between the micro-batches of a
+/// step.
 ///
-/// Sends as many bytes as one all-reduce a parameter, 2(n-1)/n of the gradients', in
-/// fewer messages. What stays exposed is the last bucket, the first layer's. Nothing is
-/// sent between the micro-batches of a step. Gradients become views of the buckets. A
-/// parameter whose gradient is partial along other lines as well is added up along these
-/// at the end.
+/// Buckets are started in one order, the same on all ranks: one that is full early waits
+/// for those before it. Ranks that started them as they fill would call collectives in
+/// different orders as soon as one of them takes another way through the model.
 class GradientBuckets : public GradientSync {
   public:
-    /// A bucket holds a parameter at least, and ends before `bytes` would be exceeded.
-    /// Every rank of `replicas` makes the same buckets.
-    GradientBuckets(Device& device, Communicator& replicas,
-                    std::vector<Parameter*> parameters,
-                    std::int64_t bytes = std::int64_t{25} << 20);
+    using Bucket = std::vector<Parameter*>;
 
+    const std::vector<Bucket>& buckets() const { return buckets_; }
     void begin() override;
-    void finish() override;
+
+  protected:
+    /// Fills buckets with the parameters, the last one first, since backward comes to it
+    /// first.
+    GradientBuckets(std::vector<Parameter*> parameters, const BucketSizes& sizes);
+
+    /// Fills them anew, in that order; between steps.
+    void fill(const std::vector<Parameter*>& order);
+    /// The parameter's gradient is that of the step; starts the buckets that it makes
+    /// full. Throws UsageError if it came before.
+    void ready(Parameter& parameter) override;
+    /// Starts those that are left of the first `count`, full or not: a gradient that
+    /// nobody added to is zero.
+    void start_first(std::size_t count);
+    void start_rest() { start_first(buckets_.size()); }
+    /// Parameters whose gradients came in this step, in that order.
+    const std::vector<Parameter*>& arrived() const { return arrived_; }
+    bool has_arrived(const Parameter& parameter) const;
 
   private:
-    struct Bucket {
-        Tensor gradients;
-        std::vector<Parameter*> members;
-        std::size_t missing = 0;
-        std::optional<Work> work{};
-    };
+    /// Sends the bucket's gradients on their way.
+    virtual void start(std::size_t bucket) = 0;
 
-    void ready(Parameter& parameter) override;
-    /// Reduces the next buckets that are full, or all that are left.
-    void start(bool all);
-
-    Communicator& replicas_;
+    BucketSizes sizes_;
     std::vector<Bucket> buckets_;
     std::unordered_map<const Parameter*, std::size_t> bucket_of_;
-    std::size_t next_ = 0;  ///< to be started, in the same order on all ranks
+    std::vector<std::size_t> missing_;  ///< gradients of each bucket
+    std::vector<Parameter*> arrived_;
+    std::size_t next_ = 0;  ///< to be started
 };
 
 }  // namespace lockstep

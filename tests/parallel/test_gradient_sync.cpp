@@ -10,8 +10,8 @@
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/flat_buffer.hpp"
-#include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/zero1.hpp"
@@ -94,8 +94,9 @@ Trained train_on(int ranks, const Plan& plan, const GptSizes& sizes = small_size
         std::unique_ptr<GradientSync> sync;
         std::vector<Parameter*> updated = parameters;
         if (plan.way == Way::buckets) {
-            sync = std::make_unique<GradientBuckets>(device, rank.world(), parameters,
-                                                     plan.bucket_bytes);
+            sync = std::make_unique<BucketedDataParallel>(
+                device, rank.world(), parameters,
+                BucketOptions{{plan.bucket_bytes, plan.bucket_bytes}, false, false});
         } else if (plan.way == Way::zero1) {
             auto zero = std::make_unique<Zero1>(device, rank.world(), parameters);
             updated = zero->shards();
@@ -285,7 +286,7 @@ TEST_CASE("A strategy that has gone is called no more", "[parallel][sim]") {
     sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, small_sizes());
-        { const GradientBuckets gone(device, rank.world(), gpt->parameters(), 0); }
+        { const BucketedDataParallel gone(device, rank.world(), gpt->parameters()); }
         CHECK_NOTHROW(accumulate_gradients(device, *gpt, cross_entropy_loss,
                                            batches_of(device, 0, 0, 2, 2)));
     });
@@ -381,9 +382,10 @@ TEST_CASE("Gradients are not added up twice, nor over a line that nobody declare
     for (const bool declared : {false, true}) {
         says(refusal(declared,
                      [](Rank& rank, Module& gpt, Communicator& other) {
-                         GradientBuckets(rank.device(), other, gpt.parameters());
+                         BucketedDataParallel(rank.device(), other, gpt.parameters());
                      }),
-             "GradientBuckets: transformer.wte.weight is not known to be partial along "
+             "BucketedDataParallel: transformer.wte.weight is not known to be partial "
+             "along "
              "other");
         says(refusal(declared,
                      [](Rank& rank, Module& gpt, Communicator& other) {
@@ -403,8 +405,7 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
     says(refusal(true,
                  [](Rank& rank, Module& gpt, Communicator&) {
                      Device& device = rank.device();
-                     GradientBuckets sync(device, rank.world(), gpt.parameters(),
-                                          1 << 20);
+                     BucketedDataParallel sync(device, rank.world(), gpt.parameters());
                      zero_gradients(gpt);
                      sync.begin();
                      try {

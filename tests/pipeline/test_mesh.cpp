@@ -16,8 +16,8 @@
 #include "src/nn/flash_attention.hpp"
 #include "src/nn/part.hpp"
 #include "src/nn/recompute.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/context_parallel.hpp"
-#include "src/parallel/gradient_buckets.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
@@ -198,8 +198,8 @@ class SyncOfChunks {
                 own = zero->shards();
                 syncs_.push_back(std::move(zero));
             } else {
-                syncs_.push_back(std::make_unique<GradientBuckets>(device, replicas, own,
-                                                                   /*bytes=*/2000));
+                syncs_.push_back(std::make_unique<BucketedDataParallel>(
+                    device, replicas, own, BucketOptions{.sizes = {2000, 2000}}));
             }
             syncs.push_back(syncs_.back().get());
             optimizers_.push_back(std::make_unique<Sgd>(own, kSgd));

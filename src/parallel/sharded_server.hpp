@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/comm/chunks.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/parallel/gradient_buckets.hpp"
+
+namespace lockstep {
+
+/// Which ranks serve parameters, which ones train, and how parameters are dealt out.
+struct ServerPlan {
+    enum class Deal : std::uint8_t {
+        /// Whole parameters, each to the server that has fewest bytes so far, the largest
+        /// ones first.
+        whole,
+        /// Equal ranges of all parameters, one behind the other.
+        ranges
+    };
+
+    std::vector<int> servers{};  ///< ranks of the group
+    std::vector<int> workers{};  ///< ranks of the group; none: all
+    Deal deal = Deal::ranges;
+    /// With smaller buckets gradients are pushed while backward goes on, and a server
+    /// that is no worker steps and answers bucket by bucket.
+    BucketSizes sizes = BucketSizes::all_in_one();
+};
+
+/// Several synchronous parameter servers, of which each has a part of the parameters (Li
+/// et al. 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI,
+/// section 4.3). A worker pushes gradients to the servers of the parameters; a server
+/// adds up those of all workers, steps, and everybody pulls the new values.
+///
+///     ShardedServer sync(device, group, model.parameters(), {.servers = {0, 1}});
+///     AdamW optimizer(sync.served());
+///     if (sync.works())
+///         train_step(device, model, loss, micro_batches, sync, optimizer);
+///     else
+///         sync.serve(optimizer);
+///
+/// With n workers and k servers, S bytes of parameters: a worker that is no server sends
+/// and receives S; a server that is no worker n S / k. If each of n workers is a server
+/// of a range, it sends and receives 2 (n-1)/n S, in 2(n-1) messages: this is a
+/// reduce-scatter and an all-gather, written by hand. With servers beside the workers
+/// less can go over the busiest link than in an all-reduce, n/k S against 2 (n-1)/n S,
+/// as Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines.
+///
+/// Pushes and pulls have a communicator each, so that a pull that is not answered yet
+/// holds up no push. All ranks use the two in one order, as NCCL asks for: if no server is
+/// a worker, a bucket's pull comes after the next bucket's push, so that values travel
+/// while backward goes on; else all pulls come after all pushes. Values and gradients become views of one buffer each. A server that
+/// is no worker keeps its part of them only; a server holds the gradients that arrive
+/// until they are added, the others' terms of its part.
+class ShardedServer : public GradientBuckets {
+  public:
+    /// Each rank of the group makes it, with the same plan. Throws UsageError if the plan
+    /// names no server, or a rank that the group does not have.
+    ShardedServer(Device& device, Communicator& group, std::vector<Parameter*> parameters,
+                  const ServerPlan& plan);
+
+    bool works() const { return is_worker(group_.rank()); }
+    bool serves() const { return serves_; }
+    /// This rank steps these: after finish() their gradients are the batch's.
+    std::vector<Parameter*> served() const;
+
+    void finish() override;
+    /// Throws UsageError if the optimizer has other parameters than the served ones.
+    void update(Optimizer& optimizer) override;
+    /// A step of a server that is no worker.
+    void serve(Optimizer& optimizer);
+
+  private:
+    /// A message on its way, and the gradients that it brings, if any.
+    struct Push {
+        Work work;
+        Tensor arriving;
+    };
+    /// A bucket's elements with one server, in the flat buffers.
+    using Range = Chunk;
+
+    void lay_out(const ServerPlan& plan);
+    /// For a server that is no worker: lets go of all but its section of the buffers.
+    void keep_own(const std::vector<Parameter*>& all, Chunk section);
+
+    void start(std::size_t bucket) override;
+    void add_up(std::size_t bucket);
+    void answer(std::size_t bucket, Optimizer& optimizer);
+    void pull(std::size_t bucket);
+
+    bool is_worker(int rank) const;
+    int rank_at(int offset) const;
+    const Range& range(std::size_t bucket, int rank) const;
+    Tensor part(const Tensor& flat, const Range& range) const;
+
+    Device& device_;
+    Communicator& group_;
+    std::unique_ptr<Communicator> pushes_by_;
+    std::unique_ptr<Communicator> pulls_by_;
+    std::vector<int> workers_;
+    bool serves_ = false;
+    bool answers_early_ = false;
+    Tensor values_;
+    Tensor gradients_;
+    std::int64_t first_ = 0;  ///< element of the buffers that a server's part begins with
+    std::vector<std::vector<Range>> ranges_;  ///< by bucket, by rank
+    std::vector<std::unique_ptr<Parameter>> served_;
+    std::vector<std::vector<Parameter*>> served_in_;  ///< by bucket
+    std::vector<std::vector<Push>> pushes_;           ///< by bucket
+    std::vector<Work> pulls_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,225 @@
+// Each synchronous form of data parallelism trains as one device does.
+
+#include <functional>
+#include <numeric>
+
+#include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/data_parallel_one_process.hpp"
+#include "src/parallel/parameter_server.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/sharded_server.hpp"
+#include "src/parallel/zero1.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+/// A run's sizes.
+struct Sizes {
+    int workers = 1;
+    int micro_batches = 1;
+    int steps = 1;
+};
+
+/// Trains on one rank; leaves the losses of its rows, and keeps what it updates.
+using TrainRank = std::function<void(Rank&, const Task&, const Sizes&, Course&)>;
+
+struct Form {
+    std::string name;
+    TrainRank train;
+    int servers = 0;  ///< ranks besides the workers, the first ones
+};
+
+void take_steps(Rank& rank, const Task& task, const Sizes& sizes, int worker,
+                Module& model, GradientSync& sync, Optimizer& optimizer, Course& course) {
+    for (int step = 0; step < sizes.steps; ++step) {
+        const auto mine = batches_of_worker(rank.device(), task, step, worker,
+                                            sizes.workers, sizes.micro_batches);
+        const Tensor loss =
+            train_step(rank.device(), model, task.loss, mine, sync, optimizer);
+        course.losses[step] += rank.device().peek(loss).at(0);
+    }
+}
+
+std::unique_ptr<Module> model_of(Rank& rank, const Task& task) {
+    return task.make_model({rank.device(), DType::f64, 1, ""});
+}
+
+/// A form whose ranks are all replicas, given its sync and what that updates.
+struct Way {
+    std::unique_ptr<GradientSync> sync;
+    std::vector<Parameter*> updated;
+};
+TrainRank replicas(const std::function<Way(Rank&, std::vector<Parameter*>)>& make) {
+    return [make](Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
+        const auto model = model_of(rank, task);
+        declare_replicas_of(rank.world(), *model);
+        const Way way = make(rank, model->parameters());
+        const auto optimizer = momentum_sgd(way.updated);
+        take_steps(rank, task, sizes, rank.index(), *model, *way.sync, *optimizer,
+                   course);
+        keep_updated(rank, way.updated);
+    };
+}
+
+TrainRank buckets(BucketOptions options) {
+    return replicas([options](Rank& rank, std::vector<Parameter*> all) {
+        return Way{std::make_unique<BucketedDataParallel>(rank.device(), rank.world(),
+                                                          all, options),
+                   all};
+    });
+}
+
+void central_server(Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
+    const auto model = model_of(rank, task);
+    const auto optimizer = momentum_sgd(model->parameters());
+    if (rank.index() == 0) {
+        serve_parameters(rank.device(), rank.world(), model->parameters(), *optimizer,
+                         sizes.steps);
+        for (Parameter* parameter : model->parameters())
+            parameter->complete = true;
+        keep_updated(rank, model->parameters());
+    } else {
+        ServedWorker sync(rank.device(), rank.world(), model->parameters());
+        take_steps(rank, task, sizes, rank.index() - 1, *model, sync, *optimizer, course);
+    }
+}
+
+/// `servers` of all ranks serve; if the workers are not all ranks, they are the others.
+TrainRank sharded(int servers, bool beside, ServerPlan plan) {
+    return [=](Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
+        ServerPlan mine = plan;
+        mine.servers.resize(std::min(servers, rank.size()));
+        std::iota(mine.servers.begin(), mine.servers.end(), 0);
+        const int first = beside ? servers : 0;
+        if (beside) {
+            mine.workers.resize(sizes.workers);
+            std::iota(mine.workers.begin(), mine.workers.end(), first);
+        }
+        const auto model = model_of(rank, task);
+        ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
+        const auto optimizer = momentum_sgd(sync.served());
+        if (sync.works())
+            take_steps(rank, task, sizes, rank.index() - first, *model, sync, *optimizer,
+                       course);
+        for (int step = 0; !sync.works() && step < sizes.steps; ++step)
+            sync.serve(*optimizer);
+        keep_updated(rank, sync.served());
+        if (sync.works() && rank.index() == first + 1)  // has pulled all of them
+            for (const Parameter* parameter : model->parameters())
+                rank.keep("pulled/" + parameter->name(), parameter->value);
+    };
+}
+
+void one_process(Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
+    const auto model = model_of(rank, task);
+    const auto optimizer = momentum_sgd(model->parameters());
+    Device& device = rank.device();
+    for (int step = 0; step < sizes.steps; ++step) {
+        std::vector<MainBatch> batches;
+        const int all = rows_of_all(sizes.workers);
+        for (int i = 0; i < sizes.micro_batches; ++i) {
+            const Chunk rows = chunk(all, sizes.micro_batches, i);
+            const auto [input, target] = task.rows(
+                step, all, static_cast<int>(rows.begin), static_cast<int>(rows.count));
+            MainBatch batch{input.shape(), input.dtype(), task.batch_dimension};
+            batch.weight = static_cast<double>(rows.count) / all;
+            if (rank.index() == 0) {
+                batch.input = device.upload(input);
+                batch.target = device.upload(target);
+            }
+            batches.push_back(batch);
+        }
+        const Tensor loss = one_process_step(device, rank.world(), *model, task.loss,
+                                             batches, *optimizer);
+        CHECK(static_cast<bool>(loss) == (rank.index() == 0));
+        if (loss) course.losses[step] = device.peek(loss).at(0);
+    }
+    for (Parameter* parameter : model->parameters())
+        parameter->complete = rank.index() == 0;
+    if (rank.index() == 0) keep_updated(rank, model->parameters());
+}
+
+std::vector<Form> forms() {
+    constexpr BucketSizes kSmall{300, 100};
+    using Deal = ServerPlan::Deal;
+    return {
+        {"all-reduce", replicas([](Rank&, std::vector<Parameter*> all) {
+             return Way{std::make_unique<AllReduceSync>(all), all};
+         })},
+        {"a bucket a parameter", buckets({.sizes = {0, 0}})},
+        {"small buckets", buckets({.sizes = kSmall})},
+        {"small buckets that look for unused parameters",
+         buckets({.sizes = kSmall, .find_unused = true})},
+        {"one bucket", buckets({.sizes = BucketSizes::all_in_one(), .rebuild = false})},
+        {"ZeRO-1", replicas([](Rank& rank, std::vector<Parameter*> all) {
+             auto zero = std::make_unique<Zero1>(rank.device(), rank.world(), all);
+             const auto shards = zero->shards();
+             return Way{std::move(zero), shards};
+         })},
+        {"central server", central_server, 1},
+        {"a sharded server that is one", sharded(1, true, {}), 1},
+        {"one server on a worker", sharded(1, false, {})},
+        {"two servers of whole parameters", sharded(2, true, {.deal = Deal::whole}), 2},
+        {"three servers of ranges, by layer", sharded(3, true, {.sizes = kSmall}), 3},
+        {"servers on all workers", sharded(8, false, {})},
+        {"servers of whole parameters on two workers, by layer",
+         sharded(2, false, {.deal = Deal::whole, .sizes = kSmall})},
+        {"one process", one_process},
+    };
+}
+
+Course train_in(const Form& form, const Task& task, const Sizes& sizes,
+                sim::CheckLevel check) {
+    Course course;
+    course.losses.resize(sizes.steps);
+    sim::ClusterOptions options;
+    options.ranks = sizes.workers + form.servers;
+    options.workers = 1;
+    options.check = check;
+    collect(course, sim::make_cluster(options)->run(
+                        [&](Rank& rank) { form.train(rank, task, sizes, course); }));
+    return course;
+}
+
+}  // namespace
+
+TEST_CASE("Each form of data parallelism makes one device's gradients", "[parallel]") {
+    const bool gpt = GENERATE(false, true);
+    const Task task = gpt ? gpt_task() : mlp_task();
+    for (int workers = 1; workers <= 8; ++workers) {
+        const Course one = train_on_one(task, workers, 1);
+        for (const Form& form : forms()) {
+            for (const int micro_batches : {1, 3}) {
+                CAPTURE(gpt, workers, form.name, micro_batches);
+                check_same(train_in(form, task, {workers, micro_batches, 1},
+                                    sim::CheckLevel::full),
+                           one);
+            }
+        }
+    }
+}
+
+TEST_CASE("Each form of data parallelism ends where one device does",
+          "[parallel][slow]") {
+    constexpr int kSteps = 50;
+    const bool gpt = GENERATE(false, true);
+    const Task task = gpt ? gpt_task() : mlp_task();
+    for (int workers = 1; workers <= 8; ++workers) {
+        const Course one = train_on_one(task, workers, kSteps);
+        for (int micro_batches = workers % 2 == 0 ? 1 : 3; const Form& form : forms()) {
+            micro_batches = 4 - micro_batches;  // 1 and 3 by turns
+            CAPTURE(gpt, workers, form.name, micro_batches);
+            const Course many = train_in(form, task, {workers, micro_batches, kSteps},
+                                         sim::CheckLevel::cheap);
+            check_same(many, one);
+            for (const auto& [name, pulled] : wholes(many.report, "pulled/"))
+                CHECK(relative_difference(pulled, one.values.at(name)) <= 1e-12);
+        }
+    }
+}
+
+}  // namespace lockstep::test
