@@ -1,0 +1,321 @@
+// Bytes, messages and virtual time of the forms of data parallelism, against formulas.
+
+#include <functional>
+#include <numeric>
+
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/data_parallel_one_process.hpp"
+#include "src/parallel/parameter_server.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/sharded_server.hpp"
+#include "src/parallel/zero1.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kWidth = 60;
+constexpr int kLayers = 4;
+constexpr std::int64_t kRows = 12;  // of each worker
+constexpr std::int64_t kLayerBytes = kWidth * kWidth * 8;
+constexpr std::int64_t kBytes = kLayers * kLayerBytes;  // S
+constexpr auto kArriving = static_cast<std::size_t>(MemoryCategory::communication);
+
+/// Layers of equal size, without biases.
+std::unique_ptr<Sequential> stack_of(Device& device, int layers = kLayers,
+                                     std::int64_t width = kWidth) {
+    auto model = std::make_unique<Sequential>();
+    for (int layer = 0; layer < layers; ++layer)
+        model->add<Linear>(ParameterInit{device, DType::f64, 1, std::to_string(layer)},
+                           width, width, false);
+    return model;
+}
+
+/// Messages alone take time: 1 us + b / (10 GB/s).
+ClusterSpec messages_only() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.launch_seconds = spec.flops_f64 = spec.memory_bytes_per_second = 0;
+    spec.devices_per_node = 16;
+    return spec;
+}
+Picoseconds message(std::int64_t bytes) {
+    return message_time(messages_only().inside, bytes);
+}
+
+RunReport run_on(int ranks, const Program& program,
+                 const ClusterSpec& spec = messages_only()) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.workers = 1;
+    options.numbers = false;
+    options.trace = true;
+    options.spec = spec;
+    return sim::make_cluster(options)->run(program);
+}
+
+std::vector<MicroBatch> rows_for(Device& device, std::int64_t rows = kRows,
+                                 std::int64_t width = kWidth) {
+    return {{device.empty({rows, width}, DType::f64),
+             device.empty({rows, width}, DType::f64), 1}};
+}
+
+/// A step of `workers` with ShardedServer; the first ranks serve, beside the workers or
+/// on them.
+RunReport sharded_step(int servers, int workers, bool beside, ServerPlan plan = {}) {
+    return run_on(workers + (beside ? servers : 0), [&](Rank& rank) {
+        ServerPlan mine = plan;
+        mine.servers.resize(servers);
+        std::iota(mine.servers.begin(), mine.servers.end(), 0);
+        if (beside) {
+            mine.workers.resize(workers);
+            std::iota(mine.workers.begin(), mine.workers.end(), servers);
+        }
+        const auto model = stack_of(rank.device());
+        ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
+        const auto optimizer = momentum_sgd(sync.served());
+        if (sync.works())
+            train_step(rank.device(), *model, mean_squared_error, rows_for(rank.device()),
+                       sync, *optimizer);
+        else
+            sync.serve(*optimizer);
+    });
+}
+
+std::int64_t bytes_received(const RankReport& rank) {
+    std::int64_t bytes = 0;
+    for (const Traffic& traffic : rank.traffic)
+        bytes += traffic.bytes_received;
+    return bytes;
+}
+
+RunReport zero1_step(int ranks) {
+    return run_on(ranks, [&](Rank& rank) {
+        const auto model = stack_of(rank.device());
+        declare_replicas_of(rank.world(), *model);
+        Zero1 sync(rank.device(), rank.world(), model->parameters());
+        const auto optimizer = momentum_sgd(sync.shards());
+        train_step(rank.device(), *model, mean_squared_error, rows_for(rank.device()),
+                   sync, *optimizer);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("A central server's link carries all workers' gradients and values",
+          "[parallel][costs]") {
+    const int workers = GENERATE(1, 2, 3, 8);
+    CAPTURE(workers);
+    for (const bool simple : {true, false}) {
+        const RunReport report =
+            simple
+                ? run_on(workers + 1,
+                         [&](Rank& rank) {
+                             Device& device = rank.device();
+                             const auto model = stack_of(device);
+                             const auto optimizer = momentum_sgd(model->parameters());
+                             if (rank.index() == 0)
+                                 return serve_parameters(device, rank.world(),
+                                                         model->parameters(), *optimizer,
+                                                         1);
+                             ServedWorker sync(device, rank.world(), model->parameters());
+                             train_step(device, *model, mean_squared_error,
+                                        rows_for(device), sync, *optimizer);
+                         })
+                : sharded_step(1, workers, true);
+        CHECK(report.ranks[0].bytes_sent() == workers * kBytes);
+        CHECK(bytes_received(report.ranks[0]) == workers * kBytes);
+        for (int worker = 1; worker <= workers; ++worker) {
+            CHECK(report.ranks[worker].bytes_sent() == kBytes);
+            CHECK(bytes_received(report.ranks[worker]) == kBytes);
+        }
+        // One message after another: n up, n down.
+        CHECK(report.makespan() == 2 * workers * message(kBytes));
+    }
+}
+
+TEST_CASE("A server on a worker's device carries 2(n-1)S", "[parallel][costs]") {
+    const int workers = GENERATE(1, 2, 3, 8);
+    const RunReport report = sharded_step(1, workers, false);
+    CHECK(report.ranks[0].bytes_sent() + bytes_received(report.ranks[0]) ==
+          2 * (workers - 1) * kBytes);
+    CHECK(report.makespan() == 2 * (workers - 1) * message(kBytes));
+}
+
+TEST_CASE("Servers on all workers are a reduce-scatter and an all-gather",
+          "[parallel][costs]") {
+    const int workers = GENERATE(1, 2, 3, 4, 5, 6, 8);
+    CAPTURE(workers);
+    const RunReport servers = sharded_step(workers, workers, false);
+    const RunReport collectives = zero1_step(workers);
+    for (int rank = 0; rank < workers; ++rank) {
+        CHECK(servers.ranks[rank].bytes_sent() == 2 * (workers - 1) * (kBytes / workers));
+        CHECK(servers.ranks[rank].bytes_sent() == collectives.ranks[rank].bytes_sent());
+        CHECK(servers.ranks[rank].messages_sent() ==
+              collectives.ranks[rank].messages_sent());
+    }
+    CHECK(servers.makespan() == 2 * (workers - 1) * message(kBytes / workers));
+    CHECK(servers.makespan() == collectives.makespan());
+}
+
+TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
+    const int servers = GENERATE(1, 2, 4);
+    const auto deal = GENERATE(ServerPlan::Deal::whole, ServerPlan::Deal::ranges);
+    constexpr int kWorkers = 4;
+    ServerPlan plan;
+    plan.deal = deal;
+    const RunReport report = sharded_step(servers, kWorkers, true, plan);
+    for (int rank = 0; rank < servers + kWorkers; ++rank) {
+        const std::int64_t bytes = rank < servers ? kWorkers * kBytes / servers : kBytes;
+        CHECK(report.ranks[rank].bytes_sent() == bytes);
+        CHECK(bytes_received(report.ranks[rank]) == bytes);
+    }
+}
+
+TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
+          "[parallel][costs]") {
+    // 8 small ones and a large one: by number the server with the large one has 4 more.
+    const RunReport report = run_on(3, [](Rank& rank) {
+        Device& device = rank.device();
+        Sequential model;
+        const auto add = [&](std::int64_t out) {
+            model.add<Linear>(
+                ParameterInit{device, DType::f64, 1, std::to_string(model.size())}, 10,
+                out, false);
+        };
+        add(80);
+        for (int i = 0; i < 8; ++i)
+            add(10);
+        ServerPlan plan{{0, 1}, {2}};
+        plan.deal = ServerPlan::Deal::whole;
+        const ShardedServer sync(device, rank.world(), model.parameters(), plan);
+        std::int64_t held = 0;
+        for (const Parameter* parameter : sync.served())
+            held += parameter->value.bytes();
+        rank.keep_value("held", static_cast<double>(held));
+    });
+    CHECK(report.ranks[0].series.at("held")[0] == 80 * 10 * 8);
+    CHECK(report.ranks[1].series.at("held")[0] == 80 * 10 * 8);
+    CHECK(report.ranks[2].series.at("held")[0] == 0);
+}
+
+TEST_CASE("A server that is no worker holds its part of the parameters only",
+          "[parallel][memory]") {
+    const RunReport report = sharded_step(2, 2, true);
+    const auto busiest = [&](int rank) {
+        std::array<std::int64_t, kMemoryCategories> held{};
+        for (const TraceMemory& memory : report.memory_trace)
+            if (memory.rank == rank && memory.bytes[kArriving] > held[kArriving])
+                held = memory.bytes;
+        return held;
+    };
+    const auto held = busiest(0);
+    CHECK(held[static_cast<std::size_t>(MemoryCategory::parameters)] == kBytes / 2);
+    CHECK(held[static_cast<std::size_t>(MemoryCategory::gradients)] == kBytes / 2);
+    CHECK(held[static_cast<std::size_t>(MemoryCategory::optimizer)] == kBytes / 2);
+    CHECK(held[kArriving] == 2 * kBytes / 2);  // one of each worker
+    CHECK(report.ranks[3].memory.category_peak[static_cast<std::size_t>(
+              MemoryCategory::optimizer)] == 0);
+}
+
+TEST_CASE("Bytes of one process with many devices", "[parallel][costs]") {
+    const int ranks = GENERATE(1, 2, 3, 4);
+    const int batches = GENERATE(1, 3);
+    CAPTURE(ranks, batches);
+    const std::int64_t rows = kRows * ranks;
+    const RunReport report = run_on(ranks, [&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = stack_of(device);
+        const auto optimizer = momentum_sgd(model->parameters());
+        MainBatch batch{{rows, kWidth}, DType::f64};
+        if (rank.index() == 0) {
+            batch.input = device.empty(batch.shape, DType::f64);
+            batch.target = device.empty(batch.shape, DType::f64);
+        }
+        const std::vector<MainBatch> all(batches, batch);
+        one_process_step(device, rank.world(), *model, mean_squared_error, all,
+                         *optimizer);
+    });
+    const std::int64_t others = (ranks - 1) * kRows * kWidth * 8;  // inputs, or outputs
+    const std::int64_t values = ranks > 1 ? kBytes : 0;
+    CHECK(report.ranks[0].bytes_sent() == batches * (values + 2 * others));
+    CHECK(bytes_received(report.ranks[0]) == batches * (values + others));
+}
+
+TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][costs]") {
+    const int ranks = GENERATE(1, 2, 3, 4, 5, 6);
+    const BucketSizes sizes =
+        GENERATE(BucketSizes{0, 0}, BucketSizes{2 * kLayerBytes, kLayerBytes},
+                 BucketSizes::all_in_one());
+    const int passes = GENERATE(1, 3);
+    const RunReport report = run_on(ranks, [&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = stack_of(device);
+        declare_replicas_of(rank.world(), *model);
+        BucketedDataParallel sync(device, rank.world(), model->parameters(),
+                                  {.sizes = sizes, .broadcast = false});
+        const auto optimizer = momentum_sgd(model->parameters());
+        const std::vector<MicroBatch> batches(passes, rows_for(device).front());
+        train_step(device, *model, mean_squared_error, batches, sync, *optimizer);
+    });
+    for (const RankReport& rank : report.ranks)
+        CHECK(rank.bytes_sent() == 2 * (ranks - 1) * (kBytes / ranks));
+}
+
+TEST_CASE("What is exposed of buckets follows from backward and all-reduce",
+          "[parallel][costs]") {
+    constexpr int kRanks = 4;
+    constexpr int kDepth = 12;
+    constexpr std::int64_t kWide = 240;
+    constexpr std::int64_t kManyRows = 2000;
+    ClusterSpec spec = load_cluster("classroom");
+    spec.inside.alpha_seconds = 200e-6;
+    // Two products for each layer, of its input's gradient and of its weight's.
+    const std::int64_t weight = kWide * kWide;
+    const std::int64_t data = kManyRows * kWide;
+    const std::int64_t flops = 2 * kManyRows * weight;
+    const Picoseconds layer =
+        operation_time(spec, flops, 8 * (2 * data + weight), DType::f64) +
+        operation_time(spec, flops, 8 * (2 * data + 2 * weight), DType::f64);
+
+    std::vector<Picoseconds> curve;
+    for (const int together : {1, 2, 3, 4, 6, 12}) {
+        CAPTURE(together);
+        const std::int64_t bytes = together * weight * 8;
+        sim::ClusterOptions options;
+        options.ranks = kRanks;
+        options.workers = 1;
+        options.numbers = false;
+        options.spec = spec;
+        options.trace = true;
+        const RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto model = stack_of(device, kDepth, kWide);
+            declare_replicas_of(rank.world(), *model);
+            BucketedDataParallel sync(device, rank.world(), model->parameters(),
+                                      {.sizes = {bytes, bytes}, .broadcast = false});
+            const auto optimizer = momentum_sgd(model->parameters());
+            train_step(device, *model, mean_squared_error,
+                       rows_for(device, kManyRows, kWide), sync, *optimizer);
+        });
+        const Picoseconds reduce =
+            std::int64_t{2} * (kRanks - 1) * message_time(spec.inside, bytes / kRanks);
+        const Picoseconds buckets = kDepth / together;
+        const Picoseconds exposed =
+            std::max(reduce, buckets * reduce - (buckets - 1) * together * layer);
+        Picoseconds waits = 0;
+        for (const TraceEvent& event : report.trace)
+            if (event.rank == 0 && event.kind == "wait") waits += event.end - event.start;
+        CHECK(waits == exposed);
+        CHECK(report.ranks[0].time.waiting == exposed);
+        curve.push_back(exposed);
+    }
+    const auto least = std::ranges::min_element(curve);
+    CHECK(least != curve.begin());
+    CHECK(least != curve.end() - 1);
+}
+
+}  // namespace lockstep::test
