@@ -1,7 +1,8 @@
 #include "src/parallel/sharded_server.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
+#include <iterator>
 
 #include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
@@ -20,21 +21,56 @@ std::int64_t elements_of(const Parameters& parameters) {
     return elements;
 }
 
-/// Returns each server's parameters: always the largest that is left goes to the server
-/// that has least.
-std::vector<Parameters> deal_whole(Parameters parameters, std::size_t servers) {
-    std::ranges::stable_sort(parameters, std::greater(), [](const Parameter* parameter) {
+/// Parameters as they lie in the flat buffers, and each server's section of these.
+struct Dealt {
+    Parameters order;
+    std::vector<Chunk> sections;
+};
+
+/// Always the largest parameter that is left goes to the server that has least; a server
+/// keeps the order of `parameters`.
+Dealt deal_whole(const Parameters& parameters, std::size_t servers) {
+    Parameters by_size = parameters;
+    std::ranges::stable_sort(by_size, std::greater(), [](const Parameter* parameter) {
         return parameter->shape().elements();
     });
-    std::vector<Parameters> dealt(servers);
-    std::vector<std::int64_t> held(servers);
-    for (Parameter* parameter : parameters) {
-        const auto least =
-            static_cast<std::size_t>(std::ranges::min_element(held) - held.begin());
-        dealt[least].push_back(parameter);
-        held[least] += parameter->shape().elements();
+    std::vector<Parameters> own(servers);
+    for (Parameter* parameter : by_size)
+        std::ranges::min_element(own, {}, elements_of)->push_back(parameter);
+    Dealt dealt;
+    for (const Parameters& of_server : own) {
+        dealt.sections.push_back({elements_of(dealt.order), elements_of(of_server)});
+        std::ranges::copy_if(parameters, std::back_inserter(dealt.order),
+                             [&](Parameter* parameter) {
+                                 return std::ranges::count(of_server, parameter) > 0;
+                             });
     }
     return dealt;
+}
+
+Dealt deal_ranges(Parameters parameters, std::size_t servers) {
+    Dealt dealt{std::move(parameters), {}};
+    for (std::size_t i = 0; i < servers; ++i)
+        dealt.sections.push_back(chunk(elements_of(dealt.order),
+                                       static_cast<int>(servers), static_cast<int>(i)));
+    return dealt;
+}
+
+/// Returns the section's elements that are the bucket's; they lie side by side, since
+/// parameters lie in the order of buckets.
+Chunk range_of(const Parameters& bucket, const Parameters& order, const Chunk& section) {
+    Chunk range;
+    std::int64_t begin = 0;
+    for (Parameter* parameter : order) {
+        const std::int64_t end = begin + parameter->shape().elements();
+        const std::int64_t from = std::max(begin, section.begin);
+        const std::int64_t to = std::min(end, section.begin + section.count);
+        if (from < to && std::ranges::count(bucket, parameter) > 0)
+            range = range.count == 0 ? Chunk{from, to - from}
+                                     : Chunk{range.begin, to - range.begin};
+        begin = end;
+    }
+    return range;
 }
 
 }  // namespace
@@ -46,7 +82,10 @@ ShardedServer::ShardedServer(Device& device, Communicator& group,
       group_(group),
       pushes_by_(group.split(0, group.rank(), "pushes")),
       pulls_by_(group.split(0, group.rank(), "pulls")),
-      workers_(plan.workers) {
+      workers_(plan.workers),
+      serves_(std::ranges::count(plan.servers, group.rank()) > 0),
+      answers_early_(std::ranges::none_of(
+          plan.servers, [this](int server) { return is_worker(server); })) {
     require(!plan.servers.empty(), "ShardedServer: the plan names no server");
     for (const std::vector<int>* ranks : {&plan.servers, &plan.workers})
         for (const int rank : *ranks)
@@ -59,63 +98,31 @@ ShardedServer::ShardedServer(Device& device, Communicator& group,
 }
 
 void ShardedServer::lay_out(const ServerPlan& plan) {
-    // In the buffers parameters lie server by server, and in the order of buckets.
-    Parameters order;
+    Parameters all;
     for (const Bucket& bucket : buckets())
-        order.insert(order.end(), bucket.begin(), bucket.end());
-    const std::size_t servers = plan.servers.size();
-    std::vector<Chunk> sections;
-    if (plan.deal == ServerPlan::Deal::whole) {
-        const std::vector<Parameters> dealt = deal_whole(parameters(), servers);
-        Parameters sorted;
-        for (const Parameters& own : dealt) {
-            sections.push_back({elements_of(sorted), elements_of(own)});
-            std::ranges::copy_if(order, std::back_inserter(sorted), [&](Parameter* one) {
-                return std::ranges::find(own, one) != own.end();
-            });
-        }
-        order = std::move(sorted);
-    } else {
-        for (std::size_t i = 0; i < servers; ++i)
-            sections.push_back(chunk(elements_of(order), static_cast<int>(servers),
-                                     static_cast<int>(i)));
-    }
+        all.insert(all.end(), bucket.begin(), bucket.end());
+    const auto [order, sections] = plan.deal == ServerPlan::Deal::whole
+                                       ? deal_whole(all, plan.servers.size())
+                                       : deal_ranges(all, plan.servers.size());
     values_ = make_flat(device_, order, &Parameter::value);
     gradients_ = make_flat(device_, order, &Parameter::gradient);
 
-    // Of each bucket a server has one range.
-    ranges_.assign(buckets().size(), std::vector<Range>(group_.size()));
-    for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
-        std::int64_t begin = 0;
-        for (Parameter* parameter : order) {
-            const std::int64_t end = begin + parameter->shape().elements();
-            if (std::ranges::find(buckets()[bucket], parameter) !=
-                buckets()[bucket].end())
-                for (std::size_t i = 0; i < servers; ++i) {
-                    const std::int64_t from = std::max(begin, sections[i].begin);
-                    const std::int64_t to =
-                        std::min(end, sections[i].begin + sections[i].count);
-                    Range& range = ranges_[bucket][plan.servers[i]];
-                    if (from >= to) continue;
-                    if (range.count == 0) range.begin = from;
-                    range.count = to - range.begin;
-                }
-            begin = end;
-        }
-    }
+    const auto ranks = static_cast<std::size_t>(group_.size());
+    const auto own = static_cast<std::size_t>(group_.rank());
+    std::vector<Chunk> section_of(ranks);  // of those that serve
+    for (std::size_t i = 0; i < sections.size(); ++i)
+        section_of[static_cast<std::size_t>(plan.servers[i])] = sections[i];
+    if (!works()) keep_own(order, section_of[own]);
 
-    const auto mine = std::ranges::find(plan.servers, group_.rank());
-    serves_ = mine != plan.servers.end();
-    answers_early_ = std::ranges::none_of(
-        plan.servers, [&](int server) { return is_worker(server); });
-    if (!works())
-        keep_own(order, serves_ ? sections[mine - plan.servers.begin()] : Chunk{});
+    ranges_.assign(buckets().size(), std::vector<Chunk>(ranks));
     served_in_.resize(buckets().size());
     pushes_.resize(buckets().size());
     for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
-        const Range& own = range(bucket, group_.rank());
-        for (auto& shard :
-             shards_in(order, own, part(values_, own), part(gradients_, own), group_)) {
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+            ranges_[bucket][rank] = range_of(buckets()[bucket], order, section_of[rank]);
+        const Chunk& mine = ranges_[bucket][own];
+        for (auto& shard : shards_in(order, mine, part(values_, mine),
+                                     part(gradients_, mine), group_)) {
             served_in_[bucket].push_back(shard.get());
             served_.push_back(std::move(shard));
         }
@@ -138,11 +145,11 @@ void ShardedServer::keep_own(const Parameters& all, Chunk section) {
 
 // lesson: sharded-server
 void ShardedServer::start(std::size_t bucket) {
-    const Range& mine = range(bucket, group_.rank());
+    const Chunk& mine = range(bucket, group_.rank());
     for (int offset = 1; offset < group_.size(); ++offset) {
         const int to = rank_at(-offset);
         const int from = rank_at(offset);
-        const Range& theirs = range(bucket, to);
+        const Chunk& theirs = range(bucket, to);
         const bool sends = works() && theirs.count > 0;
         const bool receives = is_worker(from) && mine.count > 0;
         if (!sends && !receives) continue;
@@ -172,11 +179,11 @@ void ShardedServer::add_up(std::size_t bucket) {
 }
 
 void ShardedServer::pull(std::size_t bucket) {
-    const Range& mine = range(bucket, group_.rank());
+    const Chunk& mine = range(bucket, group_.rank());
     for (int offset = 1; offset < group_.size(); ++offset) {
         const int to = rank_at(offset);
         const int from = rank_at(-offset);
-        const Range& theirs = range(bucket, from);
+        const Chunk& theirs = range(bucket, from);
         const bool sends = is_worker(to) && mine.count > 0;
         const bool receives = works() && theirs.count > 0;
         if (!sends && !receives) continue;
@@ -203,9 +210,7 @@ void ShardedServer::update(Optimizer& optimizer) {
         else if (!answers_early_ || bucket + 1 == buckets().size())
             pull(bucket);
     }
-    for (Work& work : pulls_)
-        work.wait();
-    pulls_.clear();
+    wait_for_pulls();
 }
 
 void ShardedServer::serve(Optimizer& optimizer) {
@@ -216,6 +221,10 @@ void ShardedServer::serve(Optimizer& optimizer) {
         add_up(bucket);
         answer(bucket, optimizer);
     }
+    wait_for_pulls();
+}
+
+void ShardedServer::wait_for_pulls() {
     for (Work& work : pulls_)
         work.wait();
     pulls_.clear();
@@ -247,7 +256,7 @@ const Chunk& ShardedServer::range(std::size_t bucket, int rank) const {
     return ranges_[bucket][static_cast<std::size_t>(rank)];
 }
 
-Tensor ShardedServer::part(const Tensor& flat, const Range& range) const {
+Tensor ShardedServer::part(const Tensor& flat, const Chunk& range) const {
     if (range.count == 0) return flat.slice(0, 0);
     return flat.slice(range.begin - first_, range.count);
 }

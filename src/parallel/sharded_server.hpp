@@ -49,11 +49,12 @@ struct ServerPlan {
 /// as Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines.
 ///
 /// Pushes and pulls have a communicator each, so that a pull that is not answered yet
-/// holds up no push. All ranks use the two in one order, as NCCL asks for: if no server is
-/// a worker, a bucket's pull comes after the next bucket's push, so that values travel
-/// while backward goes on; else all pulls come after all pushes. Values and gradients become views of one buffer each. A server that
-/// is no worker keeps its part of them only; a server holds the gradients that arrive
-/// until they are added, the others' terms of its part.
+/// holds up no push. All ranks use the two in one order, as NCCL asks for: if no server
+/// is a worker, a bucket's pull comes after the next bucket's push, so that values travel
+/// while backward goes on; else all pulls come after all pushes. Values and gradients
+/// become views of one buffer each. A server that is no worker keeps its part of them
+/// only; a server holds the gradients that arrive until they are added, the others' terms
+/// of its part.
 class ShardedServer : public GradientBuckets {
   public:
     /// Each rank of the group makes it, with the same plan. Throws UsageError if the plan
@@ -78,8 +79,6 @@ class ShardedServer : public GradientBuckets {
         Work work;
         Tensor arriving;
     };
-    /// A bucket's elements with one server, in the flat buffers.
-    using Range = Chunk;
 
     void lay_out(const ServerPlan& plan);
     /// For a server that is no worker: lets go of all but its section of the buffers.
@@ -89,23 +88,25 @@ class ShardedServer : public GradientBuckets {
     void add_up(std::size_t bucket);
     void answer(std::size_t bucket, Optimizer& optimizer);
     void pull(std::size_t bucket);
+    void wait_for_pulls();
 
     bool is_worker(int rank) const;
     int rank_at(int offset) const;
-    const Range& range(std::size_t bucket, int rank) const;
-    Tensor part(const Tensor& flat, const Range& range) const;
+    const Chunk& range(std::size_t bucket, int rank) const;
+    Tensor part(const Tensor& flat, const Chunk& range) const;
 
     Device& device_;
     Communicator& group_;
     std::unique_ptr<Communicator> pushes_by_;
     std::unique_ptr<Communicator> pulls_by_;
     std::vector<int> workers_;
-    bool serves_ = false;
-    bool answers_early_ = false;
+    bool serves_;
+    bool answers_early_;
     Tensor values_;
     Tensor gradients_;
     std::int64_t first_ = 0;  ///< element of the buffers that a server's part begins with
-    std::vector<std::vector<Range>> ranges_;  ///< by bucket, by rank
+    /// Elements of the flat buffers that a server has of a bucket; by bucket, by rank.
+    std::vector<std::vector<Chunk>> ranges_;
     std::vector<std::unique_ptr<Parameter>> served_;
     std::vector<std::vector<Parameter*>> served_in_;  ///< by bucket
     std::vector<std::vector<Push>> pushes_;           ///< by bucket

@@ -1,0 +1,335 @@
+// Buckets as DistributedDataParallel fills them: their order, who is unused, who has no
+// batch left.
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/core/require.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/uneven_inputs.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kWidth = 8;
+constexpr std::int64_t kBytes = kWidth * kWidth * 8;  // of a layer
+
+/// Layers without biases, of which each micro-batch may leave some out; they are used in
+/// another order than that in which they are listed.
+class Skipping : public Module {
+  public:
+    explicit Skipping(Device& device, int layers) {
+        for (int i = 0; i < layers; ++i)
+            layers_.push_back(std::make_unique<Linear>(
+                ParameterInit{device, DType::f64, 1, std::to_string(i)}, kWidth, kWidth,
+                false));
+        for (int i = 0; i < layers; ++i)
+            path.push_back(i);
+    }
+
+    std::vector<Parameter*> parameters() override {
+        std::vector<Parameter*> all;
+        for (const auto& layer : layers_)
+            all.push_back(layer->parameters().front());
+        return all;
+    }
+
+    std::vector<int> path;  ///< the layers that the next forward uses
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override {
+        saved.keep_value("path", path);
+        Tensor y = x;
+        for (const int layer : path)
+            y = layers_[layer]->forward(y, saved.child(layer));
+        return y;
+    }
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
+        Tensor dx = dy;
+        const auto used = saved.value<std::vector<int>>("path");
+        for (auto layer = used.rbegin(); layer != used.rend(); ++layer)
+            dx = layers_[*layer]->backward(dx, saved.child(*layer));
+        return dx;
+    }
+
+    std::vector<std::unique_ptr<Linear>> layers_;
+};
+
+MicroBatch batch_of(Device& device, int number, double weight) {
+    const std::string name = std::to_string(number);
+    return {device.upload(normal_values({4, kWidth}, "x" + name)),
+            device.upload(normal_values({4, kWidth}, "y" + name)), weight};
+}
+
+using PathOf = std::function<std::vector<int>(int rank, int step, int micro_batch)>;
+
+struct Skipped {
+    std::map<std::string, HostTensor> values;
+    RunReport report;
+};
+
+/// Trains on ranks with two micro-batches each, which take the paths that `path_of` says.
+Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
+                       int steps = 3) {
+    Skipped result;
+    sim::ClusterOptions cluster;
+    cluster.ranks = ranks;
+    cluster.workers = 1;
+    cluster.spec = load_cluster("classroom");
+    cluster.check = sim::CheckLevel::full;
+    result.report = sim::make_cluster(cluster)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Skipping model(device, 5);
+        declare_replicas_of(rank.world(), model);
+        BucketedDataParallel sync(device, rank.world(), model.parameters(), options);
+        const auto optimizer = momentum_sgd(model.parameters());
+        for (int step = 0; step < steps; ++step) {
+            sync.begin();
+            zero_gradients(model, 2);
+            for (int i = 0; i < 2; ++i) {
+                model.path = path_of(rank.index(), step, i);
+                forward_backward(device, model, mean_squared_error,
+                                 batch_of(device, 2 * rank.index() + i, 0.5 / ranks), i);
+            }
+            sync.finish();
+            sync.update(*optimizer);
+        }
+        for (const Parameter* parameter : model.parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    result.values = result.report.ranks[0].kept;
+    return result;
+}
+
+/// All ranks' micro-batches on one device.
+std::map<std::string, HostTensor> train_skipping_alone(int ranks, const PathOf& path_of,
+                                                       int steps = 3) {
+    const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Skipping model(device, 5);
+        const auto optimizer = momentum_sgd(model.parameters());
+        for (int step = 0; step < steps; ++step) {
+            zero_gradients(model, 2 * ranks);
+            for (int i = 0; i < 2 * ranks; ++i) {
+                model.path = path_of(i / 2, step, i % 2);
+                forward_backward(device, model, mean_squared_error,
+                                 batch_of(device, i, 0.5 / ranks), i);
+            }
+            optimizer->step();
+        }
+        for (const Parameter* parameter : model.parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    return report.ranks[0].kept;
+}
+
+void check_alike(const std::map<std::string, HostTensor>& many,
+                 const std::map<std::string, HostTensor>& one) {
+    REQUIRE(many.size() == one.size());
+    for (const auto& [name, tensor] : one) {
+        CAPTURE(name);
+        CHECK(relative_difference(many.at(name), tensor) <= 1e-12);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Layers may be skipped, by other ranks and micro-batches than others",
+          "[parallel][buckets]") {
+    const PathOf path = [](int rank, int step, int micro_batch) {
+        std::vector<int> layers{0, 1, 2, 3, 4};
+        // In the first step nobody uses layer 3; rank 1 leaves out 1 in its last
+        // micro-batch, rank 0 another one in each step.
+        if (step == 0) std::erase(layers, 3);
+        if (rank == 1 && micro_batch == 1) std::erase(layers, 1);
+        if (rank == 0) std::erase(layers, step);
+        return layers;
+    };
+    for (int ranks = 1; ranks <= 3; ++ranks) {
+        const auto alone = train_skipping_alone(ranks, path);
+        for (const bool find_unused : {false, true}) {
+            for (const bool rebuild : {false, true}) {
+                CAPTURE(ranks, find_unused, rebuild);
+                check_alike(train_skipping(ranks, path,
+                                           {.sizes = {kBytes, kBytes},
+                                            .rebuild = rebuild,
+                                            .find_unused = find_unused})
+                                .values,
+                            alone);
+            }
+        }
+    }
+}
+
+TEST_CASE("A bucket that lacks a gradient holds up those behind it unless it is found",
+          "[parallel][buckets]") {
+    const PathOf path = [](int, int, int) { return std::vector<int>{0, 1, 2, 4}; };
+    const auto waiting = [&](bool find_unused) {
+        return train_skipping(3, path,
+                              {.sizes = {kBytes, kBytes},
+                               .broadcast = false,
+                               .rebuild = false,
+                               .find_unused = find_unused},
+                              1)
+            .report.ranks[0]
+            .time.waiting;
+    };
+    // Layer 3's bucket is the second of five; its all-reduce and those behind it wait for
+    // the end of backward.
+    CHECK(waiting(true) < waiting(false));
+}
+
+TEST_CASE("Buckets are filled in reverse order, then in the order of arrival",
+          "[parallel][buckets]") {
+    const auto names_of = [](const BucketedDataParallel& sync) {
+        std::string names;
+        for (const auto& bucket : sync.buckets()) {
+            for (const Parameter* parameter : bucket)
+                names += parameter->name().substr(0, 1);
+            names += " ";
+        }
+        return names;
+    };
+    const bool rebuild = GENERATE(false, true);
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Skipping model(device, 5);
+        // Ranks go different ways: rank 0's is the order for all.
+        model.path = rank.index() == 0 ? std::vector<int>{2, 0, 4, 1}
+                                       : std::vector<int>{4, 3, 2, 1, 0};
+        declare_replicas_of(rank.world(), model);
+        BucketedDataParallel sync(device, rank.world(), model.parameters(),
+                                  {.sizes = {2 * kBytes, kBytes}, .rebuild = rebuild});
+        CHECK(names_of(sync) == "4 32 10 ");
+        const auto optimizer = momentum_sgd(model.parameters());
+        const std::vector<MicroBatch> mine{batch_of(device, rank.index(), 0.5)};
+        train_step(device, model, mean_squared_error, mine, sync, *optimizer);
+        CHECK(names_of(sync) == "4 32 10 ");
+        train_step(device, model, mean_squared_error, mine, sync, *optimizer);
+        CHECK(names_of(sync) == (rebuild ? "1 40 23 " : "4 32 10 "));
+        for (const Parameter* parameter : model.parameters())
+            CHECK(parameter->gradient.bytes() == kBytes);
+    });
+}
+
+TEST_CASE("Bucket sizes: one parameter at least, and no byte too many",
+          "[parallel][buckets]") {
+    sim::make_cluster(1)->run([](Rank& rank) {
+        Device& device = rank.device();
+        Skipping model(device, 5);
+        const auto sizes_of = [&](BucketSizes sizes) {
+            std::vector<std::size_t> counts;
+            const BucketedDataParallel sync(device, rank.world(), model.parameters(),
+                                            {.sizes = sizes});
+            for (const auto& bucket : sync.buckets())
+                counts.push_back(bucket.size());
+            return counts;
+        };
+        using Counts = std::vector<std::size_t>;
+        CHECK(sizes_of({0, 0}) == Counts{1, 1, 1, 1, 1});
+        CHECK(sizes_of({2 * kBytes, 1}) == Counts{1, 2, 2});
+        CHECK(sizes_of({2 * kBytes - 1, 3 * kBytes}) == Counts{3, 1, 1});
+        CHECK(sizes_of(BucketSizes::all_in_one()) == Counts{5});
+        CHECK(sizes_of({}) == Counts{5});
+    });
+}
+
+TEST_CASE("All ranks begin with rank 0's values", "[parallel][buckets]") {
+    const bool broadcast = GENERATE(false, true);
+    const RunReport report = sim::make_cluster(3)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Sequential model;
+        model.add<Linear>(ParameterInit{device, DType::f64,
+                                        static_cast<std::uint64_t>(rank.index()), "a"},
+                          kWidth, kWidth);
+        declare_replicas_of(rank.world(), model);
+        const BucketedDataParallel sync(device, rank.world(), model.parameters(),
+                                        {.broadcast = broadcast});
+        for (const Parameter* parameter : model.parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    for (const RankReport& rank : report.ranks) {
+        if (&rank == &report.ranks[0]) continue;
+        CHECK((rank.kept == report.ranks[0].kept) == broadcast);
+    }
+    const std::int64_t bytes = (kWidth + 1) * kWidth * 8;
+    CHECK(report.ranks[0].bytes_sent() == (broadcast ? bytes : 0));
+}
+
+TEST_CASE("Ranks that run out of batches join until all have", "[parallel][buckets]") {
+    const Task task = mlp_task();
+    const int ranks = GENERATE(1, 2, 4);
+    // Rank r has batches of r + 1 rows, in 2 + r steps; step by step all rows count
+    // alike.
+    const auto rows_of = [](int rank, int step) {
+        return step < 2 + rank ? rank + 1 : 0;
+    };
+    const auto all_rows = [&](int step) {
+        int rows = 0;
+        for (int rank = 0; rank < ranks; ++rank)
+            rows += rows_of(rank, step);
+        return rows;
+    };
+    const RunReport one = sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = task.make_model({device, DType::f64, 1, ""});
+        AllReduceSync sync(model->parameters());
+        const auto optimizer = momentum_sgd(model->parameters());
+        for (int step = 0; all_rows(step) > 0; ++step) {
+            const auto [input, target] =
+                task.rows(step, all_rows(step), 0, all_rows(step));
+            const MicroBatch batch{device.upload(input), device.upload(target)};
+            train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
+        }
+        for (const Parameter* parameter : model->parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.workers = 1;
+    options.check = sim::CheckLevel::full;
+    const RunReport many = sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = task.make_model({device, DType::f64, 1, ""});
+        declare_replicas_of(rank.world(), *model);
+        BucketedDataParallel sync(device, rank.world(), model->parameters(),
+                                  {.sizes = {300, 100}});
+        const auto optimizer = momentum_sgd(model->parameters());
+        int steps = 0;
+        while (true) {
+            const int mine = rows_of(rank.index(), steps);
+            const std::int64_t all = rows_of_all(device, rank.world(), mine);
+            if (all == 0) break;
+            CHECK(all == all_rows(steps));
+            if (mine == 0) {
+                join_step(device, *model, sync, *optimizer);
+            } else {
+                int first = 0;
+                for (int other = 0; other < rank.index(); ++other)
+                    first += rows_of(other, steps);
+                const auto [input, target] =
+                    task.rows(steps, static_cast<int>(all), first, mine);
+                const MicroBatch batch{
+                    device.upload(input), device.upload(target),
+                    static_cast<double>(mine) / static_cast<double>(all)};
+                train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
+            }
+            ++steps;
+        }
+        CHECK(steps == 1 + ranks);
+        for (const Parameter* parameter : model->parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+    for (const RankReport& rank : many.ranks)
+        check_alike(rank.kept, one.ranks[0].kept);
+}
+
+}  // namespace lockstep::test
