@@ -1,4 +1,5 @@
 #include "lessons/01_gradient_accumulation/lesson.hpp"
+#include "lessons/02_data_parallel/lesson.hpp"
 #include "lessons/03_column_linear/lesson.hpp"
 #include "lessons/04_tensor_parallel_block/lesson.hpp"
 #include "lessons/05_pipeline_1f1b/lesson.hpp"
@@ -9,9 +10,9 @@ namespace lockstep::lessons {
 
 const std::vector<LessonEntry>& catalogue() {
     static const std::vector<LessonEntry> lessons{
-        gradient_accumulation_lesson(), column_linear_lesson(),
-        tensor_parallel_block_lesson(), pipeline_1f1b_lesson(),
-        ring_self_attention_lesson()};
+        gradient_accumulation_lesson(), data_parallel_lesson(),
+        column_linear_lesson(),         tensor_parallel_block_lesson(),
+        pipeline_1f1b_lesson(),         ring_self_attention_lesson()};
     return lessons;
 }
 

@@ -87,7 +87,7 @@ RunReport GradientAccumulation::train_together(const Regression& data,
     settings.learning_rate *= rate_factor;
     Training training = linear_training(
         data, settings, [&](int rank) { return std::vector<Share>{shares[rank]}; });
-    training.data_parallel = true;
+    training.strategy = all_reduce_strategy;
     return train(*make_cluster(other_options ? *other_options : options(), parts_),
                  training);
 }
@@ -345,7 +345,7 @@ void GradientAccumulation::measure(Findings& found) {
         train(*make_cluster(options(), 1, true),
               language_training(task, options(), first_of_all, parts_));
     Training training = language_training(task, options(), own, 1);
-    training.data_parallel = true;
+    training.strategy = all_reduce_strategy;
     const RunReport together = train(*make_cluster(options(), parts_, true), training);
     record().runs.emplace_back("step_whole", whole);
     record().runs.emplace_back("step_accumulation", alone);
@@ -493,7 +493,7 @@ void GradientAccumulation::read_text(Findings& found) {
                                   show_progress("1 device", task->steps).get());
     Training training = language_training(
         task, options(), [](int rank) { return rank; }, 1);
-    training.data_parallel = true;
+    training.strategy = all_reduce_strategy;
     const RunReport together =
         train(*make_cluster(options(), parts_), training,
               show_progress(fmt::format("{} devices", parts_), task->steps).get());

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "src/parallel/placement.hpp"
-#include "src/parallel/train_step.hpp"
 #include "src/report/compare.hpp"
 
 namespace lockstep::lessons {
@@ -18,13 +17,8 @@ bool is_parameter(const std::string& kept) {
     return !kept.starts_with("grad/") && !kept.starts_with("initial/");
 }
 
-std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
-    std::vector<MicroBatch> uploaded;
-    uploaded.reserve(batches.size());
-    for (const HostBatch& batch : batches)
-        uploaded.push_back(
-            {device.upload(batch.input), device.upload(batch.target), batch.weight});
-    return uploaded;
+Strategy without_others(Module& model) {
+    return {std::make_unique<AllReduceSync>(model.parameters()), model.parameters()};
 }
 
 /// In a run of shapes only, what was reduced is reckoned by the gradients' shapes.
@@ -36,20 +30,35 @@ void keep_shapes(Rank& rank, Module& model) {
 
 }  // namespace
 
+Strategy all_reduce_strategy(Rank& rank, Module& model) {
+    declare_replicas_of(rank.world(), model);
+    return without_others(model);
+}
+
+std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
+    std::vector<MicroBatch> uploaded;
+    uploaded.reserve(batches.size());
+    for (const HostBatch& batch : batches)
+        uploaded.push_back(
+            {device.upload(batch.input), device.upload(batch.target), batch.weight});
+    return uploaded;
+}
+
 // lesson: training-program
 RunReport train(Cluster& cluster, const Training& training, Progress* progress) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model =
             training.make_model({device, training.dtype, training.seed, ""});
-        if (training.data_parallel) declare_replicas_of(rank.world(), *model);
-        AllReduceSync sync(model->parameters());
-        const auto optimizer = training.make_optimizer(model->parameters());
+        const Strategy strategy =
+            training.strategy ? training.strategy(rank, *model) : without_others(*model);
+        const auto optimizer = training.make_optimizer(strategy.updated);
         std::vector<MicroBatch> mine;
         const auto step = [&](int i) {
             if (i == 0 || !training.same_batches)
                 mine = upload(device, training.batches(rank.index(), i));
-            return train_step(device, *model, training.loss, mine, sync, *optimizer);
+            return train_step(device, *model, training.loss, mine, *strategy.sync,
+                              *optimizer);
         };
         run_training(rank, model->parameters(), training.steps, step, progress);
         keep_shapes(rank, *model);

@@ -10,6 +10,7 @@
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
 #include "src/nn/optimizer.hpp"
+#include "src/parallel/train_step.hpp"
 #include "src/report/record.hpp"
 
 namespace lockstep::lessons {
@@ -21,6 +22,16 @@ struct HostBatch {
     double weight = 1;
 };
 
+/// How gradients become whole of which ranks have terms, and what a rank updates.
+struct Strategy {
+    std::unique_ptr<GradientSync> sync;
+    std::vector<Parameter*> updated;
+};
+using MakeStrategy = std::function<Strategy(Rank&, Module&)>;
+
+/// Every rank is a replica: one all-reduce a parameter.
+Strategy all_reduce_strategy(Rank& rank, Module& model);
+
 /// A training: the model, its data and the number of steps. It is the same
 /// for one device and for many.
 struct Training {
@@ -29,8 +40,8 @@ struct Training {
     Loss loss = mean_squared_error;
     /// The micro-batches of a rank at a step.
     std::function<std::vector<HostBatch>(int rank, int step)> batches;
-    bool same_batches = false;   ///< every step takes those of step 0
-    bool data_parallel = false;  ///< sum gradients over the ranks
+    bool same_batches = false;  ///< every step takes those of step 0
+    MakeStrategy strategy{};    ///< without, a rank trains by itself
     int steps = 1;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
@@ -40,6 +51,9 @@ struct Training {
 /// step under their names, before the first one under "initial/NAME", the first step's
 /// gradients under "grad/NAME", and its share of each step's loss in the series "loss".
 RunReport train(Cluster& cluster, const Training& training, Progress* progress = nullptr);
+
+/// Returns the batches on the device.
+std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches);
 
 /// Adds to the record's outputs what rank 0 kept, as "variant/NAME", and
 /// the losses, as "variant/loss".

@@ -13,6 +13,8 @@ namespace lockstep::lessons {
 
 namespace {
 
+constexpr const char* kNoBreakSpace = "\u00a0";
+
 std::vector<std::string> names_of(const GlossarySection& section) {
     std::vector<std::string> names;
     for (const GlossaryEntry& entry : section.entries)
@@ -48,15 +50,23 @@ void declare_word(CommandLine& line) {
 
 namespace {
 
-/// Returns all words, by section.
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
+        text.replace(at, from.size(), to);
+    return text;
+}
+
+/// Returns all words, by section; no line ends within one.
 std::string list_of(const std::vector<GlossarySection>& glossary) {
     std::string text;
     for (const GlossarySection& section : glossary) {
-        const std::vector<std::string> names = names_of(section);
+        std::vector<std::string> names = names_of(section);
+        for (std::string& name : names)
+            name = replaced(name, " ", kNoBreakSpace);
         if (!names.empty())
             text += listed(section.title, {fmt::format("{}", fmt::join(names, ", "))});
     }
-    return text;
+    return replaced(text, kNoBreakSpace, " ");
 }
 
 /// Returns the name, and below it, indented, what it means.

@@ -91,61 +91,68 @@ Tensor gather_along(Device& device, Communicator& group, const DealtShape& shape
     return whole;
 }
 
+// lesson: one-process
+/// One batch, forward and backward; returns its loss on device 0.
+Tensor run_batch(Device& device, Communicator& group, Module& model, const Loss& loss,
+                 const MainBatch& batch, int index, SourceLine at) {
+    Group values = group.group(at);
+    for (const Parameter* parameter : model.parameters())
+        values.broadcast(parameter->value, kMain, at);
+    values.start(at).wait(at);
+
+    const DealtShape inputs(batch.shape, batch.dimension);
+    const Tensor input =
+        scatter_along(device, group, inputs, batch.dtype, batch.input, at);
+    Saved saved;
+    Tensor prediction;
+    {
+        const PhaseScope phase(device, Phase::forward, index);
+        prediction = model.forward(input, saved, at);
+    }
+    const DealtShape outputs(
+        DealtShape(prediction.shape(), batch.dimension).with(inputs.extent),
+        batch.dimension);
+    const Tensor all = gather_along(device, group, outputs, prediction, at);
+
+    LossResult result;
+    if (group.rank() == kMain) result = loss(device, all, batch.target, batch.weight, at);
+    const Tensor gradient =
+        scatter_along(device, group, outputs, prediction.dtype(), result.gradient, at);
+    {
+        const PhaseScope phase(device, Phase::backward, index);
+        model.backward(gradient, saved, at);
+    }
+    for (const Parameter* parameter : model.parameters())
+        group.reduce(parameter->gradient, kMain, Reduction::sum, at).wait(at);
+    return result.loss;
+}
+// lesson: end
+
 }  // namespace
 
-// lesson: one-process
 Tensor one_process_step(Device& device, Communicator& group, Module& model,
                         const Loss& loss, std::span<const MainBatch> batches,
                         Optimizer& optimizer, SourceLine at) {
     require(!batches.empty(), at, "one_process_step needs at least one batch");
     const bool is_main = group.rank() == kMain;
     Tensor total;
-    for (int i = 0; const MainBatch& batch : batches) {
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+        const MainBatch& batch = batches[i];
         require(!is_main || batch.input.shape() == batch.shape, at,
                 "one_process_step: an input of shape {} in a batch of {}",
                 batch.input.shape(), batch.shape);
-        Group values = group.group(at);
-        for (const Parameter* parameter : model.parameters())
-            values.broadcast(parameter->value, kMain, at);
-        values.start(at).wait(at);
-
-        const DealtShape inputs(batch.shape, batch.dimension);
-        const Tensor input =
-            scatter_along(device, group, inputs, batch.dtype, batch.input, at);
-        // The main device's gradients add up; what the others have was sent before.
+        // Device 0's gradients add up; what the others have was sent before.
         if (i == 0 || !is_main) zero_gradients(model);
-        Saved saved;
-        Tensor prediction;
-        {
-            const PhaseScope phase(device, Phase::forward, i);
-            prediction = model.forward(input, saved, at);
-        }
-        const DealtShape predictions(
-            DealtShape(prediction.shape(), batch.dimension).with(inputs.extent),
-            batch.dimension);
-        const Tensor all = gather_along(device, group, predictions, prediction, at);
-
-        LossResult result;
-        if (is_main) {
-            result = loss(device, all, batch.target, batch.weight, at);
-            if (total)
-                device.add(total, result.loss, 1, at);
-            else
-                total = result.loss;
-        }
-        const Tensor gradient = scatter_along(device, group, predictions,
-                                              prediction.dtype(), result.gradient, at);
-        {
-            const PhaseScope phase(device, Phase::backward, i++);
-            model.backward(gradient, saved, at);
-        }
-        for (const Parameter* parameter : model.parameters())
-            group.reduce(parameter->gradient, kMain, Reduction::sum, at).wait(at);
+        const Tensor share =
+            run_batch(device, group, model, loss, batch, static_cast<int>(i), at);
+        if (total)
+            device.add(total, share, 1, at);
+        else
+            total = share;
     }
     const PhaseScope phase(device, Phase::update);
     if (is_main) optimizer.step();
     return total;
 }
-// lesson: end
 
 }  // namespace lockstep

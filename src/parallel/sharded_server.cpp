@@ -194,6 +194,14 @@ void ShardedServer::pull(std::size_t bucket) {
     }
 }
 
+// lesson: end
+
+void ShardedServer::begin() {
+    GradientBuckets::begin();
+    for (const auto& shard : served_)
+        shard->complete = false;
+}
+
 void ShardedServer::finish() {
     start_rest();
     for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket)
@@ -235,7 +243,6 @@ void ShardedServer::answer(std::size_t bucket, Optimizer& optimizer) {
         optimizer.step(*shard);
     pull(bucket);
 }
-// lesson: end
 
 std::vector<Parameter*> ShardedServer::served() const {
     std::vector<Parameter*> all;

@@ -67,6 +67,7 @@ class ShardedServer : public GradientBuckets {
     /// This rank steps these: after finish() their gradients are the batch's.
     std::vector<Parameter*> served() const;
 
+    void begin() override;
     void finish() override;
     /// Throws UsageError if the optimizer has other parameters than the served ones.
     void update(Optimizer& optimizer) override;

@@ -220,7 +220,9 @@ std::vector<std::string> fold_code(std::string_view code, int width) {
     for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
         // Lines that are aligned to something in the first belong to its statement.
         const std::size_t indent = indent_of(begin);
-        for (end = begin + 1; end < lines.size() && indent_of(end) > indent + kStep;)
+        end = begin + 1;
+        while (!lines[begin].empty() && end < lines.size() &&
+               indent_of(end) > indent + kStep)
             ++end;
         const bool fits = std::all_of(
             lines.begin() + static_cast<std::ptrdiff_t>(begin),

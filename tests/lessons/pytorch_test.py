@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The PyTorch program on the third lesson's page, as it stands there, recomputes the GPTs that
-three lessons record. Skipped where PyTorch is not installed. Arguments: the program, the page.
+"""The PyTorch programs in two lessons' READMEs, as they stand there, recompute what lessons
+record: GPTs, and a language model trained by PyTorch's own DistributedDataParallel. Skipped
+where PyTorch is not installed. Arguments: the program, the folder of lessons.
 """
 
 import os
@@ -10,9 +11,10 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, PAGE = map(os.path.abspath, sys.argv[1:3])
+PROGRAM, LESSONS = map(os.path.abspath, sys.argv[1:3])
 BOUND = 1e-10  # f64, over three steps
 SMALL = ["--set", "steps=3", "--set", "context=8", "--set", "hidden=16", "--dtype", "f64"]
+GPT = "04_tensor_parallel_block"
 
 
 def has_pytorch(python):
@@ -30,27 +32,38 @@ if PYTHON is None:
     sys.exit(77)
 
 
-def program_of_page():
-    with open(PAGE, encoding="utf-8") as file:
+def program_of(folder):
+    with open(os.path.join(LESSONS, folder, "README.md"), encoding="utf-8") as file:
         [program] = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
     return program
 
 
 class PyTorch(unittest.TestCase):
-    def check(self, lesson, *options):
+    def ratios(self, page, lesson, *options):
+        """What the program of the page prints of a record, all within the bound."""
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, "record")
             subprocess.run([PROGRAM, "lesson", lesson, "--out", record, *SMALL, *options],
                            check=True, capture_output=True, timeout=120)
-            program = program_of_page().replace("DIR/", record + "/")
+            program = program_of(page).replace("DIR/", record + "/")
             done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True,
                                   check=False, timeout=120)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         ratios = dict(line.split() for line in done.stdout.splitlines())
-        self.assertIn("loss", ratios)
-        self.assertIn("grad/transformer.h.1.attn.c_attn.weight", ratios)
         for name, ratio in ratios.items():
             self.assertLess(float(ratio), BOUND, name)
+        return ratios
+
+    def check(self, lesson, *options):
+        ratios = self.ratios(GPT, lesson, *options)
+        self.assertIn("loss", ratios)
+        self.assertIn("grad/transformer.h.1.attn.c_attn.weight", ratios)
+
+    def test_data_parallelism(self):
+        ratios = self.ratios("02_data_parallel", "data-parallel", "--ranks", "3", "--step", "4")
+        for form in ("server", "two_servers", "servers_everywhere", "one_process", "in_buckets"):
+            self.assertIn(form + "/loss", ratios)
+            self.assertIn(form + "/hidden.weight", ratios)
 
     def test_tensor_parallelism(self):
         self.check("tensor-parallel-block", "--step", "6")

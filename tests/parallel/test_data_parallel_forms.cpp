@@ -100,6 +100,7 @@ TrainRank sharded(int servers, bool beside, ServerPlan plan) {
             std::iota(mine.workers.begin(), mine.workers.end(), first);
         }
         const auto model = model_of(rank, task);
+        if (!beside) declare_replicas_of(rank.world(), *model);
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
         const auto optimizer = momentum_sgd(sync.served());
         if (sync.works())

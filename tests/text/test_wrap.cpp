@@ -54,6 +54,10 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
                 "    const auto sum = add(first,", "        second_of_them);", "}"});
     CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
+    // An empty line is no statement that deeper lines belong to.
+    const std::string after_empty = "\n        {\n            f(alpha, beta);\n        }";
+    CHECK(fold_code(after_empty, 24) == Lines{"", "        {", "            f(alpha,",
+                                              "            beta);", "        }"});
     CHECK(fold_code("", 10).empty());
     CHECK(fold_code("    // a comment that goes on", 24) ==
           Lines{"    // a comment that", "    // goes on"});

@@ -1,0 +1,545 @@
+#include "lessons/02_data_parallel/lesson.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "lessons/runner/rounding.hpp"
+#include "src/core/units.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero1.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+}  // namespace
+
+DataParallel::DataParallel(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      parts_(options.ranks.value_or(4)),
+      language_(make_language_task(options, parts_)) {
+    record.options.sum_length = language_->steps * language_->rows_per_step();
+}
+
+std::vector<Experiment> DataParallel::experiments() {
+    return {experiment("server", &DataParallel::server),
+            experiment("servers", &DataParallel::servers),
+            experiment("one_process", &DataParallel::one_process),
+            experiment("buckets", &DataParallel::buckets),
+            experiment("overlap", &DataParallel::overlap),
+            experiment("stragglers", &DataParallel::stragglers),
+            experiment("scaling", &DataParallel::scaling)};
+}
+
+LessonEntry data_parallel_lesson() {
+    LessonEntry entry;
+    entry.slug = "data-parallel";
+    entry.folder = "02_data_parallel";
+    entry.default_ranks = 4;
+    entry.most_ranks = 64;
+    entry.settings = {
+        {"steps", "of the language model", Whole{1, 1'000'000, 50}},
+        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 16}},
+        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
+        {"width", "numbers that stand for a character", Whole{1, 4096, 8}},
+        {"hidden", "units of the hidden layer", Whole{1, 16384, 32}},
+        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
+        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<DataParallel>;
+    return entry;
+}
+
+const RunReport& DataParallel::alone() {
+    if (alone_) return *alone_;
+    alone_ = train(*make_cluster(options(), 1),
+                   language_training(
+                       language_, options(), [](int) { return 0; }, parts_));
+    record_language_inputs(record(), *language_);
+    record_initial(record(), "language_model", *alone_);
+    record_variant(record(), "accumulation", *alone_);
+    return *alone_;
+}
+
+void DataParallel::check_against_one(Findings& found, const std::string& variant,
+                                     const RunReport& report) {
+    const RunReport& one = alone();
+    values_at_most(found, variant, parameter_difference(one, report),
+                   RoundingBound{1e-3, 1e-10}.of(options().dtype, stores()));
+    RunReport values = report;
+    for (RankReport& rank : values.ranks)  // a server's are the rank's own terms
+        std::erase_if(rank.kept,
+                      [](const auto& kept) { return kept.first.starts_with("grad/"); });
+    record_variant(record(), variant, values);
+}
+
+void DataParallel::train_and_check(Findings& found, const std::string& variant,
+                                   const MakeStrategy& strategy) {
+    Training training = language_training(
+        language_, options(), [](int rank) { return rank; }, 1);
+    training.strategy = strategy;
+    check_against_one(found, variant, train(*make_cluster(options(), parts_), training));
+}
+
+namespace {
+
+/// The classroom's links, between as many devices as one likes; nothing else takes time.
+ClusterSpec messages_alone() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.launch_seconds = spec.memory_bytes_per_second = 0;
+    spec.flops_f32 = spec.flops_f64 = spec.flops_bf16 = 0;
+    spec.devices_per_node = 64;
+    return spec;
+}
+
+/// 1024 · 1024 numbers, S = 4 MiB.
+constexpr std::int64_t kMillion = 1024;
+MeasuredStep million() {
+    return stack_step(1, kMillion, 1);
+}
+constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
+
+std::int64_t bytes_received(const RankReport& rank) {
+    std::int64_t bytes = 0;
+    for (const Traffic& traffic : rank.traffic)
+        bytes += traffic.bytes_received;
+    return bytes;
+}
+
+/// Returns the bytes in and out of the link that carries most.
+std::int64_t busiest_link(const RunReport& report) {
+    std::int64_t most = 0;
+    for (const RankReport& rank : report.ranks)
+        most = std::max(most, rank.bytes_sent() + bytes_received(rank));
+    return most;
+}
+
+}  // namespace
+
+/// One server and its busy link, against an all-reduce.
+void DataParallel::server(Findings& found) {
+    found.give("numbers", has_numbers());
+    found.give("parts", parts_);
+    found.give("steps", language_->steps);
+    found.give("step_rows", language_->rows_per_step());
+    found.give("part_rows", language_->micro_batch_rows);
+    found.give("parameters", language_->sizes.parameters());
+    train_and_check(found, "server", servers_on_workers(1, ServerPlan::Deal::ranges));
+
+    constexpr int kWorkers = 8;
+    found.give("million", kMillion * kMillion);
+    found.give("workers", kWorkers);
+    found.give("server_bytes", Figure::memory(2 * kWorkers * kMillionBytes));
+    for (const int workers : {1, 2, 4, kWorkers, 16}) {
+        const RunReport served = measure_servers(million(), workers, 1, messages_alone());
+        const RunReport reduced =
+            measure(million(), workers, messages_alone(), all_reduce_strategy);
+        Findings& row = found.row("server_costs");
+        row.give("workers", workers);
+        row.give("server_link", Figure::memory(busiest_link(served)));
+        row.give("server_time", Figure::time(served.makespan()));
+        row.give("ring_link", Figure::memory(busiest_link(reduced)));
+        row.give("ring_time", Figure::time(reduced.makespan()));
+        if (workers != kWorkers) continue;
+        found.equal("server_link", Figure::bytes(busiest_link(served)),
+                    2.0 * workers * kMillionBytes);
+        found.equal(
+            "server_time", Figure::time(served.makespan()),
+            static_cast<double>(2 * workers *
+                                message_time(messages_alone().inside, kMillionBytes)));
+    }
+}
+
+namespace {
+
+/// Returns the bytes of the server that has most, if whole parameters are dealt out one
+/// after another.
+std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t servers) {
+    std::vector<std::int64_t> held(servers);
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        held[i % servers] += sizes[i];
+    return std::ranges::max(held);
+}
+
+Strategy zero1_strategy(Rank& rank, Module& model) {
+    declare_replicas_of(rank.world(), model);
+    auto sync = std::make_unique<Zero1>(rank.device(), rank.world(), model.parameters());
+    std::vector<Parameter*> shards = sync->shards();
+    return {std::move(sync), std::move(shards)};
+}
+
+}  // namespace
+
+/// Several servers; on the workers they are a reduce-scatter and an all-gather.
+void DataParallel::servers(Findings& found) {
+    train_and_check(found, "two_servers", servers_on_workers(2, ServerPlan::Deal::whole));
+    train_and_check(found, "servers_everywhere",
+                    servers_on_workers(parts_, ServerPlan::Deal::ranges));
+
+    constexpr int kWorkers = 8;
+    found.give("sharded_bytes", Figure::memory(2 * 7 * kMillionBytes / kWorkers));
+    for (const int servers : {1, 2, 4, 8}) {
+        const RunReport beside =
+            measure_servers(million(), kWorkers, servers, messages_alone());
+        const RunReport on =
+            measure(million(), kWorkers, messages_alone(),
+                    servers_on_workers(servers, ServerPlan::Deal::ranges));
+        Findings& row = found.row("server_numbers");
+        row.give("servers", servers);
+        row.give("beside_link", Figure::memory(busiest_link(beside)));
+        row.give("beside_time", Figure::time(beside.makespan()));
+        row.give("on_link", Figure::memory(busiest_link(on)));
+        row.give("on_time", Figure::time(on.makespan()));
+    }
+    const RunReport everywhere =
+        measure(million(), kWorkers, messages_alone(),
+                servers_on_workers(kWorkers, ServerPlan::Deal::ranges));
+    const RunReport collectives =
+        measure(million(), kWorkers, messages_alone(), zero1_strategy);
+    found.equal("sharded_link", Figure::bytes(everywhere.ranks[0].bytes_sent()),
+                2.0 * (kWorkers - 1) / kWorkers * kMillionBytes);
+    found.equal("sharded_messages", everywhere.ranks[0].messages_sent(),
+                static_cast<double>(collectives.ranks[0].messages_sent()));
+    found.equal("sharded_time", Figure::time(everywhere.makespan()),
+                static_cast<double>(collectives.makespan()));
+
+    // GPT-2's parameters, in its order.
+    std::vector<std::int64_t> sizes;
+    measure(gpt2_step(1), 1, messages_alone(), [&](Rank& rank, Module& model) {
+        for (const Parameter* parameter : model.parameters())
+            sizes.push_back(parameter->value.bytes());
+        return all_reduce_strategy(rank, model);
+    });
+    std::int64_t all = 0;
+    for (const std::int64_t size : sizes)
+        all += size;
+    const RunReport whole = measure_servers(
+        gpt2_step(1), 1, 4, messages_alone(),
+        ServerPlan{{}, {}, ServerPlan::Deal::whole, BucketSizes::all_in_one()});
+    std::int64_t most = 0;
+    for (int server = 0; server < 4; ++server)
+        most = std::max(most, whole.ranks[static_cast<std::size_t>(server)].bytes_sent());
+    found.give("deal_even", Figure::memory(all / 4));
+    found.give("deal_whole", Figure::memory(most));
+    found.give("deal_by_number", Figure::memory(most_by_number(sizes, 4)));
+    found.give("deal_largest", Figure::memory(std::ranges::max(sizes)));
+}
+
+namespace {
+
+// What nn.DataParallel is measured with.
+constexpr int kProcessDevices = 4;
+constexpr int kProcessLayers = 4;
+constexpr std::int64_t kProcessWidth = 1024;
+constexpr std::int64_t kProcessRows = 256;  // of each device
+
+}  // namespace
+
+/// nn.DataParallel: one process, and a device that has everything.
+void DataParallel::one_process(Findings& found) {
+    const auto whole = std::make_shared<LanguageTask>(*language_);
+    whole->micro_batch_rows = language_->rows_per_step();
+    whole->micro_batches = 1;
+    check_against_one(found, "one_process",
+                      train_one_process(*make_cluster(options(), parts_),
+                                        language_training(
+                                            whole, options(), [](int) { return 0; }, 1)));
+
+    constexpr int kDevices = kProcessDevices;
+    const std::int64_t values = kProcessLayers * kProcessWidth * kProcessWidth * 4;
+    // A device's inputs, or predictions.
+    const std::int64_t rows = kProcessRows * kProcessWidth * 4;
+    const RunReport report = measure_one_process(kDevices, kProcessLayers, kProcessWidth,
+                                                 kProcessRows, load_cluster("classroom"));
+    found.give("process_devices", kDevices);
+    found.give("process_values", Figure::memory(values));
+    found.give("process_rows", Figure::memory(rows));
+    found.give("process_sent", Figure::memory(values + 2 * (kDevices - 1) * rows));
+    found.give("process_once", Figure::memory(values + (kDevices - 1) * rows));
+    found.equal("process_bytes", Figure::bytes(report.ranks[0].bytes_sent()),
+                static_cast<double>(values + 2 * (kDevices - 1) * rows));
+    for (int device = 0; device < kDevices; ++device) {
+        const RankReport& rank = report.ranks[static_cast<std::size_t>(device)];
+        Findings& row = found.row("process_ranks");
+        row.give("device", device);
+        row.give("sent", Figure::memory(rank.bytes_sent()));
+        row.give("received", Figure::memory(bytes_received(rank)));
+        row.give("busy", Figure::percent(100.0 * static_cast<double>(rank.time.compute) /
+                                         static_cast<double>(report.makespan())));
+        row.give("held", Figure::memory(rank.memory.peak));
+    }
+    found.timeline("process_step", report);
+    record().runs.emplace_back("process_step", report);
+}
+
+namespace {
+
+// A stack of layers whose gradients take about as long to reduce as to compute.
+constexpr int kStackLayers = 6;
+constexpr int kStackDevices = 4;
+constexpr std::int64_t kStackWidth = 512;
+constexpr std::int64_t kStackRows = 400;
+constexpr std::int64_t kStackLayerBytes = kStackWidth * kStackWidth * 4;
+
+BucketOptions sized(std::int64_t bytes, std::int64_t first_bytes) {
+    BucketOptions options;
+    options.sizes = {bytes, first_bytes};
+    options.broadcast = options.rebuild = false;
+    return options;
+}
+BucketOptions sized(std::int64_t bytes) {
+    return sized(bytes, bytes);
+}
+
+/// Two products of each layer's backward.
+Picoseconds layer_backward(const ClusterSpec& spec) {
+    const std::int64_t weight = kStackWidth * kStackWidth;
+    const std::int64_t data = kStackRows * kStackWidth;
+    const std::int64_t flops = 2 * kStackRows * weight;
+    return operation_time(spec, flops, 4 * (2 * data + weight), DType::f32) +
+           operation_time(spec, flops, 4 * (2 * data + 2 * weight), DType::f32);
+}
+
+}  // namespace
+
+/// When gradients are reduced: one by one behind backward, at once, or beside it.
+void DataParallel::buckets(Findings& found) {
+    BucketOptions options = sized(600, 200);  // small, as the model is
+    options.broadcast = options.rebuild = true;
+    train_and_check(found, "in_buckets", in_buckets(options));
+
+    const ClusterSpec spec = load_cluster("classroom");
+    const MeasuredStep step = stack_step(kStackLayers, kStackWidth, kStackRows);
+    found.give("stack_layers", kStackLayers);
+    found.give("stack_width", kStackWidth);
+    found.give("stack_devices", kStackDevices);
+    found.give("layer_bytes", Figure::memory(kStackLayerBytes));
+    const Picoseconds backward = layer_backward(spec);
+    const Picoseconds reduce =
+        std::int64_t{2} * (kStackDevices - 1) *
+        message_time(spec.inside, kStackLayerBytes / kStackDevices);
+    found.give("layer_backward", Figure::time(backward));
+    found.give("layer_reduce", Figure::time(reduce));
+    found.give("reduce_all", Figure::time(kStackLayers * reduce));
+
+    const auto run = [&](const char* name, const MakeStrategy& strategy) {
+        const RunReport report = measure(step, kStackDevices, spec, strategy, 1, true);
+        found.give(fmt::format("{}.exposed", name),
+                   Figure::time(report.ranks[0].time.waiting));
+        found.give(fmt::format("{}.time", name), Figure::time(report.makespan()));
+        found.timeline(fmt::format("{}_step", name), report);
+        record().runs.emplace_back(name, report);
+        return report.ranks[0].time.waiting;
+    };
+    const Picoseconds behind = run("one_by_one", all_reduce_strategy);
+    run("at_once", in_buckets(sized(kStackLayers * kStackLayerBytes)));
+    const Picoseconds beside = run("beside", in_buckets(sized(kStackLayerBytes)));
+    found.equal("exposed_behind", Figure::time(behind),
+                static_cast<double>(kStackLayers * reduce));
+    const Picoseconds expected =
+        std::max(reduce, kStackLayers * reduce - (kStackLayers - 1) * backward);
+    found.give("exposed_least", Figure::time(expected));
+    found.equal("exposed_beside", Figure::time(beside), static_cast<double>(expected));
+    compare_both(found);
+}
+
+namespace {
+
+std::int64_t sent_by(const RunReport& report, Verb verb) {
+    std::int64_t bytes = 0;
+    for (const RankReport& rank : report.ranks)
+        for (const Traffic& traffic : rank.traffic)
+            if (traffic.verb == name_of(verb)) bytes += traffic.bytes_sent;
+    return bytes;
+}
+
+Figure share_of(Picoseconds time, const RunReport& report) {
+    return Figure::percent(100.0 * static_cast<double>(time) /
+                           static_cast<double>(report.makespan()));
+}
+
+}  // namespace
+
+/// The same step by nn.DataParallel and by DistributedDataParallel.
+void DataParallel::compare_both(Findings& found) {
+    const ClusterSpec spec = load_cluster("classroom");
+    const RunReport one = measure_one_process(kProcessDevices, kProcessLayers,
+                                              kProcessWidth, kProcessRows, spec);
+    MeasuredStep step = stack_step(kProcessLayers, kProcessWidth, kProcessRows);
+    const RunReport many =
+        measure(step, kProcessDevices, spec, in_buckets(sized(kProcessWidth)), 1, true);
+    for (const auto& [name, report] : {std::pair{"dp", &one}, std::pair{"ddp", &many}}) {
+        const auto give = [&, name = name](const char* what, Figure figure) {
+            found.give(fmt::format("{}.{}", name, what), figure);
+        };
+        const RankReport& first = report->ranks.front();
+        const RankReport& last = report->ranks.back();
+        give("broadcast", Figure::memory(sent_by(*report, Verb::broadcast)));
+        give("reduced", Figure::memory(sent_by(*report, Verb::reduce)));
+        give("all_reduced", Figure::memory(sent_by(*report, Verb::all_reduce)));
+        give("first_holds", Figure::memory(first.memory.peak));
+        give("last_holds", Figure::memory(last.memory.peak));
+        give("first_waits", share_of(first.time.waiting, *report));
+        give("last_waits", share_of(last.time.waiting, *report));
+        give("time", Figure::time(report->makespan()));
+    }
+}
+
+/// The curve over bucket sizes, of a GPT on GPUs.
+void DataParallel::overlap(Findings& found) {
+    constexpr int kDevices = 8;
+    constexpr std::int64_t kSequences = 4;
+    const ClusterSpec spec = load_cluster("h100");
+    const MeasuredStep step = gpt2_step(kSequences);
+    found.give("gpt_devices", kDevices);
+    found.give("gpt_sequences", kSequences);
+
+    std::vector<Picoseconds> curve;
+    for (const std::int64_t mib : {0, 1, 4, 16, 25, 64, 160, 1000}) {
+        const RunReport report =
+            measure(step, kDevices, spec, in_buckets(sized(mib * kMiB)));
+        Findings& row = found.row("curve");
+        if (mib == 1000)
+            row.give("size", "one");
+        else if (mib == 0)
+            row.give("size", "each");
+        else
+            row.give("size", fmt::format("{} MiB", mib));
+        const Traffic& traffic = report.ranks[0].traffic.front();
+        row.give("buckets", traffic.calls);
+        row.give("exposed", Figure::time(report.ranks[0].time.waiting));
+        row.give("hidden", Figure::time(report.ranks[0].time.communication -
+                                        report.ranks[0].time.waiting));
+        curve.push_back(report.ranks[0].time.waiting);
+    }
+    const auto least = std::ranges::min_element(curve);
+    found.equal("inside", least != curve.begin() && least != curve.end() - 1 ? 1 : 0, 1);
+    found.give("curve_least", Figure::time(*least));
+    found.give("curve_each", Figure::time(curve.front()));
+    found.give("curve_one", Figure::time(curve.back()));
+
+    constexpr std::int64_t kTable = std::int64_t{50257} * 768 * 4;
+    found.give("table_bytes", Figure::memory(kTable));
+    found.give("table_time", Figure::time(std::int64_t{2} * (kDevices - 1) *
+                                          message_time(spec.inside, kTable / kDevices)));
+}
+
+namespace {
+
+/// Returns the mean of the last losses that were computed by then.
+double loss_at(const StaleTraining& training, Picoseconds time) {
+    constexpr std::size_t kLast = 24;
+    std::vector<double> seen;
+    for (const StaleTraining::Loss& loss : training.losses)
+        if (loss.time <= time) seen.push_back(loss.loss);
+    const std::size_t first = seen.size() - std::min(seen.size(), kLast);
+    double sum = 0;
+    for (std::size_t i = first; i < seen.size(); ++i)
+        sum += seen[i];
+    return seen.empty() ? 0 : sum / static_cast<double>(seen.size() - first);
+}
+
+std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
+    return std::ranges::count_if(training.losses, [&](const StaleTraining::Loss& loss) {
+        return loss.time <= time;
+    });
+}
+
+}  // namespace
+
+/// A slow worker, and servers that wait for it or do not.
+void DataParallel::stragglers(Findings& found) {
+    constexpr int kWorkers = 4;
+    constexpr std::int64_t kNoBound = 1 << 30;
+    const double slowness = options().values.number("slowness");
+    const auto task =
+        std::make_shared<LanguageTask>(*make_language_task(options(), kWorkers));
+    ClusterSpec spec = load_cluster("classroom");
+    spec.stragglers = {{kWorkers, slowness, 1}};
+    found.give("slowness", Figure::count(slowness));
+    found.give("stale_workers", kWorkers);
+
+    const std::vector<std::int64_t> bounds{0, 1, 4, 16, kNoBound};
+    std::vector<StaleTraining> runs;
+    for (const std::int64_t bound : bounds)
+        runs.push_back(train_stale(task, options(), spec, bound));
+    // The fast workers of the last run are through then.
+    const Picoseconds early = runs.back().report.ranks[1].time.end;
+    found.give("early", Figure::time(early));
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const StaleTraining& run = runs[i];
+        Findings& row = found.row("bounds");
+        if (bounds[i] == kNoBound)
+            row.give("bound", "none");
+        else
+            row.give("bound", bounds[i]);
+        std::int64_t missed = 0;
+        std::int64_t stale = 0;
+        for (const StaleUpdate& update : run.updates) {
+            missed += update.missed;
+            stale = std::max(stale, update.staleness);
+        }
+        row.give("stale", stale);
+        row.give("missed", Figure::decimals(static_cast<double>(missed) /
+                                                static_cast<double>(run.updates.size()),
+                                            1));
+        row.give("gradients", samples_at(run, early));
+        row.give("loss_early", Figure::decimals(loss_at(run, early), 2));
+        row.give("time", Figure::time(run.report.makespan()));
+        row.give("loss_end", Figure::decimals(loss_at(run, run.report.makespan()), 2));
+        if (bounds[i] != kNoBound && bounds[i] == 4)
+            found.at_most("staleness", static_cast<double>(stale), 4);
+    }
+}
+
+/// When more devices stop paying.
+void DataParallel::scaling(Findings& found) {
+    constexpr std::int64_t kSequences = 64;
+    constexpr std::int64_t kEach = 4;
+    const ClusterSpec spec = load_cluster("h100");
+    found.give("batch_sequences", kSequences);
+    found.give("each_sequences", kEach);
+    BucketOptions options;
+    options.broadcast = options.rebuild = false;
+    const auto time_of = [&](int devices, std::int64_t sequences) {
+        return step_time(gpt2_step(sequences), devices, spec, in_buckets(options));
+    };
+    // Values, gradients and momentum, whatever the number of devices.
+    const auto state_on = [&](int devices) {
+        const RunReport report =
+            measure(gpt2_step(1), devices, spec, in_buckets(options));
+        std::int64_t bytes = 0;
+        for (const MemoryCategory category :
+             {MemoryCategory::parameters, MemoryCategory::gradients,
+              MemoryCategory::optimizer})
+            bytes +=
+                report.ranks.back().memory.at_peak[static_cast<std::size_t>(category)];
+        return Figure::memory(bytes);
+    };
+    found.give("state_alone", state_on(1));
+    found.give("state_each", state_on(64));
+    const auto strong_alone = static_cast<double>(time_of(1, kSequences));
+    const auto weak_alone = static_cast<double>(time_of(1, kEach));
+    for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
+        const Picoseconds strong = time_of(devices, kSequences / devices);
+        const Picoseconds weak = time_of(devices, kEach);
+        Findings& row = found.row("scaling");
+        row.give("devices", devices);
+        row.give("strong", Figure::time(strong));
+        const double faster = strong_alone / static_cast<double>(strong);
+        row.give("faster", Figure::decimals(faster, 1));
+        row.give("strong_part", Figure::percent(100 * faster / devices));
+        row.give("batch", kEach * devices);
+        row.give("weak", Figure::time(weak));
+        row.give("weak_part",
+                 Figure::percent(100 * weak_alone / static_cast<double>(weak)));
+    }
+}
+
+}  // namespace lockstep::lessons
