@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -18,9 +19,12 @@
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/parallel/data_parallel.hpp"
+#include "src/parallel/parameter_server.hpp"
 #include "src/parallel/ring_collectives.hpp"
+#include "src/parallel/stale_server.hpp"
 #include "tests/catch.hpp"
 #include "tests/gpu/forked_cluster.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
 
 namespace lockstep::test {
 
@@ -47,6 +51,62 @@ void says(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("An asynchronous server on processes keeps its bound", "[gpu][cluster]") {
+    constexpr int kRanks = 3;
+    constexpr int kSteps = 6;
+    if (!has_gpus_for(kRanks)) return;
+    const Task task = mlp_task();
+    // No bound: the synchronous server.
+    const auto serve = [&](std::optional<std::int64_t> bound) {
+        return make_forked_cluster(kRanks)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto pairs = pairs_with_server(rank.world());
+            const auto model = task.make_model({device, DType::f64, 1, ""});
+            const auto optimizer = momentum_sgd(model->parameters());
+            if (rank.index() > 0) {
+                const int worker = rank.index() - 1;
+                ServedWorker sync(device, bound ? *pairs[worker] : rank.world(),
+                                  model->parameters());
+                for (int step = 0; step < kSteps; ++step)
+                    train_step(
+                        device, *model, task.loss,
+                        batches_of_worker(device, task, step, worker, kRanks - 1, 1),
+                        sync, *optimizer);
+                return;
+            }
+            if (bound) {
+                for (const StaleUpdate& update :
+                     serve_stale(device, pairs, model->parameters(), *optimizer, kSteps,
+                                 *bound)) {
+                    rank.keep_value("staleness", static_cast<double>(update.staleness));
+                    rank.keep_value(fmt::format("clocks of {}", update.worker),
+                                    static_cast<double>(update.clock));
+                }
+            } else {
+                serve_parameters(device, rank.world(), model->parameters(), *optimizer,
+                                 kSteps);
+            }
+            for (const Parameter* parameter : model->parameters())
+                rank.keep(parameter->name(), parameter->value);
+        });
+    };
+    const RunReport synchronous = serve(std::nullopt);
+    for (const std::int64_t bound : {0, 2}) {
+        const RunReport served = serve(bound);
+        const RankReport& server = served.ranks[0];
+        if (bound == 0) CHECK(server.kept == synchronous.ranks[0].kept);
+        CHECK(server.series.at("staleness").size() == (kRanks - 1) * kSteps);
+        for (const double staleness : server.series.at("staleness"))
+            CHECK(staleness <= static_cast<double>(bound));
+        for (int worker = 0; worker < kRanks - 1; ++worker) {
+            const auto& clocks = server.series.at(fmt::format("clocks of {}", worker));
+            REQUIRE(clocks.size() == kSteps);
+            for (int clock = 0; clock < kSteps; ++clock)
+                CHECK(clocks[clock] == clock);
+        }
+    }
+}
 
 TEST_CASE("A ring by hand and data parallelism run on processes as on virtual devices",
           "[gpu][cluster]") {
