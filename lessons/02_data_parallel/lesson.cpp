@@ -346,6 +346,13 @@ void DataParallel::buckets(Findings& found) {
         std::max(reduce, kStackLayers * reduce - (kStackLayers - 1) * backward);
     found.give("exposed_least", Figure::time(expected));
     found.equal("exposed_beside", Figure::time(beside), static_cast<double>(expected));
+    const auto served = [&](BucketSizes sizes) {
+        const ServerPlan plan{{}, {}, ServerPlan::Deal::ranges, sizes};
+        return Figure::time(
+            measure_servers(step, kStackDevices, kStackDevices, spec, plan).makespan());
+    };
+    found.give("served_at_once", served(BucketSizes::all_in_one()));
+    found.give("served_by_layer", served({kStackLayerBytes, kStackLayerBytes}));
     compare_both(found);
 }
 

@@ -21,56 +21,25 @@ std::int64_t elements_of(const Parameters& parameters) {
     return elements;
 }
 
-/// Parameters as they lie in the flat buffers, and each server's section of these.
-struct Dealt {
-    Parameters order;
-    std::vector<Chunk> sections;
-};
-
-/// Always the largest parameter that is left goes to the server that has least; a server
-/// keeps the order of `parameters`.
-Dealt deal_whole(const Parameters& parameters, std::size_t servers) {
-    Parameters by_size = parameters;
-    std::ranges::stable_sort(by_size, std::greater(), [](const Parameter* parameter) {
+/// Returns each server's parameters: always the largest that is left goes to the server
+/// that has least.
+std::vector<Parameters> deal_whole(Parameters parameters, std::size_t servers) {
+    std::ranges::stable_sort(parameters, std::greater(), [](const Parameter* parameter) {
         return parameter->shape().elements();
     });
     std::vector<Parameters> own(servers);
-    for (Parameter* parameter : by_size)
+    for (Parameter* parameter : parameters)
         std::ranges::min_element(own, {}, elements_of)->push_back(parameter);
-    Dealt dealt;
-    for (const Parameters& of_server : own) {
-        dealt.sections.push_back({elements_of(dealt.order), elements_of(of_server)});
-        std::ranges::copy_if(parameters, std::back_inserter(dealt.order),
-                             [&](Parameter* parameter) {
-                                 return std::ranges::count(of_server, parameter) > 0;
-                             });
-    }
-    return dealt;
+    return own;
 }
 
-Dealt deal_ranges(Parameters parameters, std::size_t servers) {
-    Dealt dealt{std::move(parameters), {}};
-    for (std::size_t i = 0; i < servers; ++i)
-        dealt.sections.push_back(chunk(elements_of(dealt.order),
-                                       static_cast<int>(servers), static_cast<int>(i)));
-    return dealt;
-}
-
-/// Returns the section's elements that are the bucket's; they lie side by side, since
-/// parameters lie in the order of buckets.
-Chunk range_of(const Parameters& bucket, const Parameters& order, const Chunk& section) {
-    Chunk range;
-    std::int64_t begin = 0;
-    for (Parameter* parameter : order) {
-        const std::int64_t end = begin + parameter->shape().elements();
-        const std::int64_t from = std::max(begin, section.begin);
-        const std::int64_t to = std::min(end, section.begin + section.count);
-        if (from < to && std::ranges::count(bucket, parameter) > 0)
-            range = range.count == 0 ? Chunk{from, to - from}
-                                     : Chunk{range.begin, to - range.begin};
-        begin = end;
-    }
-    return range;
+/// Returns those of a bucket that a server has.
+Parameters common(const Parameters& bucket, const Parameters& of_server) {
+    Parameters both;
+    std::ranges::copy_if(bucket, std::back_inserter(both), [&](Parameter* parameter) {
+        return std::ranges::count(of_server, parameter) > 0;
+    });
+    return both;
 }
 
 }  // namespace
@@ -98,49 +67,64 @@ ShardedServer::ShardedServer(Device& device, Communicator& group,
 }
 
 void ShardedServer::lay_out(const ServerPlan& plan) {
-    Parameters all;
-    for (const Bucket& bucket : buckets())
-        all.insert(all.end(), bucket.begin(), bucket.end());
-    const auto [order, sections] = plan.deal == ServerPlan::Deal::whole
-                                       ? deal_whole(all, plan.servers.size())
-                                       : deal_ranges(all, plan.servers.size());
+    // Bucket by bucket, and in each of them server by server.
+    Parameters order;
+    const std::vector<Parameters> whole = deal_whole(parameters(), plan.servers.size());
+    ranges_.assign(buckets().size(),
+                   std::vector<Chunk>(static_cast<std::size_t>(group_.size())));
+    for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
+        std::int64_t begin = elements_of(order);
+        for (std::size_t i = 0; i < plan.servers.size(); ++i) {
+            std::int64_t count = 0;
+            if (plan.deal == ServerPlan::Deal::whole) {
+                const Parameters own = common(buckets()[bucket], whole[i]);
+                order.insert(order.end(), own.begin(), own.end());
+                count = elements_of(own);
+            } else {
+                count = chunk(elements_of(buckets()[bucket]),
+                              static_cast<int>(plan.servers.size()), static_cast<int>(i))
+                            .count;
+            }
+            ranges_[bucket][static_cast<std::size_t>(plan.servers[i])] = {begin, count};
+            begin += count;
+        }
+        if (plan.deal == ServerPlan::Deal::ranges)
+            order.insert(order.end(), buckets()[bucket].begin(), buckets()[bucket].end());
+    }
     values_ = make_flat(device_, order, &Parameter::value);
     gradients_ = make_flat(device_, order, &Parameter::gradient);
+    if (!works()) keep_own(order);
 
-    const auto ranks = static_cast<std::size_t>(group_.size());
-    const auto own = static_cast<std::size_t>(group_.rank());
-    std::vector<Chunk> section_of(ranks);  // of those that serve
-    for (std::size_t i = 0; i < sections.size(); ++i)
-        section_of[static_cast<std::size_t>(plan.servers[i])] = sections[i];
-    if (!works()) keep_own(order, section_of[own]);
-
-    ranges_.assign(buckets().size(), std::vector<Chunk>(ranks));
     served_in_.resize(buckets().size());
     pushes_.resize(buckets().size());
-    for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
-        for (std::size_t rank = 0; rank < ranks; ++rank)
-            ranges_[bucket][rank] = range_of(buckets()[bucket], order, section_of[rank]);
-        const Chunk& mine = ranges_[bucket][own];
-        for (auto& shard : shards_in(order, mine, part(values_, mine),
-                                     part(gradients_, mine), group_)) {
+    for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket)
+        for (auto& shard : shards_in(order, range(bucket, group_.rank()),
+                                     part(values_, bucket, group_.rank()),
+                                     part(gradients_, bucket, group_.rank()), group_)) {
             served_in_[bucket].push_back(shard.get());
             served_.push_back(std::move(shard));
         }
-    }
 }
 
-void ShardedServer::keep_own(const Parameters& all, Chunk section) {
+void ShardedServer::keep_own(const Parameters& all) {
     for (Parameter* parameter : all)
         parameter->value = parameter->gradient = Tensor();
+    std::int64_t elements = 0;
+    for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
+        own_begin_.push_back(elements);
+        elements += range(bucket, group_.rank()).count;
+    }
     for (const auto& [flat, category] :
          {std::pair{&values_, MemoryCategory::parameters},
           std::pair{&gradients_, MemoryCategory::gradients}}) {
         const MemoryScope scope(device_, category);
-        const Tensor own = device_.empty({section.count}, flat->dtype());
-        device_.copy(own, flat->slice(section.begin, section.count));
+        const Tensor own = device_.empty({elements}, flat->dtype());
+        for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
+            const auto [begin, count] = range(bucket, group_.rank());
+            device_.copy(own.slice(own_begin_[bucket], count), flat->slice(begin, count));
+        }
         *flat = own;
     }
-    first_ = section.begin;
 }
 
 // lesson: sharded-server
@@ -155,7 +139,7 @@ void ShardedServer::start(std::size_t bucket) {
         if (!sends && !receives) continue;
         Tensor arriving;
         Group group = pushes_by_->group();
-        if (sends) group.send(part(gradients_, theirs), to);
+        if (sends) group.send(part(gradients_, bucket, to), to);
         if (receives) {
             const MemoryScope scope(device_, MemoryCategory::communication);
             arriving = device_.empty({mine.count}, gradients_.dtype());
@@ -170,7 +154,7 @@ void ShardedServer::add_up(std::size_t bucket) {
     for (Push& push : pushes_[bucket]) {
         push.work.wait();
         if (push.arriving)
-            device_.add(part(gradients_, range(bucket, group_.rank())), push.arriving);
+            device_.add(part(gradients_, bucket, group_.rank()), push.arriving);
     }
     pushes_[bucket].clear();
     complete_gradients(served_in_[bucket], &group_);
@@ -188,8 +172,8 @@ void ShardedServer::pull(std::size_t bucket) {
         const bool receives = works() && theirs.count > 0;
         if (!sends && !receives) continue;
         Group group = pulls_by_->group();
-        if (sends) group.send(part(values_, mine), to);
-        if (receives) group.recv(part(values_, theirs), from);
+        if (sends) group.send(part(values_, bucket, group_.rank()), to);
+        if (receives) group.recv(part(values_, bucket, from), from);
         pulls_.push_back(group.start());
     }
 }
@@ -263,9 +247,9 @@ const Chunk& ShardedServer::range(std::size_t bucket, int rank) const {
     return ranges_[bucket][static_cast<std::size_t>(rank)];
 }
 
-Tensor ShardedServer::part(const Tensor& flat, const Chunk& range) const {
-    if (range.count == 0) return flat.slice(0, 0);
-    return flat.slice(range.begin - first_, range.count);
+Tensor ShardedServer::part(const Tensor& flat, std::size_t bucket, int rank) const {
+    const auto [begin, count] = range(bucket, rank);
+    return flat.slice(works() ? begin : own_begin_[bucket], count);
 }
 
 }  // namespace lockstep

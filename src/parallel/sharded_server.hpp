@@ -17,7 +17,7 @@ struct ServerPlan {
         /// Whole parameters, each to the server that has fewest bytes so far, the largest
         /// ones first.
         whole,
-        /// Equal ranges of all parameters, one behind the other.
+        /// Equal ranges of each bucket.
         ranges
     };
 
@@ -82,8 +82,8 @@ class ShardedServer : public GradientBuckets {
     };
 
     void lay_out(const ServerPlan& plan);
-    /// For a server that is no worker: lets go of all but its section of the buffers.
-    void keep_own(const std::vector<Parameter*>& all, Chunk section);
+    /// For a server that is no worker: lets go of all but its part of the buffers.
+    void keep_own(const std::vector<Parameter*>& all);
 
     void start(std::size_t bucket) override;
     void add_up(std::size_t bucket);
@@ -94,7 +94,7 @@ class ShardedServer : public GradientBuckets {
     bool is_worker(int rank) const;
     int rank_at(int offset) const;
     const Chunk& range(std::size_t bucket, int rank) const;
-    Tensor part(const Tensor& flat, const Chunk& range) const;
+    Tensor part(const Tensor& flat, std::size_t bucket, int rank) const;
 
     Device& device_;
     Communicator& group_;
@@ -105,9 +105,11 @@ class ShardedServer : public GradientBuckets {
     bool answers_early_;
     Tensor values_;
     Tensor gradients_;
-    std::int64_t first_ = 0;  ///< element of the buffers that a server's part begins with
-    /// Elements of the flat buffers that a server has of a bucket; by bucket, by rank.
+    /// Elements of the workers' buffers that a server has of a bucket; by bucket, by
+    /// rank.
     std::vector<std::vector<Chunk>> ranges_;
+    /// Of a server that is no worker: where a bucket's part begins in its own buffers.
+    std::vector<std::int64_t> own_begin_;
     std::vector<std::unique_ptr<Parameter>> served_;
     std::vector<std::vector<Parameter*>> served_in_;  ///< by bucket
     std::vector<std::vector<Push>> pushes_;           ///< by bucket

@@ -175,6 +175,30 @@ TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
     }
 }
 
+TEST_CASE("Servers that are pushed to and answer layer by layer work beside backward",
+          "[parallel][costs]") {
+    const auto time = [](BucketSizes sizes, bool beside) {
+        return run_on(
+                   8,
+                   [&](Rank& rank) {
+                       ServerPlan plan{{0, 1, 2, 3}, {}, ServerPlan::Deal::ranges, sizes};
+                       if (beside) plan.workers = {4, 5, 6, 7};
+                       const auto model = stack_of(rank.device(), 8, 400);
+                       ShardedServer sync(rank.device(), rank.world(),
+                                          model->parameters(), plan);
+                       const auto optimizer = momentum_sgd(sync.served());
+                       if (!sync.works()) return sync.serve(*optimizer);
+                       train_step(rank.device(), *model, mean_squared_error,
+                                  rows_for(rank.device(), 500, 400), sync, *optimizer);
+                   },
+                   load_cluster("classroom"))
+            .makespan();
+    };
+    const BucketSizes layer{400 * 400 * 8, 400 * 400 * 8};
+    for (const bool beside : {true, false})
+        CHECK(time(layer, beside) < time(BucketSizes::all_in_one(), beside));
+}
+
 TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
           "[parallel][costs]") {
     // 8 small ones and a large one: by number the server with the large one has 4 more.

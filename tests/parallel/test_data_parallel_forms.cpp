@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 
+#include "src/core/require.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/data_parallel_one_process.hpp"
 #include "src/parallel/parameter_server.hpp"
@@ -221,6 +222,39 @@ TEST_CASE("Each form of data parallelism ends where one device does",
                 CHECK(relative_difference(pulled, one.values.at(name)) <= 1e-12);
         }
     }
+}
+
+TEST_CASE("Servers refuse a plan that cannot be, and an optimizer of others",
+          "[parallel][errors]") {
+    const auto refusal = [](const std::function<void(Rank&, Module&)>& call) {
+        std::string refused;
+        sim::make_cluster(2)->run([&](Rank& rank) {
+            const auto model = model_of(rank, mlp_task());
+            try {
+                call(rank, *model);
+            } catch (const UsageError& error) {
+                refused = error.what();
+            }
+        });
+        return refused;
+    };
+    const auto of_plan = [&](const ServerPlan& plan) {
+        return refusal([&](Rank& rank, Module& model) {
+            ShardedServer(rank.device(), rank.world(), model.parameters(), plan);
+        });
+    };
+    using Catch::Matchers::ContainsSubstring;
+    CHECK_THAT(of_plan({}), ContainsSubstring("the plan names no server"));
+    CHECK_THAT(of_plan({{0, 2}}), ContainsSubstring("names rank 2"));
+    CHECK_THAT(of_plan({{1, 1}}), ContainsSubstring("names rank 1"));
+    CHECK_THAT(of_plan({{0}, {-1}}), ContainsSubstring("names rank -1"));
+    CHECK_THAT(refusal([](Rank& rank, Module& model) {
+                   ShardedServer sync(rank.device(), rank.world(), model.parameters(),
+                                      ServerPlan{{0, 1}});
+                   const auto all = momentum_sgd(model.parameters());
+                   sync.update(*all);
+               }),
+               ContainsSubstring("the optimizer is not one of served()"));
 }
 
 }  // namespace lockstep::test
