@@ -1,0 +1,42 @@
+// F23: gradients are accumulated over micro-batches and reduced with the last, as without
+// no_sync in PyTorch; the count is off by one, so that no micro-batch is the last, and no
+// gradient is ever reduced. That these are replicas has been said.
+//
+// finds: F23
+// check: full
+// ranks: 2, 4
+// parties: 0 | 1
+
+#include "src/comm/rank.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/parallel/placement.hpp"
+
+void program(Rank& rank) {
+    Device& device = rank.device();
+    Linear model({device, DType::f64, 7, "layer"}, 6, 5);
+    declare_replicas_of(rank.world(), model);  // line: declared
+    Sgd optimizer(model.parameters());
+    const int micro_batches = 3;
+    for (int step = 0; step < 2; ++step) {
+        zero_gradients(model);
+        for (int m = 0; m < micro_batches; ++m) {
+            const Tensor x = device.empty({4, 6}, DType::f64);
+            const Tensor y = device.empty({4, 5}, DType::f64);
+            const int part = (micro_batches * step + m) * rank.size() + rank.index();
+            device.random_normal(x, RandomStream(1, "x"), 0, 1, part * x.elements());
+            device.random_normal(y, RandomStream(1, "y"), 0, 1, part * y.elements());
+            Saved saved;
+            const Tensor prediction = model.forward(x, saved);
+            const LossResult loss = mean_squared_error(
+                device, prediction, y, 1.0 / (micro_batches * rank.size()));
+            model.backward(loss.gradient, saved);
+            const bool no_sync = m < micro_batches;  // twin: const bool no_sync = m + 1 < micro_batches;
+            if (no_sync) continue;
+            for (const Parameter* parameter : model.parameters())
+                rank.world().all_reduce(parameter->gradient).wait();
+        }
+        optimizer.step();
+    }
+}
