@@ -94,4 +94,15 @@ void Device::compute(const ops::RandomNormal& op) {
     });
 }
 
+template <>
+void Device::compute(const ops::Dropout& op) {
+    ops::each_run(op.y, op.part, [&](const Tensor& run, std::int64_t first) {
+        const Tensor x = op.x.slice(
+            (run.offset_bytes() - op.y.offset_bytes()) / bytes_of(op.y.dtype()),
+            run.elements());
+        launch_dropout(stream_.get(), run, x, run.elements(), op.stream, op.probability,
+                       first);
+    });
+}
+
 }  // namespace lockstep::gpu

@@ -1,4 +1,5 @@
 #include "gpu/device.hpp"
+#include "gpu/kernels/batch_norm.hpp"
 #include "gpu/kernels/norm.hpp"
 
 namespace lockstep::gpu {
@@ -7,6 +8,10 @@ namespace {
 
 /// Without a `mean`, root mean square norm's.
 NormOperands operands(const Tensor& x, const Tensor& rstd, const Numbers& mean = {}) {
+    return {x.shape().rows(), x.shape().columns(), x, mean, rstd};
+}
+
+BatchOperands batch(const Tensor& x, const Numbers& mean = {}, const Numbers& rstd = {}) {
     return {x.shape().rows(), x.shape().columns(), x, mean, rstd};
 }
 
@@ -50,6 +55,50 @@ void Device::compute(const ops::RmsNormBackwardWeight& op) {
     const NormOperands of = operands(op.x, op.rstd);
     const Tensor workspace = scratch({norm_partials(of)}, computed_in(op.x.dtype()));
     launch_norm_backward_weight(stream_.get(), workspace, op.d_weight, {}, op.dy, of);
+}
+
+template <>
+void Device::compute(const ops::BatchSums& op) {
+    const BatchOperands of = batch(op.x);
+    const Tensor workspace = scratch({batch_partials(of)}, computed_in(op.x.dtype()));
+    launch_batch_sums(stream_.get(), workspace, op.sums, of);
+}
+
+template <>
+void Device::compute(const ops::BatchSquares& op) {
+    const BatchOperands of = batch(op.x);
+    const Tensor workspace = scratch({batch_partials(of)}, computed_in(op.x.dtype()));
+    launch_batch_squares(stream_.get(), workspace, op.squares, of, op.sums);
+}
+
+template <>
+void Device::compute(const ops::BatchMoments& op) {
+    BatchMomentsOperands of{op.squares.elements(), op.mean, op.rstd, op.sums, op.squares};
+    if (op.running.mean) {
+        of.running_mean = op.running.mean;
+        of.running_variance = op.running.variance;
+    }
+    launch_batch_moments(stream_.get(), of, op.running.momentum, op.epsilon);
+}
+
+template <>
+void Device::compute(const ops::BatchNorm& op) {
+    launch_batch_norm(stream_.get(), op.y, batch(op.x, op.mean, op.rstd), op.weight,
+                      op.bias);
+}
+
+template <>
+void Device::compute(const ops::BatchNormBackwardSums& op) {
+    const BatchOperands of = batch(op.x, op.mean, op.rstd);
+    const Tensor workspace = scratch({2 * batch_partials(of)}, computed_in(op.x.dtype()));
+    launch_batch_norm_backward_sums(stream_.get(), workspace, op.sums, op.dy, of);
+}
+
+template <>
+void Device::compute(const ops::BatchNormBackwardInput& op) {
+    launch_batch_norm_backward_input(stream_.get(), op.dx, op.dy,
+                                     batch(op.x, op.mean, op.rstd), op.weight, op.sums,
+                                     op.count);
 }
 
 }  // namespace lockstep::gpu

@@ -124,4 +124,18 @@ void CpuDevice::compute(const ops::RandomNormal& op) {
     });
 }
 
+template <>
+void CpuDevice::compute(const ops::Dropout& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        ops::each_run(op.y, op.part, [&](const Tensor& run, std::int64_t first) {
+            T* y = run.data<T>();
+            const T* x = op.x.data<T>() + (y - op.y.data<T>());
+            for (std::int64_t i = 0; i < run.elements(); ++i)
+                y[i] = formulas::dropout(
+                    x[i], op.stream.uniform(static_cast<std::uint64_t>(first + i)),
+                    op.probability);
+        });
+    });
+}
+
 }  // namespace lockstep::sim

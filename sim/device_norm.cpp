@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
 #include "src/device/dispatch.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::sim {
 
@@ -176,6 +179,124 @@ void CpuDevice::compute(const ops::RmsNormBackwardWeight& op) {
                 const std::int64_t at = i * columns + j;
                 return load(gradient + at, count) * (load(values + at, count) * scale[i]);
             });
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchSums& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t columns = op.x.shape().columns();
+        const T* values = op.x.data<T>();
+        T* sums = op.sums.data<T>();
+        std::fill_n(sums, columns, T{0});
+        add_column_sums(rows, columns, sums,
+                        [&](std::int64_t i, std::int64_t j, std::int64_t count) {
+                            return load(values + i * columns + j, count);
+                        });
+        sums[columns] = static_cast<T>(rows);
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchSquares& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const T* values = op.x.data<T>();
+        const T* sums = op.sums.data<T>();
+        std::vector<double> mean(static_cast<std::size_t>(columns));
+        std::transform(sums, sums + columns, mean.begin(),
+                       [&](T sum) { return double{sum} / double{sums[columns]}; });
+        T* squares = op.squares.data<T>();
+        std::fill_n(squares, columns, T{0});
+        add_column_sums(
+            op.x.shape().rows(), columns, squares,
+            [&](std::int64_t i, std::int64_t j, std::int64_t count) -> Lane<double> {
+                const Lane<T> x = load(values + i * columns + j, count);
+                return (x.template cast<double>() - load(mean.data() + j, count))
+                    .square();
+            });
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchMoments& op) {
+    with_real(op.squares.dtype(), [&]<typename T>(T) {
+        const T* sums = op.sums.data<T>();
+        const std::int64_t columns = op.squares.elements();
+        const auto go_on = [&](T& running, double now) {
+            running = static_cast<T>(running + op.running.momentum * (now - running));
+        };
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const formulas::Moments<double> of(sums[j], op.squares.data<T>()[j],
+                                               sums[columns], op.epsilon);
+            op.mean.data<T>()[j] = static_cast<T>(of.mean);
+            op.rstd.data<T>()[j] = static_cast<T>(of.rstd);
+            if (!op.running.mean) continue;
+            go_on(op.running.mean.data<T>()[j], of.mean);
+            go_on(op.running.variance.data<T>()[j], of.unbiased);
+        }
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchNorm& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
+        const T *weight = op.weight.data<T>(), *bias = op.bias.data<T>();
+        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i)
+            map_lanes(
+                columns, op.y.data<T>() + i * columns,
+                [](const Lane<T>& x, const Lane<T>& m, const Lane<T>& r, const Lane<T>& w,
+                   const Lane<T>& b) -> Lane<T> { return (x - m) * r * w + b; },
+                static_cast<const T*>(op.x.data<T>()) + i * columns, mean, rstd, weight,
+                bias);
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchNormBackwardSums& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t columns = op.x.shape().columns();
+        const T *values = op.x.data<T>(), *gradient = op.dy.data<T>();
+        const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
+        T* sums = op.sums.data<T>();
+        std::fill_n(sums, 2 * columns, T{0});
+        add_column_sums(rows, columns, sums,
+                        [&](std::int64_t i, std::int64_t j, std::int64_t count) {
+                            return load(gradient + i * columns + j, count);
+                        });
+        add_column_sums(
+            rows, columns, sums + columns,
+            [&](std::int64_t i, std::int64_t j, std::int64_t count) -> Lane<T> {
+                const std::int64_t at = i * columns + j;
+                return load(gradient + at, count) *
+                       ((load(values + at, count) - load(mean + j, count)) *
+                        load(rstd + j, count));
+            });
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::BatchNormBackwardInput& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const T *values = op.x.data<T>(), *gradient = op.dy.data<T>();
+        const T *mean = op.mean.data<T>(), *rstd = op.rstd.data<T>();
+        const T *weight = op.weight.data<T>(), *sums = op.sums.data<T>();
+        const T n = *op.count.data<T>();
+        for (std::int64_t i = 0; i < op.x.shape().rows(); ++i)
+            map_lanes(
+                columns, op.dx.data<T>() + i * columns,
+                [n](const Lane<T>& dy, const Lane<T>& x, const Lane<T>& w,
+                    const Lane<T>& m, const Lane<T>& r, const Lane<T>& along_ones,
+                    const Lane<T>& along_x) -> Lane<T> {
+                    return r * w * (dy - along_ones / n - (x - m) * r * (along_x / n));
+                },
+                gradient + i * columns, values + i * columns, weight, mean, rstd, sums,
+                sums + columns);
     });
 }
 

@@ -1,6 +1,7 @@
 #include "gpu/kernels/launch.cuh"
 #include "gpu/kernels/pack.cuh"
 #include "gpu/kernels/random.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::gpu {
 
@@ -55,6 +56,26 @@ void fill_with(cudaStream_t stream, Numbers destination, std::int64_t elements,
     });
 }
 
+template <int kWidth, typename S>
+__global__ void __launch_bounds__(kRandomThreads)
+    dropout_kernel(S* y, const S* x, std::int64_t elements, RandomStream numbers,
+                   double probability, std::int64_t offset) {
+    const std::int64_t thread = std::int64_t{blockIdx.x} * kRandomThreads + threadIdx.x;
+    const std::int64_t begin = thread * kWidth;
+    if (begin >= elements) return;
+    const std::int64_t left = elements - begin;
+    const bool full = left >= kWidth;
+    auto values =
+        full ? load<kWidth>(x + begin, true) : load_rest<kWidth>(x, begin, elements);
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane)
+        values.value[lane] = formulas::dropout(
+            values.value[lane],
+            numbers.uniform(static_cast<std::uint64_t>(offset + begin + lane)),
+            probability);
+    store_first(y + begin, values, full ? kWidth : static_cast<int>(left), true);
+}
+
 }  // namespace
 
 void launch_random_uniform(cudaStream_t stream, Numbers destination,
@@ -67,6 +88,19 @@ void launch_random_normal(cudaStream_t stream, Numbers destination, std::int64_t
                           const RandomStream& numbers, double mean, double deviation,
                           std::int64_t offset) {
     fill_with(stream, destination, elements, Normal{numbers, mean, deviation}, offset);
+}
+
+void launch_dropout(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,
+                    const RandomStream& numbers, double probability,
+                    std::int64_t offset) {
+    with_type(y, [&]<typename S>(S) {
+        with_width<S>(aligned(y, x), [&]<int kWidth>(Constant<kWidth>) {
+            const std::int64_t threads = divided_up(elements, kWidth);
+            launch(stream, dropout_kernel<kWidth, S>,
+                   static_cast<int>(divided_up(threads, kRandomThreads)), kRandomThreads,
+                   y.as<S>(), x.as<S>(), elements, numbers, probability, offset);
+        });
+    });
 }
 
 }  // namespace lockstep::gpu

@@ -19,4 +19,9 @@ void launch_random_normal(cudaStream_t stream, Numbers destination, std::int64_t
                           const RandomStream& numbers, double mean, double deviation,
                           std::int64_t offset);
 
+/// y[i] = x[i] / (1 - probability), or 0 if uniform number `offset + i` of the stream is
+/// below the probability.
+void launch_dropout(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,
+                    const RandomStream& numbers, double probability, std::int64_t offset);
+
 }  // namespace lockstep::gpu

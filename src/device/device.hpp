@@ -256,6 +256,59 @@ class Device {
         run(ops::RmsNormBackwardWeight{d_weight, dy, x, rstd}, at);
     }
 
+    // Batch norm over the rows (Ioffe & Szegedy 2015, 1502.03167, algorithms 1 and 2),
+    // in steps between which the sums of several devices can be added up. Two passes: a
+    // mean, then the squares of what is left, so that no digits cancel.
+
+    /// The sum of each column of x (rows, columns), then the number of rows: (columns +
+    /// 1). Of no rows, zeros.
+    Tensor batch_sums(const Tensor& x, SourceLine at = SourceLine::here()) {
+        return run(ops::BatchSums{{}, x}, at).sums;
+    }
+    /// From the sums of all rows, here or elsewhere: the sum over the rows of x of (x -
+    /// mean)^2, (columns).
+    Tensor batch_squares(const Tensor& x, const Tensor& sums,
+                         SourceLine at = SourceLine::here()) {
+        return run(ops::BatchSquares{{}, x, sums}, at).squares;
+    }
+    /// From the sums and squares of all n rows: mean and rstd = 1 / sqrt(squares / n +
+    /// epsilon), (columns) each; `y` is none. Running statistics, if they are given, go
+    /// `momentum` of the way to the batch's mean and to squares / (n - 1), as PyTorch's
+    /// do; of one row, to 0.
+    Normalized batch_moments(const Tensor& sums, const Tensor& squares,
+                             const RunningMoments& running = {}, double epsilon = 1e-5,
+                             SourceLine at = SourceLine::here()) {
+        const auto done =
+            run(ops::BatchMoments{{}, {}, sums, squares, running, epsilon}, at);
+        return {{}, done.mean, done.rstd};
+    }
+    /// y = (x - mean) * rstd * weight + bias.
+    Tensor batch_norm(const Tensor& x, const Normalized& moments, const Tensor& weight,
+                      const Tensor& bias, SourceLine at = SourceLine::here()) {
+        return run(ops::BatchNorm{{}, x, moments.mean, moments.rstd, weight, bias}, at).y;
+    }
+    /// The sums over the rows of dy, and of dy * (x - mean) * rstd: (2, columns). They
+    /// are the gradients of bias and weight, too.
+    Tensor batch_norm_backward_sums(const Tensor& dy, const Tensor& x,
+                                    const Normalized& moments,
+                                    SourceLine at = SourceLine::here()) {
+        return run(ops::BatchNormBackwardSums{{}, dy, x, moments.mean, moments.rstd}, at)
+            .sums;
+    }
+    /// From the sums (2, columns) of all rows and their number, `count` (1), which
+    /// batch_sums has last: dx = rstd * weight * (dy - sums[0] / count - (x - mean) *
+    /// rstd * sums[1] / count).
+    Tensor batch_norm_backward_input(const Tensor& dy, const Tensor& x,
+                                     const Tensor& weight, const Normalized& moments,
+                                     const Tensor& sums, const Tensor& count,
+                                     SourceLine at = SourceLine::here()) {
+        return run(
+                   ops::BatchNormBackwardInput{
+                       {}, dy, x, weight, moments.mean, moments.rstd, sums, count},
+                   at)
+            .dx;
+    }
+
     // Attention, head by head. The weights that each of m queries gives to each of n keys
     // are (batches, heads, m, n). Of two operands one may have fewer heads, g where the
     // other has a: see AttentionHeads.
@@ -486,6 +539,14 @@ class Device {
                        double deviation, RandomPart part = {},
                        SourceLine at = SourceLine::here()) {
         run(ops::RandomNormal{destination, stream, mean, deviation, part}, at);
+    }
+
+    /// Dropout (Srivastava et al. 2014, JMLR 15, section 4): y = x / (1 - probability),
+    /// or 0 for an element whose number, uniform in [0, 1), is below the probability.
+    /// Which number that is, `part` says. Its backward is the same of dy.
+    Tensor dropout(const Tensor& x, double probability, RandomStream stream,
+                   RandomPart part = {}, SourceLine at = SourceLine::here()) {
+        return run(ops::Dropout{{}, x, probability, stream, part}, at).y;
     }
 
     /// Checks the operation, charges it, makes its results and computes them: what all

@@ -138,6 +138,25 @@ constexpr N clip_factor(N squares, N most) {
     return factor > 1 ? N{1} : factor;
 }
 
+/// An element of dropout, with a number that was drawn from [0, 1).
+template <typename N>
+constexpr N dropout(N x, double number, double probability) {
+    return number < probability ? N{0} : x * static_cast<N>(1 / (1 - probability));
+}
+
+/// Returns the mean of n numbers, 1 / sqrt(variance + epsilon), and the variance without
+/// bias, from their sum and that of their squared distances from the mean. One number
+/// alone has no variance.
+template <typename N>
+struct Moments {
+    N mean, rstd, unbiased;
+
+    constexpr Moments(N sum, N squares, N n, N epsilon)
+        : mean(sum / n),
+          rstd(1 / std::sqrt(squares / n + epsilon)),
+          unbiased(n > 1 ? squares / (n - 1) : N{0}) {}
+};
+
 /// Returns whether value a of column i comes before value b of column j, if the largest
 /// come first. Of equal ones that of the lower column does. A NaN is larger than all
 /// numbers, as in PyTorch.

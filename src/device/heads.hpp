@@ -62,6 +62,13 @@ struct Normalized {
     Tensor rstd;  ///< (rows), 1 / sqrt(variance + epsilon)
 };
 
+/// What batch norm has seen of all batches so far; see Device::batch_moments.
+struct RunningMoments {
+    Tensor mean;      ///< (columns)
+    Tensor variance;  ///< (columns), unbiased
+    double momentum = 0.1;
+};
+
 /// What attention has come to after the keys it has seen so far, by an online softmax
 /// (Milakov & Gimelshein 2018, 1805.02867, section 3).
 struct OnlineAttention {

@@ -198,6 +198,21 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t->rms_norm_backward_weight(d_weight, dy, x, seen.rstd);
         t.gives(d_weight);
     });
+    rounds_once("batch norm", [](T& t) {
+        const Tensor x = t.in("x", kMatrix), dy = t.in("dy", kMatrix);
+        const Tensor weight = t.in("weight", {kColumns}), bias = t.in("bias", {kColumns});
+        const Tensor sums = t->batch_sums(x), squares = t->batch_squares(x, sums);
+        const Normalized moments = t->batch_moments(sums, squares);
+        const Tensor both = t->batch_norm_backward_sums(dy, x, moments);
+        for (const Tensor& statistic : {sums, squares, moments.mean, moments.rstd, both})
+            t.gives_f32(statistic);
+        t.gives(t->batch_norm(x, moments, weight, bias));
+        t.gives(t->batch_norm_backward_input(dy, x, weight, moments, both,
+                                             sums.slice(kColumns, 1)));
+    });
+    rounds_once("dropout", [](T& t) {
+        t.gives(t->dropout(t.in("x", kMatrix), 0.3, RandomStream(3, "dropout"), {5, 11}));
+    });
     rounds_once(
         "attention with weights",
         [](T& t) {

@@ -14,6 +14,7 @@
 
 #include "tests/device/activation_contract.hpp"
 #include "tests/device/attention_contract.hpp"
+#include "tests/device/batch_norm_contract.hpp"
 #include "tests/device/bf16_contract.hpp"
 #include "tests/device/causal_softmax_contract.hpp"
 #include "tests/device/lookup_contract.hpp"

@@ -66,4 +66,44 @@ TEST_CASE("Random values of some columns are those columns of the whole's, bit b
                 values.at(i / columns * 20 + from + i % columns));
 }
 
+TEST_CASE("Dropout drops by the numbers of its stream, and divides what stays", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{9, 11}, Shape{7, 8}, Shape{1, 1030}, Shape{0, 4});
+    const double probability = GENERATE(0.0, 0.25, 0.9);
+    CAPTURE(shape.text(), probability);
+    Bench bench;
+    const RandomStream stream(3, "dropout");
+    const RandomPart place{5, shape.columns() + 3};
+    const HostTensor x = random_values(shape, dtype, "x");
+    Expected y(shape, dtype);
+    for (std::int64_t i = 0; i < shape.rows(); ++i)
+        for (std::int64_t j = 0; j < shape.columns(); ++j) {
+            const std::int64_t number = place.offset + i * place.pitch + j;
+            const bool stays =
+                stream.uniform(static_cast<std::uint64_t>(number)) >= probability;
+            y.add(stays ? x.at(i * shape.columns() + j) / (1 - probability) : 0);
+        }
+    y.check(
+        bench->download(bench->dropout(bench->upload(x), probability, stream, place)));
+    if (probability == 0) {
+        const Tensor same = bench->dropout(bench->upload(x), 0, stream);
+        REQUIRE(bench->download(same) == x);
+    }
+}
+
+TEST_CASE("Shares of a batch drop what the whole batch drops", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const RandomStream stream(3, "dropout");
+    const Tensor x = bench->upload(random_values({12, 7}, dtype, "x"));
+    const HostTensor whole = bench->download(bench->dropout(x, 0.5, stream));
+    REQUIRE(bench->download(bench->dropout(x.rows(5, 3), 0.5, stream, {5 * 7})) ==
+            whole.rows(5, 3));
+    std::int64_t dropped = 0;
+    for (std::int64_t i = 0; i < whole.elements(); ++i)
+        dropped += whole.at(i) == 0 ? 1 : 0;
+    REQUIRE(dropped > 84 / 4);
+    REQUIRE(dropped < 84 * 3 / 4);
+}
+
 }  // namespace lockstep::test

@@ -121,6 +121,32 @@ TEST_CASE("Gates and root mean square norms cost their flops and their bytes",
     costs(bench, "rms_norm_backward_weight", 3 * 24, (24 + 24 + 4 + 6 + 6) * e);
     bench->random_uniform(x, {}, 0, 1, {7, 100});
     costs(bench, "random_uniform", 0, 24 * e);
+    bench->dropout(x, 0.5, {}, {7, 100});
+    costs(bench, "dropout", 24, 2 * 24 * e);
+}
+
+TEST_CASE("Batch norm costs its flops and its bytes, step by step", "[sim][device]") {
+    const bool numbers = GENERATE(true, false);
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench(numbers);
+    const Tensor x = bench->zeros({4, 6}, dtype);
+    const Tensor six = bench->zeros({6}, dtype);
+    const Tensor sums = bench->batch_sums(x);
+    costs(bench, "batch_sums", 24, (24 + 7) * e);
+    const Tensor squares = bench->batch_squares(x, sums);
+    costs(bench, "batch_squares", 3 * 24, (24 + 7 + 6) * e);
+    const Normalized moments = bench->batch_moments(sums, squares);
+    costs(bench, "batch_moments", 5 * 6, (7 + 6 + 6 + 6) * e);
+    const RunningMoments running{bench->zeros({6}, dtype), bench->zeros({6}, dtype)};
+    bench->batch_moments(sums, squares, running);
+    costs(bench, "batch_moments", 12 * 6, (7 + 6 + 2 * 6 + 2 * 6 + 6 + 6) * e);
+    bench->batch_norm(x, moments, six, six);
+    costs(bench, "batch_norm", 4 * 24, (24 + 4 * 6 + 24) * e);
+    const Tensor both = bench->batch_norm_backward_sums(x, x, moments);
+    costs(bench, "batch_norm_backward_sums", 5 * 24, (48 + 12 + 12) * e);
+    bench->batch_norm_backward_input(x, x, six, moments, both, sums.slice(6, 1));
+    costs(bench, "batch_norm_backward_input", 6 * 24, (48 + 18 + 12 + 1 + 24) * e);
 }
 
 TEST_CASE("Heads cost their own columns, not the tensor", "[sim][device]") {

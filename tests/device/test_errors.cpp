@@ -277,8 +277,54 @@ TEST_CASE("Options that cannot be are refused", "[sim][device][errors]") {
             });
     refuses("layer_norm: epsilon is negative", [&] { bench->layer_norm(x, x, x, -1); });
     refuses("rms_norm: epsilon is negative", [&] { bench->rms_norm(x, x, -1); });
+    refuses("batch_moments: epsilon is negative",
+            [&] { bench->batch_moments(bench->zeros({5}, f32), x, {}, -1); });
+    refuses("dropout: probability is 1; it lies in [0, 1)",
+            [&] { bench->dropout(x, 1, {}); });
+    refuses("dropout: offset is -5", [&] { bench->dropout(x, 0.5, {}, {-5}); });
     refuses("softmax: x has shape (4); (…, queries, keys) is expected where it is causal",
             [&] { bench->softmax(x, {true}); });
+}
+
+TEST_CASE("Batch norm refuses statistics that are not its batch's",
+          "[sim][device][errors]") {
+    Bench bench;
+    const Tensor x = bench->zeros({4, 3}, f32), three = bench->zeros({3}, f32),
+                 four = bench->zeros({4}, f32), wide = bench->zeros({3}, f64);
+    const Normalized moments{{}, three, three};
+    refuses("batch_squares: sums has shape (3); (4) is expected",
+            [&] { bench->batch_squares(x, three); });
+    refuses("batch_moments: sums has shape (3); (4) is expected",
+            [&] { bench->batch_moments(three, three); });
+    refuses("batch_moments: squares has shape (4, 3); (3) is expected",
+            [&] { bench->batch_moments(four, x); });
+    refuses("batch_moments: running variance is none; a tensor is expected", [&] {
+        bench->batch_moments(four, three, {three, {}, 0.1});
+    });
+    refuses("batch_moments: running mean is f64; f32 is expected", [&] {
+        bench->batch_moments(four, three, {wide, wide, 0.1});
+    });
+    refuses("batch_moments: momentum is 1.5; it lies in [0, 1]", [&] {
+        bench->batch_moments(four, three, {bench->zeros({3}, f32), three, 1.5});
+    });
+    refuses("batch_norm: mean has shape (4); (3) is expected", [&] {
+        bench->batch_norm(x, {{}, four, three}, three, three);
+    });
+    refuses("batch_norm: weight is f64; f32 is expected",
+            [&] { bench->batch_norm(x, moments, wide, three); });
+    refuses("batch_norm_backward_sums: rstd is none", [&] {
+        bench->batch_norm_backward_sums(x, x, {{}, three, {}});
+    });
+    refuses("batch_norm_backward_input: sums has shape (4, 3); (2, 3) is expected", [&] {
+        bench->batch_norm_backward_input(x, x, three, moments, x, four.slice(3, 1));
+    });
+    refuses("batch_norm_backward_input: count has shape (4); (1) is expected", [&] {
+        bench->batch_norm_backward_input(x, x, three, moments, x.rows(0, 2), four);
+    });
+    // Statistics of numbers in bf16 are f32.
+    const Tensor half = bench->empty({4, 3}, DType::bf16);
+    refuses("batch_squares: sums is bf16; f32 is expected",
+            [&] { bench->batch_squares(half, half.flat().slice(0, 4)); });
 }
 
 TEST_CASE("What is refused is not charged", "[sim][device][errors]") {

@@ -204,11 +204,46 @@ inline std::vector<NamedOperation> repeated_norms() {
     };
 }
 
+/// Batch norm, whose sums go over the rows.
+inline std::vector<NamedOperation> repeated_batch_norm() {
+    using B = Bench;
+    using T = const Tensor;
+    const auto moments_of = [](B& x, T& a) {
+        const Tensor sums = x->batch_sums(a);
+        return x->batch_moments(sums, x->batch_squares(a, sums));
+    };
+    return {
+        named("batch_sums", [](B& x, T& a, T&, T&) { return x->batch_sums(a); }),
+        named("batch_squares",
+              [](B& x, T& a, T&, T&) { return x->batch_squares(a, x->batch_sums(a)); }),
+        named("batch_norm",
+              [=](B& x, T& a, T&, T& row) {
+                  return x->batch_norm(a, moments_of(x, a), row, row);
+              }),
+        named("batch_norm_backward_sums",
+              [=](B& x, T& a, T& b, T&) {
+                  return x->batch_norm_backward_sums(b, a, moments_of(x, a));
+              }),
+        named("batch_norm_backward_input",
+              [=](B& x, T& a, T& b, T& row) {
+                  const Normalized moments = moments_of(x, a);
+                  const Tensor count = x->batch_sums(a).slice(row.elements(), 1);
+                  return x->batch_norm_backward_input(
+                      b, a, row, moments, x->batch_norm_backward_sums(b, a, moments),
+                      count);
+              }),
+        named("dropout",
+              [](B& x, T& a, T&, T&) {
+                  return x->dropout(a, 0.4, RandomStream(3, "dropout"), {5, 10000});
+              }),
+    };
+}
+
 /// Every operation whose sums could be taken in one order or another, and whose operands
 /// could be loaded in one way or another. What one gives has been rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();
-    for (const auto& more : {repeated_sums(), repeated_norms()})
+    for (const auto& more : {repeated_sums(), repeated_norms(), repeated_batch_norm()})
         all.insert(all.end(), more.begin(), more.end());
     return all;
 }

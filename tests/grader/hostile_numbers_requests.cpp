@@ -66,6 +66,8 @@ void add_moves(std::vector<Request>& to) {
                                                            1.0, RandomPart(3, 10)}));
     to.push_back(call("random_normal", ops::RandomNormal{x, RandomStream(7, "n"), 0.0,
                                                          1.0, RandomPart(3, 10)}));
+    to.push_back(call("dropout",
+                      ops::Dropout{{}, x, 0.5, RandomStream(7, "d"), RandomPart(3, 10)}));
 }
 
 void add_layers(std::vector<Request>& to) {
@@ -96,6 +98,20 @@ void add_layers(std::vector<Request>& to) {
                       ops::RmsNormBackwardInput{{}, y, x, weight, rstd}));
     to.push_back(
         call("rms_norm_backward_weight", ops::RmsNormBackwardWeight{weight, y, x, rstd}));
+    const Tensor sums = real(5, {9}), both = real(6, {2, 8}), count = real(7, {1});
+    to.push_back(call("batch_sums", ops::BatchSums{{}, x}));
+    to.push_back(call("batch_squares", ops::BatchSquares{{}, x, sums}));
+    to.push_back(
+        call("batch_moments",
+             ops::BatchMoments{
+                 {}, {}, sums, real(4, {8}), RunningMoments{weight, bias, 0.5}, 1e-5}));
+    to.push_back(call("batch_norm",
+                      ops::BatchNorm{{}, x, real(4, {8}), real(5, {8}), weight, bias}));
+    to.push_back(call("batch_norm_backward_sums",
+                      ops::BatchNormBackwardSums{{}, y, x, real(4, {8}), real(5, {8})}));
+    to.push_back(call("batch_norm_backward_input",
+                      ops::BatchNormBackwardInput{
+                          {}, y, x, weight, real(4, {8}), real(5, {8}), both, count}));
     to.push_back(call("clip_factor", ops::ClipFactor{real(2, {1}), real(3, {1}), 0.5}));
     to.push_back(call("sgd", ops::Sgd{x, y, real(2, {6, 8}), SgdOptions{0.1, 0.9, 0.1}}));
     to.push_back(call("adamw", ops::AdamW{x, y, real(2, {6, 8}), real(3, {6, 8}),

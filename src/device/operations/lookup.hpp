@@ -268,7 +268,35 @@ struct RandomNormal {
     Derivation derivation() const { return drawn(stream, part, destination); }
 };
 
+/// y = x / (1 - probability), or 0 for an element whose number of the stream, uniform in
+/// [0, 1), is below the probability.
+struct Dropout {
+    static constexpr const char* kName = "dropout";
+    Tensor y;
+    Tensor x;
+    double probability = 0;
+    RandomStream stream;
+    RandomPart part;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        check.that(probability >= 0 && probability < 1,
+                   "probability is {}; it lies in [0, 1)", probability);
+        check_part(check, part, x);
+    }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
+    OperandList operands() const { return {reads("x", x), makes("y", y)}; }
+    std::int64_t flops() const { return x.elements(); }
+    /// Says of the stream what was drawn of it.
+    Derivation derivation() const {
+        Derivation derivation = drawn(stream, part, x);
+        derivation.kind = Derivation::Kind::function;
+        derivation.linear = Derivation::linear_in(0).linear;
+        return derivation;
+    }
+};
+
 using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TopK,
-                                    SortIds, RandomUniform, RandomNormal>;
+                                    SortIds, RandomUniform, RandomNormal, Dropout>;
 
 }  // namespace lockstep::ops

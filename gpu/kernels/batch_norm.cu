@@ -1,0 +1,235 @@
+#include "gpu/kernels/batch_norm.hpp"
+#include "gpu/kernels/columns.cuh"
+#include "gpu/kernels/move.hpp"
+#include "gpu/kernels/tiles.cuh"
+#include "src/device/formulas.hpp"
+
+namespace lockstep::gpu {
+
+namespace {
+
+/// Squared distances from the columns' means, as terms.
+template <typename S, int kWidth>
+struct SquareTerms {
+    using T = Computed<S>;
+    static constexpr int kSums = 1;
+    const S* x;
+    const T* batch;  ///< sums, and the number of rows behind them
+    std::int64_t columns;
+    bool vectors;
+
+    __device__ void add(Pack<T, kWidth> (&sums)[1], std::int64_t row,
+                        std::int64_t column) const {
+        const Pack<T, kWidth> values = load<kWidth>(x + row * columns + column, vectors);
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane) {
+            const T mean = batch[column + lane] / batch[columns];
+            const T deviation = values.value[lane] - mean;
+            sums[0].value[lane] += deviation * deviation;
+        }
+    }
+};
+
+/// dy, and dy times what is normalized, as terms.
+template <typename S, int kWidth>
+struct BatchGradientTerms {
+    using T = Computed<S>;
+    static constexpr int kSums = 2;
+    const S* dy;
+    BatchOperands of;
+    bool vectors;
+
+    __device__ void add(Pack<T, kWidth> (&sums)[2], std::int64_t row,
+                        std::int64_t column) const {
+        const std::int64_t at = row * of.columns + column;
+        const Pack<T, kWidth> x = load<kWidth>(of.x.as<S>() + at, vectors);
+        const Pack<T, kWidth> gradient = load<kWidth>(dy + at, vectors);
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane) {
+            const T mean = of.mean.as<T>()[column + lane];
+            const T rstd = of.rstd.as<T>()[column + lane];
+            sums[0].value[lane] += gradient.value[lane];
+            sums[1].value[lane] += gradient.value[lane] * ((x.value[lane] - mean) * rstd);
+        }
+    }
+};
+
+/// destination (kSums, columns) = the terms' sums over the rows.
+template <typename S, int kWidth, typename Terms>
+void sum_columns(cudaStream_t stream, Numbers workspace, Numbers destination,
+                 const Terms& terms, const MatrixShape& shape) {
+    using T = Computed<S>;
+    const std::int64_t slabs = column_slabs<S>(shape.rows, shape.columns);
+    launch_column_sums<kWidth, false>(stream, workspace.as<T>(), terms, shape, slabs);
+    const MatrixShape partials{slabs, shape.columns, true};
+    for (int s = 0; s < Terms::kSums; ++s) {
+        const T* of_slabs = workspace.as<T>() + s * slabs * shape.columns;
+        launch_column_sums<kWidth, false>(
+            stream, destination.as<T>() + s * shape.columns,
+            RowTerms<T, kWidth>{of_slabs, shape.columns, true}, partials, 1);
+    }
+}
+
+template <typename T>
+__device__ void go_on(T& running, T now, T momentum) {
+    running += momentum * (now - running);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kTileThreads)
+    batch_moments(BatchMomentsOperands of, T momentum, T epsilon) {
+    const std::int64_t j = std::int64_t{blockIdx.x} * kTileThreads + threadIdx.x;
+    if (j >= of.columns) return;
+    const formulas::Moments<T> moments(of.sums.as<T>()[j], of.squares.as<T>()[j],
+                                       of.sums.as<T>()[of.columns], epsilon);
+    of.mean.as<T>()[j] = moments.mean;
+    of.rstd.as<T>()[j] = moments.rstd;
+    if (of.running_mean.data == nullptr) return;
+    go_on(of.running_mean.as<T>()[j], moments.mean, momentum);
+    go_on(of.running_variance.as<T>()[j], moments.unbiased, momentum);
+}
+
+template <typename S, int kWidth>
+__global__ void __launch_bounds__(kTileThreads)
+    batch_norm(S* y, BatchOperands of, const S* weight, const S* bias, Tiles tiles) {
+    using T = Computed<S>;
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    const std::int64_t column = at.column * kWidth;
+    const auto mean = load<kWidth>(of.mean.as<const T>() + column, false);
+    const auto rstd = load<kWidth>(of.rstd.as<const T>() + column, false);
+    const auto gain = load<kWidth>(weight + column, false);
+    const auto shift = load<kWidth>(bias + column, false);
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        const std::int64_t begin = row * of.columns + column;
+        auto values = load<kWidth>(of.x.as<const S>() + begin, true);
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane)
+            values.value[lane] = (values.value[lane] - mean.value[lane]) *
+                                     rstd.value[lane] * gain.value[lane] +
+                                 shift.value[lane];
+        store(y + begin, values, true);
+    }
+}
+
+template <typename S, int kWidth>
+__global__ void __launch_bounds__(kTileThreads)
+    batch_norm_backward(S* dx, const S* dy, BatchOperands of, const S* weight,
+                        const Computed<S>* sums, const Computed<S>* count, Tiles tiles) {
+    using T = Computed<S>;
+    const Place at(tiles);
+    if (at.column >= tiles.packs) return;
+    const std::int64_t column = at.column * kWidth;
+    const auto mean = load<kWidth>(of.mean.as<const T>() + column, false);
+    const auto rstd = load<kWidth>(of.rstd.as<const T>() + column, false);
+    const auto gain = load<kWidth>(weight + column, false);
+    auto along_ones = load<kWidth>(sums + column, false);
+    auto along_x = load<kWidth>(sums + of.columns + column, false);
+#pragma unroll
+    for (int lane = 0; lane < kWidth; ++lane) {
+        along_ones.value[lane] /= *count;
+        along_x.value[lane] /= *count;
+    }
+    for (int u = 0; u < kTileRows; ++u) {
+        const std::int64_t row = at.row + u * at.height;
+        if (row >= tiles.rows) break;
+        const std::int64_t begin = row * of.columns + column;
+        const auto x = load<kWidth>(of.x.as<const S>() + begin, true);
+        auto values = load<kWidth>(dy + begin, true);
+#pragma unroll
+        for (int lane = 0; lane < kWidth; ++lane) {
+            const T normalized = (x.value[lane] - mean.value[lane]) * rstd.value[lane];
+            values.value[lane] = rstd.value[lane] * gain.value[lane] *
+                                 (values.value[lane] - along_ones.value[lane] -
+                                  normalized * along_x.value[lane]);
+        }
+        store(dx + begin, values, true);
+    }
+}
+
+}  // namespace
+
+std::int64_t batch_partials(const BatchOperands& of) {
+    return with_type(of.x, [&]<typename S>(S) {
+        return column_slabs<S>(of.rows, of.columns) * of.columns;
+    });
+}
+
+void launch_batch_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
+                       const BatchOperands& of) {
+    with_type(of.x, [&]<typename S>(S) {
+        using T = Computed<S>;
+        const MatrixShape shape{of.rows, of.columns, aligned(of.x)};
+        with_column_width<S>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+            const RowTerms<S, kWidth> terms{of.x.as<const S>(), of.columns,
+                                            shape.vectors};
+            sum_columns<S, kWidth>(stream, workspace, sums, terms, shape);
+        });
+        launch_fill(stream, sums.as<T>() + of.columns, 1, static_cast<T>(of.rows));
+    });
+}
+
+void launch_batch_squares(cudaStream_t stream, Numbers workspace, Numbers squares,
+                          const BatchOperands& of, Numbers sums) {
+    with_type(of.x, [&]<typename S>(S) {
+        const MatrixShape shape{of.rows, of.columns, aligned(of.x)};
+        with_column_width<S>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+            const SquareTerms<S, kWidth> terms{of.x.as<const S>(),
+                                               sums.as<const Computed<S>>(), of.columns,
+                                               shape.vectors};
+            sum_columns<S, kWidth>(stream, workspace, squares, terms, shape);
+        });
+    });
+}
+
+void launch_batch_moments(cudaStream_t stream, const BatchMomentsOperands& of,
+                          double momentum, double epsilon) {
+    with_wide_type(of.mean, [&]<typename T>(T) {
+        launch(stream, batch_moments<T>,
+               static_cast<int>(divided_up(of.columns, kTileThreads)), kTileThreads, of,
+               static_cast<T>(momentum), static_cast<T>(epsilon));
+    });
+}
+
+void launch_batch_norm(cudaStream_t stream, Numbers y, const BatchOperands& of,
+                       Numbers weight, Numbers bias) {
+    with_type(y, [&]<typename S>(S) {
+        const bool full = of.columns % kFullWidth<S> == 0 && aligned(y, of.x);
+        with_width<S>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(of.rows, of.columns / kWidth);
+            launch(stream, batch_norm<S, kWidth>, tiles.blocks(), kTileThreads, y.as<S>(),
+                   of, weight.as<S>(), bias.as<S>(), tiles);
+        });
+    });
+}
+
+void launch_batch_norm_backward_sums(cudaStream_t stream, Numbers workspace, Numbers sums,
+                                     Numbers dy, const BatchOperands& of) {
+    with_type(of.x, [&]<typename S>(S) {
+        const MatrixShape shape{of.rows, of.columns, aligned(dy, of.x)};
+        with_column_width<S>(of.columns, [&]<int kWidth>(Constant<kWidth>) {
+            const BatchGradientTerms<S, kWidth> terms{dy.as<const S>(), of,
+                                                      shape.vectors};
+            sum_columns<S, kWidth>(stream, workspace, sums, terms, shape);
+        });
+    });
+}
+
+void launch_batch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
+                                      const BatchOperands& of, Numbers weight,
+                                      Numbers sums, Numbers count) {
+    with_type(dx, [&]<typename S>(S) {
+        using T = Computed<S>;
+        const bool full = of.columns % kFullWidth<S> == 0 && aligned(dx, dy, of.x);
+        with_width<S>(full, [&]<int kWidth>(Constant<kWidth>) {
+            const Tiles tiles(of.rows, of.columns / kWidth);
+            launch(stream, batch_norm_backward<S, kWidth>, tiles.blocks(), kTileThreads,
+                   dx.as<S>(), dy.as<S>(), of, weight.as<S>(), sums.as<T>(),
+                   count.as<T>(), tiles);
+        });
+    });
+}
+
+}  // namespace lockstep::gpu
