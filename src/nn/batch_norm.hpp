@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+struct BatchNormOptions {
+    double epsilon = 1e-5;
+    /// By so much of the way, running statistics go to those of each batch.
+    double momentum = 0.1;
+};
+
+/// Batch norm: y = (x - mean) rstd * weight + bias, with the mean and rstd = 1 /
+/// sqrt(variance + epsilon) of each column over the rows of the batch (Ioffe and Szegedy
+/// 2015, 1502.03167, algorithm 1). As PyTorch's nn.BatchNorm1d of (rows, width).
+///
+/// x (…, width) gives y of the same shape; all dimensions but the last are rows. weight
+/// and bias are (width) and start as ones and zeros. A row's result depends on all other
+/// rows, so micro-batches, or ranks with shares of their own, do not add up to the batch:
+/// for ranks there is GlobalBatchNorm (src/parallel/global_batch_norm.hpp). Throws
+/// UsageError for fewer than two rows.
+///
+/// forward() also moves the running statistics, of which infer() makes its results. They
+/// have no gradient and are no parameters: who keeps a model keeps these, too. A forward
+/// that is done again (recompute) moves them again.
+///
+/// Saves x, and each column's mean, rstd and sums; between the halves of backward also
+/// two sums a column.
+class BatchNorm : public Module {
+  public:
+    /// Throws UsageError unless the width is positive.
+    BatchNorm(const ParameterInit& init, std::int64_t width,
+              const BatchNormOptions& options = {});
+
+    Parameter& weight() { return weight_; }
+    Parameter& bias() { return bias_; }
+    /// (width) each, in f32 if weights are bf16. They start as zeros and ones; the
+    /// variance is unbiased. Named "NAME.running_mean" and "NAME.running_var".
+    const Tensor& running_mean() const { return running_.mean; }
+    const Tensor& running_variance() const { return running_.variance; }
+
+  private:
+    /// Returns the sum of all `own` of those who share the batch.
+    virtual Tensor of_batch(const Tensor& own, SourceLine /*at*/) { return own; }
+    /// Nobody else has rows of the batch.
+    virtual bool is_alone() const { return true; }
+
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    Tensor do_infer(const Tensor& x, SourceLine at) override;
+    std::vector<Parameter*> own_parameters() override { return {&weight_, &bias_}; }
+    bool reads_in_backward(const Parameter& own) const override {
+        return &own == &weight_;
+    }
+
+    Device& device_;
+    Parameter weight_;
+    Parameter bias_;
+    RunningMoments running_;
+    double epsilon_;
+};
+
+}  // namespace lockstep

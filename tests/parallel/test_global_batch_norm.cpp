@@ -1,0 +1,194 @@
+// Batch norm over the rows of all ranks, beside one device with all of them.
+
+#include <vector>
+
+#include "src/core/require.hpp"
+#include "src/parallel/global_batch_norm.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kNormWidth = 7;
+constexpr int kNormPasses = 2;
+
+/// Returns the rows of each rank: unequal, and none on the second of more than three.
+std::vector<std::int64_t> dealt(int ranks) {
+    std::vector<std::int64_t> rows;
+    for (int rank = 0; rank < ranks; ++rank)
+        rows.push_back(ranks > 3 && rank == 1 ? 0 : 3 + 5 * rank % 7);
+    return rows;
+}
+
+std::int64_t sum_of(const std::vector<std::int64_t>& rows, int count) {
+    std::int64_t sum = 0;
+    for (int i = 0; i < count; ++i)
+        sum += rows[static_cast<std::size_t>(i)];
+    return sum;
+}
+
+using Make = std::function<std::unique_ptr<BatchNorm>(const ParameterInit&, Rank&)>;
+
+std::unique_ptr<BatchNorm> make_global(const ParameterInit& init, Rank& rank) {
+    return std::make_unique<GlobalBatchNorm>(init, rank.world(), kNormWidth);
+}
+
+/// Forward and backward of some batches, of which each rank has its rows; what comes out
+/// is kept.
+RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
+    const auto ranks = static_cast<int>(rows.size());
+    return classroom(ranks, true, sim::CheckLevel::full)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const ParameterInit init{device, DType::f64, 1, "norm"};
+        const auto norm = make(init, rank);
+        device.upload_into(norm->weight().value, normal_values({kNormWidth}, "weight"));
+        zero_gradients(*norm);
+        const std::int64_t first = sum_of(rows, rank.index());
+        const std::int64_t mine = rows[static_cast<std::size_t>(rank.index())];
+        const Shape all{sum_of(rows, ranks), kNormWidth};
+        for (int pass = 0; pass < kNormPasses; ++pass) {
+            const std::string suffix = std::to_string(pass);
+            const auto share = [&](const std::string& name) {
+                return device.upload(normal_values(all, name + suffix).rows(first, mine));
+            };
+            Saved saved;
+            const Tensor y = norm->forward(share("x"), saved);
+            rank.keep("y" + suffix, y);
+            rank.keep("dx" + suffix, norm->backward(share("dy"), saved));
+        }
+        for (const Parameter* parameter : norm->parameters())
+            rank.keep(parameter->name(), parameter->gradient);
+        rank.keep("running_mean", norm->running_mean());
+        rank.keep("running_var", norm->running_variance());
+    });
+}
+
+/// Returns the largest relative difference to one device of what n ranks have together.
+double distance(const RunReport& one, const RunReport& many,
+                const std::vector<std::int64_t>& rows) {
+    double worst = 0;
+    const auto compare = [&](const HostTensor& got, const HostTensor& expected) {
+        if (expected.elements() > 0)
+            worst = std::fmax(worst, relative_difference(got, expected));
+    };
+    for (const auto& [name, whole] : one.ranks[0].kept) {
+        if (name == "norm.weight" || name == "norm.bias") {
+            // Terms of a sum.
+            HostTensor sum(whole.shape(), DType::f64);
+            for (const RankReport& rank : many.ranks)
+                for (std::int64_t i = 0; i < sum.elements(); ++i)
+                    sum.set(i, sum.at(i) + rank.kept.at(name).at(i));
+            compare(sum, whole);
+            continue;
+        }
+        const bool is_running = name == "running_mean" || name == "running_var";
+        for (std::size_t rank = 0; rank < rows.size(); ++rank)
+            compare(many.ranks[rank].kept.at(name),
+                    is_running
+                        ? whole
+                        : whole.rows(sum_of(rows, static_cast<int>(rank)), rows[rank]));
+    }
+    return worst;
+}
+
+RunReport alone(const std::vector<std::int64_t>& rows) {
+    return run_norm({sum_of(rows, static_cast<int>(rows.size()))},
+                    [](const ParameterInit& init, Rank&) {
+                        return std::make_unique<BatchNorm>(init, kNormWidth);
+                    });
+}
+
+/// A global batch norm that forgot one of its three all-reduces, counted from 1: it takes
+/// its own rows' sums for the batch's.
+class Forgetful : public BatchNorm {
+  public:
+    Forgetful(const ParameterInit& init, Communicator& line, int forgotten)
+        : BatchNorm(init, kNormWidth),
+          device_(init.device),
+          line_(line),
+          forgotten_(forgotten) {}
+
+  private:
+    Tensor of_batch(const Tensor& own, SourceLine at) override {
+        Tensor all = device_.empty(own.shape(), own.dtype());
+        device_.copy(all, own);
+        if (calls_++ % 3 + 1 != forgotten_) line_.all_reduce(all).wait(at);
+        return all;
+    }
+
+    Device& device_;
+    Communicator& line_;
+    int forgotten_;
+    int calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("batch norm over the rows of n ranks is that of one device",
+          "[sim][parallel]") {
+    const int n = GENERATE(1, 2, 3, 4, 5);
+    CAPTURE(n);
+    const std::vector<std::int64_t> rows = dealt(n);
+    const RunReport many = run_norm(rows, make_global);
+    CHECK(distance(alone(rows), many, rows) <= 1e-12);
+    // Running statistics are replicas, bit for bit.
+    for (const RankReport& rank : many.ranks)
+        for (const char* name : {"running_mean", "running_var"})
+            CHECK(rank.kept.at(name) == many.ranks[0].kept.at(name));
+}
+
+TEST_CASE("batch norm with each rank's own statistics is another function",
+          "[sim][parallel]") {
+    const std::vector<std::int64_t> rows = dealt(3);
+    const RunReport many = run_norm(rows, [](const ParameterInit& init, Rank&) {
+        return std::make_unique<BatchNorm>(init, kNormWidth);
+    });
+    CHECK(distance(alone(rows), many, rows) > 1e-2);
+    CHECK_FALSE(many.ranks[0].kept.at("running_mean") ==
+                many.ranks[1].kept.at("running_mean"));
+}
+
+TEST_CASE("batch norm needs each of its three all-reduces", "[sim][parallel]") {
+    const int forgotten = GENERATE(1, 2, 3);
+    CAPTURE(forgotten);
+    const std::vector<std::int64_t> rows = dealt(3);
+    const RunReport many = run_norm(rows, [&](const ParameterInit& init, Rank& rank) {
+        return std::make_unique<Forgetful>(init, rank.world(), forgotten);
+    });
+    CHECK(distance(alone(rows), many, rows) > 1e-3);
+}
+
+TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
+          "[sim][parallel]") {
+    const int n = GENERATE(1, 2, 4, 5);
+    CAPTURE(n);
+    const RunReport many = run_norm(dealt(n), make_global);
+    std::int64_t bytes = 0;
+    for (const RankReport& rank : many.ranks) {
+        bytes += rank.bytes_sent();
+        CHECK(rank.messages_sent() == std::int64_t{6} * kNormPasses * (n - 1));
+    }
+    // Each rank 2 (n-1) / n of them: where n does not divide w, one more or less.
+    CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
+}
+
+TEST_CASE("batch norm that infers sends nothing", "[sim][parallel]") {
+    const RunReport report = classroom(3)->run([](Rank& rank) {
+        GlobalBatchNorm norm({rank.device(), DType::f64, 1, "norm"}, rank.world(), 4);
+        norm.infer(rank.device().zeros({2, 4}, DType::f64));
+    });
+    for (const RankReport& rank : report.ranks)
+        CHECK(rank.bytes_sent() == 0);
+}
+
+TEST_CASE("one rank's global batch norm refuses one row, as batch norm does",
+          "[sim][parallel][errors]") {
+    CHECK_THROWS_WITH(run_norm({1}, make_global),
+                      Catch::Matchers::ContainsSubstring("has no variance"));
+    // Two ranks have two rows.
+    CHECK_NOTHROW(run_norm({1, 1}, make_global));
+}
+
+}  // namespace lockstep::test
