@@ -26,7 +26,8 @@ struct Draw {
     std::int64_t columns = 0;  ///< of these
     SourceLine at;
 
-    bool same_numbers(const Draw& other) const;
+    /// They begin with the same numbers, and one may have more rows of them.
+    bool begins_as(const Draw& other) const;
     std::uint64_t hash() const;
     std::string text() const;
 };
@@ -66,6 +67,8 @@ class StreamWatcher final : public Tracker<Draw> {
     RankDraws& of(int rank) { return ranks_[rank]; }
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
+    /// The rank's activation is masked by what was drawn.
+    void masked(int rank, const Tensor& activation, const Draw& draw, SourceLine at);
     bool are_replicas(const Team& team) const;
     bool sums_gradients(const Team& team, const Meeting& meeting) const;
     Diagnosis explain_shared(const Team& team, const Meeting& meeting) const;
@@ -77,10 +80,9 @@ class StreamWatcher final : public Tracker<Draw> {
     Rollcall rollcall_;
 };
 
-bool Draw::same_numbers(const Draw& other) const {
+bool Draw::begins_as(const Draw& other) const {
     return stream.seed == other.stream.seed && stream.purpose == other.stream.purpose &&
-           offset == other.offset && count == other.count && pitch == other.pitch &&
-           columns == other.columns;
+           offset == other.offset && pitch == other.pitch && columns == other.columns;
 }
 
 std::uint64_t Draw::hash() const {
@@ -127,6 +129,20 @@ bool shapes_a_mask(const DeviceOperation& operation) {
            operation.is<ops::Add>() || operation.is<ops::Combine>();
 }
 
+/// The numbers that the operation draws, one for each element of its result.
+Draw draw_of(const DeviceOperation& operation) {
+    const Derivation& derivation = operation.derivation;
+    const Tensor& result = *operation.writes[0];
+    const std::int64_t pitch = derivation.pitch;
+    return {operation.name,
+            derivation.stream,
+            derivation.offset,
+            result.elements(),
+            pitch,
+            pitch > 0 ? result.shape().columns() : 0,
+            operation.at};
+}
+
 StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
     : Tracker(engine.ranks().size()),
       engine_(engine),
@@ -150,13 +166,7 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
         case Derivation::Kind::random:
             // Numbers drawn elsewhere are a parameter's first values, or data.
             if (is_in_forward(rank)) {
-                const Derivation& derivation = operation.derivation;
-                const Tensor& result = *operation.writes[0];
-                const std::int64_t pitch = derivation.pitch;
-                drawn.set(result,
-                          {operation.name, derivation.stream, derivation.offset,
-                           result.elements(), pitch,
-                           pitch > 0 ? result.shape().columns() : 0, operation.at});
+                drawn.set(*operation.writes[0], draw_of(operation));
                 return;
             }
             break;
@@ -169,6 +179,9 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
         default:
             break;
     }
+    // Draws what it multiplies by.
+    if (operation.is<ops::Dropout>() && is_in_forward(rank))
+        masked(rank, *operation.reads[0], draw_of(operation), operation.at);
     if (drawn.empty()) return;
     if (operation.is<ops::Multiply>() || operation.is<ops::ScaleRows>())
         multiplied(rank, operation);
@@ -176,14 +189,17 @@ void StreamWatcher::executing(int rank, const DeviceOperation& operation) {
 }
 
 void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
-    RankDraws& mine = of(rank);
     if (!is_in_forward(rank)) return;
     const auto* const first = known(rank).whole(*operation.reads[0]);
     const auto* const second = known(rank).whole(*operation.reads[1]);
     if ((first == nullptr) == (second == nullptr)) return;
-    const Draw draw = (first != nullptr ? first : second)->fact;
-    const Tensor& activation = *operation.reads[first != nullptr ? 1 : 0];
+    masked(rank, *operation.reads[first != nullptr ? 1 : 0],
+           (first != nullptr ? first : second)->fact, operation.at);
+}
 
+void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
+                           SourceLine at) {
+    RankDraws& mine = of(rank);
     const Layout layout = layouts_.of(rank, activation);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
@@ -191,7 +207,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
         facts_of(layout.origin->verb).has_root() || team->size() < 2 ||
         !team->has(rank)) {
         constexpr std::size_t kKept = 4096;  // of a run that never updates
-        if (mine.uses.size() < kKept) mine.uses.push_back({draw, operation.at});
+        if (mine.uses.size() < kKept) mine.uses.push_back({draw, at});
         return;
     }
     Claim claim;
@@ -200,7 +216,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
     claim.shape = activation.shape();
     claim.dtype = activation.dtype();
     claim.name = draw.text();
-    claim.at = operation.at;
+    claim.at = at;
     claim.time = engine_.ranks()[rank]->clock.now();
     claim.makers.push_back({0, activation.bytes(), draw.name, draw.at});
     rollcall_.note(*team, layout.identity, std::move(claim));
@@ -250,7 +266,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
         const std::vector<Use>& uses = of(rank).uses;
         const bool same = std::equal(
             uses.begin(), uses.end(), first.begin(), first.end(),
-            [](const Use& a, const Use& b) { return a.draw.same_numbers(b.draw); });
+            [](const Use& a, const Use& b) { return a.draw.begins_as(b.draw); });
         if (!same || is_in_forward(rank)) return;
     }
     if (are_replicas(team) && sums_gradients(team, meeting))
@@ -259,8 +275,12 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {
     const CommOperation& operation = meeting.arrived.front()->operation;
-    const Use& use = ranks_[team.ranks.front()].uses.front();
     const std::vector<int> ranks = sorted_ranks(team);
+    // What the rank with the fewest rows drew, all others drew, too.
+    const int fewest = *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) {
+        return ranks_[a].uses.front().draw.count < ranks_[b].uses.front().draw.count;
+    });
+    const Use& use = ranks_[fewest].uses.front();
     Diagnosis diagnosis = diagnosis_on(team, meeting.first->sequence, "F29");
     diagnosis.sentence = fmt::format(
         "all replicas of {} use the same random mask: {} draw {} at {}, multiply their "
