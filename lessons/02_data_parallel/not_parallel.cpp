@@ -1,0 +1,247 @@
+#include "lessons/02_data_parallel/not_parallel.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "sim/cluster.hpp"
+#include "src/comm/expect.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/dropout.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/optimizer.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/data_parallel.hpp"
+#include "src/parallel/global_batch_norm.hpp"
+#include "src/report/compare.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr std::int64_t kIn = 6;
+constexpr std::int64_t kHidden = 8;
+constexpr std::int64_t kOut = 3;
+constexpr int kSteps = 5;
+
+/// A rank's share of a training, or one device's, which is all of it.
+struct Share {
+    Rank& rank;
+    std::int64_t batch = 0;  ///< rows of all ranks
+    std::int64_t first = 0;  ///< of this rank's
+    std::int64_t rows = 0;
+    bool cured = false;
+
+    ParameterInit init(const char* part) const {
+        return {rank.device(), DType::f64, 11, part};
+    }
+    /// B_i / B.
+    double weight() const {
+        return static_cast<double>(rows) / static_cast<double>(batch);
+    }
+    /// This rank's rows of a step's batch.
+    MicroBatch of_step(int step, double weighs) const {
+        Device& device = rank.device();
+        MicroBatch mine{device.empty({rows, kIn}, DType::f64),
+                        device.empty({rows, kOut}, DType::f64), weighs};
+        const std::int64_t row = step * batch + first;
+        device.random_normal(mine.input, RandomStream(5, "x"), 0, 1, row * kIn);
+        device.random_normal(mine.target, RandomStream(5, "y"), 0, 1, row * kOut);
+        return mine;
+    }
+};
+
+/// Adds up the gradients of all ranks' micro-batches.
+void add_up(const Share& share, Module& model, const MicroBatch& mine) {
+    const std::vector<MicroBatch> batches{mine};
+    data_parallel_gradients(share.rank.device(), share.rank.world(), model,
+                            mean_squared_error, batches);
+}
+
+/// Steps with the gradients that `work_out` leaves for each step.
+void train(const Share& share, Module& model,
+           const std::function<void(int step)>& work_out) {
+    Sgd optimizer(model.parameters(), {.learning_rate = 0.2});
+    for (int step = 0; step < kSteps; ++step) {
+        work_out(step);
+        optimizer.step();
+    }
+    for (const Parameter* parameter : model.parameters())
+        share.rank.keep(parameter->name(), parameter->value);
+}
+
+// lesson: own-statistics
+void with_batch_norm(const Share& share) {
+    Communicator& world = share.rank.world();
+    const ParameterInit init = share.init("norm");
+    Sequential model;
+    model.add<Linear>(share.init("0"), kIn, kHidden);
+    BatchNorm& norm = share.cured ? model.add<GlobalBatchNorm>(init, world, kHidden)
+                                  : model.add<BatchNorm>(init, kHidden);
+    model.add<Tanh>(share.rank.device());
+    model.add<Linear>(share.init("2"), kHidden, kOut);
+    train(share, model,
+          [&](int step) { add_up(share, model, share.of_step(step, share.weight())); });
+    // Evaluation reads these, and is to be the same wherever it is done.
+    declare_same(world, norm.running_mean(), "running_mean");
+    share.rank.keep("running_mean", norm.running_mean());
+    share.rank.keep("running_var", norm.running_variance());
+}
+// lesson: end
+
+void add_plain_layers(const Share& share, Sequential& model) {
+    model.add<Linear>(share.init("0"), kIn, kHidden);
+    model.add<Tanh>(share.rank.device());
+    model.add<Linear>(share.init("2"), kHidden, kOut);
+}
+
+// lesson: mean-of-means
+void with_mean_loss(const Share& share) {
+    Sequential model;
+    add_plain_layers(share, model);
+    const double weight = share.cured ? share.weight() : 1.0 / share.rank.size();
+    train(share, model,
+          [&](int step) { add_up(share, model, share.of_step(step, weight)); });
+}
+// lesson: end
+
+// lesson: one-mask
+void with_dropout(const Share& share) {
+    Sequential model;
+    model.add<Linear>(share.init("0"), kIn, kHidden);
+    Dropout& dropout = model.add<Dropout>(share.rank.device(), 0.5, RandomStream(9, 0));
+    model.add<Tanh>(share.rank.device());
+    model.add<Linear>(share.init("2"), kHidden, kOut);
+    train(share, model, [&](int step) {
+        const std::int64_t row = step * share.batch + (share.cured ? share.first : 0);
+        dropout.set_part(row * kHidden);
+        add_up(share, model, share.of_step(step, share.weight()));
+    });
+}
+// lesson: end
+
+/// Scales the gradients of this rank by their own norm, so that it is `most` at most.
+void clip_own(Device& device, const std::vector<Parameter*>& parameters, double most) {
+    const Tensor factor = device.zeros({1}, DType::f64);
+    for (const Parameter* parameter : parameters)
+        device.sum_of_squares(factor, parameter->gradient);
+    device.clip_factor(factor, factor, most);
+    for (const Parameter* parameter : parameters)
+        device.scale(parameter->gradient, factor);
+}
+
+// lesson: own-norm
+void with_clipping(const Share& share) {
+    constexpr double kMost = 0.1;
+    Device& device = share.rank.device();
+    Communicator& world = share.rank.world();
+    Sequential model;
+    add_plain_layers(share, model);
+    const std::vector<Parameter*> parameters = model.parameters();
+    declare_replicas_of(world, model);
+    train(share, model, [&](int step) {
+        const std::vector<MicroBatch> mine{share.of_step(step, share.weight())};
+        accumulate_gradients(device, model, mean_squared_error, mine);
+        if (!share.cured) clip_own(device, parameters, kMost);
+        complete_gradients(parameters);
+        if (share.cured) clip_gradients(device, world, parameters, kMost);
+    });
+}
+// lesson: end
+
+struct Entry {
+    NotParallel what;
+    const char* key;
+    void (*program)(const Share&);
+};
+
+constexpr Entry kEntries[] = {
+    {NotParallel::batch_statistics, "batch-statistics", with_batch_norm},
+    {NotParallel::mean_loss, "mean-loss", with_mean_loss},
+    {NotParallel::dropout, "dropout", with_dropout},
+    {NotParallel::clipping, "clipping", with_clipping},
+};
+
+const Entry& entry_of(NotParallel what) {
+    return kEntries[static_cast<std::size_t>(what)];
+}
+
+/// The program of each of n ranks, or of one device with the batches of n ranks.
+Program program_of(NotParallel what, int ranks, bool cured) {
+    const std::int64_t batch = std::int64_t{ranks} * (ranks + 1);
+    return [=](Rank& rank) {
+        const std::int64_t i = rank.index();
+        const bool is_alone = rank.size() == 1;
+        entry_of(what).program({rank, batch, is_alone ? 0 : i * (i + 1),
+                                is_alone ? batch : 2 * (i + 1), cured});
+    };
+}
+
+sim::ClusterOptions cluster_of(int ranks, sim::CheckLevel check) {
+    sim::ClusterOptions options;
+    options.ranks = ranks;
+    options.spec = load_cluster("classroom");
+    options.check = check;
+    return options;
+}
+
+/// Returns the largest difference to one device of what any rank kept.
+double distance(NotParallel what, int ranks, bool cured) {
+    const auto run = [&](int on) {
+        return sim::make_cluster(cluster_of(on, sim::CheckLevel::cheap))
+            ->run(program_of(what, ranks, cured));
+    };
+    const RunReport one = run(1), many = run(ranks);
+    double worst = 0;
+    for (const RankReport& rank : many.ranks)
+        for (const TensorDifference& tensor :
+             compare_tensors(rank.kept, one.ranks.front().kept, std::nullopt).tensors) {
+            if (std::isnan(tensor.largest_relative)) return tensor.largest_relative;
+            worst = std::max(worst, tensor.largest_relative);
+        }
+    return worst;
+}
+
+/// Returns the class that full checking finds, or else the diagnosis' title; nothing if
+/// it is silent.
+std::string found_in(NotParallel what, int ranks, bool cured, bool beside_one) {
+    sim::ClusterOptions options = cluster_of(ranks, sim::CheckLevel::full);
+    if (beside_one) options.reference = program_of(what, ranks, cured);
+    try {
+        sim::make_cluster(std::move(options))->run(program_of(what, ranks, cured));
+    } catch (const FaultError& fault) {
+        const Diagnosis& diagnosis = fault.diagnosis();
+        return diagnosis.fault.empty() ? diagnosis.title : diagnosis.fault;
+    }
+    return {};
+}
+
+}  // namespace
+
+const std::vector<NotParallel>& all_not_parallel() {
+    static const std::vector<NotParallel> kAll = [] {
+        std::vector<NotParallel> all;
+        for (const Entry& entry : kEntries)
+            all.push_back(entry.what);
+        return all;
+    }();
+    return kAll;
+}
+
+const char* key_of(NotParallel what) {
+    return entry_of(what).key;
+}
+
+NotParallelOutcome try_not_parallel(NotParallel what, int ranks) {
+    NotParallelOutcome outcome;
+    outcome.mistaken = distance(what, ranks, /*cured=*/false);
+    outcome.cured = distance(what, ranks, /*cured=*/true);
+    outcome.found = found_in(what, ranks, /*cured=*/false, /*beside_one=*/false);
+    outcome.found_beside_one_device =
+        found_in(what, ranks, /*cured=*/false, /*beside_one=*/true);
+    outcome.found_in_cure = found_in(what, ranks, /*cured=*/true, /*beside_one=*/false) +
+                            found_in(what, ranks, /*cured=*/true, /*beside_one=*/true);
+    return outcome;
+}
+
+}  // namespace lockstep::lessons
