@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/02_data_parallel/not_parallel.hpp"
 #include "lessons/runner/rounding.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/virtual_time.hpp"
@@ -33,6 +34,7 @@ std::vector<Experiment> DataParallel::experiments() {
             experiment("buckets", &DataParallel::buckets),
             experiment("overlap", &DataParallel::overlap),
             experiment("stragglers", &DataParallel::stragglers),
+            experiment("not_parallel", &DataParallel::not_parallel),
             experiment("scaling", &DataParallel::scaling)};
 }
 
@@ -503,6 +505,25 @@ void DataParallel::stragglers(Findings& found) {
         if (bounds[i] != kNoBound && bounds[i] == 4)
             found.at_most("staleness", static_cast<double>(stale), 4);
     }
+}
+
+/// Four things that shares of a batch do not add up to by themselves.
+void DataParallel::not_parallel(Findings& found) {
+    constexpr int kRanks = 3;
+    constexpr double kNear = 1e-12;  // f64
+    found.give("shares_ranks", kRanks);
+    double worst_cure = 0;
+    for (const NotParallel what : all_not_parallel()) {
+        const NotParallelOutcome outcome = try_not_parallel(what, kRanks);
+        Findings& row = found.row("shares");
+        row.give("what", key_of(what));
+        row.give("mistaken", Figure::power(outcome.mistaken));
+        row.give("cured", Figure::power(outcome.cured));
+        row.give("found", outcome.found.empty() ? "nothing" : outcome.found);
+        if (outcome.found.empty()) found.give("silent", key_of(what));
+        worst_cure = outcome.cured <= worst_cure ? worst_cure : outcome.cured;
+    }
+    found.at_most("cures", worst_cure, kNear);
 }
 
 /// When more devices stop paying.

@@ -22,6 +22,7 @@ class DataParallel final : public Lesson {
     void buckets(Findings& found);
     void overlap(Findings& found);
     void stragglers(Findings& found);
+    void not_parallel(Findings& found);
     void compare_both(Findings& found);
     void scaling(Findings& found);
 
