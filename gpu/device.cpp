@@ -170,6 +170,7 @@ bool Device::takes_bf16(OperationRef operation) const {
             takes = op.destination.heads >= op.y.heads;
         if constexpr (std::is_same_v<Op, ops::HeadSums>)
             takes = op.destination().heads >= op.y.heads;
+        if constexpr (std::is_same_v<Op, ops::Orthonormalize>) takes = false;
     });
     return takes;
 }

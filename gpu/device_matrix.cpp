@@ -83,4 +83,10 @@ void Device::compute(const ops::AccumulateRows& op) {
     launch_accumulate_rows(stream_.get(), workspace, op.destination, op.x, rows, columns);
 }
 
+template <>
+void Device::compute(const ops::Orthonormalize& op) {
+    launch_orthonormalize(stream_.get(), op.x, op.x.shape().rows(),
+                          op.x.shape().columns());
+}
+
 }  // namespace lockstep::gpu

@@ -1,7 +1,10 @@
+#include <vector>
+
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
 #include "sim/matmul.hpp"
 #include "src/device/dispatch.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::sim {
 
@@ -52,6 +55,55 @@ void CpuDevice::compute(const ops::AccumulateRows& op) {
                         [&](std::int64_t row, std::int64_t column, std::int64_t count) {
                             return load(values + row * columns + column, count);
                         });
+    });
+}
+
+namespace {
+
+/// Orthonormalizes columns of `n` numbers that lie one behind the other.
+void orthonormalize_columns(std::vector<double>& columns, std::int64_t n, double least) {
+    const auto product = [n](const double* a, const double* b) {
+        return sum_lanes(
+            n, [](const auto& x, const auto& y) { return x * y; }, a, b);
+    };
+    double* const first = columns.data();
+    for (double* own = first; own < first + columns.size(); own += n) {
+        const double before = product(own, own);
+        for (int pass = 0; pass < 2; ++pass)
+            for (const double* other = first; other < own; other += n) {
+                const double along = product(other, own);
+                map_lanes(
+                    n, own,
+                    [along](const auto& x, const auto& y) -> Lane<double> {
+                        return x - along * y;
+                    },
+                    static_cast<const double*>(own), other);
+            }
+        const double factor = formulas::unit_factor(before, product(own, own), least);
+        map_lanes(
+            n, own, [factor](const auto& x) -> Lane<double> { return factor * x; },
+            static_cast<const double*>(own));
+    }
+}
+
+}  // namespace
+
+template <>
+void CpuDevice::compute(const ops::Orthonormalize& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t rows = op.x.shape().rows();
+        const std::int64_t r = op.x.shape().columns();
+        T* const values = op.x.data<T>();
+        std::vector<double> columns(static_cast<std::size_t>(rows * r));
+        const auto each = [&](const auto& move) {
+            for (std::int64_t column = 0; column < r; ++column)
+                for (std::int64_t row = 0; row < rows; ++row)
+                    move(columns[static_cast<std::size_t>(column * rows + row)],
+                         values[row * r + column]);
+        };
+        each([](double& to, T from) { to = from; });
+        orthonormalize_columns(columns, rows, formulas::kRounding<T>);
+        each([](double from, T& to) { to = static_cast<T>(from); });
     });
 }
 

@@ -1,6 +1,8 @@
 #include "gpu/kernels/columns.cuh"
 #include "gpu/kernels/matrix.hpp"
+#include "gpu/kernels/team.cuh"
 #include "gpu/kernels/tiles.cuh"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::gpu {
 
@@ -49,6 +51,38 @@ __global__ void __launch_bounds__(kTileThreads)
         [&](Computed<S>& value, int, std::int64_t row) { value *= factors[row]; });
 }
 
+constexpr int kOrthonormalThreads = 1024;
+
+/// Modified Gram-Schmidt, each column twice. A thread has every 1024th row, alone; what
+/// all of them have of a column is summed in f64.
+template <typename T>
+__global__ void __launch_bounds__(kOrthonormalThreads)
+    orthonormalize(T* x, std::int64_t rows, std::int64_t columns) {
+    const auto each_row = [&](const auto& use) {
+        for (std::int64_t row = threadIdx.x; row < rows; row += kOrthonormalThreads)
+            use(x + row * columns);
+    };
+    const auto product = [&](std::int64_t one, std::int64_t other) {
+        double sum = 0;
+        each_row(
+            [&](const T* row) { sum += static_cast<double>(row[one]) * row[other]; });
+        return combined<kOrthonormalThreads>(sum, Plus{});
+    };
+    for (std::int64_t own = 0; own < columns; ++own) {
+        const double before = product(own, own);
+        for (int pass = 0; pass < 2; ++pass)
+            for (std::int64_t other = 0; other < own; ++other) {
+                const double along = product(other, own);
+                each_row([&](T* row) {
+                    row[own] = static_cast<T>(row[own] - along * row[other]);
+                });
+            }
+        const double factor =
+            formulas::unit_factor(before, product(own, own), formulas::kRounding<T>);
+        each_row([&](T* row) { row[own] = static_cast<T>(factor * row[own]); });
+    }
+}
+
 }  // namespace
 
 void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t rows,
@@ -95,6 +129,14 @@ void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers dest
             add_column_sums<kWidth>(stream, destination.as<S>(),
                                     workspace.as<Computed<S>>(), {slabs, columns, true});
         });
+    });
+}
+
+void launch_orthonormalize(cudaStream_t stream, Numbers x, std::int64_t rows,
+                           std::int64_t columns) {
+    with_wide_type(x, [&]<typename T>(T) {
+        launch(stream, orthonormalize<T>, 1, kOrthonormalThreads, x.as<T>(), rows,
+               columns);
     });
 }
 

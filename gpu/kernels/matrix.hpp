@@ -22,4 +22,9 @@ std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t colu
 void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,
                             Numbers x, std::int64_t rows, std::int64_t columns);
 
+/// Makes the columns of x (rows, columns), f32 or f64, orthonormal in order, by one
+/// block.
+void launch_orthonormalize(cudaStream_t stream, Numbers x, std::int64_t rows,
+                           std::int64_t columns);
+
 }  // namespace lockstep::gpu

@@ -181,6 +181,18 @@ class Device {
         run(ops::RowProducts{destination, a, b}, at);
     }
 
+    /// Makes the columns of x (n, r) orthonormal, in order: column j is cleared of what
+    /// it has along those before it, and gets length 1, so that the first j + 1 span what
+    /// they did. By modified Gram-Schmidt, each column twice: after that they are as
+    /// orthogonal as rounding lets them be (Parlett 1998, The Symmetric Eigenvalue
+    /// Problem, section 6.9). A column of which nothing is left but rounding, 64 epsilon
+    /// of its length, becomes zeros: those before it span it. A NaN makes its column NaN,
+    /// and those behind. More columns than rows are refused. n r (4 r + 1) flops; for few
+    /// columns, since one block of a GPU does it.
+    void orthonormalize(const Tensor& x, SourceLine at = SourceLine::here()) {
+        run(ops::Orthonormalize{x}, at);
+    }
+
     // Activations: y = f(x); the derivatives give dx for dy.
 
     Tensor tanh(const Tensor& x, SourceLine at = SourceLine::here()) {

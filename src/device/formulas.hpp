@@ -33,6 +33,19 @@ inline constexpr N kInverseSqrt2 = static_cast<N>(0.70710678118654752440);
 template <typename N>
 inline constexpr N kInverseSqrt2Pi = static_cast<N>(0.39894228040143267794);
 
+/// If a column depends on those before it, rounding leaves no more than this part of its
+/// length when they are taken out.
+template <typename N>
+inline constexpr double kRounding = 64.0 * std::numeric_limits<N>::epsilon();
+
+/// A column is multiplied by this to get length 1, or to become zeros, if those before it
+/// leave no more than `least` of it; from the squares of its length before they were
+/// taken out and after. NaN stays NaN.
+constexpr double unit_factor(double before, double after, double least) {
+    using std::sqrt;
+    return after <= least * least * before ? 0 : 1 / sqrt(after);
+}
+
 /// dx of y = tanh(x).
 template <typename Real>
 constexpr Real tanh_backward(const Real& y, const Real& dy) {

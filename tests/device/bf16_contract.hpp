@@ -171,6 +171,11 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t->row_products(products, t.in("x", kMatrix), t.in("w", kMatrix));
         t.gives(products);
     });
+    rounds_once("orthonormalize", [](T& t) {
+        const Tensor x = t.in("x", {kColumns, kRows});
+        t->orthonormalize(x);
+        t.gives(x);
+    });
     rounds_once("activations", [](T& t) {
         const Tensor x = t.in("x", kMatrix, -3, 3), dy = t.in("dy", kMatrix);
         t.gives(t->tanh(x));

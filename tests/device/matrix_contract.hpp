@@ -163,4 +163,112 @@ TEST_CASE("A bias is added to every row, and its gradient is the sum of the rows
     added.check(bench->download(dy));
 }
 
+/// The product of column i of one matrix and column j of another, in f64.
+inline double column_product(const HostTensor& a, std::int64_t i, const HostTensor& b,
+                             std::int64_t j) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < a.shape().rows(); ++row)
+        sum += a.at(row * a.shape().columns() + i) * b.at(row * b.shape().columns() + j);
+    return sum;
+}
+
+/// Products of x's columns are 1 with themselves and 0 with others, unless a column of
+/// zeros is expected.
+inline void check_orthonormal(const HostTensor& x,
+                              const std::vector<std::int64_t>& zeros = {}) {
+    const double most = x.dtype() == DType::f64 ? 1e-12 : 2e-6;
+    const auto is_zero = [&](std::int64_t column) {
+        return std::find(zeros.begin(), zeros.end(), column) != zeros.end();
+    };
+    for (std::int64_t i = 0; i < x.shape().columns(); ++i)
+        for (std::int64_t j = 0; j <= i; ++j) {
+            CAPTURE(i, j);
+            if (is_zero(i) || is_zero(j))
+                CHECK(column_product(x, i, x, j) == 0);
+            else
+                CHECK(std::abs(column_product(x, i, x, j) - (i == j)) <= most);
+        }
+}
+
+/// Column j of `before` is a sum of columns 0 to j of x, which are orthonormal, or zeros.
+inline void check_span(const HostTensor& x, const HostTensor& before) {
+    const double most = x.dtype() == DType::f64 ? 1e-12 : 4e-6;
+    const std::int64_t columns = x.shape().columns();
+    for (std::int64_t j = 0; j < columns; ++j) {
+        double rest = 0;
+        for (std::int64_t row = 0; row < x.shape().rows(); ++row) {
+            double value = before.at(row * columns + j);
+            for (std::int64_t i = 0; i <= j; ++i)
+                value -= x.at(row * columns + i) * column_product(x, i, before, j);
+            rest += value * value;
+        }
+        CAPTURE(j);
+        CHECK(std::sqrt(rest) <= most * std::sqrt(column_product(before, j, before, j)));
+    }
+}
+
+inline HostTensor orthonormalized(const HostTensor& values) {
+    Bench bench;
+    const Tensor x = bench->upload(values);
+    bench->orthonormalize(x);
+    return bench->download(x);
+}
+
+TEST_CASE("Orthonormalized columns are orthonormal, and span in order what was there",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape =
+        GENERATE(Shape{1, 1}, Shape{5, 1}, Shape{7, 3}, Shape{6, 6}, Shape{33, 8},
+                 Shape{3, 40, 17}, Shape{1500, 4}, Shape{4, 0}, Shape{0, 0});
+    CAPTURE(shape.text());
+    const HostTensor values = random_values(shape, dtype, "x");
+    const HostTensor x = orthonormalized(values);
+    check_orthonormal(x);
+    check_span(x, values);
+    // Column 0 keeps its direction, not that of its opposite.
+    if (x.elements() > 0) CHECK(column_product(x, 0, values, 0) > 0);
+}
+
+TEST_CASE("Columns that nearly depend on others are orthogonal to them all the same",
+          kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    HostTensor values = random_values({50, 4}, dtype, "x");
+    const double little = dtype == DType::f64 ? 1e-8 : 1e-3;
+    for (std::int64_t row = 0; row < 50; ++row)
+        for (std::int64_t column = 1; column < 4; ++column) {
+            const std::int64_t place = 4 * row + column;
+            values.set(place, values.at(place - column) + little * values.at(place));
+        }
+    const HostTensor x = orthonormalized(values);
+    check_orthonormal(x);
+    check_span(x, values);
+}
+
+TEST_CASE("Columns that are zero, or sums of those before them, become zeros", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    HostTensor values = random_values({300, 6}, dtype, "x");
+    for (std::int64_t row = 0; row < 300; ++row) {
+        const std::int64_t first = 6 * row;
+        values.set(first + 1, 0);
+        values.set(first + 3, 3 * values.at(first) - 0.1 * values.at(first + 2));
+        values.set(first + 4, 1e-20 * values.at(first + 4));
+    }
+    const HostTensor x = orthonormalized(values);
+    check_orthonormal(x, {1, 3});
+    check_span(x, values);
+    const HostTensor zeros({9, 2}, dtype);
+    CHECK(orthonormalized(zeros) == zeros);
+}
+
+TEST_CASE("A NaN in a column is no rounding: it and those behind become NaN", kTags) {
+    HostTensor values = random_values({40, 3}, DType::f32, "x");
+    values.set(3 * 7 + 1, std::nan(""));
+    const HostTensor x = orthonormalized(values);
+    for (std::int64_t row = 0; row < 40; ++row) {
+        CHECK_FALSE(std::isnan(x.at(3 * row)));
+        CHECK(std::isnan(x.at(3 * row + 1)));
+        CHECK(std::isnan(x.at(3 * row + 2)));
+    }
+}
+
 }  // namespace lockstep::test

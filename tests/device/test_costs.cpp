@@ -77,6 +77,10 @@ TEST_CASE("Operations cost their flops and their bytes, with numbers and without
     costs(bench, "add_bias", 20, 45 * e);
     bench->accumulate_rows(five, x);
     costs(bench, "accumulate_rows", 20, 30 * e);
+    const Tensor tall = bench->zeros({7, 3}, dtype);
+    bench->orthonormalize(tall);
+    costs(bench, "orthonormalize", 7 * 3 * 13, 2 * 21 * e);
+    REQUIRE(last(bench).writes == std::vector{tall.storage()});
     bench->tanh(x);
     costs(bench, "tanh", 8 * 20, 40 * e);
     bench->gelu_backward(x, y);

@@ -72,6 +72,13 @@ TEST_CASE("Other operations have the same bits wherever their operands lie",
         bench->row_products(b.flat().rows(0, a.shape().rows()), a, a);
         return b;
     });
+    same_anywhere(shape, dtype, [](B& bench, T& a, T&) {
+        const Shape& of = a.shape();
+        const Tensor tall = a.reshaped(
+            {std::max(of.rows(), of.columns()), std::min(of.rows(), of.columns())});
+        bench->orthonormalize(tall);
+        return a;
+    });
     same_anywhere(shape, dtype, [](B& bench, T& a, T& b) {
         bench->sum(b.flat().rows(0, 1), a);
         return b;

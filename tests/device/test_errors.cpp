@@ -110,6 +110,12 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
             [&] { bench->add_bias(x, two); });
     refuses("accumulate_rows: destination has shape (2); (3) is expected",
             [&] { bench->accumulate_rows(two, x); });
+    refuses(
+        "orthonormalize: x has shape (3, 4), that is 4 columns of 3 elements, of which 3 "
+        "at most can be orthogonal",
+        [&] { bench->orthonormalize(y); });
+    refuses("orthonormalize: x is i32; f32, f64 or bf16 is expected",
+            [&] { bench->orthonormalize(ids); });
     refuses("sum: destination has shape (2); (1) is expected",
             [&] { bench->sum(two, x); });
     refuses("scale_by_tensor: factor has shape (2); (1) is expected",

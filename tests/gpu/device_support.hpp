@@ -32,6 +32,12 @@ inline Tensor like_gates(const Tensor& b) {
     return b.rows(0, b.shape().rows() / 2);
 }
 
+/// The first elements of a matrix as one of two columns.
+inline Tensor tall(const Tensor& a) {
+    const std::int64_t rows = a.elements() / 2;
+    return a.flat().slice(0, 2 * rows).reshaped({rows, 2});
+}
+
 /// A matrix as logits, of which the last column is padding.
 struct PaddedLogits {
     PaddedLogits(Bench& bench, const Tensor& a)
@@ -164,6 +170,11 @@ inline std::vector<NamedOperation> repeated_sums() {
               [](B& x, T& a, T&, T& row) {
                   x->accumulate_rows(row, a);
                   return row;
+              }),
+        named("orthonormalize",
+              [](B& x, T& a, T&, T&) {
+                  x->orthonormalize(tall(a));
+                  return a;
               }),
     };
 }

@@ -85,6 +85,10 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     device.row_products(factors, rows, rows);
     device.scale_rows(rows, factors);
     out.tensors["scaled_rows"] = rows;
+    const Tensor orthonormal = device.empty({8, 3}, DType::f64);
+    device.random_normal(orthonormal, {4, "columns"}, 0, 1);
+    device.orthonormalize(orthonormal);
+    out.tensors["orthonormal"] = orthonormal;
     const Tensor largest = device.zeros({3, 2}, DType::f64);
     const Tensor columns = device.zeros({3, 2}, DType::i32);
     device.top_k(largest, columns, rows, 2);

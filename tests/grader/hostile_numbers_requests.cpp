@@ -81,6 +81,7 @@ void add_layers(std::vector<Request>& to) {
     to.push_back(call("accumulate_rows", ops::AccumulateRows{bias, x}));
     to.push_back(call("scale_rows", ops::ScaleRows{x, rstd}));
     to.push_back(call("row_products", ops::RowProducts{rstd, x, y}));
+    to.push_back(call("orthonormalize", ops::Orthonormalize{real(0, {8, 6})}));
     to.push_back(call("tanh", ops::Tanh{{}, x}));
     to.push_back(call("tanh_backward", ops::TanhBackward{{}, x, y}));
     to.push_back(call("gelu", ops::Gelu{{}, x}));

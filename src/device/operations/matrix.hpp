@@ -133,7 +133,27 @@ struct RowProducts {
     void when_empty(const auto& fill) const { fill(destination, 0); }
 };
 
+/// Columns of x (rows, columns) become orthonormal, in order.
+struct Orthonormalize {
+    static constexpr const char* kName = "orthonormalize";
+    Tensor x;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        const Shape& shape = x.shape();
+        check.that(shape.columns() <= shape.rows(),
+                   "x has shape {}, that is {} columns of {} elements, of which {} at "
+                   "most can be orthogonal",
+                   shape, shape.columns(), shape.rows(), shape.rows());
+    }
+    OperandList operands() const { return {updates("x", x)}; }
+    /// A column of n numbers is cleared twice of each that comes before it, by a product
+    /// and a sum of 2n flops each; it is measured twice, 2n each, and scaled, n.
+    std::int64_t flops() const { return x.elements() * (4 * x.shape().columns() + 1); }
+    Derivation derivation() const { return {}; }
+};
+
 using MatrixOperations =
-    std::tuple<Matmul, AddBias, AccumulateRows, ScaleRows, RowProducts>;
+    std::tuple<Matmul, AddBias, AccumulateRows, ScaleRows, RowProducts, Orthonormalize>;
 
 }  // namespace lockstep::ops
