@@ -28,6 +28,7 @@
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/ring_collectives.hpp"
+#include "src/parallel/rounded_all_reduce.hpp"
 #include "src/parallel/row_parallel_linear.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/sharded_server.hpp"
