@@ -27,6 +27,7 @@
 #include "src/parallel/gradient_accumulation.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/power_sgd.hpp"
 #include "src/parallel/ring_collectives.hpp"
 #include "src/parallel/rounded_all_reduce.hpp"
 #include "src/parallel/row_parallel_linear.hpp"

@@ -19,6 +19,7 @@
 #include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/power_sgd.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
@@ -40,8 +41,9 @@ constexpr SgdOptions kSgd{0.05, 0.9, 0};
 /// How gradients become whole, over all ranks with micro-batches or tokens of their own.
 enum class Sync {
     all_reduce,
-    buckets,  ///< reduced while backward goes on
-    zero1     ///< each rank updates a shard
+    buckets,   ///< reduced while backward goes on
+    zero1,     ///< each rank updates a shard
+    power_sgd  ///< as factors; one device takes the factors of all, too
 };
 
 /// How a GPT is spread.
@@ -128,7 +130,9 @@ Trained train_alone(const Spread& spread) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes_of(spread));
         const auto parameters = gpt->parameters();
-        AllReduceSync sync(parameters);
+        std::unique_ptr<GradientSync> sync = std::make_unique<AllReduceSync>(parameters);
+        if (spread.sync == Sync::power_sgd)
+            sync = std::make_unique<PowerSgd>(device, rank.world(), parameters);
         Sgd optimizer(parameters, kSgd);
         for (int step = 0; step < kSteps; ++step) {
             std::vector<MicroBatch> batches;
@@ -136,7 +140,7 @@ Trained train_alone(const Spread& spread) {
             for (int i = 0; i < all; ++i)
                 batches.push_back(micro_batch(device, step, i, all, {}, 1.0 / all));
             const Tensor loss =
-                train_step(device, *gpt, cross_entropy_loss, batches, sync, optimizer);
+                train_step(device, *gpt, cross_entropy_loss, batches, *sync, optimizer);
             trained.losses.push_back(device.peek(loss).at(0));
             const Tensor norm = squared_gradient_norm(device, rank.world(), parameters);
             trained.norms.push_back(device.peek(norm).at(0));
@@ -197,6 +201,8 @@ class SyncOfChunks {
                 auto zero = std::make_unique<Zero1>(device, replicas, own);
                 own = zero->shards();
                 syncs_.push_back(std::move(zero));
+            } else if (way == Sync::power_sgd) {
+                syncs_.push_back(std::make_unique<PowerSgd>(device, replicas, own));
             } else {
                 syncs_.push_back(std::make_unique<BucketedDataParallel>(
                     device, replicas, own, BucketOptions{.sizes = {2000, 2000}}));
@@ -369,6 +375,19 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
         Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
                Sync::zero1},
         Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, false, Sync::zero1});
+    check_as_alone(spread);
+}
+
+TEST_CASE("Gradients as factors train a pipeline's stages as one device",
+          "[pipeline][mesh]") {
+    // Not with tensor parallelism, or a tied table: their parts have factors of their
+    // own.
+    Spread spread;
+    spread.sync = Sync::power_sgd;
+    spread.pp = GENERATE(1, 2);
+    spread.dp = 2;
+    spread.cp = GENERATE(1, 2);
+    spread.schedule = GENERATE("1f1b", "zb-h1", "interleaved");
     check_as_alone(spread);
 }
 
