@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,8 @@
 #include "src/core/units.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/power_sgd.hpp"
+#include "src/parallel/rounded_all_reduce.hpp"
 #include "src/parallel/zero1.hpp"
 
 namespace lockstep::lessons {
@@ -433,10 +436,62 @@ void DataParallel::overlap(Findings& found) {
     found.give("curve_each", Figure::time(curve.front()));
     found.give("curve_one", Figure::time(curve.back()));
 
+    compress(found);
     constexpr std::int64_t kTable = std::int64_t{50257} * 768 * 4;
     found.give("table_bytes", Figure::memory(kTable));
     found.give("table_time", Figure::time(std::int64_t{2} * (kDevices - 1) *
                                           message_time(spec.inside, kTable / kDevices)));
+}
+
+namespace {
+
+template <typename Sync, typename... Options>
+MakeStrategy synced_by(const Options&... options) {
+    return [=](Rank& rank, Module& model) {
+        declare_replicas_of(rank.world(), model);
+        return Strategy{std::make_unique<Sync>(rank.device(), rank.world(),
+                                               model.parameters(), options...),
+                        model.parameters()};
+    };
+}
+
+}  // namespace
+
+/// Gradients that are made smaller for the journey.
+void DataParallel::compress(Findings& found) {
+    constexpr int kDevices = 16;
+    constexpr int kLastLosses = 10;
+    const ClusterSpec spec = load_cluster("h100");
+    found.give("compress_devices", kDevices);
+    const bool rounds = options().dtype != DType::bf16;
+    const std::vector<std::pair<const char*, MakeStrategy>> ways{
+        {"whole", in_buckets(sized(25 * kMiB, kMiB))},
+        {"rounded", synced_by<RoundedAllReduce>()},
+        {"factors", synced_by<PowerSgd>(PowerSgdOptions{4, 0})}};
+    std::int64_t whole = 0;
+    for (const auto& [name, strategy] : ways) {
+        const RunReport report = measure(gpt2_step(4), kDevices, spec, strategy);
+        const std::int64_t sent = report.ranks[0].bytes_sent();
+        Findings& row = found.row("compressions");
+        row.give("way", name);
+        row.give("sent", Figure::memory(sent));
+        row.give("time", Figure::time(step_time(gpt2_step(4), kDevices, spec, strategy)));
+        if (name == std::string("whole")) whole = sent;
+        if (name == std::string("rounded"))
+            found.equal("rounded_bytes", Figure::bytes(sent),
+                        static_cast<double>(whole) / 2);
+        if (!has_numbers() || (!rounds && name == std::string("rounded"))) continue;
+        Training training = language_training(
+            language_, options(), [](int rank) { return rank; }, 1);
+        training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
+        const std::vector<double> losses =
+            losses_of(train(*make_cluster(options(), parts_), training));
+        const std::size_t last = std::min<std::size_t>(losses.size(), kLastLosses);
+        row.give("loss", Figure::decimals(
+                             std::accumulate(losses.end() - last, losses.end(), 0.0) /
+                                 static_cast<double>(last),
+                             2));
+    }
 }
 
 namespace {
@@ -518,7 +573,6 @@ void DataParallel::not_parallel(Findings& found) {
         Findings& row = found.row("shares");
         row.give("what", key_of(what));
         row.give("mistaken", Figure::power(outcome.mistaken));
-        row.give("cured", Figure::power(outcome.cured));
         row.give("found", outcome.found.empty() ? "nothing" : outcome.found);
         if (outcome.found.empty()) found.give("silent", key_of(what));
         worst_cure = outcome.cured <= worst_cure ? worst_cure : outcome.cured;

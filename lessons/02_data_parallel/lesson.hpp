@@ -21,6 +21,7 @@ class DataParallel final : public Lesson {
     void one_process(Findings& found);
     void buckets(Findings& found);
     void overlap(Findings& found);
+    void compress(Findings& found);
     void stragglers(Findings& found);
     void not_parallel(Findings& found);
     void compare_both(Findings& found);
