@@ -156,8 +156,8 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {NotParallel::batch_statistics, "batch-statistics", with_batch_norm},
-    {NotParallel::mean_loss, "mean-loss", with_mean_loss},
+    {NotParallel::batch_statistics, "batch_statistics", with_batch_norm},
+    {NotParallel::mean_loss, "mean_loss", with_mean_loss},
     {NotParallel::dropout, "dropout", with_dropout},
     {NotParallel::clipping, "clipping", with_clipping},
 };

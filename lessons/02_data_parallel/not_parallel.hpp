@@ -16,7 +16,7 @@ enum class NotParallel : std::uint8_t {
     clipping           ///< by each rank's norm before the sum, or by the sum's norm
 };
 const std::vector<NotParallel>& all_not_parallel();
-/// "batch-statistics"
+/// "batch_statistics"
 const char* key_of(NotParallel what);
 
 /// What came of training on n ranks, beside one device with the same batches.
