@@ -1,8 +1,5 @@
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "lessons/assignments/catalogue.hpp"
+#include "lessons/assignments/classifier.hpp"
 #include "lessons/grader/judge.hpp"
 #include "src/core/host_tensor.hpp"
 
@@ -17,108 +15,8 @@ namespace lockstep::lessons {
 
 namespace {
 
-// One device makes this of a batch: logits = W2 tanh(W1 x + b1) + b2 of each row, and the
-// mean of -log softmax(logits)[target].
-
-/// x (rows, features) and targets (rows), i32.
-struct ClassifiedRows {
-    HostTensor x;
-    HostTensor targets;
-};
-
-/// W1 "hidden.weight" (hidden, features), b1 "hidden.bias" (hidden), W2 "output.weight"
-/// (classes, hidden), b2 "output.bias" (classes); or their gradients.
-using NetworkTensors = std::map<std::string, HostTensor>;
-
-struct MeanLoss {
-    double loss = 0;
-    NetworkTensors gradients;
-};
-
-using Vector = std::vector<double>;
-
-void add_to(HostTensor& tensor, std::int64_t index, double value) {
-    tensor.set(index, tensor.at(index) + value);
-}
-
-/// W x + b
-Vector layer(const HostTensor& weight, const HostTensor& bias, const Vector& x) {
-    Vector y(static_cast<std::size_t>(bias.elements()));
-    for (std::size_t out = 0; out < y.size(); ++out) {
-        y[out] = bias.at(static_cast<std::int64_t>(out));
-        for (std::size_t in = 0; in < x.size(); ++in)
-            y[out] += weight.at(static_cast<std::int64_t>(out * x.size() + in)) * x[in];
-    }
-    return y;
-}
-
-/// Adds dy x^T and dy to the gradients; gives W^T dy.
-Vector layer_backward(const HostTensor& weight, HostTensor& weight_gradient,
-                      HostTensor& bias_gradient, const Vector& x, const Vector& dy) {
-    Vector dx(x.size());
-    for (std::size_t out = 0; out < dy.size(); ++out) {
-        add_to(bias_gradient, static_cast<std::int64_t>(out), dy[out]);
-        for (std::size_t in = 0; in < x.size(); ++in) {
-            const auto place = static_cast<std::int64_t>(out * x.size() + in);
-            add_to(weight_gradient, place, dy[out] * x[in]);
-            dx[in] += weight.at(place) * dy[out];
-        }
-    }
-    return dx;
-}
-
-Vector softmax(const Vector& logits) {
-    const double largest = *std::max_element(logits.begin(), logits.end());
-    Vector shares;
-    double sum = 0;
-    for (const double logit : logits)
-        sum += shares.emplace_back(std::exp(logit - largest));
-    for (double& share : shares)
-        share /= sum;
-    return shares;
-}
-
-/// Adds `weight` times a row's loss and its gradients to `total`.
-void add_row(MeanLoss& total, const NetworkTensors& network, const Vector& x,
-             std::size_t target, double weight) {
-    Vector hidden = layer(network.at("hidden.weight"), network.at("hidden.bias"), x);
-    for (double& unit : hidden)
-        unit = std::tanh(unit);
-    Vector gradient =
-        softmax(layer(network.at("output.weight"), network.at("output.bias"), hidden));
-    total.loss -= weight * std::log(gradient[target]);
-
-    gradient[target] -= 1;
-    for (double& value : gradient)
-        value *= weight;
-    NetworkTensors& sums = total.gradients;
-    gradient = layer_backward(network.at("output.weight"), sums.at("output.weight"),
-                              sums.at("output.bias"), hidden, gradient);
-    for (std::size_t i = 0; i < hidden.size(); ++i)
-        gradient[i] *= 1 - hidden[i] * hidden[i];
-    layer_backward(network.at("hidden.weight"), sums.at("hidden.weight"),
-                   sums.at("hidden.bias"), x, gradient);
-}
-
-/// Over the rows of all shards together; zeros if there are none.
-MeanLoss mean_loss(const NetworkTensors& network,
-                   const std::vector<ClassifiedRows>& shards) {
-    MeanLoss mean;
-    for (const auto& [name, tensor] : network)
-        mean.gradients.emplace(name, HostTensor(tensor.shape(), DType::f64));
-    std::int64_t rows = 0;
-    for (const ClassifiedRows& shard : shards)
-        rows += shard.targets.elements();
-    for (const ClassifiedRows& shard : shards)
-        for (std::int64_t row = 0; row < shard.targets.elements(); ++row) {
-            const HostTensor one = shard.x.rows(row, 1);
-            const std::span<const double> x = one.values<double>();
-            add_row(mean, network, Vector(x.begin(), x.end()),
-                    static_cast<std::size_t>(shard.targets.at(row)),
-                    1 / static_cast<double>(rows));
-        }
-    return mean;
-}
+// One device's network: logits = W2 tanh(W1 x + b1) + b2 of each row.
+const std::vector<std::string> kLayers{"hidden", "output"};
 
 // Steps of training, and by how much.
 constexpr int kSteps = 3;
@@ -159,16 +57,10 @@ NetworkTensors initial_network(const Judge& judge, const DealtBatch& batch) {
 /// Draws the rows of each rank.
 std::vector<ClassifiedRows> dealt_rows(const Judge& judge, const DealtBatch& batch) {
     std::vector<ClassifiedRows> shards;
-    for (const std::int64_t rows : batch.shards) {
-        const std::string name = fmt::format("{}, rank {}", batch.name(), shards.size());
-        HostTensor targets({rows}, DType::i32);
-        for (std::int64_t row = 0; row < rows; ++row) {
-            const std::string target = fmt::format("{}, row {}", name, row);
-            targets.set(row,
-                        static_cast<double>(judge.draw(target, 0, batch.classes - 1)));
-        }
-        shards.push_back({judge.normal(name, {rows, batch.features}), targets});
-    }
+    for (const std::int64_t rows : batch.shards)
+        shards.push_back(
+            draw_rows(judge, fmt::format("{}, rank {}", batch.name(), shards.size()),
+                      rows, batch.features, batch.classes));
     return shards;
 }
 
@@ -219,10 +111,10 @@ std::vector<MeanLoss> means(const Judge& judge, const std::string& task,
     const NetworkTensors network = initial_network(judge, batch);
     const std::vector<ClassifiedRows> shards = dealt_rows(judge, batch);
     if (task == "batch_gradient")
-        return std::vector(batch.ranks(), mean_loss(network, shards));
+        return std::vector(batch.ranks(), mean_loss(kLayers, network, shards));
     std::vector<MeanLoss> own;
     for (const ClassifiedRows& shard : shards)
-        own.push_back(mean_loss(network, {shard}));
+        own.push_back(mean_loss(kLayers, network, {shard}));
     return own;
 }
 
@@ -261,24 +153,9 @@ void judge_batch_values(Judge& judge) {
     }
 }
 
-/// The parameters with which one device that has all rows ends, and its losses.
-struct Trained {
-    NetworkTensors network;
-    std::vector<double> losses;
-};
-
 Trained trained(const Judge& judge, const DealtBatch& batch) {
-    Trained alone{initial_network(judge, batch), {}};
-    const std::vector<ClassifiedRows> rows = dealt_rows(judge, batch);
-    for (int step = 0; step < kSteps; ++step) {
-        const MeanLoss mean = mean_loss(alone.network, rows);
-        alone.losses.push_back(mean.loss);
-        for (auto& [name, values] : alone.network)
-            for (std::int64_t i = 0; i < values.elements(); ++i)
-                values.set(i,
-                           values.at(i) - kLearningRate * mean.gradients.at(name).at(i));
-    }
-    return alone;
+    return train_alone(kLayers, initial_network(judge, batch), dealt_rows(judge, batch),
+                       kSteps, kLearningRate);
 }
 
 void judge_parameters(Judge& judge, const DealtBatch& batch) {
