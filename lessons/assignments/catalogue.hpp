@@ -19,6 +19,8 @@ const Assignment& find_assignment(const std::string& slug);
 Assignment ring_all_reduce_assignment();
 /// Gradient accumulation, and data parallelism over shards of unequal sizes.
 Assignment data_parallel_assignment();
+/// Gradients in buckets that are all-reduced while backward goes on.
+Assignment ddp_buckets_assignment();
 /// A linear layer by columns and by rows, and an MLP of both.
 Assignment column_row_linear_assignment();
 /// Pipeline schedules as data: 1F1B, under a limit of memory, with backward in halves.
