@@ -83,9 +83,9 @@ class ReferenceWatcher final : public Watcher {
     const Engine& engine_;
     RankReport expected_;
     std::vector<Work> work_;
-    double row_factor_ = 0;         ///< of the first loss's gradient; 0: none yet
-    bool rows_weigh_alike_ = true;  ///< in all losses of all ranks
-    Origin reduction_;              ///< the last sum or mean of more than one number
+    std::optional<double> row_factor_;  ///< of the first loss's gradient
+    bool rows_weigh_alike_ = true;      ///< in all losses of all ranks
+    Origin reduction_;                  ///< the last sum or mean of more than one number
 };
 
 /// Sums over rows, and over steps that go on from their results.
@@ -135,8 +135,8 @@ void ReferenceWatcher::executing(int rank, const DeviceOperation& operation) {
         work.loss = operation.name;
         work.loss_at = operation.at;
         const double factor = operation.derivation.factor;
-        if (row_factor_ == 0) row_factor_ = factor;
-        rows_weigh_alike_ = rows_weigh_alike_ && near(factor, row_factor_);
+        if (!row_factor_) row_factor_ = factor;
+        rows_weigh_alike_ = rows_weigh_alike_ && near(factor, *row_factor_);
     }
     if (operation.derivation.kind == Derivation::Kind::update && work.losses > 0) {
         work.rows_a_step = work.rows;

@@ -199,6 +199,7 @@ void StreamWatcher::multiplied(int rank, const DeviceOperation& operation) {
 
 void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
                            SourceLine at) {
+    if (draw.count == 0) return;  // of a rank without rows, which shares no numbers
     RankDraws& mine = of(rank);
     const Layout layout = layouts_.of(rank, activation);
     const Team* const team = layout.team();
