@@ -224,12 +224,14 @@ void CpuDevice::compute(const ops::BatchMoments& op) {
     with_real(op.squares.dtype(), [&]<typename T>(T) {
         const T* sums = op.sums.data<T>();
         const std::int64_t columns = op.squares.elements();
+        const double rows = sums[columns];
         const auto go_on = [&](T& running, double now) {
-            running = static_cast<T>(running + op.running.momentum * (now - running));
+            running = static_cast<T>(formulas::running_statistic<double>(
+                running, now, op.running.momentum, rows));
         };
         for (std::int64_t j = 0; j < columns; ++j) {
-            const formulas::Moments<double> of(sums[j], op.squares.data<T>()[j],
-                                               sums[columns], op.epsilon);
+            const formulas::Moments<double> of(sums[j], op.squares.data<T>()[j], rows,
+                                               op.epsilon);
             op.mean.data<T>()[j] = static_cast<T>(of.mean);
             op.rstd.data<T>()[j] = static_cast<T>(of.rstd);
             if (!op.running.mean) continue;

@@ -71,22 +71,20 @@ void sum_columns(cudaStream_t stream, Numbers workspace, Numbers destination,
 }
 
 template <typename T>
-__device__ void go_on(T& running, T now, T momentum) {
-    running += momentum * (now - running);
-}
-
-template <typename T>
 __global__ void __launch_bounds__(kTileThreads)
     batch_moments(BatchMomentsOperands of, T momentum, T epsilon) {
     const std::int64_t j = std::int64_t{blockIdx.x} * kTileThreads + threadIdx.x;
     if (j >= of.columns) return;
-    const formulas::Moments<T> moments(of.sums.as<T>()[j], of.squares.as<T>()[j],
-                                       of.sums.as<T>()[of.columns], epsilon);
+    const T rows = of.sums.as<T>()[of.columns];
+    const formulas::Moments<T> moments(of.sums.as<T>()[j], of.squares.as<T>()[j], rows,
+                                       epsilon);
     of.mean.as<T>()[j] = moments.mean;
     of.rstd.as<T>()[j] = moments.rstd;
     if (of.running_mean.data == nullptr) return;
-    go_on(of.running_mean.as<T>()[j], moments.mean, momentum);
-    go_on(of.running_variance.as<T>()[j], moments.unbiased, momentum);
+    T& mean = of.running_mean.as<T>()[j];
+    T& variance = of.running_variance.as<T>()[j];
+    mean = formulas::running_statistic(mean, moments.mean, momentum, rows);
+    variance = formulas::running_statistic(variance, moments.unbiased, momentum, rows);
 }
 
 template <typename S, int kWidth>

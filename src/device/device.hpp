@@ -286,7 +286,7 @@ class Device {
     /// From the sums and squares of all n rows: mean and rstd = 1 / sqrt(squares / n +
     /// epsilon), (columns) each; `y` is none. Running statistics, if they are given, go
     /// `momentum` of the way to the batch's mean and to squares / (n - 1), as PyTorch's
-    /// do; of one row, to 0.
+    /// do; of one row, to 0. Of no rows at all the mean is 0, and they stay as they are.
     Normalized batch_moments(const Tensor& sums, const Tensor& squares,
                              const RunningMoments& running = {}, double epsilon = 1e-5,
                              SourceLine at = SourceLine::here()) {

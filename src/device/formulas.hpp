@@ -159,16 +159,23 @@ constexpr N dropout(N x, double number, double probability) {
 
 /// Returns the mean of n numbers, 1 / sqrt(variance + epsilon), and the variance without
 /// bias, from their sum and that of their squared distances from the mean. One number
-/// alone has no variance.
+/// alone has no variance; the mean of none is 0 here.
 template <typename N>
 struct Moments {
     N mean, rstd, unbiased;
 
     constexpr Moments(N sum, N squares, N n, N epsilon)
-        : mean(sum / n),
-          rstd(1 / std::sqrt(squares / n + epsilon)),
+        : mean(n > 0 ? sum / n : N{0}),
+          rstd(1 / std::sqrt((n > 0 ? squares / n : N{0}) + epsilon)),
           unbiased(n > 1 ? squares / (n - 1) : N{0}) {}
 };
+
+/// Returns where a running statistic goes from a batch of n rows that has `now`: none
+/// leave it as it is.
+template <typename N>
+constexpr N running_statistic(N before, N now, N momentum, N n) {
+    return n > 0 ? before + momentum * (now - before) : before;
+}
 
 /// Returns whether value a of column i comes before value b of column j, if the largest
 /// come first. Of equal ones that of the lower column does. A NaN is larger than all

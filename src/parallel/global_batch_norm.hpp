@@ -8,7 +8,8 @@ namespace lockstep {
 /// Batch norm whose batch is dealt out over the ranks of a line: its statistics are those
 /// of all ranks' rows, so that it gives what one device gives with the whole batch
 /// (PyTorch's nn.SyncBatchNorm; statistics: Ioffe and Szegedy 2015, 1502.03167, algorithm
-/// 1). Ranks may have different numbers of rows, or none: numbers travel with the sums.
+/// 1). Ranks may have different numbers of rows: numbers travel with the sums. A rank
+/// without rows goes forward and backward with none, by join_step (uneven_inputs.hpp).
 ///
 /// With w columns and n ranks, three all-reduces: forward adds up w sums and the number
 /// of rows, then w squared distances from the mean; backward adds up 2 w sums that dx
@@ -23,7 +24,8 @@ namespace lockstep {
 /// Differs: PyTorch gathers each rank's mean, rstd and number of rows, n - 1 messages
 /// one after another with (n-1) (2 w + 1) numbers, and combines them on every rank; here
 /// sums go twice round the ring, and numbers stay the same for more ranks. Throws
-/// UsageError, as BatchNorm, for fewer than two rows if there is one rank.
+/// UsageError, as BatchNorm, for fewer than two rows if there is one rank. Several ranks
+/// are not refused one row in all, as in PyTorch, though its variance is 0.
 class GlobalBatchNorm : public BatchNorm {
   public:
     /// The line must stay as long as the module. All of its ranks go forward and backward

@@ -17,9 +17,15 @@ std::int64_t rows_of_all(Device& device, Communicator& replicas, std::int64_t mi
     return std::llround(device.download(rows, at).at(0));
 }
 
-void join_step(Device& device, Module& model, GradientSync& sync, Optimizer& optimizer) {
+void join_step(Device& device, Module& model, GradientSync& sync, Optimizer& optimizer,
+               const Tensor& no_rows) {
     sync.begin();
     zero_gradients(model);
+    if (no_rows) {
+        Saved saved;
+        const Tensor y = model.forward(no_rows, saved);
+        model.backward(device.zeros(y.shape(), y.dtype()), saved);
+    }
     sync.finish();
     const PhaseScope phase(device, Phase::update);
     sync.update(optimizer);

@@ -12,15 +12,16 @@ namespace lockstep {
 // if it left, the others would wait for it for ever. PyTorch has torch.distributed's Join
 // for that (its documentation, "Generic Join Context Manager").
 //
-//     while (const std::int64_t rows = rows_of_all(device, replicas, mine))
+//     while (const std::int64_t rows = rows_of_all(device, replicas, mine)) {
+//         const double weight = static_cast<double>(mine) / rows;
 //         if (mine > 0)
-//             train_step(device, model, loss, {{input, target, mine / rows}}, sync, …);
+//             train_step(device, model, loss, {{input, target, weight}}, sync, …);
 //         else
 //             join_step(device, model, sync, optimizer);
+//     }
 //
-// With the weights mine / rows each row of a step counts the same. Differs: Join divides
-// by the number of ranks that joined late or not, so that a row of a small batch counts
-// more.
+// With these weights each row of a step counts the same. Differs: PyTorch's Join divides
+// by a number of ranks, so that a row of a small batch counts more.
 
 /// Returns how many rows all ranks have in the step that begins, so 0 once all have run
 /// out. One all-reduce of one number, for which the host waits. Throws UsageError in a
@@ -28,8 +29,13 @@ namespace lockstep {
 std::int64_t rows_of_all(Device& device, Communicator& replicas, std::int64_t mine,
                          SourceLine at = SourceLine::here());
 
-/// A step of a rank that has no rows in it: its terms of the gradients are zeros. Sends
-/// what a train_step sends. The optimizer steps as on all ranks.
-void join_step(Device& device, Module& model, GradientSync& sync, Optimizer& optimizer);
+/// A step of a rank that has no rows in it: its terms of the gradients are zeros. The
+/// rank takes part in what the strategy sends, and its optimizer steps as on all ranks.
+///
+/// A model may send something in forward or backward, as GlobalBatchNorm does. Then give
+/// an input of 0 rows: it goes forward and backward, as a micro-batch does on the other
+/// ranks. (PyTorch's Join does not take such models.)
+void join_step(Device& device, Module& model, GradientSync& sync, Optimizer& optimizer,
+               const Tensor& no_rows = {});
 
 }  // namespace lockstep

@@ -82,6 +82,25 @@ TEST_CASE("Batch norm's statistics are their definitions", kTags) {
     REQUIRE(bench->download(alone.rstd) == bench->download(moments.rstd));
 }
 
+TEST_CASE("Batch norm of no rows leaves running statistics as they are", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor before = random_values({5}, dtype, "before", 0, 2);
+    const Tensor nothing = bench->empty({0, 5}, dtype);
+    const Tensor sums = bench->batch_sums(nothing);
+    const Tensor squares = bench->batch_squares(nothing, sums);
+    const RunningMoments running{bench->upload(before), bench->upload(before), 0.25};
+    const Normalized moments = bench->batch_moments(sums, squares, running, 1e-2);
+    REQUIRE(bench->download(running.mean) == before);
+    REQUIRE(bench->download(running.variance) == before);
+    const HostTensor mean = bench->download(moments.mean);
+    const HostTensor rstd = bench->download(moments.rstd);
+    for (int j = 0; j < 5; ++j) {
+        REQUIRE(mean.at(j) == 0);
+        REQUIRE(std::abs(rstd.at(j) - 10) < 1e-5);
+    }
+}
+
 TEST_CASE("Batch norm and its gradients are their definitions", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(from_range(kBatches));

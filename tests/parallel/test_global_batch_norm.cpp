@@ -3,7 +3,13 @@
 #include <vector>
 
 #include "src/core/require.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/global_batch_norm.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/uneven_inputs.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
 
@@ -172,6 +178,59 @@ TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
     }
     // Each rank 2 (n-1) / n of them: where n does not divide w, one more or less.
     CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
+}
+
+TEST_CASE("A rank without rows joins a model with a global batch norm",
+          "[sim][parallel]") {
+    constexpr std::int64_t kFeatures = 4;
+    // In the second step rank 1 has no rows.
+    const auto rows_of = [](int rank, int step) {
+        return rank == 1 && step == 1 ? 0 : 3;
+    };
+    const auto train = [&](int ranks, bool global) {
+        return classroom(ranks, true, sim::CheckLevel::full)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            Sequential model;
+            const ParameterInit init{device, DType::f64, 1, ""};
+            model.add<Linear>(init.child("in"), kFeatures, kNormWidth);
+            if (global)
+                model.add<GlobalBatchNorm>(init.child("norm"), rank.world(), kNormWidth);
+            else
+                model.add<BatchNorm>(init.child("norm"), kNormWidth);
+            declare_replicas_of(rank.world(), model);
+            BucketedDataParallel sync(device, rank.world(), model.parameters(),
+                                      {.sizes = {100, 100}});
+            Sgd optimizer(model.parameters(), {0.1, 0.9, 0});
+            for (int step = 0; step < 3; ++step) {
+                std::int64_t first = 0;
+                for (int other = 0; other < rank.index(); ++other)
+                    first += rows_of(other, step);
+                const std::int64_t all = rows_of(0, step) + rows_of(1, step);
+                const std::int64_t mine = ranks == 1 ? all : rows_of(rank.index(), step);
+                const auto rows = [&](const std::string& name, std::int64_t columns) {
+                    return device.upload(
+                        normal_values({all, columns}, name + std::to_string(step))
+                            .rows(first, mine));
+                };
+                if (mine == 0) {
+                    join_step(device, model, sync, optimizer,
+                              device.empty({0, kFeatures}, DType::f64));
+                    continue;
+                }
+                const MicroBatch batch{
+                    rows("x", kFeatures), rows("y", kNormWidth),
+                    static_cast<double>(mine) / static_cast<double>(all)};
+                train_step(device, model, mean_squared_error, {&batch, 1}, sync,
+                           optimizer);
+            }
+            for (const Parameter* parameter : model.parameters())
+                rank.keep(parameter->name(), parameter->value);
+        });
+    };
+    const RunReport one = train(1, false), two = train(2, true);
+    for (const auto& [name, values] : one.ranks[0].kept)
+        for (const RankReport& rank : two.ranks)
+            CHECK(relative_difference(rank.kept.at(name), values) <= 1e-12);
 }
 
 TEST_CASE("batch norm that infers sends nothing", "[sim][parallel]") {
