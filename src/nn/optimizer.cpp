@@ -43,6 +43,14 @@ std::vector<Tensor> Optimizer::make_state(const char* name) {
     return tensors;
 }
 
+void Optimizer::require_of(const char* who,
+                           const std::vector<Parameter*>& parameters) const {
+    require(std::ranges::is_permutation(parameters_, parameters),
+            "{}: the optimizer was made of other parameters than those that are updated "
+            "here: it has {}, and {} are updated",
+            who, parameters_.size(), parameters.size());
+}
+
 void Optimizer::step() {
     for (const Parameter* parameter : parameters_)
         require_present(*parameter);

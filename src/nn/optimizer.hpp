@@ -31,6 +31,9 @@ class Optimizer {
     void step(const Parameter& parameter);
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
+    /// Throws UsageError, which begins with `who`, unless its parameters are these, in
+    /// any order.
+    void require_of(const char* who, const std::vector<Parameter*>& parameters) const;
     /// A tensor of the state, in the parameter's shape; if that is a part of a whole, so
     /// is the state.
     struct State {

@@ -109,6 +109,12 @@ Tensor run_batch(Device& device, Communicator& group, Module& model, const Loss&
         const PhaseScope phase(device, Phase::forward, index);
         prediction = model.forward(input, saved, at);
     }
+    require(prediction.shape().dimensions() > batch.dimension &&
+                prediction.shape()[batch.dimension] == input.shape()[batch.dimension],
+            at,
+            "one_process_step: of an input of shape {} the model makes a prediction of "
+            "shape {}; as many along dimension {} are expected, where both are dealt out",
+            input.shape(), prediction.shape(), batch.dimension);
     const DealtShape outputs(
         DealtShape(prediction.shape(), batch.dimension).with(inputs.extent),
         batch.dimension);
@@ -138,6 +144,10 @@ Tensor one_process_step(Device& device, Communicator& group, Module& model,
     Tensor total;
     for (std::size_t i = 0; i < batches.size(); ++i) {
         const MainBatch& batch = batches[i];
+        require(batch.dimension >= 0 && batch.dimension < batch.shape.dimensions(), at,
+                "one_process_step: a batch of shape {} is dealt out along dimension {}; "
+                "0 to {} are there",
+                batch.shape, batch.dimension, batch.shape.dimensions() - 1);
         require(!is_main || batch.input.shape() == batch.shape, at,
                 "one_process_step: an input of shape {} in a batch of {}",
                 batch.input.shape(), batch.shape);

@@ -35,7 +35,12 @@ struct MainBatch {
 ///
 /// One step. Returns the loss, (1), on device 0, none elsewhere. Parameters of other
 /// ranks hold the values of the step's last batch, and their gradients are their own.
-/// More ranks than rows: the last ones have nothing to compute.
+/// More ranks than rows: the last ones have nothing to compute. Throws UsageError if a
+/// batch cannot be dealt out along its dimension, or the prediction has another extent
+/// there.
+///
+/// Differs: 5 rows for 4 ranks are 1, 1, 1 and 2 here; torch.chunk makes 2, 2 and 1, and
+/// leaves the fourth rank none.
 Tensor one_process_step(Device& device, Communicator& group, Module& model,
                         const Loss& loss, std::span<const MainBatch> batches,
                         Optimizer& optimizer, SourceLine at = SourceLine::here());

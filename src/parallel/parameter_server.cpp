@@ -1,5 +1,6 @@
 #include "src/parallel/parameter_server.hpp"
 
+#include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -28,6 +29,8 @@ void ServedWorker::update(Optimizer& /*optimizer*/) {
 void serve_parameters(Device& device, Communicator& group,
                       const std::vector<Parameter*>& parameters, Optimizer& optimizer,
                       int steps) {
+    optimizer.require_of("serve_parameters", parameters);
+    require(steps >= 0, "serve_parameters: {} steps; 0 or more are expected", steps);
     const Tensor values = make_flat(device, parameters, &Parameter::value);
     const Tensor gradients = make_flat(device, parameters, &Parameter::gradient);
     const MemoryScope scope(device, MemoryCategory::communication);

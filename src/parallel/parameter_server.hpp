@@ -29,7 +29,7 @@ class ServedWorker : public GradientSync {
 
 /// The server's side of that many steps, on the rank that is it; all others are workers
 /// with as many. `parameters` are the model's, with the values to begin with, and become
-/// views of one buffer.
+/// views of one buffer. Throws UsageError if the optimizer has other ones.
 void serve_parameters(Device& device, Communicator& group,
                       const std::vector<Parameter*>& parameters, Optimizer& optimizer,
                       int steps);

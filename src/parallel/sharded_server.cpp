@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 
 #include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
@@ -42,6 +43,12 @@ Parameters common(const Parameters& bucket, const Parameters& of_server) {
     return both;
 }
 
+std::vector<int> all_ranks(const Communicator& group) {
+    std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+}
+
 }  // namespace
 
 ShardedServer::ShardedServer(Device& device, Communicator& group,
@@ -51,12 +58,11 @@ ShardedServer::ShardedServer(Device& device, Communicator& group,
       group_(group),
       pushes_by_(group.split(0, group.rank(), "pushes")),
       pulls_by_(group.split(0, group.rank(), "pulls")),
-      workers_(plan.workers),
-      serves_(std::ranges::count(plan.servers, group.rank()) > 0),
-      answers_early_(std::ranges::none_of(
-          plan.servers, [this](int server) { return is_worker(server); })) {
-    require(!plan.servers.empty(), "ShardedServer: the plan names no server");
-    for (const std::vector<int>* ranks : {&plan.servers, &plan.workers})
+      servers_(plan.servers),
+      workers_(plan.workers.empty() ? all_ranks(group) : plan.workers),
+      answers_early_(std::ranges::find_first_of(servers_, workers_) == servers_.end()) {
+    require(!servers_.empty(), "ShardedServer: the plan names no server");
+    for (const std::vector<int>* ranks : {&servers_, &workers_})
         for (const int rank : *ranks)
             require(
                 rank >= 0 && rank < group.size() && std::ranges::count(*ranks, rank) == 1,
@@ -130,20 +136,18 @@ void ShardedServer::keep_own(const Parameters& all) {
 // lesson: sharded-server
 void ShardedServer::start(std::size_t bucket) {
     const Chunk& mine = range(bucket, group_.rank());
-    for (int offset = 1; offset < group_.size(); ++offset) {
-        const int to = rank_at(-offset);
-        const int from = rank_at(offset);
-        const Chunk& theirs = range(bucket, to);
-        const bool sends = works() && theirs.count > 0;
-        const bool receives = is_worker(from) && mine.count > 0;
+    for (int round = 0; round < rounds(); ++round) {
+        const auto [server, worker] = partners(round);
+        const bool sends = server && range(bucket, *server).count > 0;
+        const bool receives = worker && mine.count > 0;
         if (!sends && !receives) continue;
         Tensor arriving;
         Group group = pushes_by_->group();
-        if (sends) group.send(part(gradients_, bucket, to), to);
+        if (sends) group.send(part(gradients_, bucket, *server), *server);
         if (receives) {
             const MemoryScope scope(device_, MemoryCategory::communication);
             arriving = device_.empty({mine.count}, gradients_.dtype());
-            group.recv(arriving, from);
+            group.recv(arriving, *worker);
         }
         pushes_[bucket].push_back({group.start(), arriving});
     }
@@ -164,21 +168,37 @@ void ShardedServer::add_up(std::size_t bucket) {
 
 void ShardedServer::pull(std::size_t bucket) {
     const Chunk& mine = range(bucket, group_.rank());
-    for (int offset = 1; offset < group_.size(); ++offset) {
-        const int to = rank_at(offset);
-        const int from = rank_at(-offset);
-        const Chunk& theirs = range(bucket, from);
-        const bool sends = is_worker(to) && mine.count > 0;
-        const bool receives = works() && theirs.count > 0;
+    for (int round = 0; round < rounds(); ++round) {
+        const auto [server, worker] = partners(round);
+        const bool sends = worker && mine.count > 0;
+        const bool receives = server && range(bucket, *server).count > 0;
         if (!sends && !receives) continue;
         Group group = pulls_by_->group();
-        if (sends) group.send(part(values_, bucket, group_.rank()), to);
-        if (receives) group.recv(part(values_, bucket, from), from);
+        if (sends) group.send(part(values_, bucket, group_.rank()), *worker);
+        if (receives) group.recv(part(values_, bucket, *server), *server);
         pulls_.push_back(group.start());
     }
 }
-
 // lesson: end
+
+int ShardedServer::rounds() const {
+    return static_cast<int>(std::max(workers_.size(), servers_.size()));
+}
+
+/// In round r worker i and server i - r are partners.
+ShardedServer::Partners ShardedServer::partners(int round) const {
+    const auto other_at = [this](const std::vector<int>& ranks, int place) {
+        const auto wrapped = static_cast<std::size_t>((place + rounds()) % rounds());
+        const bool is_other = wrapped < ranks.size() && ranks[wrapped] != group_.rank();
+        return is_other ? std::optional(ranks[wrapped]) : std::nullopt;
+    };
+    Partners partners;
+    if (const auto place = place_in(workers_))
+        partners.server = other_at(servers_, *place - round);
+    if (const auto place = place_in(servers_))
+        partners.worker = other_at(workers_, *place + round);
+    return partners;
+}
 
 void ShardedServer::begin() {
     GradientBuckets::begin();
@@ -193,9 +213,7 @@ void ShardedServer::finish() {
 }
 
 void ShardedServer::update(Optimizer& optimizer) {
-    require(std::ranges::is_permutation(optimizer.parameters(), served()),
-            "ShardedServer: the optimizer is not one of served(): each rank updates what "
-            "it serves, and no other parameter");
+    optimizer.require_of("ShardedServer, where a rank updates served()", served());
     for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
         if (serves())
             answer(bucket, optimizer);
@@ -235,12 +253,10 @@ std::vector<Parameter*> ShardedServer::served() const {
     return all;
 }
 
-bool ShardedServer::is_worker(int rank) const {
-    return workers_.empty() || std::ranges::find(workers_, rank) != workers_.end();
-}
-
-int ShardedServer::rank_at(int offset) const {
-    return (group_.rank() + offset + group_.size()) % group_.size();
+std::optional<int> ShardedServer::place_in(const std::vector<int>& ranks) const {
+    const auto found = std::ranges::find(ranks, group_.rank());
+    if (found == ranks.end()) return std::nullopt;
+    return static_cast<int>(found - ranks.begin());
 }
 
 const Chunk& ShardedServer::range(std::size_t bucket, int rank) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,7 +47,9 @@ struct ServerPlan {
 /// of a range, it sends and receives 2 (n-1)/n S, in 2(n-1) messages: this is a
 /// reduce-scatter and an all-gather, written by hand. With servers beside the workers
 /// less can go over the busiest link than in an all-reduce, n/k S against 2 (n-1)/n S,
-/// as Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines.
+/// as Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines. Messages go in
+/// rounds, in which each worker has one server at most, and each server one worker: a
+/// push takes max(n, k) messages of S/k one after another, and so does a pull.
 ///
 /// Pushes and pulls have a communicator each, so that a pull that is not answered yet
 /// holds up no push. All ranks use the two in one order, as NCCL asks for: if no server
@@ -62,8 +65,8 @@ class ShardedServer : public GradientBuckets {
     ShardedServer(Device& device, Communicator& group, std::vector<Parameter*> parameters,
                   const ServerPlan& plan);
 
-    bool works() const { return is_worker(group_.rank()); }
-    bool serves() const { return serves_; }
+    bool works() const { return place_in(workers_).has_value(); }
+    bool serves() const { return place_in(servers_).has_value(); }
     /// This rank steps these: after finish() their gradients are the batch's.
     std::vector<Parameter*> served() const;
 
@@ -91,8 +94,15 @@ class ShardedServer : public GradientBuckets {
     void pull(std::size_t bucket);
     void wait_for_pulls();
 
-    bool is_worker(int rank) const;
-    int rank_at(int offset) const;
+    /// Of one round of messages: the server of this worker, and the worker of this
+    /// server.
+    struct Partners {
+        std::optional<int> server{};
+        std::optional<int> worker{};
+    };
+    int rounds() const;
+    Partners partners(int round) const;
+    std::optional<int> place_in(const std::vector<int>& ranks) const;
     const Chunk& range(std::size_t bucket, int rank) const;
     Tensor part(const Tensor& flat, std::size_t bucket, int rank) const;
 
@@ -100,8 +110,8 @@ class ShardedServer : public GradientBuckets {
     Communicator& group_;
     std::unique_ptr<Communicator> pushes_by_;
     std::unique_ptr<Communicator> pulls_by_;
+    std::vector<int> servers_;
     std::vector<int> workers_;
-    bool serves_;
     bool answers_early_;
     Tensor values_;
     Tensor gradients_;

@@ -39,6 +39,7 @@ std::vector<StaleUpdate> serve_stale(
     require(!pairs.empty() && steps > 0 && bound >= 0,
             "serve_stale: {} workers, {} steps, bound {}: 1, 1 and 0 are the least",
             pairs.size(), steps, bound);
+    optimizer.require_of("serve_stale", parameters);
     const Tensor values = make_flat(device, parameters, &Parameter::value);
     const Tensor gradients = make_flat(device, parameters, &Parameter::gradient);
     const MemoryScope scope(device, MemoryCategory::communication);

@@ -45,7 +45,7 @@ std::vector<std::unique_ptr<Communicator>> pairs_with_server(Communicator& group
 /// which they were taken in. Which worker comes first is decided by virtual time, the
 /// same in every run. On GPUs the events decide, and runs differ; there each pair's
 /// receive is a kernel of NCCL that waits on the server's GPU, so that many workers leave
-/// the optimizer less room.
+/// the optimizer less room. Throws UsageError if the optimizer has other parameters.
 std::vector<StaleUpdate> serve_stale(
     Device& device, const std::vector<std::unique_ptr<Communicator>>& pairs,
     const std::vector<Parameter*>& parameters, Optimizer& optimizer, std::int64_t steps,

@@ -1,7 +1,9 @@
 // Bytes, messages and virtual time of the forms of data parallelism, against formulas.
 
 #include <functional>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "src/nn/linear.hpp"
 #include "src/nn/sequential.hpp"
@@ -173,6 +175,17 @@ TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
         CHECK(report.ranks[rank].bytes_sent() == bytes);
         CHECK(bytes_received(report.ranks[rank]) == bytes);
     }
+    // All of a server's messages one after another, and none of them waits for a link.
+    CHECK(report.makespan() == 2 * kWorkers * message(kBytes / servers));
+}
+
+TEST_CASE("More servers than workers share the load, too", "[parallel][costs]") {
+    constexpr int kServers = 8;
+    constexpr int kWorkers = 4;
+    const RunReport report = sharded_step(kServers, kWorkers, true);
+    for (int rank = 0; rank < kServers; ++rank)
+        CHECK(report.ranks[rank].bytes_sent() == kWorkers * kBytes / kServers);
+    CHECK(report.makespan() == 2 * kServers * message(kBytes / kServers));
 }
 
 TEST_CASE("Servers that are pushed to and answer layer by layer work beside backward",
@@ -267,6 +280,68 @@ TEST_CASE("Bytes of one process with many devices", "[parallel][costs]") {
     const std::int64_t values = ranks > 1 ? kBytes : 0;
     CHECK(report.ranks[0].bytes_sent() == batches * (values + 2 * others));
     CHECK(bytes_received(report.ranks[0]) == batches * (values + others));
+}
+
+TEST_CASE("The main device of one process holds what no other one has to",
+          "[parallel][memory]") {
+    constexpr int kRanks = 4;
+    constexpr std::int64_t kBatch = kRanks * kRows * kWidth * 8;
+    const RunReport report = run_on(kRanks, [](Rank& rank) {
+        Device& device = rank.device();
+        const bool is_main = rank.index() == 0;
+        const auto model = stack_of(device);
+        const auto optimizer =
+            momentum_sgd(is_main ? model->parameters() : std::vector<Parameter*>());
+        MainBatch batch{{kRanks * kRows, kWidth}, DType::f64};
+        if (is_main) batch.input = device.empty(batch.shape, DType::f64);
+        if (is_main) batch.target = device.empty(batch.shape, DType::f64);
+        one_process_step(device, rank.world(), *model, mean_squared_error, {&batch, 1},
+                         *optimizer);
+    });
+    for (int rank = 1; rank < kRanks; ++rank) {
+        // Momentum; while backward goes on, all inputs, targets, predictions and their
+        // gradients.
+        CHECK(report.ranks[0].memory.peak - report.ranks[rank].memory.peak >=
+              kBytes + 4 * kBatch);
+        CHECK(report.ranks[rank].memory.peak == report.ranks[1].memory.peak);
+        // It computes what they do, and the loss and the step.
+        CHECK(report.ranks[rank].time.compute <= report.ranks[0].time.compute);
+    }
+}
+
+TEST_CASE("Each form of data parallelism sends by its own verbs", "[parallel][costs]") {
+    constexpr int kRanks = 4;
+    constexpr std::int64_t kShare = kBytes / kRanks;
+    using Sent = std::map<std::string, std::int64_t>;
+    const auto sent_by = [](const RunReport& report, int rank) {
+        Sent sent;
+        for (const Traffic& traffic : report.ranks[rank].traffic)
+            if (traffic.bytes_sent > 0) sent[traffic.verb] += traffic.bytes_sent;
+        return sent;
+    };
+    const RunReport central = sharded_step(1, kRanks, true);
+    CHECK(sent_by(central, 0) == Sent{{"send", kRanks * kBytes}});
+    CHECK(sent_by(central, 1) == Sent{{"send", kBytes}});
+    const RunReport everywhere = sharded_step(kRanks, kRanks, false);
+    CHECK(sent_by(everywhere, 2) == Sent{{"send", 2 * (kRanks - 1) * kShare}});
+    CHECK(sent_by(zero1_step(kRanks), 2) ==
+          Sent{{"reduce_scatter", (kRanks - 1) * kShare},
+               {"all_gather", (kRanks - 1) * kShare}});
+    // A broadcast goes down a chain, whose last rank sends nothing.
+    const auto in_buckets = run_on(kRanks, [](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = stack_of(device);
+        declare_replicas_of(rank.world(), *model);
+        BucketedDataParallel sync(device, rank.world(), model->parameters(),
+                                  {.sizes = {kLayerBytes, kLayerBytes}});
+        const auto optimizer = momentum_sgd(model->parameters());
+        train_step(device, *model, mean_squared_error, rows_for(device), sync,
+                   *optimizer);
+    });
+    CHECK(sent_by(in_buckets, 0) ==
+          Sent{{"broadcast", kBytes}, {"all_reduce", 2 * (kRanks - 1) * kShare}});
+    CHECK(sent_by(in_buckets, kRanks - 1) ==
+          Sent{{"all_reduce", 2 * (kRanks - 1) * kShare}});
 }
 
 TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][costs]") {

@@ -3,12 +3,15 @@
 #include <functional>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "src/core/require.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/data_parallel_one_process.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sharded_server.hpp"
+#include "src/parallel/stale_server.hpp"
 #include "src/parallel/zero1.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
@@ -212,32 +215,38 @@ TEST_CASE("Each form of data parallelism ends where one device does",
     const Task task = gpt ? gpt_task() : mlp_task();
     for (int workers = 1; workers <= 8; ++workers) {
         const Course one = train_on_one(task, workers, kSteps);
-        for (int micro_batches = workers % 2 == 0 ? 1 : 3; const Form& form : forms()) {
-            micro_batches = 4 - micro_batches;  // 1 and 3 by turns
-            CAPTURE(gpt, workers, form.name, micro_batches);
-            const Course many = train_in(form, task, {workers, micro_batches, kSteps},
-                                         sim::CheckLevel::cheap);
-            check_same(many, one);
-            for (const auto& [name, pulled] : wholes(many.report, "pulled/"))
-                CHECK(relative_difference(pulled, one.values.at(name)) <= 1e-12);
+        for (const Form& form : forms()) {
+            for (const int micro_batches : {1, 3}) {
+                CAPTURE(gpt, workers, form.name, micro_batches);
+                const Course many = train_in(form, task, {workers, micro_batches, kSteps},
+                                             sim::CheckLevel::cheap);
+                check_same(many, one);
+                for (const auto& [name, pulled] : wholes(many.report, "pulled/"))
+                    CHECK(relative_difference(pulled, one.values.at(name)) <= 1e-12);
+            }
         }
     }
 }
 
-TEST_CASE("Servers refuse a plan that cannot be, and an optimizer of others",
-          "[parallel][errors]") {
-    const auto refusal = [](const std::function<void(Rank&, Module&)>& call) {
-        std::string refused;
-        sim::make_cluster(2)->run([&](Rank& rank) {
-            const auto model = model_of(rank, mlp_task());
-            try {
-                call(rank, *model);
-            } catch (const UsageError& error) {
-                refused = error.what();
-            }
-        });
-        return refused;
-    };
+namespace {
+
+/// What two ranks are refused that do this with an MLP.
+std::string refusal(const std::function<void(Rank&, Module&)>& call) {
+    std::string refused;
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        const auto model = model_of(rank, mlp_task());
+        try {
+            call(rank, *model);
+        } catch (const UsageError& error) {
+            refused = error.what();
+        }
+    });
+    return refused;
+}
+
+}  // namespace
+
+TEST_CASE("Servers refuse a plan that cannot be", "[parallel][errors]") {
     const auto of_plan = [&](const ServerPlan& plan) {
         return refusal([&](Rank& rank, Module& model) {
             ShardedServer(rank.device(), rank.world(), model.parameters(), plan);
@@ -248,13 +257,71 @@ TEST_CASE("Servers refuse a plan that cannot be, and an optimizer of others",
     CHECK_THAT(of_plan({{0, 2}}), ContainsSubstring("names rank 2"));
     CHECK_THAT(of_plan({{1, 1}}), ContainsSubstring("names rank 1"));
     CHECK_THAT(of_plan({{0}, {-1}}), ContainsSubstring("names rank -1"));
+}
+
+TEST_CASE("Servers refuse an optimizer of other parameters", "[parallel][errors]") {
+    using Catch::Matchers::StartsWith;
     CHECK_THAT(refusal([](Rank& rank, Module& model) {
                    ShardedServer sync(rank.device(), rank.world(), model.parameters(),
                                       ServerPlan{{0, 1}});
-                   const auto all = momentum_sgd(model.parameters());
-                   sync.update(*all);
+                   sync.update(*momentum_sgd(model.parameters()));
                }),
-               ContainsSubstring("the optimizer is not one of served()"));
+               StartsWith("ShardedServer, where a rank updates served(): the optimizer "
+                          "was made of other parameters"));
+    CHECK_THAT(refusal([](Rank& rank, Module& model) {
+                   const auto other = model_of(rank, mlp_task());
+                   serve_parameters(rank.device(), rank.world(), model.parameters(),
+                                    *momentum_sgd(other->parameters()), 1);
+               }),
+               StartsWith("serve_parameters: the optimizer was made of other"));
+    CHECK_THAT(refusal([](Rank& rank, Module& model) {
+                   const auto pairs = pairs_with_server(rank.world());
+                   if (rank.index() == 0)
+                       serve_stale(rank.device(), pairs, model.parameters(),
+                                   *momentum_sgd({model.parameters().front()}), 1, 0);
+               }),
+               StartsWith("serve_stale: the optimizer was made of other parameters than "
+                          "those that are updated here: it has 1, and 4 are updated"));
+    CHECK_THAT(refusal([](Rank& rank, Module& model) {
+                   serve_parameters(rank.device(), rank.world(), model.parameters(),
+                                    *momentum_sgd(model.parameters()), -1);
+               }),
+               StartsWith("serve_parameters: -1 steps"));
+}
+
+TEST_CASE("One process refuses what it cannot deal out", "[parallel][errors]") {
+    /// Gives fewer rows than it gets.
+    class Shorter : public Module {
+      public:
+        std::vector<Parameter*> parameters() override { return {}; }
+
+      private:
+        Tensor do_forward(const Tensor& x, Saved&) override {
+            return x.rows(0, x.shape().rows() - 1);
+        }
+        Tensor do_backward_input(const Tensor& dy, Saved&) override { return dy; }
+    };
+    const auto of_batch = [](int dimension) {
+        return refusal([=](Rank& rank, Module& model) {
+            Device& device = rank.device();
+            MainBatch batch{{6, 5}, DType::f64, dimension};
+            if (rank.index() == 0)
+                batch.input = batch.target = device.zeros({6, 5}, DType::f64);
+            Shorter shorter;
+            one_process_step(device, rank.world(), shorter, mean_squared_error,
+                             {&batch, 1}, *momentum_sgd(model.parameters()));
+        });
+    };
+    using Catch::Matchers::ContainsSubstring;
+    for (const int dimension : {-1, 2, 7})
+        CHECK_THAT(of_batch(dimension),
+                   ContainsSubstring(
+                       fmt::format("one_process_step: a batch of shape (6, 5) is "
+                                   "dealt out along dimension {}; 0 to 1 are there",
+                                   dimension)));
+    CHECK_THAT(of_batch(0),
+               ContainsSubstring("one_process_step: of an input of shape (3, 5) the "
+                                 "model makes a prediction of shape (2, 5)"));
 }
 
 }  // namespace lockstep::test
