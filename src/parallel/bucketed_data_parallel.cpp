@@ -23,10 +23,10 @@ BucketedDataParallel::BucketedDataParallel(Device& device, Communicator& replica
             group.broadcast(parameter->value, 0);
         group.start().wait();
     }
+    lay_out();
     if (options_.find_unused)
         for (Parameter* parameter : this->parameters())
             count_uses(*parameter);
-    lay_out();
 }
 
 void BucketedDataParallel::lay_out() {
@@ -39,6 +39,9 @@ void BucketedDataParallel::begin() {
     if (++steps_ == 2 && options_.rebuild) rebuild();
     GradientBuckets::begin();
     works_.clear();
+    all_forwarded_ = false;
+    for (auto& [parameter, uses] : uses_)
+        uses.forward = uses.backward = 0;  // also those of an evaluation between steps
 }
 
 void BucketedDataParallel::start(std::size_t bucket) {
@@ -52,9 +55,6 @@ void BucketedDataParallel::finish() {
     complete_gradients(parameters(), &replicas_);
     for (Parameter* parameter : parameters())
         parameter->complete = true;
-    all_forwarded_ = false;
-    for (auto& [parameter, uses] : uses_)
-        uses.forward = uses.backward = 0;
 }
 // lesson: end
 

@@ -28,18 +28,23 @@ struct BucketOptions {
 ///
 /// Sends as many bytes as one all-reduce a parameter, 2(n-1)/n S, in one message chain a
 /// bucket. The last bucket, of the first layer, has no backward left to hide behind.
-/// Gradients become views of the buckets: no copy, no second buffer. To accumulate,
-/// give train_step all micro-batches of a step; one by one, say their number with
-/// zero_gradients(model, passes), which is what no_sync() is for in PyTorch.
+/// Gradients become views of the buckets: no step copies them, and they need no second
+/// buffer. (They are copied when buckets are made, and when these are filled once more.)
+/// To accumulate, give train_step all micro-batches of a step; one by one, say their
+/// number with zero_gradients(model, passes), which is what no_sync() is for in PyTorch.
 ///
-/// Differs: sums weighted gradients instead of dividing by n; a step in which some
-/// gradients never come ends right, since finish() reduces what is left, where PyTorch's
-/// raises an error or hangs. A parameter whose gradient is partial along other lines as
-/// well is added up along these at the end.
+/// Differs from PyTorch: sums weighted gradients instead of dividing by n. A bucket ends
+/// before it would exceed its limit, not behind it. A step in which some gradients never
+/// come ends right, since finish() reduces what is left, where PyTorch's raises an error
+/// or hangs; find_unused makes such a step faster, and does not keep buckets from being
+/// filled once more. What is no parameter, such as running statistics, is not broadcast.
+///
+/// A parameter whose gradient is partial along other lines as well is added up along
+/// these at the end.
 class BucketedDataParallel : public GradientBuckets {
   public:
     /// Every rank of `replicas` makes the same buckets. Throws UsageError if the
-    /// parameters are not known to be partial along it.
+    /// parameters are not known to be partial along it, or a gradient is absent.
     BucketedDataParallel(Device& device, Communicator& replicas,
                          std::vector<Parameter*> parameters, BucketOptions options = {});
     ~BucketedDataParallel() override;

@@ -21,7 +21,8 @@ void GradientBuckets::fill(const std::vector<Parameter*>& order) {
             parameter->shape().elements() * bytes_of(parameter->dtype());
         const std::int64_t most =
             buckets_.size() <= 1 ? sizes_.first_bytes : sizes_.bytes;
-        if (buckets_.empty() || held > most - own) {
+        if (buckets_.empty() || held > most - own ||
+            parameter->dtype() != buckets_.back().front()->dtype()) {
             buckets_.emplace_back();
             held = 0;
         }
@@ -35,6 +36,7 @@ void GradientBuckets::fill(const std::vector<Parameter*>& order) {
 void GradientBuckets::begin() {
     next_ = 0;
     arrived_.clear();
+    has_arrived_.clear();
     for (std::size_t i = 0; i < buckets_.size(); ++i)
         missing_[i] = buckets_[i].size();
 }
@@ -46,6 +48,7 @@ void GradientBuckets::ready(Parameter& parameter) {
             "zero_gradients(model, passes) says how many backward passes a step has",
             parameter.name());
     arrived_.push_back(&parameter);
+    has_arrived_.insert(&parameter);
     --missing;
     while (next_ < buckets_.size() && missing_[next_] == 0)
         start(next_++);
@@ -56,9 +59,5 @@ void GradientBuckets::start_first(std::size_t count) {
         start(next_++);
 }
 // lesson: end
-
-bool GradientBuckets::has_arrived(const Parameter& parameter) const {
-    return std::ranges::find(arrived_, &parameter) != arrived_.end();
-}
 
 }  // namespace lockstep

@@ -2,14 +2,15 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "src/parallel/train_step.hpp"
 
 namespace lockstep {
 
-/// How large buckets are. A bucket ends before it would exceed its bytes, and holds a
-/// parameter at least.
+/// How large buckets are. A bucket ends before it would exceed its bytes, and where
+/// parameters have another type; it holds a parameter at least.
 struct BucketSizes {
     std::int64_t bytes = std::int64_t{25} << 20;
     /// Of the first one, which is small so that it is full early.
@@ -50,7 +51,9 @@ class GradientBuckets : public GradientSync {
     void start_rest() { start_first(buckets_.size()); }
     /// Parameters whose gradients came in this step, in that order.
     const std::vector<Parameter*>& arrived() const { return arrived_; }
-    bool has_arrived(const Parameter& parameter) const;
+    bool has_arrived(const Parameter& parameter) const {
+        return has_arrived_.count(&parameter) > 0;
+    }
 
   private:
     /// Sends the bucket's gradients on their way.
@@ -61,6 +64,7 @@ class GradientBuckets : public GradientSync {
     std::unordered_map<const Parameter*, std::size_t> bucket_of_;
     std::vector<std::size_t> missing_;  ///< gradients of each bucket
     std::vector<Parameter*> arrived_;
+    std::unordered_set<const Parameter*> has_arrived_;
     std::size_t next_ = 0;  ///< to be started
 };
 

@@ -76,9 +76,10 @@ struct Skipped {
     RunReport report;
 };
 
-/// Trains on ranks with two micro-batches each, which take the paths that `path_of` says.
+/// Trains on ranks with two micro-batches each, which take the paths that `path_of` says;
+/// may go forward once more behind each step.
 Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
-                       int steps = 3) {
+                       int steps = 3, bool evaluates = false) {
     Skipped result;
     sim::ClusterOptions cluster;
     cluster.ranks = ranks;
@@ -101,6 +102,9 @@ Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
             }
             sync.finish();
             sync.update(*optimizer);
+            if (!evaluates) continue;
+            Saved saved;
+            model.forward(batch_of(device, 0, 1).input, saved);
         }
         for (const Parameter* parameter : model.parameters())
             rank.keep(parameter->name(), parameter->value);
@@ -171,20 +175,59 @@ TEST_CASE("Layers may be skipped, by other ranks and micro-batches than others",
 
 TEST_CASE("A bucket that lacks a gradient holds up those behind it unless it is found",
           "[parallel][buckets]") {
-    const PathOf path = [](int, int, int) { return std::vector<int>{0, 1, 2, 4}; };
-    const auto waiting = [&](bool find_unused) {
+    // Layer 3, the second of five buckets, is skipped in one micro-batch or in both.
+    const int skipped = GENERATE(0, 1, 2);
+    CAPTURE(skipped);
+    const PathOf all = [](int, int, int) { return std::vector<int>{0, 1, 2, 3, 4}; };
+    const PathOf skips = [=](int, int, int micro_batch) {
+        return micro_batch == 1 - skipped ? std::vector<int>{0, 1, 2, 3, 4}
+                                          : std::vector<int>{0, 1, 2, 4};
+    };
+    const auto waiting = [&](const PathOf& path, int steps, bool find_unused,
+                             bool evaluates = false) {
         return train_skipping(3, path,
                               {.sizes = {kBytes, kBytes},
                                .broadcast = false,
                                .rebuild = false,
                                .find_unused = find_unused},
-                              1)
+                              steps, evaluates)
             .report.ranks[0]
             .time.waiting;
     };
-    // Layer 3's bucket is the second of five; its all-reduce and those behind it wait for
-    // the end of backward.
-    CHECK(waiting(true) < waiting(false));
+    // Its all-reduce and those behind it wait for the end of backward, or they do not.
+    const Picoseconds not_found = waiting(skips, 1, false);
+    const Picoseconds found = waiting(skips, 1, true);
+    CHECK(found < not_found);
+    // If the last micro-batch uses all layers, nothing is later than in a usual step.
+    if (skipped == 0) CHECK(found == waiting(all, 1, false));
+    // The same in the next step, also if there was an evaluation between.
+    CHECK(waiting(skips, 2, true) == 2 * found);
+    CHECK(waiting(skips, 2, true, true) == 2 * found);
+    CHECK(waiting(skips, 2, false) == 2 * not_found);
+}
+
+TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buckets]") {
+    sim::make_cluster(1)->run([](Rank& rank) {
+        Device& device = rank.device();
+        Skipping model(device, 5);
+        declare_replicas_of(rank.world(), model);
+        Parameter& second = *model.parameters()[1];
+        const Tensor gradient = std::exchange(second.gradient, Tensor());
+        const auto make = [&] {
+            return std::make_unique<BucketedDataParallel>(
+                device, rank.world(), model.parameters(),
+                BucketOptions{.sizes = {kBytes, kBytes}, .find_unused = true});
+        };
+        CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring(
+                                      "1.weight cannot be put into a flat buffer"));
+        // A hook that was left would find this where it looks for what it counts.
+        const std::vector<std::vector<unsigned char>> others(
+            100, std::vector<unsigned char>(sizeof(BucketedDataParallel), 0xff));
+        second.gradient = gradient;
+        zero_gradients(model);
+        forward_backward(device, model, mean_squared_error, batch_of(device, 0, 1), 0);
+        CHECK(make()->buckets().size() == 5);
+    });
 }
 
 TEST_CASE("Buckets are filled in reverse order, then in the order of arrival",
@@ -239,6 +282,56 @@ TEST_CASE("Bucket sizes: one parameter at least, and no byte too many",
         CHECK(sizes_of({2 * kBytes - 1, 3 * kBytes}) == Counts{3, 1, 1});
         CHECK(sizes_of(BucketSizes::all_in_one()) == Counts{5});
         CHECK(sizes_of({}) == Counts{5});
+    });
+}
+
+TEST_CASE("Buckets have 25 MiB if nothing else is said, and the first one 1 MiB",
+          "[parallel][buckets]") {
+    constexpr std::int64_t kKiB = 1024;
+    sim::ClusterOptions options;
+    options.ranks = 1;
+    options.numbers = false;
+    sim::make_cluster(options)->run([&](Rank& rank) {
+        // Layers of 512 KiB, but for one of 4 bytes more.
+        std::vector<std::unique_ptr<Parameter>> owned;
+        std::vector<Parameter*> parameters;
+        for (int i = 0; i < 110; ++i) {
+            owned.push_back(std::make_unique<Parameter>(
+                ParameterInit{rank.device(), DType::f32, 0, std::to_string(i)}, "w",
+                Shape{128 * kKiB + (i == 57 ? 1 : 0)}));
+            parameters.push_back(owned.back().get());
+        }
+        replicate_over(rank.world(), parameters, Placement::Kind::partial);
+        const BucketedDataParallel sync(rank.device(), rank.world(), parameters);
+        std::vector<std::size_t> counts;
+        for (const auto& bucket : sync.buckets())
+            counts.push_back(bucket.size());
+        // 2, then 50 that fit; 49 with the larger one among them; the rest.
+        CHECK(counts == std::vector<std::size_t>{2, 50, 49, 9});
+    });
+}
+
+TEST_CASE("A bucket has gradients of one type", "[parallel][buckets]") {
+    sim::make_cluster(2)->run([](Rank& rank) {
+        std::vector<std::unique_ptr<Parameter>> owned;
+        std::vector<Parameter*> parameters;
+        for (const DType dtype : {DType::f32, DType::f32, DType::f64, DType::f32}) {
+            owned.push_back(std::make_unique<Parameter>(
+                ParameterInit{rank.device(), dtype, 0, std::to_string(owned.size())}, "w",
+                Shape{3}));
+            rank.device().fill(owned.back()->value, 1);
+            parameters.push_back(owned.back().get());
+        }
+        replicate_over(rank.world(), parameters, Placement::Kind::partial);
+        BucketedDataParallel sync(rank.device(), rank.world(), parameters);
+        REQUIRE(sync.buckets().size() == 3);
+        CHECK(sync.buckets()[2].size() == 2);
+        sync.begin();
+        for (Parameter* parameter : parameters)
+            rank.device().fill(parameter->gradient, rank.index() + 1);
+        sync.finish();
+        for (const Parameter* parameter : parameters)
+            CHECK(rank.device().peek(parameter->gradient).at(2) == 3);
     });
 }
 
