@@ -31,7 +31,7 @@ struct PowerSgdOptions {
 /// each goes on with the last Q: it is one step of a power iteration. All of it is linear
 /// in M but for P, which has the sum only, so that n ranks do what one would with all
 /// terms. What has been applied so far, and the errors of all ranks, add up to all
-/// gradients.
+/// gradients, but for the rounding of P Q^T if gradients are bf16.
 ///
 /// With k ranks a step sends 2(k-1)/k times r (n + m) elements of each matrix, in two
 /// all-reduces: that of all P in one buffer, then that of all Q in another. A matrix of

@@ -12,6 +12,7 @@
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
 #include "src/parallel/rounded_all_reduce.hpp"
+#include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "tests/catch.hpp"
 #include "tests/message_of.hpp"
@@ -168,8 +169,8 @@ Off rounded_sums(int ranks, DType dtype, bool positive) {
     on_ranks(ranks, [&](Rank& rank) {
         const auto parameter = parameter_of(rank, "w", shape, dtype);
         const Sync sync = rounded(rank.device(), rank.world(), {parameter.get()});
-        set_gradient(*parameter, terms_of(rank.index()));
         sync->begin();
+        set_gradient(*parameter, terms_of(rank.index()));
         sync->finish();
         const HostTensor got = rank.device().peek(parameter->gradient);
         if (rank.index() == 0) arrived = got;
@@ -218,6 +219,7 @@ TEST_CASE("A small term may vanish, as its place in the buffer has it",
         const auto parameter = parameter_of(rank, "w", {5}, DType::f32);
         const Sync sync = rounded(rank.device(), rank.world(), {parameter.get()});
         const double term = rank.index() == 0 ? 1 : kSmall;
+        sync->begin();
         set_gradient(*parameter, HostTensor::of<double>({5}, std::vector(5, term)));
         sync->finish();
         arrived = rank.device().peek(parameter->gradient);
@@ -252,10 +254,34 @@ TEST_CASE("Gradients that travel in bf16 train nearly as those that do not",
     CHECK(small.losses != usual.losses);
 }
 
+TEST_CASE("Rounded gradients travel while backward goes on", "[parallel][sim][bf16]") {
+    const auto step_of = [](const BucketSizes& sizes) {
+        sim::ClusterOptions options;
+        options.ranks = 4;
+        options.numbers = false;
+        options.spec = load_cluster("classroom");
+        return sim::make_cluster(options)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto gpt = make_gpt({device, DType::f32, 1, ""}, {64, 32, 4, {128, 4}});
+            declare_replicas_of(rank.world(), *gpt);
+            RoundedAllReduce sync(device, rank.world(), gpt->parameters(), sizes);
+            lockstep::Sgd optimizer(gpt->parameters());
+            const Tensor ids = device.zeros({32, 16}, DType::i32);
+            const MicroBatch batch{ids, ids, 0.25};
+            train_step(device, *gpt, cross_entropy_loss, {&batch, 1}, sync, optimizer);
+        });
+    };
+    constexpr BucketSizes kLayer{4 * 12 * 128 * 128, 4 * 12 * 128 * 128};
+    const RunReport at_end = step_of(BucketSizes::all_in_one());
+    const RunReport beside = step_of(kLayer);
+    CHECK(bytes_sent(beside) == bytes_sent(at_end));
+    CHECK(beside.ranks[0].time.waiting < at_end.ranks[0].time.waiting / 2);
+}
+
 TEST_CASE("What cannot be rounded on its way is refused", "[parallel][errors][bf16]") {
     CHECK(refusal_of(rounded, DType::bf16, true)
               .starts_with("RoundedAllReduce: gradients are bf16 already; "
-                           "GradientBuckets sends them as they are"));
+                           "BucketedDataParallel sends them as they are"));
     CHECK(refusal_of(rounded, DType::f32, false)
               .starts_with("RoundedAllReduce: w is not known to be partial along world"));
 }
@@ -732,16 +758,19 @@ TEST_CASE("Compressed training has the same bits on any number of workers",
 
 TEST_CASE("Compression goes with tensor parallelism: replicas stay replicas",
           "[parallel][sim]") {
+    // With sequence parallelism the gradients of norms are sums over tp, too.
+    const bool factors = GENERATE(false, true);
+    const MakeSync make_sync = factors ? power_sgd(2) : MakeSync(rounded);
     std::vector<double> losses(25);
     on_ranks(4, [&](Rank& rank) {
         Device& device = rank.device();
         Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
-        TensorParallel tp(device, mesh["tp"]);
+        SequenceParallel tp(device, mesh["tp"]);
         const GptSizes sizes{kVocabulary, kLength, 2, {16, 2}};
         const GptKit kit = tensor_parallel({}, tp);
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes, kit);
         declare_replicas_of(mesh["dp"], *gpt);
-        PowerSgd sync(device, mesh["dp"], gpt->parameters(), {2});
+        const Sync sync = make_sync(device, mesh["dp"], gpt->parameters());
         Sgd optimizer(gpt->parameters(), {0.3, 0.5, 0});
         for (std::size_t step = 0; step < losses.size(); ++step) {
             std::vector<MicroBatch> mine;
@@ -752,7 +781,7 @@ TEST_CASE("Compression goes with tensor parallelism: replicas stay replicas",
             for (MicroBatch& batch : mine)
                 batch.weight = 1.0 / 6;
             const Tensor loss =
-                train_step(device, *gpt, kit.loss(sizes), mine, sync, optimizer);
+                train_step(device, *gpt, kit.loss(sizes), mine, *sync, optimizer);
             if (tp.rank() == 0) losses[step] += device.peek(loss).at(0);
         }
     });
