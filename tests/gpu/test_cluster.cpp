@@ -18,13 +18,20 @@
 #include "src/core/units.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
+#include "src/nn/sequential.hpp"
 #include "src/parallel/data_parallel.hpp"
+#include "src/parallel/global_batch_norm.hpp"
 #include "src/parallel/parameter_server.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/power_sgd.hpp"
 #include "src/parallel/ring_collectives.hpp"
+#include "src/parallel/rounded_all_reduce.hpp"
+#include "src/parallel/sharded_server.hpp"
 #include "src/parallel/stale_server.hpp"
 #include "tests/catch.hpp"
 #include "tests/gpu/forked_cluster.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
+#include "tests/parallel/twin.hpp"
 
 namespace lockstep::test {
 
@@ -51,6 +58,103 @@ void says(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("Servers beside the workers are pushed to and answer on processes",
+          "[gpu][cluster]") {
+    constexpr int kServers = 2;
+    constexpr int kWorkers = 2;
+    constexpr int kSteps = 4;
+    if (!has_gpus_for(kServers + kWorkers)) return;
+    const Task task = mlp_task();
+    // Buckets of a parameter each: pushes and pulls are on their way together.
+    const ServerPlan plan{{0, 1}, {2, 3}, ServerPlan::Deal::ranges, {0, 0}};
+    Course served;
+    served.losses.resize(kSteps);
+    collect(served, make_forked_cluster(kServers + kWorkers)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = task.make_model({device, DType::f64, 1, ""});
+        ShardedServer sync(device, rank.world(), model->parameters(), plan);
+        const auto optimizer = momentum_sgd(sync.served());
+        for (int step = 0; step < kSteps; ++step) {
+            if (!sync.works()) {
+                sync.serve(*optimizer);
+                continue;
+            }
+            const auto mine = batches_of_worker(device, task, step,
+                                                rank.index() - kServers, kWorkers, 3);
+            const Tensor loss =
+                train_step(device, *model, task.loss, mine, sync, *optimizer);
+            rank.keep_value("loss", device.download(loss).at(0));
+        }
+        keep_updated(rank, sync.served());
+    }));
+    for (int step = 0; step < kSteps; ++step)
+        for (int rank = kServers; rank < kServers + kWorkers; ++rank)
+            served.losses[step] += served.report.ranks[rank].series.at("loss")[step];
+    check_same(served, train_on_one(task, kWorkers, kSteps));
+}
+
+TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator's",
+          "[gpu][cluster]") {
+    constexpr int kRanks = 2;
+    if (!has_gpus_for(kRanks)) return;
+    struct Way {
+        const char* name;
+        std::function<std::unique_ptr<GradientSync>(Rank&, std::vector<Parameter*>)> sync;
+        double bound;  ///< of the largest value
+    };
+    const auto way = GENERATE(
+        Way{"bf16",
+            [](Rank& rank, std::vector<Parameter*> all) {
+                return std::make_unique<RoundedAllReduce>(
+                    rank.device(), rank.world(), std::move(all), BucketSizes{100, 100});
+            },
+            Bf16::kEpsilon},
+        Way{"PowerSGD",
+            [](Rank& rank, std::vector<Parameter*> all) {
+                return std::make_unique<PowerSgd>(rank.device(), rank.world(),
+                                                  std::move(all), PowerSgdOptions{1, 0});
+            },
+            1e-9},
+        Way{"batch norm",
+            [](Rank&, std::vector<Parameter*> all) {
+                return std::make_unique<AllReduceSync>(std::move(all));
+            },
+            1e-11});
+    CAPTURE(way.name);
+    const auto train = [&](Rank& rank) {
+        constexpr std::int64_t kRows = 6;
+        Device& device = rank.device();
+        const ParameterInit init{device, DType::f64, 1, ""};
+        Sequential model;
+        model.add<Linear>(init.child("in"), 8, 12);
+        model.add<GlobalBatchNorm>(init.child("norm"), rank.world(), 12);
+        model.add<Linear>(init.child("out"), 12, 8);
+        declare_replicas_of(rank.world(), model);
+        const auto sync = way.sync(rank, model.parameters());
+        const auto optimizer = momentum_sgd(model.parameters());
+        for (int step = 0; step < 3; ++step) {
+            const auto rows = [&](const char* name) {
+                return device.upload(
+                    normal_values({kRanks * kRows, 8}, name + std::to_string(step))
+                        .rows(rank.index() * kRows, kRows));
+            };
+            const MicroBatch mine{rows("x"), rows("y"), 1.0 / kRanks};
+            train_step(device, model, mean_squared_error, {&mine, 1}, *sync, *optimizer);
+        }
+        for (const Parameter* parameter : model.parameters())
+            rank.keep(parameter->name(), parameter->value);
+    };
+    const RunReport here = sim::make_cluster(kRanks)->run(train);
+    const RunReport there = make_forked_cluster(kRanks)->run(train);
+    for (int rank = 0; rank < kRanks; ++rank)
+        for (const auto& [name, values] : here.ranks[rank].kept) {
+            CAPTURE(rank, name);
+            const HostTensor& got = there.ranks[rank].kept.at(name);
+            CHECK(relative_difference(got, values) <= way.bound);
+            CHECK(got == there.ranks[0].kept.at(name));
+        }
+}
 
 TEST_CASE("An asynchronous server on processes keeps its bound", "[gpu][cluster]") {
     constexpr int kRanks = 3;
