@@ -114,31 +114,46 @@ RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec
     });
 }
 
-Picoseconds step_time(const MeasuredStep& step, int devices, const ClusterSpec& spec,
-                      const MakeStrategy& strategy) {
-    return measure(step, devices, spec, strategy, 2).makespan() -
-           measure(step, devices, spec, strategy, 1).makespan();
+std::int64_t UsualStep::sent(Verb verb) const {
+    std::int64_t bytes = 0;
+    for (const auto& [report, sign] : {std::pair{&three_, 1}, std::pair{&two_, -1}})
+        for (const RankReport& rank : report->ranks)
+            for (const Traffic& traffic : rank.traffic)
+                if (traffic.verb == name_of(verb)) bytes += sign * traffic.bytes_sent;
+    return bytes;
+}
+
+UsualStep usual_step(const MeasuredStep& step, int devices, const ClusterSpec& spec,
+                     const MakeStrategy& strategy) {
+    return UsualStep(
+        [&](int steps) { return measure(step, devices, spec, strategy, steps); });
 }
 
 RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
-                          const ClusterSpec& spec, ServerPlan plan) {
+                          const ClusterSpec& spec, ServerPlan plan, int steps,
+                          bool trace) {
     plan.servers = ranks_from(0, servers);
     plan.workers = ranks_from(servers, workers);
-    return make_shapes_only_cluster(workers + servers, spec)->run([&](Rank& rank) {
+    return make_shapes_only_cluster(workers + servers, spec, trace)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = step.make_model(device);
         ShardedServer sync(device, rank.world(), model->parameters(), plan);
         Sgd optimizer(sync.served(), {0.1, 0.9, 0});
-        if (!sync.works()) return sync.serve(optimizer);
-        const MicroBatch batch = step.make_batch(device);
-        train_step(device, *model, step.loss, {&batch, 1}, sync, optimizer);
+        const MicroBatch batch = sync.works() ? step.make_batch(device) : MicroBatch{};
+        for (int i = 0; i < steps; ++i) {
+            if (sync.works())
+                train_step(device, *model, step.loss, {&batch, 1}, sync, optimizer);
+            else
+                sync.serve(optimizer);
+        }
     });
 }
 
 RunReport measure_one_process(int devices, int layers, std::int64_t width,
-                              std::int64_t rows, const ClusterSpec& spec) {
+                              std::int64_t rows, const ClusterSpec& spec, int steps,
+                              bool trace) {
     const MeasuredStep step = stack_step(layers, width, rows);
-    return make_shapes_only_cluster(devices, spec, true)->run([&](Rank& rank) {
+    return make_shapes_only_cluster(devices, spec, trace)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = step.make_model(device);
         Sgd optimizer(rank.index() == 0 ? model->parameters() : std::vector<Parameter*>(),
@@ -148,7 +163,9 @@ RunReport measure_one_process(int devices, int layers, std::int64_t width,
             batch.input = device.empty(batch.shape, DType::f32);
             batch.target = device.empty(batch.shape, DType::f32);
         }
-        one_process_step(device, rank.world(), *model, step.loss, {&batch, 1}, optimizer);
+        for (int i = 0; i < steps; ++i)
+            one_process_step(device, rank.world(), *model, step.loss, {&batch, 1},
+                             optimizer);
     });
 }
 

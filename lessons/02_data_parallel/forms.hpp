@@ -38,15 +38,37 @@ MeasuredStep gpt2_step(std::int64_t sequences);
 /// Runs that many steps on virtual devices that compute shapes only.
 RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec,
                   const MakeStrategy& strategy, int steps = 1, bool trace = false);
-/// Returns how long one step takes, without what comes before the first one.
-Picoseconds step_time(const MeasuredStep& step, int devices, const ClusterSpec& spec,
-                      const MakeStrategy& strategy);
-/// One step of `workers` with servers beside them, the first devices.
+/// The same of `workers` with servers beside them, the first devices.
 RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
-                          const ClusterSpec& spec, ServerPlan plan = {});
-/// One step of nn.DataParallel; device 0 has all devices' rows.
+                          const ClusterSpec& spec, ServerPlan plan = {}, int steps = 1,
+                          bool trace = false);
+/// The same of nn.DataParallel; device 0 has all devices' rows.
 RunReport measure_one_process(int devices, int layers, std::int64_t width,
-                              std::int64_t rows, const ClusterSpec& spec);
+                              std::int64_t rows, const ClusterSpec& spec, int steps = 1,
+                              bool trace = false);
+
+/// A run of so many steps.
+using RunOfSteps = std::function<RunReport(int steps)>;
+/// What the third step takes: all that comes before the first one, and buckets that are
+/// filled once more in the second, are no part of it.
+class UsualStep {
+  public:
+    explicit UsualStep(const RunOfSteps& run) : two_(run(2)), three_(run(3)) {}
+
+    Picoseconds time() const { return three_.makespan() - two_.makespan(); }
+    /// How long a device does nothing.
+    Picoseconds waiting(std::size_t device) const {
+        return three_.ranks[device].time.waiting - two_.ranks[device].time.waiting;
+    }
+    /// Bytes that all devices together send.
+    std::int64_t sent(Verb verb) const;
+    const RunReport& run() const { return three_; }
+
+  private:
+    RunReport two_, three_;
+};
+UsualStep usual_step(const MeasuredStep& step, int devices, const ClusterSpec& spec,
+                     const MakeStrategy& strategy);
 
 /// Training by an asynchronous server, with one worker slower than the others.
 struct StaleTraining {

@@ -110,6 +110,13 @@ MeasuredStep million() {
 }
 constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
 
+/// As many numbers, in layers of which each is a bucket.
+constexpr int kParts = 4;
+constexpr std::int64_t kPartBytes = kMillionBytes / kParts;
+MeasuredStep million_in_parts() {
+    return stack_step(kParts, kMillion / 2, 1);
+}
+
 std::int64_t bytes_received(const RankReport& rank) {
     std::int64_t bytes = 0;
     for (const Traffic& traffic : rank.traffic)
@@ -195,12 +202,21 @@ void DataParallel::servers(Findings& found) {
         const RunReport on =
             measure(million(), kWorkers, messages_alone(),
                     servers_on_workers(servers, ServerPlan::Deal::ranges));
+        const RunReport early =
+            measure_servers(million_in_parts(), kWorkers, servers, messages_alone(),
+                            {{}, {}, ServerPlan::Deal::ranges, {kPartBytes, kPartBytes}});
         Findings& row = found.row("server_numbers");
         row.give("servers", servers);
         row.give("beside_link", Figure::memory(busiest_link(beside)));
         row.give("beside_time", Figure::time(beside.makespan()));
+        row.give("beside_early", Figure::time(early.makespan()));
         row.give("on_link", Figure::memory(busiest_link(on)));
         row.give("on_time", Figure::time(on.makespan()));
+        if (servers == kWorkers)
+            found.equal("early_time", Figure::time(early.makespan()),
+                        static_cast<double>((kParts + 1) * kWorkers *
+                                            message_time(messages_alone().inside,
+                                                         kPartBytes / kWorkers)));
     }
     const RunReport everywhere =
         measure(million(), kWorkers, messages_alone(),
@@ -260,8 +276,9 @@ void DataParallel::one_process(Findings& found) {
     const std::int64_t values = kProcessLayers * kProcessWidth * kProcessWidth * 4;
     // A device's inputs, or predictions.
     const std::int64_t rows = kProcessRows * kProcessWidth * 4;
-    const RunReport report = measure_one_process(kDevices, kProcessLayers, kProcessWidth,
-                                                 kProcessRows, load_cluster("classroom"));
+    const RunReport report =
+        measure_one_process(kDevices, kProcessLayers, kProcessWidth, kProcessRows,
+                            load_cluster("classroom"), 1, true);
     found.give("process_devices", kDevices);
     found.give("process_values", Figure::memory(values));
     found.give("process_rows", Figure::memory(rows));
@@ -333,14 +350,16 @@ void DataParallel::buckets(Findings& found) {
     found.give("layer_reduce", Figure::time(reduce));
     found.give("reduce_all", Figure::time(kStackLayers * reduce));
 
-    const auto run = [&](const char* name, const MakeStrategy& strategy) {
-        const RunReport report = measure(step, kStackDevices, spec, strategy, 1, true);
-        found.give(fmt::format("{}.exposed", name),
-                   Figure::time(report.ranks[0].time.waiting));
-        found.give(fmt::format("{}.time", name), Figure::time(report.makespan()));
-        found.timeline(fmt::format("{}_step", name), report);
+    const auto show = [&](const std::string& name, const RunReport& report) {
+        found.timeline(name + "_step", report);
         record().runs.emplace_back(name, report);
-        return report.ranks[0].time.waiting;
+    };
+    const auto run = [&](const std::string& name, const MakeStrategy& strategy) {
+        const UsualStep usual = usual_step(step, kStackDevices, spec, strategy);
+        found.give(name + ".exposed", Figure::time(usual.waiting(0)));
+        found.give(name + ".time", Figure::time(usual.time()));
+        show(name, measure(step, kStackDevices, spec, strategy, 1, true));
+        return usual.waiting(0);
     };
     const Picoseconds behind = run("one_by_one", all_reduce_strategy);
     run("at_once", in_buckets(sized(kStackLayers * kStackLayerBytes)));
@@ -351,29 +370,27 @@ void DataParallel::buckets(Findings& found) {
         std::max(reduce, kStackLayers * reduce - (kStackLayers - 1) * backward);
     found.give("exposed_least", Figure::time(expected));
     found.equal("exposed_beside", Figure::time(beside), static_cast<double>(expected));
-    const auto served = [&](BucketSizes sizes) {
-        const ServerPlan plan{{}, {}, ServerPlan::Deal::ranges, sizes};
-        return Figure::time(
-            measure_servers(step, kStackDevices, kStackDevices, spec, plan).makespan());
+    const auto served = [&](BucketSizes sizes, int steps, bool trace = false) {
+        return measure_servers(step, kStackDevices, kStackDevices, spec,
+                               {{}, {}, ServerPlan::Deal::ranges, sizes}, steps, trace);
     };
-    found.give("served_at_once", served(BucketSizes::all_in_one()));
-    found.give("served_by_layer", served({kStackLayerBytes, kStackLayerBytes}));
+    const auto served_time = [&](BucketSizes sizes) {
+        return Figure::time(
+            UsualStep([&](int steps) { return served(sizes, steps); }).time());
+    };
+    const BucketSizes by_layer{kStackLayerBytes, kStackLayerBytes};
+    found.give("served_at_once", served_time(BucketSizes::all_in_one()));
+    found.give("served_by_layer", served_time(by_layer));
+    show("served", served(by_layer, 1, true));
     compare_both(found);
 }
 
 namespace {
 
-std::int64_t sent_by(const RunReport& report, Verb verb) {
-    std::int64_t bytes = 0;
-    for (const RankReport& rank : report.ranks)
-        for (const Traffic& traffic : rank.traffic)
-            if (traffic.verb == name_of(verb)) bytes += traffic.bytes_sent;
-    return bytes;
-}
-
-Figure share_of(Picoseconds time, const RunReport& report) {
-    return Figure::percent(100.0 * static_cast<double>(time) /
-                           static_cast<double>(report.makespan()));
+/// Returns the part of a usual step that a device waits.
+Figure waits_in(const UsualStep& step, std::size_t device) {
+    return Figure::percent(100.0 * static_cast<double>(step.waiting(device)) /
+                           static_cast<double>(step.time()));
 }
 
 }  // namespace
@@ -381,25 +398,28 @@ Figure share_of(Picoseconds time, const RunReport& report) {
 /// The same step by nn.DataParallel and by DistributedDataParallel.
 void DataParallel::compare_both(Findings& found) {
     const ClusterSpec spec = load_cluster("classroom");
-    const RunReport one = measure_one_process(kProcessDevices, kProcessLayers,
-                                              kProcessWidth, kProcessRows, spec);
-    MeasuredStep step = stack_step(kProcessLayers, kProcessWidth, kProcessRows);
-    const RunReport many =
-        measure(step, kProcessDevices, spec, in_buckets(sized(kProcessWidth)), 1, true);
-    for (const auto& [name, report] : {std::pair{"dp", &one}, std::pair{"ddp", &many}}) {
+    const UsualStep one([&](int steps) {
+        return measure_one_process(kProcessDevices, kProcessLayers, kProcessWidth,
+                                   kProcessRows, spec, steps);
+    });
+    BucketOptions layer_by_layer;  // rank 0's values at the start, too, and filled anew
+    layer_by_layer.sizes.bytes = kProcessWidth * kProcessWidth * 4;
+    const UsualStep many =
+        usual_step(stack_step(kProcessLayers, kProcessWidth, kProcessRows),
+                   kProcessDevices, spec, in_buckets(layer_by_layer));
+    for (const auto& [name, step] : {std::pair{"dp", &one}, std::pair{"ddp", &many}}) {
         const auto give = [&, name = name](const char* what, Figure figure) {
             found.give(fmt::format("{}.{}", name, what), figure);
         };
-        const RankReport& first = report->ranks.front();
-        const RankReport& last = report->ranks.back();
-        give("broadcast", Figure::memory(sent_by(*report, Verb::broadcast)));
-        give("reduced", Figure::memory(sent_by(*report, Verb::reduce)));
-        give("all_reduced", Figure::memory(sent_by(*report, Verb::all_reduce)));
-        give("first_holds", Figure::memory(first.memory.peak));
-        give("last_holds", Figure::memory(last.memory.peak));
-        give("first_waits", share_of(first.time.waiting, *report));
-        give("last_waits", share_of(last.time.waiting, *report));
-        give("time", Figure::time(report->makespan()));
+        const std::size_t last = kProcessDevices - 1;
+        give("broadcast", Figure::memory(step->sent(Verb::broadcast)));
+        give("reduced", Figure::memory(step->sent(Verb::reduce)));
+        give("all_reduced", Figure::memory(step->sent(Verb::all_reduce)));
+        give("first_holds", Figure::memory(step->run().ranks[0].memory.peak));
+        give("last_holds", Figure::memory(step->run().ranks[last].memory.peak));
+        give("first_waits", waits_in(*step, 0));
+        give("last_waits", waits_in(*step, last));
+        give("time", Figure::time(step->time()));
     }
 }
 
@@ -413,16 +433,16 @@ void DataParallel::overlap(Findings& found) {
     found.give("gpt_sequences", kSequences);
 
     std::vector<Picoseconds> curve;
-    for (const std::int64_t mib : {0, 1, 4, 16, 25, 64, 160, 1000}) {
-        const RunReport report =
-            measure(step, kDevices, spec, in_buckets(sized(mib * kMiB)));
+    const auto mebibytes = [](std::int64_t count) {
+        return std::pair{fmt::format("{} MiB", count), count * kMiB};
+    };
+    for (const auto& [size, bytes] :
+         {std::pair{std::string("each"), std::int64_t{0}}, mebibytes(1), mebibytes(4),
+          mebibytes(16), mebibytes(25), mebibytes(64), mebibytes(160),
+          std::pair{std::string("one"), BucketSizes::all_in_one().bytes}}) {
+        const RunReport report = measure(step, kDevices, spec, in_buckets(sized(bytes)));
         Findings& row = found.row("curve");
-        if (mib == 1000)
-            row.give("size", "one");
-        else if (mib == 0)
-            row.give("size", "each");
-        else
-            row.give("size", fmt::format("{} MiB", mib));
+        row.give("size", size);
         const Traffic& traffic = report.ranks[0].traffic.front();
         row.give("buckets", traffic.calls);
         row.give("exposed", Figure::time(report.ranks[0].time.waiting));
@@ -466,7 +486,7 @@ void DataParallel::compress(Findings& found) {
     const bool rounds = options().dtype != DType::bf16;
     const std::vector<std::pair<const char*, MakeStrategy>> ways{
         {"whole", in_buckets(sized(25 * kMiB, kMiB))},
-        {"rounded", synced_by<RoundedAllReduce>()},
+        {"rounded", synced_by<RoundedAllReduce>(BucketSizes{25 * kMiB, kMiB})},
         {"factors", synced_by<PowerSgd>(PowerSgdOptions{4, 0})}};
     std::int64_t whole = 0;
     for (const auto& [name, strategy] : ways) {
@@ -475,7 +495,8 @@ void DataParallel::compress(Findings& found) {
         Findings& row = found.row("compressions");
         row.give("way", name);
         row.give("sent", Figure::memory(sent));
-        row.give("time", Figure::time(step_time(gpt2_step(4), kDevices, spec, strategy)));
+        row.give("time",
+                 Figure::time(usual_step(gpt2_step(4), kDevices, spec, strategy).time()));
         if (name == std::string("whole")) whole = sent;
         if (name == std::string("rounded"))
             found.equal("rounded_bytes", Figure::bytes(sent),
@@ -520,7 +541,6 @@ std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
 /// A slow worker, and servers that wait for it or do not.
 void DataParallel::stragglers(Findings& found) {
     constexpr int kWorkers = 4;
-    constexpr std::int64_t kNoBound = 1 << 30;
     const double slowness = options().values.number("slowness");
     const auto task =
         std::make_shared<LanguageTask>(*make_language_task(options(), kWorkers));
@@ -529,20 +549,20 @@ void DataParallel::stragglers(Findings& found) {
     found.give("slowness", Figure::count(slowness));
     found.give("stale_workers", kWorkers);
 
-    const std::vector<std::int64_t> bounds{0, 1, 4, 16, kNoBound};
+    const std::vector<std::optional<std::int64_t>> bounds{0, 1, 4, 16, std::nullopt};
     std::vector<StaleTraining> runs;
-    for (const std::int64_t bound : bounds)
-        runs.push_back(train_stale(task, options(), spec, bound));
+    for (const auto& bound : bounds)
+        runs.push_back(train_stale(task, options(), spec, bound.value_or(INT64_MAX)));
     // The fast workers of the last run are through then.
     const Picoseconds early = runs.back().report.ranks[1].time.end;
     found.give("early", Figure::time(early));
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const StaleTraining& run = runs[i];
         Findings& row = found.row("bounds");
-        if (bounds[i] == kNoBound)
-            row.give("bound", "none");
+        if (bounds[i])
+            row.give("bound", *bounds[i]);
         else
-            row.give("bound", bounds[i]);
+            row.give("bound", "none");
         std::int64_t missed = 0;
         std::int64_t stale = 0;
         for (const StaleUpdate& update : run.updates) {
@@ -557,8 +577,7 @@ void DataParallel::stragglers(Findings& found) {
         row.give("loss_early", Figure::decimals(loss_at(run, early), 2));
         row.give("time", Figure::time(run.report.makespan()));
         row.give("loss_end", Figure::decimals(loss_at(run, run.report.makespan()), 2));
-        if (bounds[i] != kNoBound && bounds[i] == 4)
-            found.at_most("staleness", static_cast<double>(stale), 4);
+        if (bounds[i] == 4) found.at_most("staleness", static_cast<double>(stale), 4);
     }
 }
 
@@ -587,10 +606,9 @@ void DataParallel::scaling(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
     found.give("batch_sequences", kSequences);
     found.give("each_sequences", kEach);
-    BucketOptions options;
-    options.broadcast = options.rebuild = false;
-    const auto time_of = [&](int devices, std::int64_t sequences) {
-        return step_time(gpt2_step(sequences), devices, spec, in_buckets(options));
+    const BucketOptions options;
+    const auto step_of = [&](int devices, std::int64_t sequences) {
+        return usual_step(gpt2_step(sequences), devices, spec, in_buckets(options));
     };
     // Values, gradients and momentum, whatever the number of devices.
     const auto state_on = [&](int devices) {
@@ -606,21 +624,30 @@ void DataParallel::scaling(Findings& found) {
     };
     found.give("state_alone", state_on(1));
     found.give("state_each", state_on(64));
-    const auto strong_alone = static_cast<double>(time_of(1, kSequences));
-    const auto weak_alone = static_cast<double>(time_of(1, kEach));
+    const auto strong_alone = static_cast<double>(step_of(1, kSequences).time());
+    const auto weak_alone = static_cast<double>(step_of(1, kEach).time());
     for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
-        const Picoseconds strong = time_of(devices, kSequences / devices);
-        const Picoseconds weak = time_of(devices, kEach);
-        Findings& row = found.row("scaling");
+        const UsualStep strong = step_of(devices, kSequences / devices);
+        Findings& row = found.row("strong");
         row.give("devices", devices);
-        row.give("strong", Figure::time(strong));
-        const double faster = strong_alone / static_cast<double>(strong);
+        row.give("time", Figure::time(strong.time()));
+        row.give("exposed", Figure::time(strong.waiting(0)));
+        const double faster = strong_alone / static_cast<double>(strong.time());
         row.give("faster", Figure::decimals(faster, 1));
-        row.give("strong_part", Figure::percent(100 * faster / devices));
-        row.give("batch", kEach * devices);
-        row.give("weak", Figure::time(weak));
-        row.give("weak_part",
-                 Figure::percent(100 * weak_alone / static_cast<double>(weak)));
+        row.give("part", Figure::percent(100 * faster / devices));
+        if (strong.waiting(0) > 0)
+            row.give("most",
+                     Figure::decimals(
+                         strong_alone / static_cast<double>(strong.waiting(0)), 0));
+
+        const UsualStep weak = step_of(devices, kEach);
+        Findings& grown = found.row("weak");
+        grown.give("devices", devices);
+        grown.give("batch", kEach * devices);
+        grown.give("time", Figure::time(weak.time()));
+        grown.give("exposed", Figure::time(weak.waiting(0)));
+        grown.give("part",
+                   Figure::percent(100 * weak_alone / static_cast<double>(weak.time())));
     }
 }
 
