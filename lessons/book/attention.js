@@ -4,7 +4,7 @@
 // (attention_runs.cpp); here they are only drawn.
 
 (function () {
-  const {said, gap} = Lockstep;
+  const {said, gap, element: make} = Lockstep;
   const {choice, writeAddress, among, begin, Player, colours} = Lockstep.laboratory;
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("laboratory");
