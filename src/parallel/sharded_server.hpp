@@ -6,21 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "src/comm/chunks.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/parallel/gradient_buckets.hpp"
+#include "src/parallel/server_shares.hpp"
 
 namespace lockstep {
 
 /// Which ranks serve parameters, which ones train, and how parameters are dealt out.
 struct ServerPlan {
-    enum class Deal : std::uint8_t {
-        /// Whole parameters, each to the server that has fewest bytes so far, the largest
-        /// ones first.
-        whole,
-        /// Equal ranges of each bucket.
-        ranges
-    };
+    using Deal = ServerDeal;
 
     std::vector<int> servers{};  ///< ranks of the group
     std::vector<int> workers{};  ///< ranks of the group; none: all
@@ -68,7 +62,7 @@ class ShardedServer : public GradientBuckets {
     bool works() const { return place_in(workers_).has_value(); }
     bool serves() const { return place_in(servers_).has_value(); }
     /// This rank steps these: after finish() their gradients are the batch's.
-    std::vector<Parameter*> served() const;
+    std::vector<Parameter*> served() const { return shares_->served(); }
 
     void begin() override;
     void finish() override;
@@ -84,10 +78,6 @@ class ShardedServer : public GradientBuckets {
         Tensor arriving;
     };
 
-    void lay_out(const ServerPlan& plan);
-    /// For a server that is no worker: lets go of all but its part of the buffers.
-    void keep_own(const std::vector<Parameter*>& all);
-
     void start(std::size_t bucket) override;
     void add_up(std::size_t bucket);
     void answer(std::size_t bucket, Optimizer& optimizer);
@@ -101,10 +91,8 @@ class ShardedServer : public GradientBuckets {
         std::optional<int> worker{};
     };
     int rounds() const;
-    Partners partners(int round) const;
+    Partners partners(std::size_t bucket, int round) const;
     std::optional<int> place_in(const std::vector<int>& ranks) const;
-    const Chunk& range(std::size_t bucket, int rank) const;
-    Tensor part(const Tensor& flat, std::size_t bucket, int rank) const;
 
     Device& device_;
     Communicator& group_;
@@ -113,16 +101,8 @@ class ShardedServer : public GradientBuckets {
     std::vector<int> servers_;
     std::vector<int> workers_;
     bool answers_early_;
-    Tensor values_;
-    Tensor gradients_;
-    /// Elements of the workers' buffers that a server has of a bucket; by bucket, by
-    /// rank.
-    std::vector<std::vector<Chunk>> ranges_;
-    /// Of a server that is no worker: where a bucket's part begins in its own buffers.
-    std::vector<std::int64_t> own_begin_;
-    std::vector<std::unique_ptr<Parameter>> served_;
-    std::vector<std::vector<Parameter*>> served_in_;  ///< by bucket
-    std::vector<std::vector<Push>> pushes_;           ///< by bucket
+    std::unique_ptr<ServerShares> shares_;
+    std::vector<std::vector<Push>> pushes_;  ///< by bucket
     std::vector<Work> pulls_;
 };
 

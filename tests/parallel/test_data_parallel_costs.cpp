@@ -59,10 +59,11 @@ RunReport run_on(int ranks, const Program& program,
     return sim::make_cluster(options)->run(program);
 }
 
-std::vector<MicroBatch> rows_for(Device& device, std::int64_t rows = kRows,
+/// A worker's micro-batch, the only one of its step.
+std::vector<MicroBatch> rows_for(Device& device, int workers, std::int64_t rows = kRows,
                                  std::int64_t width = kWidth) {
     return {{device.empty({rows, width}, DType::f64),
-             device.empty({rows, width}, DType::f64), 1}};
+             device.empty({rows, width}, DType::f64), 1.0 / workers}};
 }
 
 /// A step of `workers` with ShardedServer; the first ranks serve, beside the workers or
@@ -80,8 +81,8 @@ RunReport sharded_step(int servers, int workers, bool beside, ServerPlan plan = 
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
         const auto optimizer = momentum_sgd(sync.served());
         if (sync.works())
-            train_step(rank.device(), *model, mean_squared_error, rows_for(rank.device()),
-                       sync, *optimizer);
+            train_step(rank.device(), *model, mean_squared_error,
+                       rows_for(rank.device(), workers), sync, *optimizer);
         else
             sync.serve(*optimizer);
     });
@@ -100,8 +101,8 @@ RunReport zero1_step(int ranks) {
         declare_replicas_of(rank.world(), *model);
         Zero1 sync(rank.device(), rank.world(), model->parameters());
         const auto optimizer = momentum_sgd(sync.shards());
-        train_step(rank.device(), *model, mean_squared_error, rows_for(rank.device()),
-                   sync, *optimizer);
+        train_step(rank.device(), *model, mean_squared_error,
+                   rows_for(rank.device(), ranks), sync, *optimizer);
     });
 }
 
@@ -125,7 +126,7 @@ TEST_CASE("A central server's link carries all workers' gradients and values",
                                                          1);
                              ServedWorker sync(device, rank.world(), model->parameters());
                              train_step(device, *model, mean_squared_error,
-                                        rows_for(device), sync, *optimizer);
+                                        rows_for(device, workers), sync, *optimizer);
                          })
                 : sharded_step(1, workers, true);
         CHECK(report.ranks[0].bytes_sent() == workers * kBytes);
@@ -202,7 +203,8 @@ TEST_CASE("Servers that are pushed to and answer layer by layer work beside back
                        const auto optimizer = momentum_sgd(sync.served());
                        if (!sync.works()) return sync.serve(*optimizer);
                        train_step(rank.device(), *model, mean_squared_error,
-                                  rows_for(rank.device(), 500, 400), sync, *optimizer);
+                                  rows_for(rank.device(), beside ? 4 : 8, 500, 400), sync,
+                                  *optimizer);
                    },
                    load_cluster("classroom"))
             .makespan();
@@ -335,7 +337,7 @@ TEST_CASE("Each form of data parallelism sends by its own verbs", "[parallel][co
         BucketedDataParallel sync(device, rank.world(), model->parameters(),
                                   {.sizes = {kLayerBytes, kLayerBytes}});
         const auto optimizer = momentum_sgd(model->parameters());
-        train_step(device, *model, mean_squared_error, rows_for(device), sync,
+        train_step(device, *model, mean_squared_error, rows_for(device, kRanks), sync,
                    *optimizer);
     });
     CHECK(sent_by(in_buckets, 0) ==
@@ -357,7 +359,8 @@ TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][cos
         BucketedDataParallel sync(device, rank.world(), model->parameters(),
                                   {.sizes = sizes, .broadcast = false});
         const auto optimizer = momentum_sgd(model->parameters());
-        const std::vector<MicroBatch> batches(passes, rows_for(device).front());
+        const std::vector<MicroBatch> batches(passes,
+                                              rows_for(device, ranks * passes).front());
         train_step(device, *model, mean_squared_error, batches, sync, *optimizer);
     });
     for (const RankReport& rank : report.ranks)
@@ -398,7 +401,7 @@ TEST_CASE("What is exposed of buckets follows from backward and all-reduce",
                                       {.sizes = {bytes, bytes}, .broadcast = false});
             const auto optimizer = momentum_sgd(model->parameters());
             train_step(device, *model, mean_squared_error,
-                       rows_for(device, kManyRows, kWide), sync, *optimizer);
+                       rows_for(device, kRanks, kManyRows, kWide), sync, *optimizer);
         });
         const Picoseconds reduce =
             std::int64_t{2} * (kRanks - 1) * message_time(spec.inside, bytes / kRanks);

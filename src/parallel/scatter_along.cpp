@@ -1,0 +1,100 @@
+#include "src/parallel/scatter_along.hpp"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "src/comm/chunks.hpp"
+
+namespace lockstep {
+
+Shape with_extent(const Shape& shape, int dimension, std::int64_t extent) {
+    std::array<std::int64_t, Shape::kMaxDimensions> extents{};
+    for (int i = 0; i < shape.dimensions(); ++i)
+        extents[static_cast<std::size_t>(i)] = i == dimension ? extent : shape[i];
+    return {extents.data(), shape.dimensions()};
+}
+
+namespace {
+
+/// The tensor as a matrix whose rows are all dimensions before the one that is dealt out:
+/// a rank's part is a run of columns.
+struct Dealt {
+    Dealt(const Shape& shape, int along, int parts)
+        : whole(shape), dimension(along), ranks(parts) {
+        for (int i = 0; i < shape.dimensions(); ++i)
+            if (i != dimension) (i < dimension ? rows : inner) *= shape[i];
+    }
+
+    Chunk of(int rank) const { return chunk(whole[dimension], ranks, rank); }
+    Shape part(int rank) const { return with_extent(whole, dimension, of(rank).count); }
+    /// A tensor of so many indices along the dimension, seen as that matrix.
+    Tensor matrix(const Tensor& tensor) const {
+        return tensor.reshaped({rows, tensor.shape()[dimension] * inner});
+    }
+    /// Returns the first of the rank's columns, and how many these are.
+    std::pair<std::int64_t, std::int64_t> columns(int rank) const {
+        return {of(rank).begin * inner, of(rank).count * inner};
+    }
+
+    Shape whole;
+    int dimension;
+    int ranks;
+    std::int64_t rows = 1;
+    std::int64_t inner = 1;
+};
+
+}  // namespace
+
+Tensor scatter_along(Device& device, Communicator& group, const Shape& shape,
+                     int dimension, DType dtype, const Tensor& whole, int root,
+                     SourceLine at) {
+    const Dealt dealt(shape, dimension, group.size());
+    if (group.rank() != root) {
+        Tensor part = device.empty(dealt.part(group.rank()), dtype, at);
+        if (part.elements() > 0) group.recv(part, root, at).wait(at);
+        return part;
+    }
+    std::vector<Tensor> parts;
+    for (int rank = 0; rank < group.size(); ++rank) {
+        const auto [begin, count] = dealt.columns(rank);
+        parts.push_back(device.empty(dealt.part(rank), dtype, at));
+        device.copy_columns(dealt.matrix(parts.back()), 0, dealt.matrix(whole), begin,
+                            count, at);
+    }
+    Group messages = group.group(at);
+    for (int rank = 0; rank < group.size(); ++rank) {
+        const Tensor& part = parts[static_cast<std::size_t>(rank)];
+        if (rank != root && part.elements() > 0) messages.send(part, rank, at);
+    }
+    messages.start(at).wait(at);
+    return parts[static_cast<std::size_t>(root)];
+}
+
+Tensor gather_along(Device& device, Communicator& group, const Shape& shape,
+                    int dimension, const Tensor& part, int root, SourceLine at) {
+    const Dealt dealt(shape, dimension, group.size());
+    if (group.rank() != root) {
+        if (part.elements() > 0) group.send(part, root, at).wait(at);
+        return {};
+    }
+    std::vector<Tensor> parts;
+    Group messages = group.group(at);
+    for (int rank = 0; rank < group.size(); ++rank) {
+        parts.push_back(rank == root ? part
+                                     : device.empty(dealt.part(rank), part.dtype(), at));
+        if (rank != root && parts.back().elements() > 0)
+            messages.recv(parts.back(), rank, at);
+    }
+    messages.start(at).wait(at);
+    Tensor whole = device.empty(shape, part.dtype(), at);
+    for (int rank = 0; rank < group.size(); ++rank) {
+        const auto [begin, count] = dealt.columns(rank);
+        device.copy_columns(dealt.matrix(whole), begin,
+                            dealt.matrix(parts[static_cast<std::size_t>(rank)]), 0, count,
+                            at);
+    }
+    return whole;
+}
+
+}  // namespace lockstep
