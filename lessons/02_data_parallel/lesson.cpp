@@ -147,7 +147,8 @@ void DataParallel::server(Findings& found) {
     constexpr int kWorkers = 8;
     found.give("million", kMillion * kMillion);
     found.give("workers", kWorkers);
-    found.give("server_bytes", Figure::memory(2 * kWorkers * kMillionBytes));
+    found.give("server_bytes",
+               Figure::memory(std::int64_t{2} * kWorkers * kMillionBytes));
     for (const int workers : {1, 2, 4, kWorkers, 16}) {
         const RunReport served = measure_servers(million(), workers, 1, messages_alone());
         const RunReport reduced =
@@ -163,7 +164,7 @@ void DataParallel::server(Findings& found) {
                     2.0 * workers * kMillionBytes);
         found.equal(
             "server_time", Figure::time(served.makespan()),
-            static_cast<double>(2 * workers *
+            static_cast<double>(std::int64_t{2} * workers *
                                 message_time(messages_alone().inside, kMillionBytes)));
     }
 }
@@ -195,7 +196,7 @@ void DataParallel::servers(Findings& found) {
                     servers_on_workers(parts_, ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
-    found.give("sharded_bytes", Figure::memory(2 * 7 * kMillionBytes / kWorkers));
+    found.give("sharded_bytes", Figure::memory(2 * kMillionBytes * 7 / kWorkers));
     for (const int servers : {1, 2, 4, 8}) {
         const RunReport beside =
             measure_servers(million(), kWorkers, servers, messages_alone());
@@ -214,7 +215,7 @@ void DataParallel::servers(Findings& found) {
         row.give("on_time", Figure::time(on.makespan()));
         if (servers == kWorkers)
             found.equal("early_time", Figure::time(early.makespan()),
-                        static_cast<double>((kParts + 1) * kWorkers *
+                        static_cast<double>(std::int64_t{kParts + 1} * kWorkers *
                                             message_time(messages_alone().inside,
                                                          kPartBytes / kWorkers)));
     }
@@ -229,9 +230,12 @@ void DataParallel::servers(Findings& found) {
                 static_cast<double>(collectives.ranks[0].messages_sent()));
     found.equal("sharded_time", Figure::time(everywhere.makespan()),
                 static_cast<double>(collectives.makespan()));
+    deal_out(found);
+}
 
-    // GPT-2's parameters, in its order.
-    std::vector<std::int64_t> sizes;
+/// GPT-2's parameters among four servers.
+void DataParallel::deal_out(Findings& found) {
+    std::vector<std::int64_t> sizes;  // in the model's order
     measure(gpt2_step(1), 1, messages_alone(), [&](Rank& rank, Module& model) {
         for (const Parameter* parameter : model.parameters())
             sizes.push_back(parameter->value.bytes());
@@ -282,10 +286,11 @@ void DataParallel::one_process(Findings& found) {
     found.give("process_devices", kDevices);
     found.give("process_values", Figure::memory(values));
     found.give("process_rows", Figure::memory(rows));
-    found.give("process_sent", Figure::memory(values + 2 * (kDevices - 1) * rows));
-    found.give("process_once", Figure::memory(values + (kDevices - 1) * rows));
+    const std::int64_t others = (kDevices - 1) * rows;
+    found.give("process_sent", Figure::memory(values + 2 * others));
+    found.give("process_once", Figure::memory(values + others));
     found.equal("process_bytes", Figure::bytes(report.ranks[0].bytes_sent()),
-                static_cast<double>(values + 2 * (kDevices - 1) * rows));
+                static_cast<double>(values + 2 * others));
     for (int device = 0; device < kDevices; ++device) {
         const RankReport& rank = report.ranks[static_cast<std::size_t>(device)];
         Findings& row = found.row("process_ranks");
@@ -480,7 +485,7 @@ MakeStrategy synced_by(const Options&... options) {
 /// Gradients that are made smaller for the journey.
 void DataParallel::compress(Findings& found) {
     constexpr int kDevices = 16;
-    constexpr int kLastLosses = 10;
+    constexpr std::ptrdiff_t kLastLosses = 10;
     const ClusterSpec spec = load_cluster("h100");
     found.give("compress_devices", kDevices);
     const bool rounds = options().dtype != DType::bf16;
@@ -507,7 +512,7 @@ void DataParallel::compress(Findings& found) {
         training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
         const std::vector<double> losses =
             losses_of(train(*make_cluster(options(), parts_), training));
-        const std::size_t last = std::min<std::size_t>(losses.size(), kLastLosses);
+        const auto last = std::min(std::ssize(losses), kLastLosses);
         row.give("loss", Figure::decimals(
                              std::accumulate(losses.end() - last, losses.end(), 0.0) /
                                  static_cast<double>(last),
@@ -551,6 +556,7 @@ void DataParallel::stragglers(Findings& found) {
 
     const std::vector<std::optional<std::int64_t>> bounds{0, 1, 4, 16, std::nullopt};
     std::vector<StaleTraining> runs;
+    runs.reserve(bounds.size());
     for (const auto& bound : bounds)
         runs.push_back(train_stale(task, options(), spec, bound.value_or(INT64_MAX)));
     // The fast workers of the last run are through then.

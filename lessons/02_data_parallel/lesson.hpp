@@ -18,6 +18,7 @@ class DataParallel final : public Lesson {
   private:
     void server(Findings& found);
     void servers(Findings& found);
+    void deal_out(Findings& found);
     void one_process(Findings& found);
     void buckets(Findings& found);
     void overlap(Findings& found);

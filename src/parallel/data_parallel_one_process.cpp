@@ -9,17 +9,17 @@ namespace {
 
 constexpr int kMain = 0;
 
-/// Returns the shape of all ranks' predictions.
-Shape of_all(const Tensor& prediction, const Tensor& input, const MainBatch& batch,
-             SourceLine at) {
+/// Returns what all ranks' predictions are together.
+DealtTensor predictions_like(const Tensor& own, const Tensor& input,
+                             const MainBatch& batch, SourceLine at) {
     const int along = batch.dimension;
-    require(prediction.shape().dimensions() > along &&
-                prediction.shape()[along] == input.shape()[along],
-            at,
-            "one_process_step: of an input of shape {} the model makes a prediction of "
-            "shape {}; as many along dimension {} are expected, where both are dealt out",
-            input.shape(), prediction.shape(), along);
-    return with_extent(prediction.shape(), along, batch.shape[along]);
+    require(
+        own.shape().dimensions() > along && own.shape()[along] == input.shape()[along],
+        at,
+        "one_process_step: of an input of shape {} the model makes a prediction of "
+        "shape {}; as many along dimension {} are expected, where both are dealt out",
+        input.shape(), own.shape(), along);
+    return {with_extent(own.shape(), along, batch.shape[along]), along, own.dtype()};
 }
 
 // lesson: one-process
@@ -31,22 +31,21 @@ Tensor run_batch(Device& device, Communicator& group, Module& model, const Loss&
         values.broadcast(parameter->value, kMain, at);
     values.start(at).wait(at);
 
-    const Tensor input = scatter_along(device, group, batch.shape, batch.dimension,
-                                       batch.dtype, batch.input, kMain, at);
+    const DealtTensor inputs{batch.shape, batch.dimension, batch.dtype};
+    const Tensor input = scatter_along(device, group, inputs, batch.input, kMain, at);
     Saved saved;
     Tensor prediction;
     {
         const PhaseScope phase(device, Phase::forward, index);
         prediction = model.forward(input, saved, at);
     }
-    const Shape predictions = of_all(prediction, input, batch, at);
-    const Tensor all =
-        gather_along(device, group, predictions, batch.dimension, prediction, kMain, at);
+    const DealtTensor predictions = predictions_like(prediction, input, batch, at);
+    const Tensor all = gather_along(device, group, predictions, prediction, kMain, at);
 
     LossResult result;
     if (group.rank() == kMain) result = loss(device, all, batch.target, batch.weight, at);
-    const Tensor gradient = scatter_along(device, group, predictions, batch.dimension,
-                                          prediction.dtype(), result.gradient, kMain, at);
+    const Tensor gradient =
+        scatter_along(device, group, predictions, result.gradient, kMain, at);
     {
         const PhaseScope phase(device, Phase::backward, index);
         model.backward(gradient, saved, at);

@@ -19,11 +19,11 @@ namespace {
 
 /// The tensor as a matrix whose rows are all dimensions before the one that is dealt out:
 /// a rank's part is a run of columns.
-struct Dealt {
-    Dealt(const Shape& shape, int along, int parts)
-        : whole(shape), dimension(along), ranks(parts) {
-        for (int i = 0; i < shape.dimensions(); ++i)
-            if (i != dimension) (i < dimension ? rows : inner) *= shape[i];
+struct Cut {
+    Cut(const DealtTensor& dealt, int parts)
+        : whole(dealt.shape), dimension(dealt.dimension), ranks(parts) {
+        for (int i = 0; i < whole.dimensions(); ++i)
+            if (i != dimension) (i < dimension ? rows : inner) *= whole[i];
     }
 
     Chunk of(int rank) const { return chunk(whole[dimension], ranks, rank); }
@@ -46,21 +46,20 @@ struct Dealt {
 
 }  // namespace
 
-Tensor scatter_along(Device& device, Communicator& group, const Shape& shape,
-                     int dimension, DType dtype, const Tensor& whole, int root,
-                     SourceLine at) {
-    const Dealt dealt(shape, dimension, group.size());
+Tensor scatter_along(Device& device, Communicator& group, const DealtTensor& dealt,
+                     const Tensor& whole, int root, SourceLine at) {
+    const Cut cut(dealt, group.size());
     if (group.rank() != root) {
-        Tensor part = device.empty(dealt.part(group.rank()), dtype, at);
+        Tensor part = device.empty(cut.part(group.rank()), dealt.dtype, at);
         if (part.elements() > 0) group.recv(part, root, at).wait(at);
         return part;
     }
     std::vector<Tensor> parts;
     for (int rank = 0; rank < group.size(); ++rank) {
-        const auto [begin, count] = dealt.columns(rank);
-        parts.push_back(device.empty(dealt.part(rank), dtype, at));
-        device.copy_columns(dealt.matrix(parts.back()), 0, dealt.matrix(whole), begin,
-                            count, at);
+        const auto [begin, count] = cut.columns(rank);
+        parts.push_back(device.empty(cut.part(rank), dealt.dtype, at));
+        device.copy_columns(cut.matrix(parts.back()), 0, cut.matrix(whole), begin, count,
+                            at);
     }
     Group messages = group.group(at);
     for (int rank = 0; rank < group.size(); ++rank) {
@@ -71,9 +70,9 @@ Tensor scatter_along(Device& device, Communicator& group, const Shape& shape,
     return parts[static_cast<std::size_t>(root)];
 }
 
-Tensor gather_along(Device& device, Communicator& group, const Shape& shape,
-                    int dimension, const Tensor& part, int root, SourceLine at) {
-    const Dealt dealt(shape, dimension, group.size());
+Tensor gather_along(Device& device, Communicator& group, const DealtTensor& dealt,
+                    const Tensor& part, int root, SourceLine at) {
+    const Cut cut(dealt, group.size());
     if (group.rank() != root) {
         if (part.elements() > 0) group.send(part, root, at).wait(at);
         return {};
@@ -82,16 +81,16 @@ Tensor gather_along(Device& device, Communicator& group, const Shape& shape,
     Group messages = group.group(at);
     for (int rank = 0; rank < group.size(); ++rank) {
         parts.push_back(rank == root ? part
-                                     : device.empty(dealt.part(rank), part.dtype(), at));
+                                     : device.empty(cut.part(rank), dealt.dtype, at));
         if (rank != root && parts.back().elements() > 0)
             messages.recv(parts.back(), rank, at);
     }
     messages.start(at).wait(at);
-    Tensor whole = device.empty(shape, part.dtype(), at);
+    Tensor whole = device.empty(dealt.shape, dealt.dtype, at);
     for (int rank = 0; rank < group.size(); ++rank) {
-        const auto [begin, count] = dealt.columns(rank);
-        device.copy_columns(dealt.matrix(whole), begin,
-                            dealt.matrix(parts[static_cast<std::size_t>(rank)]), 0, count,
+        const auto [begin, count] = cut.columns(rank);
+        device.copy_columns(cut.matrix(whole), begin,
+                            cut.matrix(parts[static_cast<std::size_t>(rank)]), 0, count,
                             at);
     }
     return whole;

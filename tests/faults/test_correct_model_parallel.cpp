@@ -1,7 +1,6 @@
 // Tensor, sequence, pipeline and expert parallelism, without a mistake: the checker must
 // not find any.
 
-#include "src/nn/dropout.hpp"
 #include "tests/catch.hpp"
 #include "tests/faults/correct.hpp"
 
@@ -47,7 +46,7 @@ TEST_CASE("correct: tensor parallelism, columns then rows, times data parallelis
         Parameter bias("bias", device.zeros({6}, DType::f64),
                        device.zeros({6}, DType::f64));
         device.random_normal(a.value, RandomStream(1, "a"), 0, 0.5, 24 * t);
-        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, std::int64_t{24} * t);
+        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, 24 * t);
         AdamW optimizer({&a, &b, &bias});
         for (int i = 0; i < kSteps; ++i) {
             for (Parameter* parameter : {&a, &b, &bias})
@@ -65,8 +64,7 @@ TEST_CASE("correct: tensor parallelism, columns then rows, times data parallelis
                 device.add_bias(y, bias.value);
                 device.add(y, x);
                 loss = mean_squared_error(
-                    device, y,
-                    random_rows(device, "y", std::int64_t{4} * (2 * i + d), 4, 6), 0.5);
+                    device, y, random_rows(device, "y", 4 * (2 * i + d), 4, 6), 0.5);
             }
             {
                 const PhaseScope phase(device, Phase::backward, 0);
@@ -104,7 +102,7 @@ TEST_CASE("correct: Megatron sequence parallelism with a norm", "[faults]") {
                     device.zeros({4, 6}, DType::f64));
         device.fill(scale.value, 1);
         device.random_normal(a.value, RandomStream(1, "a"), 0, 0.5, 24 * t);
-        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, std::int64_t{24} * t);
+        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, 24 * t);
         Sgd optimizer({&scale, &shift, &a, &b});
         for (int i = 0; i < kSteps; ++i) {
             for (Parameter* parameter : optimizer.parameters())
@@ -303,8 +301,7 @@ TEST_CASE("correct: tokens to experts and back", "[faults]") {
             add_product(device, expert.gradient, sent, dy);
             const Tensor scores = device.matmul(x, router.value);
             const LossResult balance = mean_squared_error(
-                device, scores,
-                random_rows(device, "t", std::int64_t{8} * rank.index(), 8, 4), 0.25);
+                device, scores, random_rows(device, "t", 8 * rank.index(), 8, 4), 0.25);
             add_product(device, router.gradient, x, balance.gradient);
             ep.all_reduce(router.gradient).wait();
             optimizer.step();
@@ -322,7 +319,7 @@ TEST_CASE("correct: weights stashed for the backward of an older version", "[fau
         std::vector<Tensor> stash;
         std::vector<Tensor> inputs;
         for (int m = 0; m < 6; ++m) {
-            const Tensor x = random_rows(device, "x", std::int64_t{4} * m, 4, 6);
+            const Tensor x = random_rows(device, "x", 4 * m, 4, 6);
             {
                 const PhaseScope phase(device, Phase::forward, m);
                 stash.push_back(device.empty({6, 6}, DType::f64));
@@ -334,7 +331,7 @@ TEST_CASE("correct: weights stashed for the backward of an older version", "[fau
             const auto old = static_cast<std::size_t>(m - 2);
             {
                 const PhaseScope phase(device, Phase::backward, m - 2);
-                const Tensor dy = random_rows(device, "dy", std::int64_t{4} * m, 4, 6);
+                const Tensor dy = random_rows(device, "dy", 4 * m, 4, 6);
                 (void)device.matmul(dy, stash[old], transposed_b());
                 device.fill(gradient, 0);
                 add_product(device, gradient, inputs[old], dy);
@@ -364,41 +361,6 @@ TEST_CASE("correct: one buffer used by two communicators in turn", "[faults]") {
     });
 }
 
-TEST_CASE("correct: dropout by the rows of the batch, of which a rank has none",
-          "[faults]") {
-    must_stay_silent(2, [](Rank& rank) {
-        constexpr std::int64_t kRows = 4;
-        Device& device = rank.device();
-        Sequential model;
-        model.add<Linear>(ParameterInit{device, DType::f64, 7, "layer"}, 6, 5);
-        Dropout& dropout = model.add<Dropout>(device, 0.5, RandomStream(9, "dropout"));
-        Sgd optimizer(model.parameters());
-        for (int i = 0; i < kSteps; ++i) {
-            // One rank's rows begin where the other's do, as it has none.
-            const std::int64_t rows = rank.index() == i % 2 ? 0 : kRows;
-            dropout.set_part(kRows * i * 5);
-            zero_gradients(model);
-            Saved saved;
-            Tensor y;
-            {
-                const PhaseScope phase(device, Phase::forward, 0);
-                y = model.forward(random_rows(device, "x", kRows * i, rows, 6), saved);
-            }
-            const Tensor target = random_rows(device, "y", kRows * i, rows, 5);
-            {
-                const PhaseScope phase(device, Phase::backward, 0);
-                if (rows == 0)
-                    model.backward(target, saved);
-                else
-                    model.backward(mean_squared_error(device, y, target).gradient, saved);
-            }
-            for (const Parameter* parameter : model.parameters())
-                rank.world().all_reduce(parameter->gradient).wait();
-            step(device, optimizer);
-        }
-    });
-}
-
 TEST_CASE("correct: dropout, other masks on replicas and the same on tensor shards",
           "[faults]") {
     must_stay_silent(4, [](Rank& rank) {
@@ -409,26 +371,23 @@ TEST_CASE("correct: dropout, other masks on replicas and the same on tensor shar
         const auto dp = rank.world().split(t, d, "dp");
         Parameter b("b", device.empty({4, 6}, DType::f64),
                     device.zeros({4, 6}, DType::f64));
-        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, std::int64_t{24} * t);
+        device.random_normal(b.value, RandomStream(1, "b"), 0, 0.5, 24 * t);
         Sgd optimizer({&b});
         for (int i = 0; i < kSteps; ++i) {
             b.zero_gradient();
-            const Tensor x =
-                random_rows(device, "h", std::int64_t{4} * (2 * i + d), 4, 8);
+            const Tensor x = random_rows(device, "h", 4 * (2 * i + d), 4, 8);
             const Tensor mine = device.empty({4, 4}, DType::f64);
-            device.copy_columns(mine, 0, x, std::int64_t{4} * t, 4);
+            device.copy_columns(mine, 0, x, 4 * t, 4);
             const Tensor mask = device.empty({4, 6}, DType::f64);
             LossResult loss;
             {
                 const PhaseScope phase(device, Phase::forward, 0);
                 const Tensor y = device.matmul(mine, b.value);
                 tp->all_reduce(y).wait();
-                device.random_uniform(mask, RandomStream(9 + d, "dropout"), 0, 2,
-                                      std::int64_t{24} * i);
+                device.random_uniform(mask, RandomStream(9 + d, "dropout"), 0, 2, 24 * i);
                 device.multiply(y, mask);
                 loss = mean_squared_error(
-                    device, y,
-                    random_rows(device, "y", std::int64_t{4} * (2 * i + d), 4, 6), 0.5);
+                    device, y, random_rows(device, "y", 4 * (2 * i + d), 4, 6), 0.5);
             }
             const PhaseScope phase(device, Phase::backward, 0);
             device.multiply(loss.gradient, mask);

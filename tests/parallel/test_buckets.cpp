@@ -55,8 +55,8 @@ class Skipping : public Module {
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
         Tensor dx = dy;
         const auto used = saved.value<std::vector<int>>("path");
-        for (auto layer = used.rbegin(); layer != used.rend(); ++layer)
-            dx = layers_[*layer]->backward(dx, saved.child(*layer));
+        for (std::size_t i = used.size(); i-- > 0;)
+            dx = layers_[used[i]]->backward(dx, saved.child(used[i]));
         return dx;
     }
 
@@ -357,70 +357,78 @@ TEST_CASE("All ranks begin with rank 0's values", "[parallel][buckets]") {
     CHECK(report.ranks[0].bytes_sent() == (broadcast ? bytes : 0));
 }
 
+namespace {
+
+// Rank r has batches of r + 1 rows, in 2 + r steps; step by step all rows count alike.
+
+int rows_of_rank(int rank, int step) {
+    return step < 2 + rank ? rank + 1 : 0;
+}
+
+int rows_before(int rank, int step) {
+    int rows = 0;
+    for (int other = 0; other < rank; ++other)
+        rows += rows_of_rank(other, step);
+    return rows;
+}
+
+void train_all_rows(Rank& rank, const Task& task, int ranks) {
+    Device& device = rank.device();
+    const auto model = task.make_model({device, DType::f64, 1, ""});
+    AllReduceSync sync(model->parameters());
+    const auto optimizer = momentum_sgd(model->parameters());
+    for (int step = 0; rows_before(ranks, step) > 0; ++step) {
+        const int all = rows_before(ranks, step);
+        const auto [input, target] = task.rows(step, all, 0, all);
+        const MicroBatch batch{device.upload(input), device.upload(target)};
+        train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
+    }
+    for (const Parameter* parameter : model->parameters())
+        rank.keep(parameter->name(), parameter->value);
+}
+
+/// Returns after how many steps all ranks had run out.
+int train_own_rows(Rank& rank, const Task& task) {
+    Device& device = rank.device();
+    const auto model = task.make_model({device, DType::f64, 1, ""});
+    declare_replicas_of(rank.world(), *model);
+    BucketedDataParallel sync(device, rank.world(), model->parameters(),
+                              {.sizes = {300, 100}});
+    const auto optimizer = momentum_sgd(model->parameters());
+    int step = 0;
+    for (;; ++step) {
+        const int mine = rows_of_rank(rank.index(), step);
+        const auto all = static_cast<int>(rows_of_all(device, rank.world(), mine));
+        CHECK(all == rows_before(rank.size(), step));
+        if (all == 0) break;
+        if (mine == 0) {
+            join_step(device, *model, sync, *optimizer);
+            continue;
+        }
+        const auto [input, target] =
+            task.rows(step, all, rows_before(rank.index(), step), mine);
+        const MicroBatch batch{device.upload(input), device.upload(target),
+                               static_cast<double>(mine) / all};
+        train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
+    }
+    for (const Parameter* parameter : model->parameters())
+        rank.keep(parameter->name(), parameter->value);
+    return step;
+}
+
+}  // namespace
+
 TEST_CASE("Ranks that run out of batches join until all have", "[parallel][buckets]") {
     const Task task = mlp_task();
     const int ranks = GENERATE(1, 2, 4);
-    // Rank r has batches of r + 1 rows, in 2 + r steps; step by step all rows count
-    // alike.
-    const auto rows_of = [](int rank, int step) {
-        return step < 2 + rank ? rank + 1 : 0;
-    };
-    const auto all_rows = [&](int step) {
-        int rows = 0;
-        for (int rank = 0; rank < ranks; ++rank)
-            rows += rows_of(rank, step);
-        return rows;
-    };
-    const RunReport one = sim::make_cluster(1)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = task.make_model({device, DType::f64, 1, ""});
-        AllReduceSync sync(model->parameters());
-        const auto optimizer = momentum_sgd(model->parameters());
-        for (int step = 0; all_rows(step) > 0; ++step) {
-            const auto [input, target] =
-                task.rows(step, all_rows(step), 0, all_rows(step));
-            const MicroBatch batch{device.upload(input), device.upload(target)};
-            train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
-        }
-        for (const Parameter* parameter : model->parameters())
-            rank.keep(parameter->name(), parameter->value);
-    });
+    const RunReport one =
+        sim::make_cluster(1)->run([&](Rank& rank) { train_all_rows(rank, task, ranks); });
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.workers = 1;
     options.check = sim::CheckLevel::full;
-    const RunReport many = sim::make_cluster(options)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const auto model = task.make_model({device, DType::f64, 1, ""});
-        declare_replicas_of(rank.world(), *model);
-        BucketedDataParallel sync(device, rank.world(), model->parameters(),
-                                  {.sizes = {300, 100}});
-        const auto optimizer = momentum_sgd(model->parameters());
-        int steps = 0;
-        while (true) {
-            const int mine = rows_of(rank.index(), steps);
-            const std::int64_t all = rows_of_all(device, rank.world(), mine);
-            if (all == 0) break;
-            CHECK(all == all_rows(steps));
-            if (mine == 0) {
-                join_step(device, *model, sync, *optimizer);
-            } else {
-                int first = 0;
-                for (int other = 0; other < rank.index(); ++other)
-                    first += rows_of(other, steps);
-                const auto [input, target] =
-                    task.rows(steps, static_cast<int>(all), first, mine);
-                const MicroBatch batch{
-                    device.upload(input), device.upload(target),
-                    static_cast<double>(mine) / static_cast<double>(all)};
-                train_step(device, *model, task.loss, {&batch, 1}, sync, *optimizer);
-            }
-            ++steps;
-        }
-        CHECK(steps == 1 + ranks);
-        for (const Parameter* parameter : model->parameters())
-            rank.keep(parameter->name(), parameter->value);
-    });
+    const RunReport many = sim::make_cluster(options)->run(
+        [&](Rank& rank) { CHECK(train_own_rows(rank, task) == 1 + ranks); });
     for (const RankReport& rank : many.ranks)
         check_alike(rank.kept, one.ranks[0].kept);
 }

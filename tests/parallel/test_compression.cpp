@@ -271,7 +271,8 @@ TEST_CASE("Rounded gradients travel while backward goes on", "[parallel][sim][bf
             train_step(device, *gpt, cross_entropy_loss, {&batch, 1}, sync, optimizer);
         });
     };
-    constexpr BucketSizes kLayer{4 * 12 * 128 * 128, 4 * 12 * 128 * 128};
+    constexpr std::int64_t kBlock = std::int64_t{4} * 12 * 128 * 128;
+    constexpr BucketSizes kLayer{kBlock, kBlock};
     const RunReport at_end = step_of(BucketSizes::all_in_one());
     const RunReport beside = step_of(kLayer);
     CHECK(bytes_sent(beside) == bytes_sent(at_end));

@@ -136,7 +136,7 @@ TEST_CASE("A central server's link carries all workers' gradients and values",
             CHECK(bytes_received(report.ranks[worker]) == kBytes);
         }
         // One message after another: n up, n down.
-        CHECK(report.makespan() == 2 * workers * message(kBytes));
+        CHECK(report.makespan() == message(kBytes) * 2 * workers);
     }
 }
 
@@ -144,8 +144,8 @@ TEST_CASE("A server on a worker's device carries 2(n-1)S", "[parallel][costs]") 
     const int workers = GENERATE(1, 2, 3, 8);
     const RunReport report = sharded_step(1, workers, false);
     CHECK(report.ranks[0].bytes_sent() + bytes_received(report.ranks[0]) ==
-          2 * (workers - 1) * kBytes);
-    CHECK(report.makespan() == 2 * (workers - 1) * message(kBytes));
+          kBytes * 2 * (workers - 1));
+    CHECK(report.makespan() == message(kBytes) * 2 * (workers - 1));
 }
 
 TEST_CASE("Servers on all workers are a reduce-scatter and an all-gather",
@@ -155,12 +155,12 @@ TEST_CASE("Servers on all workers are a reduce-scatter and an all-gather",
     const RunReport servers = sharded_step(workers, workers, false);
     const RunReport collectives = zero1_step(workers);
     for (int rank = 0; rank < workers; ++rank) {
-        CHECK(servers.ranks[rank].bytes_sent() == 2 * (workers - 1) * (kBytes / workers));
+        CHECK(servers.ranks[rank].bytes_sent() == kBytes / workers * 2 * (workers - 1));
         CHECK(servers.ranks[rank].bytes_sent() == collectives.ranks[rank].bytes_sent());
         CHECK(servers.ranks[rank].messages_sent() ==
               collectives.ranks[rank].messages_sent());
     }
-    CHECK(servers.makespan() == 2 * (workers - 1) * message(kBytes / workers));
+    CHECK(servers.makespan() == message(kBytes / workers) * 2 * (workers - 1));
     CHECK(servers.makespan() == collectives.makespan());
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("Servers beside the workers share the load", "[parallel][costs]") {
         CHECK(bytes_received(report.ranks[rank]) == bytes);
     }
     // All of a server's messages one after another, and none of them waits for a link.
-    CHECK(report.makespan() == 2 * kWorkers * message(kBytes / servers));
+    CHECK(report.makespan() == message(kBytes / servers) * 2 * kWorkers);
 }
 
 TEST_CASE("More servers than workers share the load, too", "[parallel][costs]") {
@@ -186,7 +186,7 @@ TEST_CASE("More servers than workers share the load, too", "[parallel][costs]") 
     const RunReport report = sharded_step(kServers, kWorkers, true);
     for (int rank = 0; rank < kServers; ++rank)
         CHECK(report.ranks[rank].bytes_sent() == kWorkers * kBytes / kServers);
-    CHECK(report.makespan() == 2 * kServers * message(kBytes / kServers));
+    CHECK(report.makespan() == message(kBytes / kServers) * 2 * kServers);
 }
 
 TEST_CASE("Servers that are pushed to and answer layer by layer work beside backward",
@@ -209,9 +209,10 @@ TEST_CASE("Servers that are pushed to and answer layer by layer work beside back
                    load_cluster("classroom"))
             .makespan();
     };
-    const BucketSizes layer{400 * 400 * 8, 400 * 400 * 8};
+    constexpr std::int64_t kWide = std::int64_t{400} * 400 * 8;
+    constexpr BucketSizes kLayer{kWide, kWide};
     for (const bool beside : {true, false})
-        CHECK(time(layer, beside) < time(BucketSizes::all_in_one(), beside));
+        CHECK(time(kLayer, beside) < time(BucketSizes::all_in_one(), beside));
 }
 
 TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
@@ -325,7 +326,7 @@ TEST_CASE("Each form of data parallelism sends by its own verbs", "[parallel][co
     CHECK(sent_by(central, 0) == Sent{{"send", kRanks * kBytes}});
     CHECK(sent_by(central, 1) == Sent{{"send", kBytes}});
     const RunReport everywhere = sharded_step(kRanks, kRanks, false);
-    CHECK(sent_by(everywhere, 2) == Sent{{"send", 2 * (kRanks - 1) * kShare}});
+    CHECK(sent_by(everywhere, 2) == Sent{{"send", kShare * 2 * (kRanks - 1)}});
     CHECK(sent_by(zero1_step(kRanks), 2) ==
           Sent{{"reduce_scatter", (kRanks - 1) * kShare},
                {"all_gather", (kRanks - 1) * kShare}});
@@ -341,9 +342,9 @@ TEST_CASE("Each form of data parallelism sends by its own verbs", "[parallel][co
                    *optimizer);
     });
     CHECK(sent_by(in_buckets, 0) ==
-          Sent{{"broadcast", kBytes}, {"all_reduce", 2 * (kRanks - 1) * kShare}});
+          Sent{{"broadcast", kBytes}, {"all_reduce", kShare * 2 * (kRanks - 1)}});
     CHECK(sent_by(in_buckets, kRanks - 1) ==
-          Sent{{"all_reduce", 2 * (kRanks - 1) * kShare}});
+          Sent{{"all_reduce", kShare * 2 * (kRanks - 1)}});
 }
 
 TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][costs]") {
@@ -364,7 +365,7 @@ TEST_CASE("Buckets send 2(n-1)/n S a step, whatever their size", "[parallel][cos
         train_step(device, *model, mean_squared_error, batches, sync, *optimizer);
     });
     for (const RankReport& rank : report.ranks)
-        CHECK(rank.bytes_sent() == 2 * (ranks - 1) * (kBytes / ranks));
+        CHECK(rank.bytes_sent() == kBytes / ranks * 2 * (ranks - 1));
 }
 
 TEST_CASE("What is exposed of buckets follows from backward and all-reduce",

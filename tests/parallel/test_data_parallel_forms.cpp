@@ -37,13 +37,21 @@ struct Form {
     int servers = 0;  ///< ranks besides the workers, the first ones
 };
 
-void take_steps(Rank& rank, const Task& task, const Sizes& sizes, int worker,
-                Module& model, GradientSync& sync, Optimizer& optimizer, Course& course) {
+/// What a worker trains with; `place` is its place among the workers.
+struct Worker {
+    int place;
+    Module& model;
+    GradientSync& sync;
+    Optimizer& optimizer;
+};
+
+void take_steps(Rank& rank, const Task& task, const Sizes& sizes, const Worker& worker,
+                Course& course) {
     for (int step = 0; step < sizes.steps; ++step) {
-        const auto mine = batches_of_worker(rank.device(), task, step, worker,
+        const auto mine = batches_of_worker(rank.device(), task, step, worker.place,
                                             sizes.workers, sizes.micro_batches);
-        const Tensor loss =
-            train_step(rank.device(), model, task.loss, mine, sync, optimizer);
+        const Tensor loss = train_step(rank.device(), worker.model, task.loss, mine,
+                                       worker.sync, worker.optimizer);
         course.losses[step] += rank.device().peek(loss).at(0);
     }
 }
@@ -57,20 +65,21 @@ struct Way {
     std::unique_ptr<GradientSync> sync;
     std::vector<Parameter*> updated;
 };
-TrainRank replicas(const std::function<Way(Rank&, std::vector<Parameter*>)>& make) {
+TrainRank replicas(
+    const std::function<Way(Rank&, const std::vector<Parameter*>&)>& make) {
     return [make](Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
         const auto model = model_of(rank, task);
         declare_replicas_of(rank.world(), *model);
         const Way way = make(rank, model->parameters());
         const auto optimizer = momentum_sgd(way.updated);
-        take_steps(rank, task, sizes, rank.index(), *model, *way.sync, *optimizer,
+        take_steps(rank, task, sizes, {rank.index(), *model, *way.sync, *optimizer},
                    course);
         keep_updated(rank, way.updated);
     };
 }
 
 TrainRank buckets(BucketOptions options) {
-    return replicas([options](Rank& rank, std::vector<Parameter*> all) {
+    return replicas([options](Rank& rank, const std::vector<Parameter*>& all) {
         return Way{std::make_unique<BucketedDataParallel>(rank.device(), rank.world(),
                                                           all, options),
                    all};
@@ -88,12 +97,13 @@ void central_server(Rank& rank, const Task& task, const Sizes& sizes, Course& co
         keep_updated(rank, model->parameters());
     } else {
         ServedWorker sync(rank.device(), rank.world(), model->parameters());
-        take_steps(rank, task, sizes, rank.index() - 1, *model, sync, *optimizer, course);
+        take_steps(rank, task, sizes, {rank.index() - 1, *model, sync, *optimizer},
+                   course);
     }
 }
 
 /// `servers` of all ranks serve; if the workers are not all ranks, they are the others.
-TrainRank sharded(int servers, bool beside, ServerPlan plan) {
+TrainRank sharded(int servers, bool beside, const ServerPlan& plan) {
     return [=](Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
         ServerPlan mine = plan;
         mine.servers.resize(std::min(servers, rank.size()));
@@ -108,8 +118,8 @@ TrainRank sharded(int servers, bool beside, ServerPlan plan) {
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
         const auto optimizer = momentum_sgd(sync.served());
         if (sync.works())
-            take_steps(rank, task, sizes, rank.index() - first, *model, sync, *optimizer,
-                       course);
+            take_steps(rank, task, sizes,
+                       {rank.index() - first, *model, sync, *optimizer}, course);
         for (int step = 0; !sync.works() && step < sizes.steps; ++step)
             sync.serve(*optimizer);
         keep_updated(rank, sync.served());
@@ -152,7 +162,7 @@ std::vector<Form> forms() {
     constexpr BucketSizes kSmall{300, 100};
     using Deal = ServerPlan::Deal;
     return {
-        {"all-reduce", replicas([](Rank&, std::vector<Parameter*> all) {
+        {"all-reduce", replicas([](Rank&, const std::vector<Parameter*>& all) {
              return Way{std::make_unique<AllReduceSync>(all), all};
          })},
         {"a bucket a parameter", buckets({.sizes = {0, 0}})},
@@ -160,7 +170,7 @@ std::vector<Form> forms() {
         {"small buckets that look for unused parameters",
          buckets({.sizes = kSmall, .find_unused = true})},
         {"one bucket", buckets({.sizes = BucketSizes::all_in_one(), .rebuild = false})},
-        {"ZeRO-1", replicas([](Rank& rank, std::vector<Parameter*> all) {
+        {"ZeRO-1", replicas([](Rank& rank, const std::vector<Parameter*>& all) {
              auto zero = std::make_unique<Zero1>(rank.device(), rank.world(), all);
              const auto shards = zero->shards();
              return Way{std::move(zero), shards};

@@ -23,6 +23,7 @@ constexpr int kNormPasses = 2;
 /// Returns the rows of each rank: unequal, and none on the second of more than three.
 std::vector<std::int64_t> dealt(int ranks) {
     std::vector<std::int64_t> rows;
+    rows.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank)
         rows.push_back(ranks > 3 && rank == 1 ? 0 : 3 + 5 * rank % 7);
     return rows;
@@ -180,54 +181,58 @@ TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
     CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
 }
 
+namespace {
+
+constexpr std::int64_t kFeatures = 4;
+
+/// Two ranks, or one with the rows of both. In the second step rank 1 has none.
+std::int64_t rows_in(int step, int rank) {
+    return rank == 1 && step == 1 ? 0 : 3;
+}
+
+void join_or_step(Rank& rank, int step, Module& model, GradientSync& sync,
+                  Optimizer& optimizer) {
+    Device& device = rank.device();
+    const std::int64_t all = rows_in(step, 0) + rows_in(step, 1);
+    const std::int64_t mine = rank.size() == 1 ? all : rows_in(step, rank.index());
+    if (mine == 0)
+        return join_step(device, model, sync, optimizer,
+                         device.empty({0, kFeatures}, DType::f64));
+    const std::int64_t first = rank.index() == 0 ? 0 : rows_in(step, 0);
+    const auto rows = [&](const std::string& name, std::int64_t columns) {
+        return device.upload(
+            normal_values({all, columns}, name + std::to_string(step)).rows(first, mine));
+    };
+    const MicroBatch batch{rows("x", kFeatures), rows("y", kNormWidth),
+                           static_cast<double>(mine) / static_cast<double>(all)};
+    train_step(device, model, mean_squared_error, {&batch, 1}, sync, optimizer);
+}
+
+RunReport train_with_norm(int ranks) {
+    return classroom(ranks, true, sim::CheckLevel::full)->run([&](Rank& rank) {
+        const ParameterInit init{rank.device(), DType::f64, 1, ""};
+        Sequential model;
+        model.add<Linear>(init.child("in"), kFeatures, kNormWidth);
+        if (ranks > 1)
+            model.add<GlobalBatchNorm>(init.child("norm"), rank.world(), kNormWidth);
+        else
+            model.add<BatchNorm>(init.child("norm"), kNormWidth);
+        declare_replicas_of(rank.world(), model);
+        BucketedDataParallel sync(rank.device(), rank.world(), model.parameters(),
+                                  {.sizes = {100, 100}});
+        Sgd optimizer(model.parameters(), {0.1, 0.9, 0});
+        for (int step = 0; step < 3; ++step)
+            join_or_step(rank, step, model, sync, optimizer);
+        for (const Parameter* parameter : model.parameters())
+            rank.keep(parameter->name(), parameter->value);
+    });
+}
+
+}  // namespace
+
 TEST_CASE("A rank without rows joins a model with a global batch norm",
           "[sim][parallel]") {
-    constexpr std::int64_t kFeatures = 4;
-    // In the second step rank 1 has no rows.
-    const auto rows_of = [](int rank, int step) {
-        return rank == 1 && step == 1 ? 0 : 3;
-    };
-    const auto train = [&](int ranks, bool global) {
-        return classroom(ranks, true, sim::CheckLevel::full)->run([&](Rank& rank) {
-            Device& device = rank.device();
-            Sequential model;
-            const ParameterInit init{device, DType::f64, 1, ""};
-            model.add<Linear>(init.child("in"), kFeatures, kNormWidth);
-            if (global)
-                model.add<GlobalBatchNorm>(init.child("norm"), rank.world(), kNormWidth);
-            else
-                model.add<BatchNorm>(init.child("norm"), kNormWidth);
-            declare_replicas_of(rank.world(), model);
-            BucketedDataParallel sync(device, rank.world(), model.parameters(),
-                                      {.sizes = {100, 100}});
-            Sgd optimizer(model.parameters(), {0.1, 0.9, 0});
-            for (int step = 0; step < 3; ++step) {
-                std::int64_t first = 0;
-                for (int other = 0; other < rank.index(); ++other)
-                    first += rows_of(other, step);
-                const std::int64_t all = rows_of(0, step) + rows_of(1, step);
-                const std::int64_t mine = ranks == 1 ? all : rows_of(rank.index(), step);
-                const auto rows = [&](const std::string& name, std::int64_t columns) {
-                    return device.upload(
-                        normal_values({all, columns}, name + std::to_string(step))
-                            .rows(first, mine));
-                };
-                if (mine == 0) {
-                    join_step(device, model, sync, optimizer,
-                              device.empty({0, kFeatures}, DType::f64));
-                    continue;
-                }
-                const MicroBatch batch{
-                    rows("x", kFeatures), rows("y", kNormWidth),
-                    static_cast<double>(mine) / static_cast<double>(all)};
-                train_step(device, model, mean_squared_error, {&batch, 1}, sync,
-                           optimizer);
-            }
-            for (const Parameter* parameter : model.parameters())
-                rank.keep(parameter->name(), parameter->value);
-        });
-    };
-    const RunReport one = train(1, false), two = train(2, true);
+    const RunReport one = train_with_norm(1), two = train_with_norm(2);
     for (const auto& [name, values] : one.ranks[0].kept)
         for (const RankReport& rank : two.ranks)
             CHECK(relative_difference(rank.kept.at(name), values) <= 1e-12);

@@ -85,7 +85,7 @@ TEST_CASE("With a bound of 0 an asynchronous server is the synchronous one",
         const Served bounded = train(0, slowness);
         CHECK(bounded.values == synchronous.values);
         CHECK(bounded.losses == synchronous.losses);
-        REQUIRE(bounded.updates.size() == kWorkers * kSteps);
+        REQUIRE(bounded.updates.size() == std::size_t{kWorkers} * kSteps);
         CHECK(most(bounded.updates, &StaleUpdate::staleness) == 0);
         CHECK(most(bounded.updates, &StaleUpdate::missed) == 0);
     }
@@ -97,7 +97,7 @@ TEST_CASE("No update is staler than the bound, and a slow worker makes some so s
     for (const std::int64_t bound : {0, 1, 2, 3}) {
         CAPTURE(bound);
         const Served served = train(bound, 20);
-        REQUIRE(served.updates.size() == kWorkers * kSteps);
+        REQUIRE(served.updates.size() == std::size_t{kWorkers} * kSteps);
         CHECK(most(served.updates, &StaleUpdate::staleness) == bound);
         // Each worker's gradients come in order, each once.
         for (int worker = 0; worker < kWorkers; ++worker) {
@@ -120,7 +120,7 @@ TEST_CASE("Without a bound a fast worker does not wait for a slow one",
     // Less often than all workers together: the slow one leaves the server to the others.
     CHECK(slow.report.ranks[1].time.end <= even.report.ranks[1].time.end);
     CHECK(slow.updates.back().worker == kWorkers - 1);
-    CHECK(most(slow.updates, &StaleUpdate::missed) >= 2 * (kSteps - 2));
+    CHECK(most(slow.updates, &StaleUpdate::missed) >= std::int64_t{2} * (kSteps - 2));
 }
 
 TEST_CASE("An asynchronous server ends alike in every world", "[parallel][stale]") {

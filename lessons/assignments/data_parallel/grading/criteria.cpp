@@ -113,6 +113,7 @@ std::vector<MeanLoss> means(const Judge& judge, const std::string& task,
     if (task == "batch_gradient")
         return std::vector(batch.ranks(), mean_loss(kLayers, network, shards));
     std::vector<MeanLoss> own;
+    own.reserve(shards.size());
     for (const ClassifiedRows& shard : shards)
         own.push_back(mean_loss(kLayers, network, {shard}));
     return own;

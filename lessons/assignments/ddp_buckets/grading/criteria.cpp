@@ -45,6 +45,7 @@ struct BucketCase {
     }
     std::vector<std::string> layer_names() const {
         std::vector<std::string> names;
+        names.reserve(static_cast<std::size_t>(layers));
         for (int layer = 0; layer < layers; ++layer)
             names.push_back(fmt::format("layer{}", layer));
         return names;
@@ -156,6 +157,7 @@ std::vector<HostTensor> expected_buckets(const BucketCase& one) {
         buckets.back().insert(buckets.back().end(), elements, static_cast<double>(i + 1));
     }
     std::vector<HostTensor> tensors;
+    tensors.reserve(buckets.size());
     for (const std::vector<double>& bucket : buckets)
         tensors.push_back(HostTensor::of<double>(
             Shape::flat(static_cast<std::int64_t>(bucket.size())), bucket));
