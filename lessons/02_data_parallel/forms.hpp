@@ -38,19 +38,19 @@ MeasuredStep gpt2_step(std::int64_t sequences);
 /// Runs that many steps on virtual devices that compute shapes only.
 RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec,
                   const MakeStrategy& strategy, int steps = 1, bool trace = false);
-/// The same of `workers` with servers beside them, the first devices.
+/// Runs `workers` with servers beside them, which are the first devices.
 RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
                           const ClusterSpec& spec, ServerPlan plan = {}, int steps = 1,
                           bool trace = false);
-/// The same of nn.DataParallel; device 0 has all devices' rows.
+/// Runs nn.DataParallel; device 0 has all devices' rows.
 RunReport measure_one_process(int devices, int layers, std::int64_t width,
                               std::int64_t rows, const ClusterSpec& spec, int steps = 1,
                               bool trace = false);
 
 /// A run of so many steps.
 using RunOfSteps = std::function<RunReport(int steps)>;
-/// What the third step takes: all that comes before the first one, and buckets that are
-/// filled once more in the second, are no part of it.
+/// The third step of a run: what comes before the first one, and buckets that are filled
+/// once more in the second, are no part of it.
 class UsualStep {
   public:
     explicit UsualStep(const RunOfSteps& run) : two_(run(2)), three_(run(3)) {}

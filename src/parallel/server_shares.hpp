@@ -32,9 +32,9 @@ class ServerShares {
                  const std::vector<std::vector<Parameter*>>& buckets,
                  const std::vector<int>& servers, ServerDeal deal, bool keeps_all);
 
-    /// Whether the rank serves anything of the bucket.
+    /// Returns whether the rank serves anything of the bucket.
     bool has(std::size_t bucket, int rank) const { return range(bucket, rank).count > 0; }
-    /// What the rank serves of the bucket, (elements).
+    /// Return what the rank serves of the bucket, (elements).
     Tensor values(std::size_t bucket, int rank) const;
     Tensor gradients(std::size_t bucket, int rank) const;
     /// All gradients that this rank has.

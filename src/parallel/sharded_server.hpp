@@ -84,8 +84,8 @@ class ShardedServer : public GradientBuckets {
     void pull(std::size_t bucket);
     void wait_for_pulls();
 
-    /// Of one round of messages: the server of this worker, and the worker of this
-    /// server.
+    /// Those whom this rank meets in a round of messages: as a worker its server, as a
+    /// server its worker.
     struct Partners {
         std::optional<int> server{};
         std::optional<int> worker{};

@@ -200,7 +200,7 @@ TEST_CASE("A bucket that lacks a gradient holds up those behind it unless it is 
     CHECK(found < not_found);
     // If the last micro-batch uses all layers, nothing is later than in a usual step.
     if (skipped == 0) CHECK(found == waiting(all, 1, false));
-    // The same in the next step, also if there was an evaluation between.
+    // The next step waits as long, also if there was an evaluation between.
     CHECK(waiting(skips, 2, true) == 2 * found);
     CHECK(waiting(skips, 2, true, true) == 2 * found);
     CHECK(waiting(skips, 2, false) == 2 * not_found);

@@ -37,7 +37,7 @@ struct Form {
     int servers = 0;  ///< ranks besides the workers, the first ones
 };
 
-/// What a worker trains with; `place` is its place among the workers.
+/// A worker, with what it trains with; `place` is its place among the workers.
 struct Worker {
     int place;
     Module& model;
@@ -240,7 +240,7 @@ TEST_CASE("Each form of data parallelism ends where one device does",
 
 namespace {
 
-/// What two ranks are refused that do this with an MLP.
+/// Returns what two ranks are told that are refused this with an MLP.
 std::string refusal(const std::function<void(Rank&, Module&)>& call) {
     std::string refused;
     sim::make_cluster(2)->run([&](Rank& rank) {
