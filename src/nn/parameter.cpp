@@ -71,8 +71,17 @@ void Parameter::end_use(Use use) {
 
 void Parameter::accumulated() {
     complete = false;
-    if (++contributions_ < uses * passes_) return;
+    if (++contributions_ % uses != 0) return;
+    for (const auto& [id, hook] : pass_hooks_)
+        hook(*this);
+    if (contributions_ < uses * passes_) return;
     contributions_ = 0;
+    for (const auto& [id, hook] : gradient_hooks_)
+        hook(*this);
+}
+
+void Parameter::set_complete() {
+    complete = true;
     for (const auto& [id, hook] : gradient_hooks_)
         hook(*this);
 }
@@ -87,6 +96,11 @@ Parameter::HookId Parameter::on_release(UseHook hook) {
     return next_hook_++;
 }
 
+Parameter::HookId Parameter::on_pass(Hook hook) {
+    pass_hooks_.emplace_back(next_hook_, std::move(hook));
+    return next_hook_++;
+}
+
 Parameter::HookId Parameter::on_gradient(Hook hook) {
     gradient_hooks_.emplace_back(next_hook_, std::move(hook));
     return next_hook_++;
@@ -96,6 +110,7 @@ void Parameter::remove_hook(HookId id) {
     const auto is_it = [&](const auto& hook) { return hook.first == id; };
     std::erase_if(use_hooks_, is_it);
     std::erase_if(release_hooks_, is_it);
+    std::erase_if(pass_hooks_, is_it);
     std::erase_if(gradient_hooks_, is_it);
 }
 

@@ -64,9 +64,9 @@ constexpr bool adds_gradient(Use use) {
 /// A tensor that is trained, and its gradient.
 ///
 /// Strategies hook in here: `on_use` and `on_release` surround each use by a module, so
-/// that a sharded parameter can be gathered just in time; `on_gradient` announces that
-/// the last contribution of a step has been added, so that a reduction can start while
-/// backward goes on.
+/// that a sharded parameter can be gathered just in time; `on_pass` announces that the
+/// last contribution of a backward pass has been added, and `on_gradient` that the last
+/// of a step has, so that a reduction can start while backward goes on.
 class Parameter {
   public:
     using Hook = std::function<void(Parameter&)>;
@@ -99,6 +99,7 @@ class Parameter {
     using Fill = std::function<void(const Parameter&)>;
     void set_initial(Fill fill);
     void fill_initial() const;
+    const Fill& initial() const { return initial_; }
 
     /// How it lies along each axis of the mesh that the model is spread over; see
     /// src/parallel/placement.hpp. An axis that is not here does not concern it.
@@ -115,8 +116,12 @@ class Parameter {
     /// calls them around forward and backward.
     void begin_use(Use use);
     void end_use(Use use);
-    /// A module has added a contribution to the gradient; the step's last announces it.
+    /// A module has added a contribution to the gradient; the last of a backward pass,
+    /// and of a step, are announced.
     void accumulated();
+    /// A strategy has added the gradient up: says that it is complete, and announces it
+    /// as the last of a step. For shards, to which no module adds.
+    void set_complete();
     /// Begins a step of so many backward passes: fills the gradient, if there is one,
     /// with zeros, and counts contributions from none.
     void zero_gradient(int passes = 1);
@@ -124,6 +129,7 @@ class Parameter {
     /// Each calls the hook from now on, and gives the number by which it is taken back.
     HookId on_use(UseHook hook);
     HookId on_release(UseHook hook);
+    HookId on_pass(Hook hook);
     HookId on_gradient(Hook hook);
     /// Takes back one of them; not from within a hook of this parameter.
     void remove_hook(HookId id);
@@ -140,6 +146,7 @@ class Parameter {
     int contributions_ = 0;
     Hooks<UseHook> use_hooks_;
     Hooks<UseHook> release_hooks_;
+    Hooks<Hook> pass_hooks_;
     Hooks<Hook> gradient_hooks_;
     HookId next_hook_ = 0;
 };

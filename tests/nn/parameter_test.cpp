@@ -58,6 +58,34 @@ TEST_CASE("Each parameter announces its gradient once a pass, the last layer's f
     }
 }
 
+TEST_CASE("A tied parameter announces each pass, and the step at its last", "[nn][sim]") {
+    OneDevice one;
+    Twice twice(one.init("tied"));
+    Parameter& weight = *twice.parameters()[0];
+    std::string announced;
+    weight.on_gradient([&](Parameter&) { announced += "step "; });
+    const Parameter::HookId id =
+        weight.on_pass([&](Parameter&) { announced += "pass "; });
+    const Tensor x = one.device.upload(random_values({3, 4}, "x"));
+    const auto pass = [&] {
+        Saved saved;
+        twice.forward(x, saved);
+        twice.backward(x, saved);
+    };
+    zero_gradients(twice, 3);
+    for (int i = 0; i < 3; ++i)
+        pass();
+    CHECK(announced == "pass pass pass step ");
+    weight.remove_hook(id);
+    zero_gradients(twice);
+    pass();
+    CHECK(announced == "pass pass pass step step ");
+    weight.complete = false;
+    weight.set_complete();
+    CHECK(weight.complete);
+    CHECK(announced == "pass pass pass step step step ");
+}
+
 TEST_CASE("A tied parameter announces once, when its gradient is complete", "[nn][sim]") {
     OneDevice one;
     Twice twice(one.init("tied"));

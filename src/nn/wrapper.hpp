@@ -1,0 +1,32 @@
+#pragma once
+
+#include "src/nn/module.hpp"
+
+namespace lockstep {
+
+/// A module that does another's work, and something around it. Parameters keep their
+/// names, and whether the input needs a gradient is passed on. What the other one saves
+/// is the first child of what this one saves.
+class Wrapper : public Module {
+  public:
+    std::vector<Parameter*> parameters() override { return module_->parameters(); }
+    void set_input_gradient(bool needed) override;
+
+  protected:
+    /// Throws UsageError, which begins with `who`, if the module is null.
+    Wrapper(const char* who, std::unique_ptr<Module> module);
+
+    Module& module() { return *module_; }
+
+    // By themselves they do the other's work alone.
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+    Tensor do_backward(const Tensor& dy, Saved& saved) override;
+    Tensor do_infer(const Tensor& x, SourceLine at) override;
+
+  private:
+    std::unique_ptr<Module> module_;
+};
+
+}  // namespace lockstep
