@@ -13,7 +13,7 @@
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
 #include "src/parallel/rounded_all_reduce.hpp"
-#include "src/parallel/zero1.hpp"
+#include "src/parallel/zero_1.hpp"
 
 namespace lockstep::lessons {
 

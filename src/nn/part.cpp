@@ -31,8 +31,11 @@ void start_normal(Parameter& parameter, std::uint64_t seed, double deviation) {
 }
 
 void start_constant(Parameter& parameter, double value) {
-    parameter.set_initial(
-        [=](const Parameter& it) { it.value.device()->fill(it.value, value); });
+    parameter.set_initial([=](const Parameter& it) {
+        draw_blocks(it, [&](const Tensor& rows, const RandomPart&) {
+            rows.device()->fill(rows, value);
+        });
+    });
 }
 
 void draw_uniform(const Parameter& parameter, std::uint64_t seed, double bound) {

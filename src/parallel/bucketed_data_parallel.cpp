@@ -24,9 +24,6 @@ BucketedDataParallel::BucketedDataParallel(Device& device, Communicator& replica
         group.start().wait();
     }
     lay_out();
-    if (options_.find_unused)
-        for (Parameter* parameter : this->parameters())
-            count_uses(*parameter);
 }
 
 void BucketedDataParallel::lay_out() {
@@ -40,8 +37,7 @@ void BucketedDataParallel::begin() {
     GradientBuckets::begin();
     works_.clear();
     all_forwarded_ = false;
-    for (auto& [parameter, uses] : uses_)
-        uses.forward = uses.backward = 0;  // also those of an evaluation between steps
+    uses_.clear();  // also those of an evaluation between steps
 }
 
 void BucketedDataParallel::start(std::size_t bucket) {
@@ -80,20 +76,18 @@ void BucketedDataParallel::rebuild() {
 // lesson: end
 
 // lesson: find-unused
-void BucketedDataParallel::count_uses(Parameter& parameter) {
-    Uses& uses = uses_[&parameter];
-    uses.hooks.push_back(parameter.on_use([&uses](Parameter&, Use use) {
-        if (use == Use::forward) ++uses.forward;
-    }));
-    uses.hooks.push_back(parameter.on_release([this, &uses](Parameter& used, Use use) {
-        if (!adds_gradient(use)) return;
-        ++uses.backward;
-        if (all_forwarded_) settle_if_done(used);
-    }));
+void BucketedDataParallel::before_use(Parameter& parameter, Use use) {
+    if (use == Use::forward) ++uses_[&parameter].forward;
+}
+
+void BucketedDataParallel::after_use(Parameter& parameter, Use use) {
+    if (!adds_gradient(use)) return;
+    ++uses_[&parameter].backward;
+    if (all_forwarded_) settle_if_done(parameter);
 }
 
 void BucketedDataParallel::settle_if_done(Parameter& parameter) {
-    const Uses& uses = uses_.at(&parameter);
+    const Uses& uses = uses_[&parameter];
     if (uses.backward == uses.forward && !has_arrived(parameter))
         GradientBuckets::ready(parameter);
 }
@@ -106,11 +100,5 @@ void BucketedDataParallel::ready(Parameter& parameter) {
         settle_if_done(*other);
 }
 // lesson: end
-
-BucketedDataParallel::~BucketedDataParallel() {
-    for (auto& [parameter, uses] : uses_)
-        for (const Parameter::HookId hook : uses.hooks)
-            parameter->remove_hook(hook);
-}
 
 }  // namespace lockstep

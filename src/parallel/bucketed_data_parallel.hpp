@@ -44,17 +44,18 @@ struct BucketOptions {
 class BucketedDataParallel : public GradientBuckets {
   public:
     /// Every rank of `replicas` makes the same buckets. Throws UsageError if the
-    /// parameters are not known to be partial along it, or a gradient is absent.
+    /// parameters are not known to be partial along it, or a gradient has another type
+    /// than those of its bucket.
     BucketedDataParallel(Device& device, Communicator& replicas,
                          std::vector<Parameter*> parameters, BucketOptions options = {});
-    ~BucketedDataParallel() override;
-
     void begin() override;
     void finish() override;
 
   private:
     void start(std::size_t bucket) override;
     void ready(Parameter& parameter) override;
+    void before_use(Parameter& parameter, Use use) override;
+    void after_use(Parameter& parameter, Use use) override;
     void lay_out();
     void rebuild();
 
@@ -63,9 +64,7 @@ class BucketedDataParallel : public GradientBuckets {
     struct Uses {
         int forward = 0;
         int backward = 0;
-        std::vector<Parameter::HookId> hooks{};
     };
-    void count_uses(Parameter& parameter);
     void settle_if_done(Parameter& parameter);
 
     Device& device_;
@@ -73,7 +72,7 @@ class BucketedDataParallel : public GradientBuckets {
     BucketOptions options_;
     std::vector<Tensor> gradients_;  ///< by bucket
     std::vector<Work> works_;
-    std::unordered_map<Parameter*, Uses> uses_;
+    std::unordered_map<const Parameter*, Uses> uses_;
     bool all_forwarded_ = false;
     int steps_ = 0;  ///< begun
 };

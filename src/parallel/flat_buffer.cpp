@@ -1,23 +1,32 @@
 #include "src/parallel/flat_buffer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/core/require.hpp"
 #include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
+namespace {
+
+DType dtype_of(const Parameter& parameter, Tensor Parameter::*member) {
+    const Tensor& tensor = parameter.*member;
+    return tensor ? tensor.dtype() : parameter.dtype();
+}
+
+}  // namespace
+
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
                  Tensor Parameter::*member, std::int64_t multiple) {
     require(!parameters.empty(), "a flat buffer of no parameters");
-    const DType dtype = (parameters.front()->*member).dtype();
+    const DType dtype = dtype_of(*parameters.front(), member);
     std::int64_t elements = 0;
     for (const Parameter* parameter : parameters) {
-        const Tensor& tensor = parameter->*member;
-        require(tensor && tensor.dtype() == dtype,
-                "{} cannot be put into a flat buffer of {}: it is {}", parameter->name(),
-                name_of(dtype), tensor ? name_of(tensor.dtype()) : "absent");
-        elements += tensor.elements();
+        const DType own = dtype_of(*parameter, member);
+        require(own == dtype, "{} cannot be put into a flat buffer of {}: it is {}",
+                parameter->name(), name_of(dtype), name_of(own));
+        elements += parameter->shape().elements();
     }
     const bool values = member == &Parameter::value;
     const MemoryScope scope(
@@ -26,12 +35,15 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
     Tensor flat = device.zeros(Shape::flat(padded), dtype);
     std::int64_t begin = 0;
     for (Parameter* parameter : parameters) {
-        Tensor& tensor = parameter->*member;
-        const Tensor view = flat.slice(begin, tensor.elements()).reshaped(tensor.shape());
-        device.copy(view, tensor);
-        begin += tensor.elements();
-        tensor = view;
-        tensor.set_label(parameter->name());
+        const Shape& shape = parameter->shape();
+        const Tensor view = flat.slice(begin, shape.elements()).reshaped(shape);
+        begin += shape.elements();
+        const Tensor before = std::exchange(parameter->*member, view);
+        view.set_label(parameter->name());
+        if (before)
+            device.copy(view, before);
+        else if (values)
+            parameter->fill_initial();
         if (values) declare_again(*parameter);
     }
     return flat;
@@ -47,6 +59,20 @@ Tensor own_range(const Tensor& flat, const Communicator& line) {
     return flat.slice(line.rank() * share, share);
 }
 
+std::unique_ptr<Parameter> make_shard(const Parameter& of, const Part& part,
+                                      const Tensor& values, const Tensor& gradients,
+                                      const Communicator& line) {
+    auto shard = std::make_unique<Parameter>(of.name(), values.reshaped(part.shape),
+                                             gradients.reshaped(part.shape),
+                                             part_of_part(of.part(), part));
+    shard->placements = of.placements;
+    for (Placement& placement : shard->placements)
+        if (placement.line == &line)
+            placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
+                                                   : Placement::Kind::sharded;
+    return shard;
+}
+
 std::vector<std::unique_ptr<Parameter>> shards_in(
     const std::vector<Parameter*>& parameters, Chunk range, const Tensor& values,
     const Tensor& gradients, const Communicator& line) {
@@ -58,32 +84,13 @@ std::vector<std::unique_ptr<Parameter>> shards_in(
         const std::int64_t count = std::min(end, range.begin + range.count) - from;
         if (count > 0) {
             const Part part = flat_part(parameter->shape(), from - begin, count);
-            auto shard = std::make_unique<Parameter>(
-                parameter->name(), values.slice(from - range.begin, count),
-                gradients.slice(from - range.begin, count),
-                part_of_part(parameter->part(), part));
-            shard->placements = parameter->placements;
-            for (Placement& placement : shard->placements)
-                if (placement.line == &line)
-                    placement.kind = placement.has_terms() ? Placement::Kind::sharded_sum
-                                                           : Placement::Kind::sharded;
-            shards.push_back(std::move(shard));
+            shards.push_back(
+                make_shard(*parameter, part, values.slice(from - range.begin, count),
+                           gradients.slice(from - range.begin, count), line));
         }
         begin = end;
     }
     return shards;
-}
-
-FlatShare share_flat(Device& device, const std::vector<Parameter*>& parameters,
-                     Communicator& line) {
-    FlatShare flat{make_flat(device, parameters, &Parameter::value, line.size()),
-                   make_flat(device, parameters, &Parameter::gradient, line.size()),
-                   {}};
-    const std::int64_t share = flat.values.elements() / line.size();
-    flat.shards =
-        shards_in(parameters, {line.rank() * share, share}, own_range(flat.values, line),
-                  own_range(flat.gradients, line), line);
-    return flat;
 }
 
 }  // namespace lockstep

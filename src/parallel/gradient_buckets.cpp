@@ -3,37 +3,54 @@
 #include <algorithm>
 
 #include "src/core/require.hpp"
+#include "src/parallel/placement.hpp"
 
 namespace lockstep {
 
 GradientBuckets::GradientBuckets(std::vector<Parameter*> parameters,
-                                 const BucketSizes& sizes)
-    : GradientSync(std::move(parameters)), sizes_(sizes) {
+                                 const BucketSizes& sizes, BucketsGo go,
+                                 const Communicator* shared_by)
+    : GradientSync(std::move(parameters)), sizes_(sizes), go_(go), shared_by_(shared_by) {
     fill({this->parameters().rbegin(), this->parameters().rend()});
 }
 
 // lesson: gradient-buckets
-void GradientBuckets::fill(const std::vector<Parameter*>& order) {
-    buckets_.clear();
+void GradientBuckets::add_buckets(const std::vector<Parameter*>& alike) {
+    const std::size_t first = buckets_.size();
     std::int64_t held = 0;
-    for (Parameter* parameter : order) {
+    for (Parameter* parameter : alike) {
         const std::int64_t own =
             parameter->shape().elements() * bytes_of(parameter->dtype());
         const std::int64_t most =
             buckets_.size() <= 1 ? sizes_.first_bytes : sizes_.bytes;
-        if (buckets_.empty() || held > most - own ||
+        if (buckets_.size() == first || held > most - own ||
             parameter->dtype() != buckets_.back().front()->dtype()) {
             buckets_.emplace_back();
             held = 0;
         }
         held += own;
         buckets_.back().push_back(parameter);
-        bucket_of_[parameter] = buckets_.size() - 1;
     }
-    missing_.assign(buckets_.size(), 0);
 }
 
-void GradientBuckets::begin() {
+void GradientBuckets::fill(const std::vector<Parameter*>& order) {
+    buckets_.clear();
+    if (!shared_by_) {
+        add_buckets(order);
+    } else {
+        for (const auto& alike : placed_alike(order, *shared_by_))
+            add_buckets(alike);
+        std::ranges::stable_sort(buckets_, {}, [&](const Bucket& bucket) {
+            return std::ranges::find(order, bucket.back());
+        });
+    }
+    missing_.resize(buckets_.size());
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+        for (Parameter* parameter : buckets_[i])
+            bucket_of_[parameter] = i;
+}
+
+void GradientBuckets::count_from_none() {
     next_ = 0;
     arrived_.clear();
     has_arrived_.clear();
@@ -41,8 +58,25 @@ void GradientBuckets::begin() {
         missing_[i] = buckets_[i].size();
 }
 
+void GradientBuckets::begin() {
+    count_from_none();
+}
+
 void GradientBuckets::ready(Parameter& parameter) {
-    std::size_t& missing = missing_[bucket_of_.at(&parameter)];
+    if (go_ == BucketsGo::each_step) arrive(parameter);
+}
+
+void GradientBuckets::passed(Parameter& parameter) {
+    if (go_ != BucketsGo::each_pass) return;
+    if (has_arrived(parameter)) {  // in the pass before, which is over
+        start_rest();
+        count_from_none();
+    }
+    arrive(parameter);
+}
+
+void GradientBuckets::arrive(Parameter& parameter) {
+    std::size_t& missing = missing_[bucket_of(parameter)];
     require(missing > 0 && !has_arrived(parameter),
             "{} got a gradient after the last of the step, or before begin(): "
             "zero_gradients(model, passes) says how many backward passes a step has",

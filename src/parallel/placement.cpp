@@ -112,6 +112,14 @@ void require_partial(const char* who, const Communicator& line,
 
 namespace {
 
+/// Returns the tensor on another device, this one's host or the other way round.
+Tensor moved_to(Device& place, const Tensor& tensor, SourceLine at) {
+    const Tensor there = place.empty(tensor.shape(), tensor.dtype(), at);
+    Device& from = *tensor.device();
+    (&from.host(at) == &place ? from : place).start_copy(there, tensor, at).wait(at);
+    return there;
+}
+
 /// All copies and shards of a parameter lie on different ranks.
 void require_room(const Parameter& parameter, const Communicator& ranks, SourceLine at) {
     std::int64_t held = 1;
@@ -131,6 +139,7 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
     require(!parameters.empty(), at, "the norm of the gradients of no parameter");
     const DType dtype = computed_in(parameters.front()->dtype());
     Tensor squares = device.zeros({1}, dtype, at);
+    Tensor on_host;  // of shards that live there
     for (const Parameter* parameter : parameters) {
         require_gradient(*parameter, at);
         require(
@@ -146,8 +155,13 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                         [](const Placement& placement) {
                             return placement.is_sharded() || placement.line->rank() == 0;
                         });
-        if (counts_here) device.sum_of_squares(squares, parameter->gradient, at);
+        if (!counts_here) continue;
+        Device& place = *parameter->gradient.device();
+        if (&place != &device && !on_host) on_host = place.zeros({1}, dtype, at);
+        place.sum_of_squares(&place == &device ? squares : on_host, parameter->gradient,
+                             at);
     }
+    if (on_host) device.add(squares, moved_to(device, on_host, at), 1, at);
     ranks.all_reduce(squares, Reduction::sum, at).wait(at);
     return squares;
 }
@@ -159,8 +173,12 @@ Tensor clip_gradients(Device& device, Communicator& ranks,
     Tensor squares = squared_gradient_norm(device, ranks, parameters, at);
     const Tensor factor = device.empty({1}, squares.dtype(), at);
     device.clip_factor(factor, squares, most, at);
-    for (const Parameter* parameter : parameters)
-        device.scale(parameter->gradient, factor, at);
+    Tensor on_host;
+    for (const Parameter* parameter : parameters) {
+        Device& place = *parameter->gradient.device();
+        if (&place != &device && !on_host) on_host = moved_to(place, factor, at);
+        place.scale(parameter->gradient, &place == &device ? factor : on_host, at);
+    }
     return squares;
 }
 

@@ -6,14 +6,23 @@ namespace lockstep {
 
 GradientSync::GradientSync(std::vector<Parameter*> parameters)
     : parameters_(std::move(parameters)) {
-    for (Parameter* parameter : parameters_)
-        hooks_.push_back(
-            parameter->on_gradient([this](Parameter& complete) { ready(complete); }));
+    for (Parameter* parameter : parameters_) {
+        hooks_.emplace_back(parameter,
+                            parameter->on_pass([this](Parameter& it) { passed(it); }));
+        hooks_.emplace_back(parameter,
+                            parameter->on_gradient([this](Parameter& it) { ready(it); }));
+        hooks_.emplace_back(parameter, parameter->on_use([this](Parameter& it, Use use) {
+            before_use(it, use);
+        }));
+        hooks_.emplace_back(parameter,
+                            parameter->on_release(
+                                [this](Parameter& it, Use use) { after_use(it, use); }));
+    }
 }
 
 GradientSync::~GradientSync() {
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-        parameters_[i]->remove_hook(hooks_[i]);
+    for (const auto& [parameter, hook] : hooks_)
+        parameter->remove_hook(hook);
 }
 
 void AllReduceSync::finish() {

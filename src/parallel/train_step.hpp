@@ -34,12 +34,17 @@ class GradientSync {
     virtual void update(Optimizer& optimizer) { optimizer.step(); }
 
   private:
+    /// The gradient has its last contribution of a backward pass.
+    virtual void passed(Parameter& /*parameter*/) {}
     /// The gradient has its last contribution of the step, of all micro-batches: its
     /// reduction can begin, while backward goes on.
     virtual void ready(Parameter& /*parameter*/) {}
+    /// A module is about to use the parameter, or has done so.
+    virtual void before_use(Parameter& /*parameter*/, Use /*use*/) {}
+    virtual void after_use(Parameter& /*parameter*/, Use /*use*/) {}
 
     std::vector<Parameter*> parameters_;
-    std::vector<Parameter::HookId> hooks_;
+    std::vector<std::pair<Parameter*, Parameter::HookId>> hooks_;
 };
 
 /// The simplest: once backward is done, one all-reduce a parameter along each axis where

@@ -8,7 +8,7 @@
 #include "src/nn/optimizer.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/train_step.hpp"
-#include "src/parallel/zero1.hpp"
+#include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {

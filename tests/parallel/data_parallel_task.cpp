@@ -99,6 +99,13 @@ std::unique_ptr<Optimizer> momentum_sgd(const std::vector<Parameter*>& parameter
     return std::make_unique<Sgd>(parameters, SgdOptions{0.05, 0.9, 0});
 }
 
+std::unique_ptr<Optimizer> adamw(const std::vector<Parameter*>& parameters) {
+    // The gradient of keys' biases is zero but for rounding: a larger epsilon keeps the
+    // optimizer from making steps of that.
+    return make_optimizer<AdamW>(parameters,
+                                 AdamWOptions{.learning_rate = 0.01, .epsilon = 1e-5});
+}
+
 void keep_updated(Rank& rank, const std::vector<Parameter*>& updated) {
     for (const Parameter* parameter : updated) {
         const auto keep = [&](const char* prefix, const Tensor& tensor) {
@@ -118,13 +125,14 @@ void collect(Course& course, RunReport report) {
     course.gradients = wholes(course.report, "grad/");
 }
 
-Course train_on_one(const Task& task, int workers, int steps) {
+Course train_on_one(const Task& task, int workers, int steps,
+                    const MakeOptimizer& make_optimizer) {
     Course course;
     RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});
         AllReduceSync sync(model->parameters());
-        const auto optimizer = momentum_sgd(model->parameters());
+        const auto optimizer = make_optimizer(model->parameters());
         const int all = rows_of_all(workers);
         for (int step = 0; step < steps; ++step) {
             const auto [input, target] = task.rows(step, all, 0, all);

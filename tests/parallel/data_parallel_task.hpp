@@ -43,12 +43,16 @@ struct Course {
     std::map<std::string, HostTensor> gradients;  ///< of the last step
     RunReport report;
 };
+using MakeOptimizer =
+    std::function<std::unique_ptr<Optimizer>(const std::vector<Parameter*>&)>;
+std::unique_ptr<Optimizer> momentum_sgd(const std::vector<Parameter*>& parameters);
+std::unique_ptr<Optimizer> adamw(const std::vector<Parameter*>& parameters);
+
 /// All workers' rows on one device, in one batch.
-Course train_on_one(const Task& task, int workers, int steps);
+Course train_on_one(const Task& task, int workers, int steps,
+                    const MakeOptimizer& make_optimizer = momentum_sgd);
 /// Requires that losses, values and gradients agree within 1e-12.
 void check_same(const Course& many, const Course& one);
-
-std::unique_ptr<Optimizer> momentum_sgd(const std::vector<Parameter*>& parameters);
 
 /// Keeps values, and gradients that are the batch's, of what this rank updates.
 void keep_updated(Rank& rank, const std::vector<Parameter*>& updated);

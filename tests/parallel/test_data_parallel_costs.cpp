@@ -12,7 +12,7 @@
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sharded_server.hpp"
-#include "src/parallel/zero1.hpp"
+#include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
 

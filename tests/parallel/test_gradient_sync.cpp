@@ -14,7 +14,7 @@
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
-#include "src/parallel/zero1.hpp"
+#include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/twin.hpp"
 
@@ -539,7 +539,8 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
                      Sgd optimizer(gpt.parameters());
                      sync.update(optimizer);
                  }),
-         "Zero1: the optimizer is not one of shards()");
+         "Zero1: the optimizer was made of other parameters than those that are updated "
+         "here");
     says(refusal(true,
                  [](Rank& rank, Module&, Communicator&) {
                      Linear linear({rank.device(), DType::f64, 1, "one"}, 1, 1, false);

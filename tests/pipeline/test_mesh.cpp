@@ -23,7 +23,7 @@
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
-#include "src/parallel/zero1.hpp"
+#include "src/parallel/zero_1.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"

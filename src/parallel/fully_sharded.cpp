@@ -1,0 +1,184 @@
+#include "src/parallel/fully_sharded.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/core/require.hpp"
+#include "src/nn/wrapper.hpp"
+#include "src/parallel/placement.hpp"
+
+namespace lockstep {
+
+/// A module of the model, with what it needs around its halves.
+class FullySharded::Layer : public Wrapper {
+  public:
+    Layer(FullySharded& sync, std::size_t place, std::unique_ptr<Module> module)
+        : Wrapper("FullySharded", std::move(module)), sync_(sync), place_(place) {}
+
+    std::size_t place() const { return place_; }
+    const std::vector<Unit*>& units() const { return units_; }
+    void need(Unit& unit) {
+        if (std::ranges::find(units_, &unit) == units_.end()) units_.push_back(&unit);
+    }
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override {
+        const bool is_last = place_ + 1 == sync_.layers_.size();
+        const bool keep = is_last || !sync_.options_.reshard_after_forward;
+        return around(Direction::forward, keep,
+                      [&] { return Wrapper::do_forward(x, saved); });
+    }
+    Tensor do_infer(const Tensor& x, SourceLine at) override {
+        return around(Direction::forward, false,
+                      [&] { return Wrapper::do_infer(x, at); });
+    }
+    Tensor do_backward(const Tensor& dy, Saved& saved) override {
+        return around(Direction::backward, false,
+                      [&] { return Wrapper::do_backward(dy, saved); });
+    }
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override {
+        return around(Direction::backward, false,
+                      [&] { return Wrapper::do_backward_input(dy, saved); });
+    }
+
+    template <typename Work>
+    Tensor around(Direction direction, bool keep, Work&& work) {
+        const std::vector<Unit*> opened = units_;  // work() may find that it needs more
+        sync_.open(*this, direction);
+        Tensor result = work();
+        sync_.close(opened, keep);
+        return result;
+    }
+
+    FullySharded& sync_;
+    std::size_t place_;
+    std::vector<Unit*> units_;
+};
+
+FullySharded::FullySharded(Device& device, Communicator& line, Sequential& model,
+                           const FullyShardedOptions& options)
+    : GradientSync(model.parameters()), device_(device), line_(line), options_(options) {
+    require(options.prefetch >= 0, "FullySharded: {} layers are to be prefetched",
+            options.prefetch);
+    require_partial("FullySharded", line, parameters());
+    const ShardedUnit::Options how{options.by, options.reduce_in,
+                                   options.on_host ? &device.host() : nullptr};
+    for (std::size_t place = 0; place < model.size(); ++place) {
+        const std::vector<Parameter*> own = model[place].parameters();
+        model.replace(place, [&](std::unique_ptr<Module> module) {
+            auto layer = std::make_unique<Layer>(*this, place, std::move(module));
+            layers_.push_back(layer.get());
+            return layer;
+        });
+        if (own.empty()) continue;
+        units_.push_back(
+            std::make_unique<Unit>(Unit{ShardedUnit(device, line, own, how)}));
+        layers_.back()->need(*units_.back());
+        for (const Parameter* parameter : own)
+            unit_of_[parameter] = units_.back().get();
+    }
+}
+
+FullySharded::~FullySharded() = default;
+
+// lesson: fully-sharded
+void FullySharded::open(Layer& layer, Direction direction) {
+    for (Unit* unit : layer.units())
+        unit->sharded.gather();
+    prefetch(layer, direction);
+    for (Unit* unit : layer.units())
+        unit->sharded.open();
+    current_ = &layer;
+}
+
+/// Gathers what the next layers need, in the order in which they do; if shards live on
+/// the host, copies what the one behind these needs.
+void FullySharded::prefetch(const Layer& layer, Direction direction) {
+    for (int ahead = 1; ahead <= options_.prefetch + 1; ++ahead) {
+        const auto next = static_cast<std::ptrdiff_t>(layer.place()) +
+                          ahead * static_cast<std::ptrdiff_t>(direction);
+        if (next < 0 || next >= static_cast<std::ptrdiff_t>(layers_.size())) return;
+        for (Unit* unit : layers_[static_cast<std::size_t>(next)]->units()) {
+            if (ahead <= options_.prefetch)
+                unit->sharded.gather();
+            else
+                unit->sharded.fetch();
+        }
+    }
+}
+
+void FullySharded::close(const std::vector<Unit*>& units, bool keep) {
+    current_ = nullptr;
+    for (Unit* unit : units)
+        unit->sharded.close(keep);
+}
+
+void FullySharded::before_use(Parameter& parameter, Use use) {
+    Unit& unit = unit_of(parameter);
+    if (reads_value(use)) unit.sharded.open();
+    if (adds_gradient(use)) unit.sharded.make_gradients();
+}
+
+void FullySharded::after_use(Parameter& parameter, Use use) {
+    if (!reads_value(use)) return;
+    Unit& unit = unit_of(parameter);
+    unit.sharded.close(false);
+    if (current_) current_->need(unit);
+}
+
+void FullySharded::passed(Parameter& parameter) {
+    Unit& unit = unit_of(parameter);
+    if (++unit.passed == unit.sharded.parameters().size()) reduce(unit);
+}
+
+void FullySharded::reduce(Unit& unit) {
+    finish_reduction();
+    unit.sharded.make_gradients();  // zeros, if nobody added any
+    unit.sharded.reduce(std::exchange(unit.has_terms, true));
+    unit.passed = 0;
+    on_its_way_ = &unit;
+}
+
+/// Lets go of the gradients that are on their way, when they are there.
+void FullySharded::finish_reduction() {
+    if (on_its_way_) on_its_way_->sharded.sum().finish();
+    on_its_way_ = nullptr;
+}
+
+void FullySharded::begin() {
+    for (const auto& unit : units_) {
+        unit->has_terms = false;
+        unit->passed = 0;
+    }
+    for (Parameter* shard : shards())
+        shard->complete = false;
+}
+
+void FullySharded::finish() {
+    for (const auto& unit : units_) {
+        unit->sharded.drop();  // the last step's values end here, whoever kept them
+        if (!unit->has_terms || unit->sharded.has_gradients()) reduce(*unit);
+    }
+    finish_reduction();
+    for (const auto& unit : units_)
+        unit->sharded.sum().settle();
+    complete_gradients(shards(), &line_);
+    for (Parameter* shard : shards())
+        shard->set_complete();
+}
+
+void FullySharded::update(Optimizer& optimizer) {
+    optimizer.require_of("FullySharded", shards());
+    optimizer.step();
+}
+// lesson: end
+
+std::vector<Parameter*> FullySharded::shards() const {
+    std::vector<Parameter*> all;
+    for (const auto& unit : units_)
+        for (Parameter* shard : unit->sharded.shards())
+            all.push_back(shard);
+    return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include "src/parallel/scattered_sum.hpp"
+
+#include <utility>
+
+namespace lockstep {
+
+void ScatteredSum::start(Device& device, Communicator& line, std::vector<SummedShare> of,
+                         bool adds, SourceLine at) {
+    device_ = &device;
+    of_ = std::move(of);
+    adds_ = adds;
+    const MemoryScope scope(device, MemoryCategory::communication);
+    Group group = line.group(at);
+    for (SummedShare& each : of_) {
+        const DType dtype = each.share.dtype();
+        if (each.whole.dtype() != dtype) {
+            const Tensor cast = device.empty(each.whole.shape(), dtype, at);
+            device.cast(cast, each.whole, at);
+            each.whole = cast;
+        }
+        const bool straight = !adds && each.share.device() == &device;
+        arriving_.push_back(straight ? each.share.flat()
+                                     : device.empty({each.share.elements()}, dtype, at));
+        group.reduce_scatter(arriving_.back(), each.whole.flat(), Reduction::sum, at);
+    }
+    sums_ = group.start(at);
+}
+
+void ScatteredSum::finish(SourceLine at) {
+    if (!sums_) return;
+    sums_->wait(at);
+    sums_.reset();
+    for (std::size_t i = 0; i < of_.size(); ++i) {
+        const Tensor& share = of_[i].share;
+        if (share.device() == device_) {
+            if (adds_) device_->add(share, arriving_[i].reshaped(share.shape()), 1, at);
+            continue;
+        }
+        Device& host = *share.device();
+        const PinnedMemory pinned(host);
+        const MemoryScope scope(host, MemoryCategory::communication);
+        const Tensor there = adds_ ? host.empty(share.shape(), share.dtype(), at) : share;
+        copies_.push_back({there, arriving_[i], share, adds_,
+                           device_->start_copy(there.flat(), arriving_[i], at)});
+    }
+    of_.clear();
+    arriving_.clear();
+}
+
+void ScatteredSum::settle(SourceLine at) {
+    finish(at);
+    for (Copy& copy : copies_) {
+        copy.work.wait(at);
+        if (copy.adds) copy.share.device()->add(copy.share, copy.there, 1, at);
+    }
+    copies_.clear();
+}
+
+}  // namespace lockstep

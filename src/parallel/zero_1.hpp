@@ -1,0 +1,115 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/parallel/gradient_buckets.hpp"
+#include "src/parallel/scattered_sum.hpp"
+
+namespace lockstep {
+
+struct ZeroOptions {
+    BucketSizes sizes{};
+    /// Each rank gets the sums of all gradients, not of its share alone: half as many
+    /// bytes again a step, for nothing. For comparison; stage 1 only.
+    bool all_reduce = false;
+    /// New values are on their way while the next step begins: a bucket's are waited for
+    /// when a module first reads one of them. Who reads values otherwise calls
+    /// wait_for_values() before.
+    bool hide_gather = false;
+    /// The type in which gradients are added up, and in which shards have them; their own
+    /// by default. For gradients in bf16 of many ranks, f32.
+    std::optional<DType> reduce_in{};
+};
+
+/// ZeRO stage 1: each of n replicas keeps the optimizer's state of a shard alone, 1/n of
+/// the parameters, and updates that; the others get its new values (Rajbhandari et al.
+/// 2019, 1910.02054, section 5.1).
+///
+///     Zero1 sync(device, replicas, model.parameters());
+///     AdamW optimizer(sync.shards());
+///     train_step(device, model, loss, micro_batches, sync, optimizer);
+///
+/// A reduce-scatter of gradients, bucket by bucket while backward goes on, and an
+/// all-gather of values, bucket by bucket while the optimizer goes on: 2(n-1)/n of their
+/// bytes, as much as data parallelism's all-reduce. With bf16 values and gradients, f32
+/// masters and AdamW a device holds 4 + 12/n bytes a parameter.
+///
+/// Values and gradients become views of the buckets; they are made if they are absent.
+/// Each rank has an equal range of a bucket, which is padded to a multiple of n elements:
+/// whole parameters, and at its ends parts. So only an optimizer that works element by
+/// element can be shared out so. Parameters that other ranks hold alike, along other
+/// lines, have buckets of their own: those ranks then share them out, and add them up,
+/// in the same way. Otherwise the copies of a tied table would drift apart by rounding.
+/// (Megatron-LM keeps tied embeddings in a bucket of their own for that.) So where
+/// parameters lie is said before.
+class Zero1 : public GradientBuckets {
+  public:
+    /// Throws UsageError if the parameters are not known to be partial along `replicas`,
+    /// or are too few to give each rank one element.
+    Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
+          ZeroOptions options = {});
+
+    /// This rank updates these, and norms, records and checkpoints are made of them:
+    /// after finish() their gradients are the batch's.
+    std::vector<Parameter*> shards() const;
+
+    void begin() override;
+    void finish() override;
+    /// Throws UsageError if the optimizer has other parameters than the shards.
+    void update(Optimizer& optimizer) override;
+    /// With hide_gather: the device goes on when all values are there.
+    void wait_for_values();
+
+  protected:
+    /// What stages differ in.
+    struct Stage {
+        const char* name;
+        BucketsGo go = BucketsGo::each_step;
+        bool keeps_gradients = true;  ///< whole, between steps
+        Device* home = nullptr;       ///< of the shards; null: the device
+    };
+    Zero1(const Stage& stage, Device& device, Communicator& replicas,
+          std::vector<Parameter*> parameters, const ZeroOptions& options);
+
+    /// A bucket that ranks share out.
+    struct Shared {
+        Tensor values;         ///< whole, padded
+        Tensor gradients;      ///< whole, padded; none if they are not there now
+        Tensor own_values;     ///< this rank's range, a view or on the host
+        Tensor own_gradients;  ///< the same
+        std::vector<std::unique_ptr<Parameter>> shards{};
+        ScatteredSum sum{};
+        std::optional<Work> gather{};
+    };
+    std::vector<Shared>& shared() { return shared_; }
+    Device& device() const { return device_; }
+    Communicator& replicas() const { return replicas_; }
+    const ZeroOptions& options() const { return options_; }
+
+    /// All sums are there, on the device.
+    void finish_sums();
+    /// Says that the shards' gradients are the batch's.
+    void complete_shards();
+    void require_own(const Optimizer& optimizer) const;
+    /// Sends this rank's new values of a bucket to the others.
+    void gather(Shared& bucket);
+    void before_use(Parameter& parameter, Use use) override;
+
+  private:
+    void start(std::size_t bucket) override;
+    Shared share_out(const Bucket& bucket) const;
+    void wait_for_values(std::size_t bucket);
+
+    Stage stage_;
+    Device& device_;
+    Communicator& replicas_;
+    ZeroOptions options_;
+    std::vector<Shared> shared_;  ///< by bucket
+    std::vector<Work> sums_;      ///< if gradients are all-reduced
+    std::size_t places_ = 0;      ///< of all parameters, when it was made
+};
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include "src/parallel/zero_2.hpp"
+
+#include <utility>
+
+#include "src/core/require.hpp"
+#include "src/parallel/flat_buffer.hpp"
+
+namespace lockstep {
+
+Zero2::Zero2(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
+             const ZeroOptions& options)
+    : Zero2("Zero2", nullptr, device, replicas, std::move(parameters), options) {}
+
+Zero2::Zero2(const char* name, Device* home, Device& device, Communicator& replicas,
+             std::vector<Parameter*> parameters, const ZeroOptions& options)
+    : Zero1(Stage{name, BucketsGo::each_pass, /*keeps_gradients=*/false, home}, device,
+            replicas, std::move(parameters), options) {
+    require(
+        !options.all_reduce,
+        "{}: all_reduce would give each rank all gradients; stage 1 has room for them",
+        name);
+}
+
+// lesson: zero-2
+void Zero2::begin() {
+    Zero1::begin();
+    has_terms_.assign(buckets().size(), 0);
+}
+
+void Zero2::before_use(Parameter& parameter, Use use) {
+    Zero1::before_use(parameter, use);
+    if (adds_gradient(use)) make_gradients(bucket_of(parameter));
+}
+
+void Zero2::make_gradients(std::size_t bucket) {
+    Shared& it = shared()[bucket];
+    if (it.gradients) return;
+    it.gradients =
+        make_flat(device(), buckets()[bucket], &Parameter::gradient, replicas().size());
+}
+
+void Zero2::start(std::size_t bucket) {
+    if (on_its_way_) shared()[*on_its_way_].sum.finish();  // lets go of its gradients
+    make_gradients(bucket);                                // zeros, if nobody added any
+    Shared& it = shared()[bucket];
+    it.sum.settle();
+    it.sum.start(device(), replicas(),
+                 {{std::exchange(it.gradients, {}), it.own_gradients}},
+                 std::exchange(has_terms_[bucket], 1) != 0);
+    for (Parameter* parameter : buckets()[bucket])
+        parameter->gradient = {};
+    on_its_way_ = bucket;
+}
+// lesson: end
+
+}  // namespace lockstep

@@ -1,0 +1,87 @@
+#include "src/parallel/zero_offload.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/core/require.hpp"
+#include "src/parallel/flat_buffer.hpp"
+
+namespace lockstep {
+
+ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
+                         std::vector<Parameter*> parameters, const ZeroOptions& options,
+                         bool delayed)
+    : Zero2("ZeroOffload", &device.host(), device, replicas, std::move(parameters),
+            options),
+      delayed_(delayed) {
+    for (const Parameter* shard : shards())
+        require(std::ranges::count_if(shard->placements, &Placement::has_terms) <= 1,
+                "ZeroOffload: {} is partial along another line than {} as well; their "
+                "gradients would have to be added up on the host",
+                shard->name(), replicas.name());
+    if (!delayed_) return;
+    Device& host = device.host();
+    const MemoryScope scope(host, MemoryCategory::gradients);
+    const PinnedMemory pinned(host);
+    for (Shared& bucket : shared())
+        before_.push_back(
+            host.zeros(bucket.own_gradients.shape(), bucket.own_gradients.dtype()));
+}
+
+// lesson: zero-offload
+void ZeroOffload::finish() {
+    finish_sums();  // and sends them to the host
+    if (delayed_) return;
+    for (Shared& bucket : shared())
+        bucket.sum.settle();
+    complete_shards();
+}
+
+void ZeroOffload::update(Optimizer& optimizer) {
+    require_own(optimizer);
+    if (!delayed_) return step(optimizer);
+    if (steps_++ > 0) step(optimizer);  // while the device is still in backward
+    for (Shared& bucket : shared())
+        bucket.sum.settle();
+    turn_gradients();
+    complete_shards();
+}
+
+void ZeroOffload::step(Optimizer& optimizer) {
+    Shared* copied = nullptr;
+    std::vector<Work> copies;
+    const auto gather_copied = [&] {
+        if (copied == nullptr) return;
+        copies.back().wait();
+        gather(*copied);
+    };
+    for (std::size_t i = shared().size(); i-- > 0;) {  // forward begins with the last one
+        Shared& bucket = shared()[i];
+        for (const auto& shard : bucket.shards)
+            optimizer.step(*shard);
+        gather_copied();  // while the host goes on
+        copies.push_back(
+            device().start_copy(own_range(bucket.values, replicas()), bucket.own_values));
+        copied = &bucket;
+    }
+    gather_copied();
+    if (!options().hide_gather) wait_for_values();
+}
+
+/// The shards get the gradients of this step; the next one's go where theirs were.
+void ZeroOffload::turn_gradients() {
+    for (std::size_t i = 0; i < shared().size(); ++i) {
+        Shared& bucket = shared()[i];
+        std::int64_t begin = 0;
+        for (const auto& shard : bucket.shards) {
+            const Shape& shape = shard->shape();
+            shard->gradient =
+                bucket.own_gradients.slice(begin, shape.elements()).reshaped(shape);
+            begin += shape.elements();
+        }
+        std::swap(bucket.own_gradients, before_[i]);
+    }
+}
+// lesson: end
+
+}  // namespace lockstep

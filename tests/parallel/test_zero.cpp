@@ -1,0 +1,256 @@
+// ZeRO's stages, fully sharded data parallelism and offloading train as one device does.
+
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "src/comm/mesh.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr BucketSizes kSmall{400, 400};
+
+/// A strategy, and what this rank updates.
+struct Way {
+    std::unique_ptr<GradientSync> sync;
+    std::vector<Parameter*> updated;
+};
+struct Form {
+    std::string name;
+    std::function<Way(Rank&, Communicator&, Sequential&)> make;
+    bool allocate = true;
+};
+
+template <typename Sync>
+Way way_of(std::unique_ptr<Sync> sync) {
+    auto updated = sync->shards();
+    return {std::move(sync), std::move(updated)};
+}
+
+template <typename Stage>
+Form stage(const std::string& name, const ZeroOptions& options, bool allocate = true) {
+    return {name,
+            [=](Rank& rank, Communicator& line, Sequential& model) {
+                return way_of(std::make_unique<Stage>(rank.device(), line,
+                                                      model.parameters(), options));
+            },
+            allocate};
+}
+
+Form sharded(const std::string& name, const FullyShardedOptions& options,
+             bool allocate = true) {
+    return {name,
+            [=](Rank& rank, Communicator& line, Sequential& model) {
+                return way_of(
+                    std::make_unique<FullySharded>(rank.device(), line, model, options));
+            },
+            allocate};
+}
+
+std::vector<Form> forms() {
+    return {
+        stage<Zero1>("stage 1", {.sizes = kSmall}),
+        stage<Zero1>("stage 1, all reduced", {.sizes = kSmall, .all_reduce = true}),
+        stage<Zero1>("stage 1, hidden", {.sizes = kSmall, .hide_gather = true}),
+        stage<Zero1>("stage 1, one bucket", {.sizes = BucketSizes::all_in_one()}, false),
+        stage<Zero2>("stage 2", {.sizes = kSmall}),
+        stage<Zero2>("stage 2, hidden", {.sizes = kSmall, .hide_gather = true}, false),
+        stage<Zero2>("stage 2, one bucket", {.sizes = BucketSizes::all_in_one()}),
+        stage<ZeroOffload>("offload", {.sizes = kSmall}),
+        stage<ZeroOffload>("offload, hidden", {.sizes = kSmall, .hide_gather = true}),
+        sharded("by rows", {}),
+        sharded("by rows, kept", {.reshard_after_forward = false}, false),
+        sharded("by rows, not prefetched", {.prefetch = 0}),
+        sharded("by rows, 3 ahead", {.prefetch = 3}, false),
+        sharded("by packed rows", {.by = ShardBy::packed_rows}),
+        sharded("flat", {.by = ShardBy::flat}),
+        sharded("flat, kept", {.by = ShardBy::flat, .reshard_after_forward = false},
+                false),
+        sharded("by rows, on the host", {.on_host = true}),
+        sharded("flat, on the host, not prefetched",
+                {.by = ShardBy::flat, .prefetch = 0, .on_host = true}, false),
+    };
+}
+
+/// A layout of ranks, each with rows of its own unless "tp" shares out its layers.
+struct Sizes {
+    int workers = 1;
+    int micro_batches = 1;
+    int steps = 1;
+};
+
+struct Trained {
+    Course course;
+    std::vector<double> norms;  ///< squares, of each step
+};
+
+/// Trains on a mesh; `replicas` are the axes along which ranks have rows of their own,
+/// the last of which shares out.
+Trained train_on_mesh(const Form& form, const Task& task, const Sizes& sizes,
+                      sim::CheckLevel check, const std::vector<Mesh::Axis>& axes,
+                      const std::vector<std::string>& replicas) {
+    Trained trained;
+    Course& course = trained.course;
+    course.losses.resize(sizes.steps);
+    trained.norms.resize(sizes.steps);
+    sim::ClusterOptions options;
+    options.ranks = 1;
+    for (const Mesh::Axis& axis : axes)
+        options.ranks *= axis.size;
+    options.workers = 1;
+    options.check = check;
+    collect(course, sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(), axes);
+        ParameterInit init{device, DType::f64, 1, ""};
+        init.allocate = form.allocate;
+        const auto made = task.make_model(init);
+        auto& model = dynamic_cast<Sequential&>(*made);
+        int worker = 0;
+        for (const std::string& axis : replicas) {
+            declare_replicas_of(mesh[axis], model);
+            worker = worker * mesh.size(axis) + mesh.coordinate(axis);
+        }
+        const Way way = form.make(rank, mesh[replicas.back()], model);
+        const auto optimizer = adamw(way.updated);
+        for (int step = 0; step < sizes.steps; ++step) {
+            const auto mine = batches_of_worker(device, task, step, worker, sizes.workers,
+                                                sizes.micro_batches);
+            const Tensor loss =
+                train_step(device, model, task.loss, mine, *way.sync, *optimizer);
+            if (!mesh.has("tp") || mesh.coordinate("tp") == 0)
+                course.losses[step] += device.peek(loss).at(0);
+            trained.norms[step] =
+                device.peek(squared_gradient_norm(device, rank.world(), way.updated))
+                    .at(0);
+        }
+        if (auto* zero = dynamic_cast<Zero1*>(way.sync.get())) zero->wait_for_values();
+        keep_updated(rank, way.updated);
+    }));
+    return trained;
+}
+
+Course train_in(const Form& form, const Task& task, const Sizes& sizes,
+                sim::CheckLevel check) {
+    return train_on_mesh(form, task, sizes, check, {{"dp", sizes.workers}}, {"dp"})
+        .course;
+}
+
+}  // namespace
+
+TEST_CASE("Each stage of ZeRO makes one device's gradients", "[parallel][zero]") {
+    const bool gpt = GENERATE(false, true);
+    const Task task = gpt ? gpt_task() : mlp_task();
+    for (const int workers : {1, 2, 3, 4, 8}) {
+        const Course one = train_on_one(task, workers, 2, adamw);
+        for (const Form& form : forms()) {
+            for (const int micro_batches : {1, 3}) {
+                CAPTURE(gpt, workers, form.name, micro_batches);
+                check_same(train_in(form, task, {workers, micro_batches, 2},
+                                    sim::CheckLevel::full),
+                           one);
+            }
+        }
+    }
+}
+
+TEST_CASE("Each stage of ZeRO ends where one device does", "[parallel][zero][slow]") {
+    constexpr int kSteps = 20;
+    const bool gpt = GENERATE(false, true);
+    const Task task = gpt ? gpt_task() : mlp_task();
+    for (const int workers : {1, 2, 3, 4, 8}) {
+        const Course one = train_on_one(task, workers, kSteps, adamw);
+        for (const Form& form : forms()) {
+            for (const int micro_batches : {1, 3}) {
+                CAPTURE(gpt, workers, form.name, micro_batches);
+                check_same(train_in(form, task, {workers, micro_batches, kSteps},
+                                    sim::CheckLevel::cheap),
+                           one);
+            }
+        }
+    }
+}
+
+TEST_CASE("Shards inside a node and replicas between nodes train as one device",
+          "[parallel][zero]") {
+    const bool gpt = GENERATE(false, true);
+    const Task task = gpt ? gpt_task() : mlp_task();
+    const Course one = train_on_one(task, 6, 3, adamw);
+    for (const Form& form : forms()) {
+        if (form.name.find("offload") == 0 || form.name.find("host") != std::string::npos)
+            continue;  // they refuse it, see below
+        CAPTURE(gpt, form.name);
+        check_same(train_on_mesh(form, task, {6, 2, 3}, sim::CheckLevel::full,
+                                 {{"between", 2}, {"inside", 3}}, {"between", "inside"})
+                       .course,
+                   one);
+    }
+}
+
+TEST_CASE("The norm over shards is that of one device's gradient", "[parallel][zero]") {
+    const Task task = gpt_task();
+    const Course one = train_on_one(task, 3, 1, adamw);
+    double squares = 0;
+    for (const auto& [name, gradient] : one.gradients)
+        for (std::int64_t i = 0; i < gradient.elements(); ++i)
+            squares += gradient.at(i) * gradient.at(i);
+    for (const Form& form : forms()) {
+        CAPTURE(form.name);
+        const Trained trained = train_on_mesh(form, task, {3, 1, 1},
+                                              sim::CheckLevel::full, {{"dp", 3}}, {"dp"});
+        CHECK(std::abs(trained.norms[0] - squares) <= 1e-12 * squares);
+    }
+}
+
+TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
+    constexpr int kSteps = 5;
+    const Task task = gpt_task();
+    // On one device: step t uses the gradient of step t - 1.
+    std::map<std::string, HostTensor> expected;
+    sim::make_cluster(1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = task.make_model({device, DType::f64, 1, ""});
+        const auto optimizer = adamw(model->parameters());
+        std::vector<Tensor> before;
+        for (int step = 0; step < kSteps; ++step) {
+            const auto batches = batches_of_worker(device, task, step, 0, 1, 1);
+            accumulate_gradients(device, *model, task.loss, batches);
+            std::vector<Tensor> now;
+            for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+                Parameter& parameter = *model->parameters()[i];
+                const Tensor copy = device.empty(parameter.shape(), parameter.dtype());
+                device.copy(copy, parameter.gradient);
+                if (step > 0) device.copy(parameter.gradient, before[i]);
+                now.push_back(copy);
+            }
+            if (step > 0) optimizer->step();
+            before = now;
+        }
+        for (const Parameter* parameter : model->parameters())
+            expected[parameter->name()] = device.peek(parameter->value);
+    });
+    const Form delayed{"delayed", [](Rank& rank, Communicator& line, Sequential& model) {
+                           return way_of(std::make_unique<ZeroOffload>(
+                               rank.device(), line, model.parameters(),
+                               ZeroOptions{.sizes = kSmall}, true));
+                       }};
+    const Course course = train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full);
+    for (const auto& [name, value] : expected) {
+        CAPTURE(name);
+        CHECK(relative_difference(course.values.at(name), value) <= 1e-12);
+    }
+}
+
+}  // namespace lockstep::test

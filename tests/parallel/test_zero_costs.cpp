@@ -1,0 +1,192 @@
+// Bytes, memory and virtual time of ZeRO's stages, against the paper's formulas.
+
+#include <functional>
+
+#include "sim/cluster.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int kLayers = 5;
+constexpr std::int64_t kWidth = 64;
+constexpr std::int64_t kRows = 128;
+constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
+constexpr std::int64_t kAll = kLayers * kLayer;           // psi
+constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
+
+/// Layers of equal size, without biases, made without memory.
+std::unique_ptr<Sequential> stack_of(Device& device, DType dtype) {
+    auto model = std::make_unique<Sequential>();
+    for (int layer = 0; layer < kLayers; ++layer) {
+        ParameterInit init{device, dtype, 1, std::to_string(layer)};
+        init.allocate = false;
+        model->add<Linear>(init, kWidth, kWidth, false);
+    }
+    return model;
+}
+
+/// A strategy, and what this rank updates.
+struct Way {
+    std::unique_ptr<GradientSync> sync;
+    std::vector<Parameter*> updated;
+};
+using MakeWay = std::function<Way(Rank&, Sequential&)>;
+
+template <typename Stage>
+MakeWay stage(const ZeroOptions& options) {
+    return [=](Rank& rank, Sequential& model) {
+        auto sync = std::make_unique<Stage>(rank.device(), rank.world(),
+                                            model.parameters(), options);
+        auto shards = sync->shards();
+        return Way{std::move(sync), std::move(shards)};
+    };
+}
+
+MakeWay sharded(const FullyShardedOptions& options) {
+    return [=](Rank& rank, Sequential& model) {
+        auto sync =
+            std::make_unique<FullySharded>(rank.device(), rank.world(), model, options);
+        auto shards = sync->shards();
+        return Way{std::move(sync), std::move(shards)};
+    };
+}
+
+/// Products and messages take time, 1 us + b / (10 GB/s); all else is free.
+ClusterSpec products_and_messages() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.launch_seconds = spec.memory_bytes_per_second = 0;
+    spec.devices_per_node = 16;
+    return spec;
+}
+
+RunReport step_of(const MakeWay& make, DType dtype, int micro_batches,
+                  const ClusterSpec& spec = products_and_messages()) {
+    sim::ClusterOptions options;
+    options.ranks = kRanks;
+    options.workers = 1;
+    options.numbers = false;
+    options.spec = spec;
+    return sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = stack_of(device, dtype);
+        declare_replicas_of(rank.world(), *model);
+        const Way way = make(rank, *model);
+        const auto optimizer = make_optimizer<AdamW>(way.updated, AdamWOptions{});
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < micro_batches; ++i)
+            batches.push_back({device.empty({kRows, kWidth}, dtype),
+                               device.empty({kRows, kWidth}, dtype),
+                               1.0 / (kRanks * micro_batches)});
+        train_step(device, *model, mean_squared_error, batches, *way.sync, *optimizer);
+    });
+}
+
+std::int64_t sent_by(const RankReport& rank, const char* verb) {
+    std::int64_t bytes = 0;
+    for (const Traffic& traffic : rank.traffic)
+        if (traffic.verb == verb) bytes += traffic.bytes_sent;
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
+          "[parallel][zero][costs]") {
+    const int m = GENERATE(1, 3);
+    CAPTURE(m);
+    constexpr std::int64_t kShare = 2 * kAll / kRanks * (kRanks - 1);  // (n-1)/n of bf16
+    constexpr std::int64_t kLast = kShare / kLayers;
+    const auto check = [&](const MakeWay& make, std::int64_t reduced,
+                           std::int64_t scattered, std::int64_t gathered) {
+        for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
+            CHECK(sent_by(rank, "all_reduce") == reduced);
+            CHECK(sent_by(rank, "reduce_scatter") == scattered);
+            CHECK(sent_by(rank, "all_gather") == gathered);
+            CHECK(rank.bytes_sent() == reduced + scattered + gathered);
+        }
+    };
+    check(stage<Zero1>({.sizes = kOneLayer}), 0, kShare, kShare);
+    check(stage<Zero1>({.sizes = kOneLayer, .all_reduce = true}), 2 * kShare, 0, kShare);
+    check(stage<Zero2>({.sizes = kOneLayer}), 0, m * kShare, kShare);
+    check(stage<Zero2>({.sizes = kOneLayer, .reduce_in = DType::f32}), 0, 2 * m * kShare,
+          kShare);
+    check(stage<ZeroOffload>({.sizes = kOneLayer}), 0, m * kShare, kShare);
+    for (const ShardBy by : {ShardBy::rows, ShardBy::packed_rows, ShardBy::flat}) {
+        // The last layer is not gathered a second time.
+        check(sharded({.by = by}), 0, m * kShare, m * (2 * kShare - kLast));
+        check(sharded({.by = by, .reshard_after_forward = false}), 0, m * kShare,
+              m * kShare);
+    }
+}
+
+TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
+          "[parallel][zero][costs]") {
+    const int m = GENERATE(1, 3);
+    CAPTURE(m);
+    constexpr std::int64_t kBucket = 2 * kLayer;
+    const auto check = [&](const MakeWay& make, std::int64_t parameters,
+                           std::int64_t gradients, std::int64_t optimizer) {
+        for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
+            const auto peak = [&](MemoryCategory category) {
+                return rank.memory.category_peak[static_cast<std::size_t>(category)];
+            };
+            CHECK(peak(MemoryCategory::parameters) == parameters);
+            CHECK(peak(MemoryCategory::gradients) == gradients);
+            CHECK(peak(MemoryCategory::optimizer) == optimizer);
+        }
+    };
+    constexpr std::int64_t kState = 12 * kAll / kRanks;
+    check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState);
+    // Two buckets: one fills while the other is on its way.
+    check(stage<Zero2>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll / kRanks + 2 * kBucket,
+          kState);
+    check(stage<ZeroOffload>({.sizes = kOneLayer}), 2 * kAll, 2 * kBucket, 0);
+    for (const ShardBy by : {ShardBy::rows, ShardBy::flat}) {
+        for (const int ahead : {0, 1, 2}) {
+            CAPTURE(ahead);
+            check(sharded({.by = by, .prefetch = ahead}),
+                  2 * kAll / kRanks + (1 + ahead) * kBucket,
+                  2 * kAll / kRanks + 2 * kBucket, kState);
+        }
+        check(sharded({.by = by, .reshard_after_forward = false}),
+              2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState);
+        // The host has the shards, the masters and the moments.
+        check(sharded({.by = by, .on_host = true}), 2 * kBucket, 2 * kBucket, 0);
+    }
+}
+
+TEST_CASE("Prefetching hides all gathers but the first", "[parallel][zero][costs]") {
+    const ClusterSpec spec = products_and_messages();
+    constexpr std::int64_t kBytes = 8 * kLayer / kRanks;  // of a ring step, f64
+    const Picoseconds gather = message_time(spec.inside, kBytes) * (kRanks - 1);
+    const Picoseconds scatter = gather;
+    // Of one step, time in which a device computes nothing.
+    const auto exposed = [](const FullyShardedOptions& options, const ClusterSpec& of) {
+        const RunReport report = step_of(sharded(options), DType::f64, 1, of);
+        return report.makespan() - report.ranks[0].time.compute;
+    };
+    // Without, each stands by itself; the last layer's values stay for its backward.
+    CHECK(exposed({.prefetch = 0}, spec) ==
+          (2 * kLayers - 1) * gather + kLayers * scatter);
+    // A forward is long enough for a gather, a backward for a gather and a scatter.
+    ClusterSpec slow = spec;
+    slow.flops_f64 /= 1000;
+    const Picoseconds forward =
+        picoseconds(2.0 * static_cast<double>(kRows * kLayer) / slow.flops_f64);
+    REQUIRE(forward > gather + scatter);
+    CHECK(exposed({}, slow) == gather + scatter);
+    CHECK(exposed({.prefetch = 3}, slow) == gather + scatter);
+}
+
+}  // namespace lockstep::test
