@@ -33,46 +33,12 @@ void GradientBuckets::add_buckets(const std::vector<Parameter*>& alike) {
     }
 }
 
-void GradientBuckets::fill(const std::vector<Parameter*>& order) {
-    buckets_.clear();
-    if (!shared_by_) {
-        add_buckets(order);
-    } else {
-        for (const auto& alike : placed_alike(order, *shared_by_))
-            add_buckets(alike);
-        std::ranges::stable_sort(buckets_, {}, [&](const Bucket& bucket) {
-            return std::ranges::find(order, bucket.back());
-        });
-    }
-    missing_.resize(buckets_.size());
-    for (std::size_t i = 0; i < buckets_.size(); ++i)
-        for (Parameter* parameter : buckets_[i])
-            bucket_of_[parameter] = i;
-}
-
 void GradientBuckets::count_from_none() {
     next_ = 0;
     arrived_.clear();
     has_arrived_.clear();
     for (std::size_t i = 0; i < buckets_.size(); ++i)
         missing_[i] = buckets_[i].size();
-}
-
-void GradientBuckets::begin() {
-    count_from_none();
-}
-
-void GradientBuckets::ready(Parameter& parameter) {
-    if (go_ == BucketsGo::each_step) arrive(parameter);
-}
-
-void GradientBuckets::passed(Parameter& parameter) {
-    if (go_ != BucketsGo::each_pass) return;
-    if (has_arrived(parameter)) {  // in the pass before, which is over
-        start_rest();
-        count_from_none();
-    }
-    arrive(parameter);
 }
 
 void GradientBuckets::arrive(Parameter& parameter) {
@@ -93,5 +59,39 @@ void GradientBuckets::start_first(std::size_t count) {
         start(next_++);
 }
 // lesson: end
+
+void GradientBuckets::fill(const std::vector<Parameter*>& order) {
+    buckets_.clear();
+    if (!shared_by_) {
+        add_buckets(order);
+    } else {
+        for (const auto& alike : placed_alike(order, *shared_by_))
+            add_buckets(alike);
+        std::ranges::stable_sort(buckets_, {}, [&](const Bucket& bucket) {
+            return std::ranges::find(order, bucket.back());
+        });
+    }
+    missing_.assign(buckets_.size(), 0);
+    for (std::size_t i = 0; i < buckets_.size(); ++i)
+        for (Parameter* parameter : buckets_[i])
+            bucket_of_[parameter] = i;
+}
+
+void GradientBuckets::begin() {
+    count_from_none();
+}
+
+void GradientBuckets::ready(Parameter& parameter) {
+    if (go_ == BucketsGo::each_step) arrive(parameter);
+}
+
+void GradientBuckets::passed(Parameter& parameter) {
+    if (go_ != BucketsGo::each_pass) return;
+    if (has_arrived(parameter)) {  // in the pass before, which is over
+        start_rest();
+        count_from_none();
+    }
+    arrive(parameter);
+}
 
 }  // namespace lockstep

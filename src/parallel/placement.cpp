@@ -114,7 +114,7 @@ namespace {
 
 /// Returns the tensor on another device, this one's host or the other way round.
 Tensor moved_to(Device& place, const Tensor& tensor, SourceLine at) {
-    const Tensor there = place.empty(tensor.shape(), tensor.dtype(), at);
+    Tensor there = place.empty(tensor.shape(), tensor.dtype(), at);
     Device& from = *tensor.device();
     (&from.host(at) == &place ? from : place).start_copy(there, tensor, at).wait(at);
     return there;

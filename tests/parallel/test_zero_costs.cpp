@@ -70,7 +70,7 @@ ClusterSpec products_and_messages() {
     return spec;
 }
 
-RunReport step_of(const MakeWay& make, DType dtype, int micro_batches,
+RunReport step_of(const MakeWay& make, DType dtype, std::int64_t micro_batches,
                   const ClusterSpec& spec = products_and_messages()) {
     sim::ClusterOptions options;
     options.ranks = kRanks;
@@ -84,10 +84,11 @@ RunReport step_of(const MakeWay& make, DType dtype, int micro_batches,
         const Way way = make(rank, *model);
         const auto optimizer = make_optimizer<AdamW>(way.updated, AdamWOptions{});
         std::vector<MicroBatch> batches;
-        for (int i = 0; i < micro_batches; ++i)
+        batches.reserve(micro_batches);
+        for (std::int64_t i = 0; i < micro_batches; ++i)
             batches.push_back({device.empty({kRows, kWidth}, dtype),
                                device.empty({kRows, kWidth}, dtype),
-                               1.0 / (kRanks * micro_batches)});
+                               1.0 / static_cast<double>(kRanks * micro_batches)});
         train_step(device, *model, mean_squared_error, batches, *way.sync, *optimizer);
     });
 }
@@ -103,7 +104,7 @@ std::int64_t sent_by(const RankReport& rank, const char* verb) {
 
 TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
           "[parallel][zero][costs]") {
-    const int m = GENERATE(1, 3);
+    const std::int64_t m = GENERATE(1, 3);
     CAPTURE(m);
     constexpr std::int64_t kShare = 2 * kAll / kRanks * (kRanks - 1);  // (n-1)/n of bf16
     constexpr std::int64_t kLast = kShare / kLayers;
@@ -132,7 +133,7 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
 
 TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
           "[parallel][zero][costs]") {
-    const int m = GENERATE(1, 3);
+    const std::int64_t m = GENERATE(1, 3);
     CAPTURE(m);
     constexpr std::int64_t kBucket = 2 * kLayer;
     const auto check = [&](const MakeWay& make, std::int64_t parameters,
