@@ -21,6 +21,7 @@
 #include "src/nn/losses.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/data_parallel.hpp"
+#include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/global_batch_norm.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
@@ -29,6 +30,9 @@
 #include "src/parallel/rounded_all_reduce.hpp"
 #include "src/parallel/sharded_server.hpp"
 #include "src/parallel/stale_server.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
 #include "tests/catch.hpp"
 #include "tests/gpu/forked_cluster.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
@@ -155,6 +159,79 @@ TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator'
             CHECK(relative_difference(got, values) <= way.bound);
             CHECK(got == there.ranks[0].kept.at(name));
         }
+}
+
+namespace {
+
+/// A strategy that shares out what is kept, and what this rank updates.
+struct SharedWay {
+    std::unique_ptr<GradientSync> sync;
+    std::vector<Parameter*> shards;
+};
+template <typename Sync>
+SharedWay shared_way(std::unique_ptr<Sync> sync) {
+    auto shards = sync->shards();
+    return {std::move(sync), std::move(shards)};
+}
+template <typename Stage>
+SharedWay stage_of(Rank& rank, Sequential& model) {
+    return shared_way(std::make_unique<Stage>(rank.device(), rank.world(),
+                                              model.parameters(),
+                                              ZeroOptions{.sizes = {400, 400}}));
+}
+SharedWay fully_sharded(Rank& rank, Sequential& model, FullyShardedOptions options) {
+    return shared_way(
+        std::make_unique<FullySharded>(rank.device(), rank.world(), model, options));
+}
+
+struct NamedWay {
+    const char* name;
+    std::function<SharedWay(Rank&, Sequential&)> make;
+};
+
+}  // namespace
+
+TEST_CASE("ZeRO's stages on processes are the simulator's", "[gpu][cluster]") {
+    constexpr int kRanks = 2;
+    if (!has_gpus_for(kRanks)) return;
+    const auto way = GENERATE(
+        NamedWay{"stage 1", stage_of<Zero1>}, NamedWay{"stage 2", stage_of<Zero2>},
+        NamedWay{"offload", stage_of<ZeroOffload>},
+        NamedWay{
+            "by rows",
+            [](Rank& rank, Sequential& model) { return fully_sharded(rank, model, {}); }},
+        NamedWay{"packed",
+                 [](Rank& rank, Sequential& model) {
+                     return fully_sharded(rank, model, {.by = ShardBy::packed_rows});
+                 }},
+        NamedWay{"flat, on the host", [](Rank& rank, Sequential& model) {
+                     return fully_sharded(rank, model,
+                                          {.by = ShardBy::flat, .on_host = true});
+                 }});
+    CAPTURE(way.name);
+    const Task task = gpt_task();
+    const auto train = [&](Rank& rank) {
+        Device& device = rank.device();
+        const auto made = task.make_model({device, DType::f64, 1, ""});
+        auto& model = dynamic_cast<Sequential&>(*made);
+        declare_replicas_of(rank.world(), model);
+        const SharedWay shared = way.make(rank, model);
+        const auto optimizer = adamw(shared.shards);
+        for (int step = 0; step < 3; ++step)
+            train_step(device, model, task.loss,
+                       batches_of_worker(device, task, step, rank.index(), kRanks, 2),
+                       *shared.sync, *optimizer);
+        keep_updated(rank, shared.shards);
+    };
+    const RunReport here = sim::make_cluster(kRanks)->run(train);
+    const RunReport there = make_forked_cluster(kRanks)->run(train);
+    for (int rank = 0; rank < kRanks; ++rank) {
+        CHECK(there.ranks[rank].kept.size() == here.ranks[rank].kept.size());
+        for (const auto& [name, values] : here.ranks[rank].kept) {
+            CAPTURE(rank, name);
+            CHECK(relative_difference(there.ranks[rank].kept.at(name), values) <= 1e-9);
+        }
+    }
 }
 
 namespace {

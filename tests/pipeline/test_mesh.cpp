@@ -18,12 +18,14 @@
 #include "src/nn/recompute.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/context_parallel.hpp"
+#include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
 #include "src/parallel/sequence_parallel.hpp"
 #include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/parallel/train_step.hpp"
 #include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/pipeline_gpt.hpp"
 #include "tests/catch.hpp"
@@ -43,6 +45,9 @@ enum class Sync {
     all_reduce,
     buckets,   ///< reduced while backward goes on
     zero1,     ///< each rank updates a shard
+    zero2,     ///< and keeps the gradients of that alone
+    by_rows,   ///< fully sharded
+    flat,      ///< fully sharded
     power_sgd  ///< as factors; one device takes the factors of all, too
 };
 
@@ -196,17 +201,21 @@ class SyncOfChunks {
         std::vector<GradientSync*> syncs;
         std::vector<Optimizer*> optimizers;
         for (const auto& chunk : stage.chunks) {
-            auto own = chunk->parameters();
-            if (way == Sync::zero1) {
-                auto zero = std::make_unique<Zero1>(device, replicas, own);
-                own = zero->shards();
-                syncs_.push_back(std::move(zero));
-            } else if (way == Sync::power_sgd) {
+            const auto all = chunk->parameters();
+            const auto own =
+                way == Sync::zero1     ? share<Zero1>(device, replicas, all)
+                : way == Sync::zero2   ? share<Zero2>(device, replicas, all,
+                                                    ZeroOptions{.sizes = {2000, 2000}})
+                : way == Sync::by_rows ? share<FullySharded>(device, replicas, *chunk)
+                : way == Sync::flat
+                    ? share<FullySharded>(device, replicas, *chunk,
+                                          FullyShardedOptions{.by = ShardBy::flat})
+                    : all;
+            if (way == Sync::power_sgd)
                 syncs_.push_back(std::make_unique<PowerSgd>(device, replicas, own));
-            } else {
+            if (way == Sync::buckets)
                 syncs_.push_back(std::make_unique<BucketedDataParallel>(
                     device, replicas, own, BucketOptions{.sizes = {2000, 2000}}));
-            }
             syncs.push_back(syncs_.back().get());
             optimizers_.push_back(std::make_unique<Sgd>(own, kSgd));
             optimizers.push_back(optimizers_.back().get());
@@ -220,6 +229,17 @@ class SyncOfChunks {
     const std::vector<Parameter*>& updated() const { return updated_; }
 
   private:
+    /// Makes a strategy that shares parameters out; returns this rank's shards.
+    template <typename Stage, typename... Arguments>
+    std::vector<Parameter*> share(Device& device, Communicator& replicas,
+                                  Arguments&&... arguments) {
+        auto stage = std::make_unique<Stage>(device, replicas,
+                                             std::forward<Arguments>(arguments)...);
+        auto shards = stage->shards();
+        syncs_.push_back(std::move(stage));
+        return shards;
+    }
+
     std::vector<std::unique_ptr<GradientSync>> syncs_;
     std::vector<std::unique_ptr<Optimizer>> optimizers_;
     std::vector<Parameter*> updated_;
@@ -282,7 +302,8 @@ Trained train_spread(const Spread& spread) {
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
         }
-        keep(rank, parameters, "value/", &Parameter::value);
+        const bool whole = static_cast<bool>(parameters.front()->value);
+        keep(rank, whole ? parameters : updated, "value/", &Parameter::value);
     });
     trained.whole = wholes(report);
     return trained;
@@ -375,6 +396,18 @@ TEST_CASE("A GPT spread over 16 devices trains as on one", "[pipeline][mesh]") {
         Spread{2, 4, 2, 1, true, "interleaved", true, 4, kRing, kZigzag, false,
                Sync::zero1},
         Spread{1, 4, 1, 4, true, "gpipe", true, 4, kRing, kZigzag, false, Sync::zero1});
+    check_as_alone(spread);
+}
+
+TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
+          "[pipeline][mesh][zero]") {
+    Spread spread = GENERATE(
+        Spread{2, 4, 1, 2, true, "1f1b", true, 4},
+        Spread{2, 2, 2, 2, true, "zb-h1", true, 4},
+        Spread{2, 3, 2, 1, true, "interleaved", true, 4, kRing, kZigzag},
+        Spread{1, 4, 1, 4, true, "gpipe", true, 4}, Spread{1, 3, 1, 2, false, "gpipe"});
+    spread.sync = GENERATE(Sync::zero2, Sync::by_rows, Sync::flat);
+    spread.recompute = GENERATE(false, true);
     check_as_alone(spread);
 }
 
