@@ -155,10 +155,8 @@ void FullySharded::begin() {
 }
 
 void FullySharded::finish() {
-    for (const auto& unit : units_) {
-        unit->sharded.drop();  // the last step's values end here, whoever kept them
+    for (const auto& unit : units_)
         if (!unit->has_terms || unit->sharded.has_gradients()) reduce(*unit);
-    }
     finish_reduction();
     for (const auto& unit : units_)
         unit->sharded.sum().settle();
@@ -169,6 +167,8 @@ void FullySharded::finish() {
 
 void FullySharded::update(Optimizer& optimizer) {
     optimizer.require_of("FullySharded", shards());
+    for (const auto& unit : units_)
+        unit->sharded.drop();  // values of before the update, whoever kept them
     optimizer.step();
 }
 // lesson: end

@@ -214,6 +214,38 @@ TEST_CASE("The norm over shards is that of one device's gradient", "[parallel][z
     }
 }
 
+TEST_CASE("A forward before the update leaves no old values behind", "[parallel][zero]") {
+    const Task task = mlp_task();
+    const Course one = train_on_one(task, 2, 3, adamw);
+    for (const bool reshard : {true, false}) {
+        Course course;
+        course.losses.resize(3);
+        collect(course, sim::make_cluster(2)->run([&](Rank& rank) {
+            Device& device = rank.device();
+            const auto made = task.make_model({device, DType::f64, 1, ""});
+            auto& model = dynamic_cast<Sequential&>(*made);
+            declare_replicas_of(rank.world(), model);
+            FullySharded sync(device, rank.world(), model,
+                              {.reshard_after_forward = reshard});
+            const auto optimizer = adamw(sync.shards());
+            for (int step = 0; step < 3; ++step) {
+                const auto mine =
+                    batches_of_worker(device, task, step, rank.index(), 2, 1);
+                sync.begin();
+                const Tensor loss = accumulate_gradients(device, model, task.loss, mine);
+                course.losses[step] += device.peek(loss).at(0);
+                sync.finish();
+                Saved saved;
+                model.forward(mine[0].input, saved);
+                sync.update(*optimizer);
+            }
+            keep_updated(rank, sync.shards());
+        }));
+        CAPTURE(reshard);
+        check_same(course, one);
+    }
+}
+
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
     constexpr int kSteps = 5;
     const Task task = gpt_task();
