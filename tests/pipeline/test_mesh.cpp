@@ -255,6 +255,12 @@ void note_step(Rank& rank, int step, const Tensor& loss,
     keep(rank, updated, fmt::format("grad/{}/", step), &Parameter::gradient);
 }
 
+/// Returns those that hold values between steps: shards, if the whole ones are not there.
+const std::vector<Parameter*>& holders(const std::vector<Parameter*>& whole,
+                                       const std::vector<Parameter*>& shards) {
+    return whole.front()->value ? whole : shards;
+}
+
 Trained train_spread(const Spread& spread) {
     const int chunks = spread.schedule == "interleaved" ? 2 : 1;
     const PipelinePlan plan(
@@ -302,8 +308,7 @@ Trained train_spread(const Spread& spread) {
             const PhaseScope phase(device, Phase::update);
             optimizer->step();
         }
-        const bool whole = static_cast<bool>(parameters.front()->value);
-        keep(rank, whole ? parameters : updated, "value/", &Parameter::value);
+        keep(rank, holders(parameters, updated), "value/", &Parameter::value);
     });
     trained.whole = wholes(report);
     return trained;
