@@ -77,6 +77,13 @@ HostTensor HostTensor::as(DType dtype) const {
     return converted;
 }
 
+HostTensor HostTensor::reshaped(Shape shape) && {
+    require(shape.elements() == elements(), "{} as {}: their elements are not as many",
+            shape_, shape);
+    shape_ = shape;
+    return std::move(*this);
+}
+
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,

@@ -48,6 +48,8 @@ class HostTensor {
     /// Returns the values in another dtype, rounded if they must be.
     HostTensor as(DType dtype) const;
 
+    /// Returns the values, which this tensor gives up, in another shape of as many.
+    HostTensor reshaped(Shape shape) &&;
     /// Rows [begin, begin + count) of the first dimension, copied.
     HostTensor rows(std::int64_t begin, std::int64_t count) const;
 

@@ -130,6 +130,63 @@ bool is_sound(const Part& part) {
 
 namespace {
 
+struct Run {
+    std::int64_t from = 0;  ///< in the whole
+    std::int64_t at = 0;    ///< in the shard
+    std::int64_t count = 0;
+};
+
+std::vector<Run> runs_of(const Part& part) {
+    std::vector<Run> runs;
+    each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
+        runs.push_back({from, at, count});
+    });
+    return runs;
+}
+
+void sort_by_whole(std::vector<Run>& runs) {
+    std::ranges::sort(runs, {}, &Run::from);
+}
+
+}  // namespace
+
+std::vector<CommonRun> common_runs(const Part& part, const Part& other) {
+    std::vector<Run> mine = runs_of(part), theirs = runs_of(other);
+    sort_by_whole(mine);
+    sort_by_whole(theirs);
+    std::vector<CommonRun> common;
+    for (auto a = mine.begin(), b = theirs.begin();
+         a != mine.end() && b != theirs.end();) {
+        const std::int64_t first = std::max(a->from, b->from);
+        const std::int64_t last = std::min(a->from + a->count, b->from + b->count);
+        if (first < last)
+            common.push_back(
+                {a->at + first - a->from, b->at + first - b->from, last - first});
+        if (a->from + a->count < b->from + b->count)
+            ++a;
+        else
+            ++b;
+    }
+    return common;
+}
+
+bool cover_once(const Shape& whole, const std::vector<Part>& parts) {
+    std::vector<Run> runs;
+    for (const Part& part : parts) {
+        const std::vector<Run> of_part = runs_of(part);
+        runs.insert(runs.end(), of_part.begin(), of_part.end());
+    }
+    sort_by_whole(runs);
+    std::int64_t covered = 0;
+    for (const Run& run : runs) {
+        if (run.from != covered) return false;
+        covered += run.count;
+    }
+    return covered == whole.elements();
+}
+
+namespace {
+
 /// Returns whether the two have the same rows, whatever their other axes.
 bool are_same_matrix(const Shape& a, const Shape& b) {
     return a.elements() == b.elements() && matrix_columns(a) == matrix_columns(b);

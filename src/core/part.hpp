@@ -73,6 +73,18 @@ void each_run(const Part& part, Visit&& visit) {
     }
 }
 
+/// A run of elements that two parts of the same whole have in common.
+struct CommonRun {
+    std::int64_t at = 0;     ///< in the first one's shard
+    std::int64_t other = 0;  ///< in the second one's
+    std::int64_t count = 0;
+};
+/// Returns all of them, in the whole's order; each of the parts names an element once.
+/// Costs a sort of both parts' runs.
+std::vector<CommonRun> common_runs(const Part& part, const Part& other);
+/// Returns whether the parts together name each element of the whole once.
+bool cover_once(const Shape& whole, const std::vector<Part>& parts);
+
 /// A shard of the whole, and back: `whole` gets what the shard holds. Padding is 0, and
 /// left out.
 HostTensor shard_of(const HostTensor& whole, const Part& part);

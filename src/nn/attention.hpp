@@ -68,6 +68,7 @@ class RotaryAttention : public Module {
 
     /// The core's.
     std::vector<Parameter*> parameters() override { return core_->parameters(); }
+    std::vector<Buffer> buffers() override { return core_->buffers(); }
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

@@ -37,6 +37,7 @@ BatchNorm::BatchNorm(const ParameterInit& init, std::int64_t width,
     : device_(init.device),
       weight_(init, "weight", batch_norm_shape(init, width)),
       bias_(init, "bias", {width}),
+      name_(init.child("").name),
       running_{running_statistic(init, "running_mean", width, 0),
                running_statistic(init, "running_var", width, 1), options.momentum},
       epsilon_(options.epsilon) {

@@ -23,8 +23,7 @@ struct BatchNormOptions {
 /// UsageError for fewer than two rows.
 ///
 /// forward() also moves the running statistics, of which infer() makes its results. They
-/// have no gradient and are no parameters: who keeps a model keeps these, too. A forward
-/// that is done again (recompute) moves them again.
+/// are its buffers(). A forward that is done again (recompute) moves them again.
 ///
 /// Saves x, and each column's mean, rstd and sums; between the halves of backward also
 /// two sums a column.
@@ -40,6 +39,10 @@ class BatchNorm : public Module {
     /// variance is unbiased. Named "NAME.running_mean" and "NAME.running_var".
     const Tensor& running_mean() const { return running_.mean; }
     const Tensor& running_variance() const { return running_.variance; }
+    std::vector<Buffer> buffers() override {
+        return {{name_ + "running_mean", running_.mean},
+                {name_ + "running_var", running_.variance}};
+    }
 
   private:
     /// Returns the sum of all `own` of those who share the batch.
@@ -59,6 +62,7 @@ class BatchNorm : public Module {
     Device& device_;
     Parameter weight_;
     Parameter bias_;
+    std::string name_;  ///< as a prefix
     RunningMoments running_;
     double epsilon_;
 };

@@ -3,6 +3,7 @@
 #include <any>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,13 @@ class Saved {
     Root* root_ = nullptr;
 };
 
+/// What a model keeps from step to step, moved by forward: it has no gradient and is no
+/// parameter, but belongs to the model, as a batch norm's running statistics do.
+struct Buffer {
+    std::string name;  ///< as in PyTorch's state_dict
+    Tensor tensor;
+};
+
 /// A differentiable function with parameters, on one device.
 ///
 /// Backward comes in two halves, as zero-bubble pipelines need them apart:
@@ -105,6 +113,8 @@ class Module {
 
     /// In a fixed order, that of PyTorch's state_dict; each once.
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
+
+    virtual std::vector<Buffer> buffers() { return {}; }
 
     /// A first layer need not compute the gradient of its input: backward then gives
     /// none, and reads no parameter. To be chosen before forward, which then may save

@@ -18,6 +18,7 @@ Optimizer::Optimizer(std::vector<Parameter*> parameters)
         require(seen.insert(parameter).second, "an optimizer was given {} twice",
                 parameter->name());
     }
+    steps_.resize(parameters_.size());
 }
 
 namespace {
@@ -55,7 +56,7 @@ void Optimizer::step() {
     for (const Parameter* parameter : parameters_)
         require_present(*parameter);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-        do_step(i);
+        do_step(i, ++steps_[i]);
 }
 
 void Optimizer::step(const Parameter& parameter) {
@@ -65,7 +66,19 @@ void Optimizer::step(const Parameter& parameter) {
             "among its parameters",
             parameter.name());
     require_present(parameter);
-    do_step(static_cast<std::size_t>(found - parameters_.begin()));
+    const auto index = static_cast<std::size_t>(found - parameters_.begin());
+    do_step(index, ++steps_[index]);
+}
+
+void Optimizer::set_steps(std::vector<std::int64_t> steps) {
+    require(steps.size() == parameters_.size(),
+            "an optimizer of {} parameters was given {} numbers of steps",
+            parameters_.size(), steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i)
+        require(steps[i] >= 0, "{} cannot have had {} steps", parameters_[i]->name(),
+                steps[i]);
+    steps_ = std::move(steps);
+    steps_were_set();
 }
 
 namespace {
@@ -101,7 +114,7 @@ Sgd::Sgd(OfGroups /*tag*/, Groups chosen)
             velocities_ = make_state("momentum_buffer");
 }
 
-void Sgd::do_step(std::size_t index) {
+void Sgd::do_step(std::size_t index, std::int64_t /*step*/) {
     const Parameter& parameter = *parameters()[index];
     const SgdOptions& options = groups[group_of_[index]].options;
     const bool has_velocity = !velocities_.empty() && options.momentum != 0;
@@ -115,16 +128,15 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen)
 AdamW::AdamW(OfGroups /*tag*/, Groups chosen)
     : Optimizer(parameters_of(chosen)), groups(std::move(chosen)) {
     group_of_ = groups_of(groups);
-    steps_.resize(parameters().size());
     first_moments_ = make_state("exp_avg");
     second_moments_ = make_state("exp_avg_sq");
 }
 
-void AdamW::do_step(std::size_t index) {
+void AdamW::do_step(std::size_t index, std::int64_t step) {
     const Parameter& parameter = *parameters()[index];
     parameter.value.device()->adamw(parameter.value, parameter.gradient,
-                                    first_moments_[index], second_moments_[index],
-                                    ++steps_[index], groups[group_of_[index]].options);
+                                    first_moments_[index], second_moments_[index], step,
+                                    groups[group_of_[index]].options);
 }
 
 MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& make)
@@ -150,7 +162,7 @@ MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& mak
         add_state(state);
 }
 
-void MasterWeights::do_step(std::size_t index) {
+void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/) {
     Parameter& parameter = *parameters()[index];
     Parameter* master = masters_[index].get();
     if (master == nullptr) return optimizer_->step(parameter);

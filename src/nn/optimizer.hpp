@@ -43,6 +43,11 @@ class Optimizer {
     };
     /// All of it, for records and checkpoints.
     const std::vector<State>& state() const { return state_; }
+    /// Returns the updates that each of parameters() has had.
+    const std::vector<std::int64_t>& steps() const { return steps_; }
+    /// Says how many each has had, as a checkpoint knows. Throws UsageError unless there
+    /// is a number, not negative, for each.
+    void set_steps(std::vector<std::int64_t> steps);
 
   protected:
     /// Throws UsageError if a parameter is absent or given twice.
@@ -55,10 +60,13 @@ class Optimizer {
     std::vector<Tensor> make_state(const char* name);
 
   private:
-    virtual void do_step(std::size_t index) = 0;
+    /// `step` counts the parameter's from 1.
+    virtual void do_step(std::size_t index, std::int64_t step) = 0;
+    virtual void steps_were_set() {}
 
     std::vector<Parameter*> parameters_;
     std::vector<State> state_;
+    std::vector<std::int64_t> steps_;
 };
 
 /// Has another optimizer update f32 copies of parameters in bf16, their masters, by
@@ -85,7 +93,8 @@ class MasterWeights : public Optimizer {
     Optimizer& of_masters() { return *optimizer_; }
 
   private:
-    void do_step(std::size_t index) override;
+    void do_step(std::size_t index, std::int64_t step) override;
+    void steps_were_set() override { optimizer_->set_steps(steps()); }
 
     std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not in bf16
     std::unique_ptr<Optimizer> optimizer_;
@@ -133,7 +142,7 @@ class Sgd : public Optimizer {
 
   private:
     Sgd(OfGroups, Groups chosen);
-    void do_step(std::size_t index) override;
+    void do_step(std::size_t index, std::int64_t step) override;
 
     std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> velocities_;
@@ -156,22 +165,16 @@ class AdamW : public Optimizer {
     explicit AdamW(std::same_as<Groups> auto chosen)
         : AdamW(OfGroups{}, std::move(chosen)) {}
 
-    /// Steps taken, of the parameter that has taken most.
-    std::int64_t steps() const {
-        return steps_.empty() ? 0 : *std::max_element(steps_.begin(), steps_.end());
-    }
-
     /// Options may be changed between steps.
     Groups groups;
 
   private:
     AdamW(OfGroups, Groups chosen);
-    void do_step(std::size_t index) override;
+    void do_step(std::size_t index, std::int64_t step) override;
 
     std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> first_moments_;
     std::vector<Tensor> second_moments_;
-    std::vector<std::int64_t> steps_;
 };
 
 /// Two groups: matrices and parts of matrices, with those options, and all else (biases,

@@ -25,13 +25,28 @@ void Sequential::replace(
     if (index == 0) modules_.front()->set_input_gradient(input_gradient());
 }
 
-std::vector<Parameter*> Sequential::parameters() {
-    std::vector<Parameter*> all;
-    for (const auto& module : modules_) {
-        const std::vector<Parameter*> part = module->parameters();
+namespace {
+
+/// Returns what the modules have, one behind the other.
+template <typename Item>
+std::vector<Item> all_of(const std::vector<std::unique_ptr<Module>>& modules,
+                         std::vector<Item> (Module::*items)()) {
+    std::vector<Item> all;
+    for (const auto& module : modules) {
+        const std::vector<Item> part = (*module.*items)();
         all.insert(all.end(), part.begin(), part.end());
     }
     return all;
+}
+
+}  // namespace
+
+std::vector<Parameter*> Sequential::parameters() {
+    return all_of(modules_, &Module::parameters);
+}
+
+std::vector<Buffer> Sequential::buffers() {
+    return all_of(modules_, &Module::buffers);
 }
 
 void Sequential::set_input_gradient(bool needed) {

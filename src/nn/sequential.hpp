@@ -36,6 +36,7 @@ class Sequential : public Module {
         const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap);
 
     std::vector<Parameter*> parameters() override;
+    std::vector<Buffer> buffers() override;
     /// Passes the choice to the first module.
     void set_input_gradient(bool needed) override;
 
@@ -60,6 +61,7 @@ class Residual : public Module {
 
     Module& branch() { return *branch_; }
     std::vector<Parameter*> parameters() override { return branch_->parameters(); }
+    std::vector<Buffer> buffers() override { return branch_->buffers(); }
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

@@ -10,6 +10,7 @@ namespace lockstep {
 class Wrapper : public Module {
   public:
     std::vector<Parameter*> parameters() override { return module_->parameters(); }
+    std::vector<Buffer> buffers() override { return module_->buffers(); }
     void set_input_gradient(bool needed) override;
 
   protected:

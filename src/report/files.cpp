@@ -46,6 +46,16 @@ std::filesystem::path name_beside(const std::filesystem::path& path) {
                                             getpid(), count.fetch_add(1));
 }
 
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+    return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+/// When it returns, the names in a folder stay even if the power fails.
+void keep_names(const std::filesystem::path& folder) {
+    const os::Descriptor names(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!names.open() || fsync(names.number()) != 0) fail(errno, folder);
+}
+
 }  // namespace
 
 WholeFile::WholeFile(std::filesystem::path path)
@@ -78,10 +88,30 @@ void WholeFile::finish() {
     temporary_.clear();
 }
 
+void WholeFile::finish_durably() {
+    if (fsync(descriptor_) != 0) fail(errno, path_);
+    finish();
+    keep_names(folder_of(place_));
+}
+
+void make_durable_folder(const std::filesystem::path& path) {
+    if (std::filesystem::is_directory(path)) return;
+    const std::filesystem::path parent = folder_of(path);
+    make_durable_folder(parent);
+    if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail(errno, path);
+    keep_names(parent);
+}
+
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
     WholeFile file(path);
     file.write(text);
     file.finish();
+}
+
+void write_durable_text_file(const std::filesystem::path& path, std::string_view text) {
+    WholeFile file(path);
+    file.write(text);
+    file.finish_durably();
 }
 
 void require_writable_file(const std::filesystem::path& path) {
@@ -124,6 +154,19 @@ void InputFile::read(void* destination, std::uint64_t size) {
             os::read_some(file_.number(), to, static_cast<std::size_t>(size));
         if (got <= 0) fail(got < 0 ? errno : EIO, path_);
         to += got;
+        size -= static_cast<std::uint64_t>(got);
+    }
+}
+
+void InputFile::read_at(std::uint64_t begin, void* destination, std::uint64_t size) {
+    auto* to = static_cast<std::byte*>(destination);
+    while (size > 0) {
+        const ssize_t got = pread(file_.number(), to, static_cast<std::size_t>(size),
+                                  static_cast<off_t>(begin));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) fail(got < 0 ? errno : EIO, path_);
+        to += got;
+        begin += static_cast<std::uint64_t>(got);
         size -= static_cast<std::uint64_t>(got);
     }
 }

@@ -26,6 +26,9 @@ class WholeFile {
     void write(const std::byte* data, std::size_t size);
     void write(std::string_view text);
     void finish();
+    /// The same; when it returns, the file is on the disk and stays there, even if the
+    /// power fails.
+    void finish_durably();
 
   private:
     std::filesystem::path path_;   ///< as messages name it
@@ -36,6 +39,10 @@ class WholeFile {
 
 /// The text as a file, whole or not at all.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
+/// The same, durably.
+void write_durable_text_file(const std::filesystem::path& path, std::string_view text);
+/// Makes the folder, and those on the way to it, unless they are there; durably.
+void make_durable_folder(const std::filesystem::path& path);
 
 /// Throws what writing the file would throw; asked before a long run. Nothing is left.
 void require_writable_file(const std::filesystem::path& path);
@@ -49,6 +56,8 @@ class InputFile {
     std::uint64_t size() const { return size_; }
     /// The next `size` bytes; std::system_error if they cannot be read or are not there.
     void read(void* destination, std::uint64_t size);
+    /// `size` bytes from byte `begin` on; the next read() goes on where it would have.
+    void read_at(std::uint64_t begin, void* destination, std::uint64_t size);
 
   private:
     std::filesystem::path path_;

@@ -196,11 +196,13 @@ class EntryReader {
     const json& members_;
 };
 
-void check_metadata(const json& metadata, const std::string& file) {
+std::map<std::string, std::string> read_metadata(const json& metadata,
+                                                 const std::string& file) {
     const bool strings =
         metadata.is_object() &&
         std::ranges::all_of(metadata, [](const json& v) { return v.is_string(); });
     require(strings, [&] { return file + ": __metadata__ must map names to strings"; });
+    return metadata.get<std::map<std::string, std::string>>();
 }
 
 void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_bytes,
@@ -226,25 +228,28 @@ void check_cover(const std::vector<TensorEntry>& entries, std::uint64_t data_byt
             file, data_bytes - covered);
 }
 
-/// Returns the header's entries in the order of their data. Every complaint names `file`.
-/// Throws UsageError unless the header is sound and its tensors cover `data_bytes`
-/// exactly.
-std::vector<TensorEntry> parse_safetensors_header(const std::string& header,
-                                                  std::uint64_t data_bytes,
-                                                  const std::string& file) {
+struct Header {
+    std::vector<TensorEntry> entries;  ///< in the order of their data
+    std::map<std::string, std::string> metadata;
+};
+
+/// Every complaint names `file`. Throws UsageError unless the header is sound and its
+/// tensors cover `data_bytes` exactly.
+Header parse_header(const std::string& header, std::uint64_t data_bytes,
+                    const std::string& file) {
     const json tree = parse(header, file);
-    std::vector<TensorEntry> entries;
+    Header parsed;
     for (const auto& [name, members] : tree.items()) {
         if (name == kMetadata)
-            check_metadata(members, file);
+            parsed.metadata = read_metadata(members, file);
         else
-            entries.push_back(EntryReader(file, name, members).read());
+            parsed.entries.push_back(EntryReader(file, name, members).read());
     }
-    std::ranges::sort(entries, {}, [](const TensorEntry& entry) {
+    std::ranges::sort(parsed.entries, {}, [](const TensorEntry& entry) {
         return std::pair(entry.begin, entry.end);
     });
-    check_cover(entries, data_bytes, file);
-    return entries;
+    check_cover(parsed.entries, data_bytes, file);
+    return parsed;
 }
 
 static_assert(std::endian::native == std::endian::little,
@@ -320,34 +325,70 @@ std::string read_header(InputFile& file, const std::filesystem::path& path) {
     return header;
 }
 
-}  // namespace
-
-void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+void write_all(WholeFile& file, const std::filesystem::path& path,
+               const NamedTensors& tensors,
+               const std::map<std::string, std::string>& metadata) {
     const std::vector<const Entry*> order = in_file_order(tensors);
     const std::string header = header_of(order, metadata);
     require(header.size() <= kMaxHeaderBytes,
             "{}: the header would have {} bytes; the format allows {}", path.string(),
             header.size(), kMaxHeaderBytes);
     const auto length = static_cast<std::uint64_t>(header.size());
-    WholeFile file(path);
     file.write(reinterpret_cast<const std::byte*>(&length), kLengthBytes);
     file.write(header);
     for (const Entry* entry : order)
         file.write(entry->second.data(), static_cast<std::size_t>(entry->second.bytes()));
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+    WholeFile file(path);
+    write_all(file, path, tensors, metadata);
     file.finish();
 }
 
+void write_durable_safetensors(const std::filesystem::path& path,
+                               const NamedTensors& tensors,
+                               const std::map<std::string, std::string>& metadata) {
+    WholeFile file(path);
+    write_all(file, path, tensors, metadata);
+    file.finish_durably();
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path), file_(path) {
+    const std::string header = read_header(file_, path);
+    const std::uint64_t data = kLengthBytes + header.size();
+    Header parsed = parse_header(header, file_.size() - data, path.string());
+    metadata_ = std::move(parsed.metadata);
+    for (TensorEntry& entry : parsed.entries)
+        tensors_.emplace(std::move(entry.name),
+                         Entry{entry.dtype, entry.shape, data + entry.begin});
+}
+
+HostTensor SafetensorsFile::read(const std::string& name, std::int64_t first,
+                                 std::int64_t count) {
+    const auto found = tensors_.find(name);
+    require(found != tensors_.end(),
+            [&] { return fmt::format("{}: there is no {}", path_.string(), name); });
+    const auto& [dtype, shape, begin] = found->second;
+    require(first >= 0 && count >= 0 && first <= shape.elements() - count,
+            "{}: {} has {} elements; {} from {} on were asked for", path_.string(), name,
+            shape.elements(), count, first);
+    HostTensor values(Shape::flat(count), dtype);
+    file_.read_at(begin + static_cast<std::uint64_t>(first * bytes_of(dtype)),
+                  values.data(), static_cast<std::uint64_t>(values.bytes()));
+    return values;
+}
+
 NamedTensors read_safetensors(const std::filesystem::path& path) {
-    InputFile file(path);
-    const std::string header = read_header(file, path);
+    SafetensorsFile file(path);
     NamedTensors tensors;
-    for (TensorEntry& entry : parse_safetensors_header(
-             header, file.size() - kLengthBytes - header.size(), path.string())) {
-        HostTensor tensor(entry.shape, entry.dtype);
-        file.read(tensor.data(), entry.end - entry.begin);
-        tensors.emplace(std::move(entry.name), std::move(tensor));
-    }
+    for (const auto& [name, entry] : file.tensors())
+        tensors.emplace(name,
+                        file.read(name, 0, entry.shape.elements()).reshaped(entry.shape));
     return tensors;
 }
 
