@@ -20,6 +20,8 @@
 #include "src/nn/optimizer.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
+#include "src/parallel/checkpoint.hpp"
+#include "src/parallel/checkpoint_index.hpp"
 #include "src/parallel/column_parallel_linear.hpp"
 #include "src/parallel/context_parallel.hpp"
 #include "src/parallel/data_parallel.hpp"

@@ -167,9 +167,14 @@ void FullySharded::finish() {
 
 void FullySharded::update(Optimizer& optimizer) {
     optimizer.require_of("FullySharded", shards());
-    for (const auto& unit : units_)
-        unit->sharded.drop();  // values of before the update, whoever kept them
+    send_values();
     optimizer.step();
+}
+
+/// Lets go of old values, whoever kept them: new ones are gathered for their next use.
+void FullySharded::send_values() {
+    for (const auto& unit : units_)
+        unit->sharded.drop();
 }
 // lesson: end
 

@@ -69,14 +69,14 @@ class FullySharded : public GradientSync {
                  const FullyShardedOptions& options = {});
     ~FullySharded() override;
 
-    /// This rank updates these, and norms, records and checkpoints are made of them:
-    /// after finish() their gradients are the batch's.
-    std::vector<Parameter*> shards() const;
+    /// After finish() their gradients are the batch's.
+    std::vector<Parameter*> shards() const override;
 
     void begin() override;
     void finish() override;
     /// Throws UsageError if the optimizer has other parameters than the shards.
     void update(Optimizer& optimizer) override;
+    void send_values() override;
 
     /// A unit, and how far its gradients are in the step.
     struct Unit {

@@ -19,6 +19,7 @@ class ServedWorker : public GradientSync {
 
     void finish() override;
     void update(Optimizer& optimizer) override;
+    const char* unsaved() const override { return "the state that its server has"; }
 
   private:
     Communicator& group_;

@@ -64,7 +64,7 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
         require_gradient(*parameter, at);
         bool complete = true;
         for (const Placement& placement : parameter->placements) {
-            if (!placement.has_terms()) continue;
+            if (!placement.has_terms() || placement.line->size() == 1) continue;
             if (placement.line == except || placement.is_sharded())
                 complete = false;
             else

@@ -43,8 +43,8 @@ struct PowerSgdOptions {
 /// is partial along other lines as well is added up along these at the end.
 ///
 /// Memory: the error is as large as the matrix, and Q is kept, too. Both are state that
-/// steps hand on, as momentum is, and so count as optimizer; a checkpoint has to have
-/// them. P and this rank's part of Q count as communication.
+/// steps hand on, as momentum is, and so count as optimizer; no checkpoint has them. P
+/// and this rank's part of Q count as communication.
 ///
 /// Differs: ranks' terms have their weights already (MicroBatch::weight), so sums stand
 /// where the paper has means. Errors are the paper's, of a rank's own M and own part of
@@ -62,6 +62,7 @@ class PowerSgd : public GradientSync {
              PowerSgdOptions options = {});
 
     void finish() override;
+    const char* unsaved() const override { return "the errors that it feeds back"; }
 
     /// A matrix that is sent as factors.
     struct Matrix {

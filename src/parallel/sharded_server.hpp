@@ -68,6 +68,7 @@ class ShardedServer : public GradientBuckets {
     void finish() override;
     /// Throws UsageError if the optimizer has other parameters than the served ones.
     void update(Optimizer& optimizer) override;
+    const char* unsaved() const override { return "the state that its servers have"; }
     /// A step of a server that is no worker.
     void serve(Optimizer& optimizer);
 

@@ -24,6 +24,9 @@ class GradientSync {
     GradientSync& operator=(const GradientSync&) = delete;
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
+    /// This rank updates these, and norms, records and checkpoints are made of them: all
+    /// parameters, or if ranks share them out, this rank's shards.
+    virtual std::vector<Parameter*> shards() const { return parameters_; }
 
     /// A step begins; gradients are set to zero next.
     virtual void begin() {}
@@ -32,6 +35,13 @@ class GradientSync {
     virtual void finish() = 0;
     /// One step of the optimizer, and what has to follow it on other ranks.
     virtual void update(Optimizer& optimizer) { optimizer.step(); }
+
+    /// The shards have got other values, from a checkpoint: brings them to the model, as
+    /// after an update.
+    virtual void send_values() {}
+    /// Returns what it hands from step to step that no checkpoint has; null if there is
+    /// nothing.
+    virtual const char* unsaved() const { return nullptr; }
 
   private:
     /// The gradient has its last contribution of a backward pass.

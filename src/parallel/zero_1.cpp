@@ -112,10 +112,15 @@ void Zero1::complete_shards() {
 
 void Zero1::update(Optimizer& optimizer) {
     require_own(optimizer);
+    renew(&optimizer);
+}
+
+void Zero1::renew(Optimizer* optimizer) {
     for (std::size_t i = shared_.size(); i-- > 0;) {  // forward begins with the last one
         wait_for_values(i);  // of the step before, if no module read them
-        for (const auto& shard : shared_[i].shards)
-            optimizer.step(*shard);
+        if (optimizer)
+            for (const auto& shard : shared_[i].shards)
+                optimizer->step(*shard);
         gather(shared_[i]);
     }
     if (!options_.hide_gather) wait_for_values();

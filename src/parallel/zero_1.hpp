@@ -52,14 +52,14 @@ class Zero1 : public GradientBuckets {
     Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
           ZeroOptions options = {});
 
-    /// This rank updates these, and norms, records and checkpoints are made of them:
-    /// after finish() their gradients are the batch's.
-    std::vector<Parameter*> shards() const;
+    /// After finish() their gradients are the batch's.
+    std::vector<Parameter*> shards() const override;
 
     void begin() override;
     void finish() override;
     /// Throws UsageError if the optimizer has other parameters than the shards.
     void update(Optimizer& optimizer) override;
+    void send_values() override { renew(nullptr); }
     /// With hide_gather: the device goes on when all values are there.
     void wait_for_values();
 
@@ -97,6 +97,8 @@ class Zero1 : public GradientBuckets {
     /// Sends this rank's new values of a bucket to the others.
     void gather(Shared& bucket);
     void before_use(Parameter& parameter, Use use) override;
+    /// Updates the shards, if there is an optimizer, and sends their values to all.
+    virtual void renew(Optimizer* optimizer);
 
   private:
     void start(std::size_t bucket) override;

@@ -15,7 +15,11 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
             options),
       delayed_(delayed) {
     for (const Parameter* shard : shards())
-        require(std::ranges::count_if(shard->placements, &Placement::has_terms) <= 1,
+        require(std::ranges::count_if(shard->placements,
+                                      [](const Placement& placement) {
+                                          return placement.has_terms() &&
+                                                 placement.line->size() > 1;
+                                      }) <= 1,
                 "ZeroOffload: {} is partial along another line than {} as well; their "
                 "gradients would have to be added up on the host",
                 shard->name(), replicas.name());
@@ -39,15 +43,15 @@ void ZeroOffload::finish() {
 
 void ZeroOffload::update(Optimizer& optimizer) {
     require_own(optimizer);
-    if (!delayed_) return step(optimizer);
-    if (steps_++ > 0) step(optimizer);  // while the device is still in backward
+    if (!delayed_) return renew(&optimizer);
+    if (steps_++ > 0) renew(&optimizer);  // while the device is still in backward
     for (Shared& bucket : shared())
         bucket.sum.settle();
     turn_gradients();
     complete_shards();
 }
 
-void ZeroOffload::step(Optimizer& optimizer) {
+void ZeroOffload::renew(Optimizer* optimizer) {
     Shared* copied = nullptr;
     std::vector<Work> copies;
     const auto gather_copied = [&] {
@@ -57,8 +61,9 @@ void ZeroOffload::step(Optimizer& optimizer) {
     };
     for (std::size_t i = shared().size(); i-- > 0;) {  // forward begins with the last one
         Shared& bucket = shared()[i];
-        for (const auto& shard : bucket.shards)
-            optimizer.step(*shard);
+        if (optimizer)
+            for (const auto& shard : bucket.shards)
+                optimizer->step(*shard);
         gather_copied();  // while the host goes on
         copies.push_back(
             device().start_copy(own_range(bucket.values, replicas()), bucket.own_values));

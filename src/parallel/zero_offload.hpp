@@ -35,9 +35,12 @@ class ZeroOffload : public Zero2 {
 
     void finish() override;
     void update(Optimizer& optimizer) override;
+    const char* unsaved() const override {
+        return delayed_ ? "the gradient that its next update takes" : nullptr;
+    }
 
   private:
-    void step(Optimizer& optimizer);
+    void renew(Optimizer* optimizer) override;
     void turn_gradients();
 
     bool delayed_;

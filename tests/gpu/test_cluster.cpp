@@ -20,6 +20,7 @@
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/sequential.hpp"
+#include "src/parallel/checkpoint.hpp"
 #include "src/parallel/data_parallel.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/global_batch_norm.hpp"
@@ -37,6 +38,7 @@
 #include "tests/gpu/forked_cluster.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
 #include "tests/parallel/twin.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace lockstep::test {
 
@@ -163,30 +165,20 @@ TEST_CASE("Gradients made smaller, and batch norm over ranks, are the simulator'
 
 namespace {
 
-/// A strategy that shares out what is kept, and what this rank updates.
-struct SharedWay {
-    std::unique_ptr<GradientSync> sync;
-    std::vector<Parameter*> shards;
-};
-template <typename Sync>
-SharedWay shared_way(std::unique_ptr<Sync> sync) {
-    auto shards = sync->shards();
-    return {std::move(sync), std::move(shards)};
-}
+/// A strategy that shares out what is kept.
 template <typename Stage>
-SharedWay stage_of(Rank& rank, Sequential& model) {
-    return shared_way(std::make_unique<Stage>(rank.device(), rank.world(),
-                                              model.parameters(),
-                                              ZeroOptions{.sizes = {400, 400}}));
+std::unique_ptr<GradientSync> stage_of(Rank& rank, Sequential& model) {
+    return std::make_unique<Stage>(rank.device(), rank.world(), model.parameters(),
+                                   ZeroOptions{.sizes = {400, 400}});
 }
-SharedWay fully_sharded(Rank& rank, Sequential& model, FullyShardedOptions options) {
-    return shared_way(
-        std::make_unique<FullySharded>(rank.device(), rank.world(), model, options));
+std::unique_ptr<GradientSync> fully_sharded(Rank& rank, Sequential& model,
+                                            FullyShardedOptions options) {
+    return std::make_unique<FullySharded>(rank.device(), rank.world(), model, options);
 }
 
 struct NamedWay {
     const char* name;
-    std::function<SharedWay(Rank&, Sequential&)> make;
+    std::function<std::unique_ptr<GradientSync>(Rank&, Sequential&)> make;
 };
 
 }  // namespace
@@ -215,13 +207,13 @@ TEST_CASE("ZeRO's stages on processes are the simulator's", "[gpu][cluster]") {
         const auto made = task.make_model({device, DType::f64, 1, ""});
         auto& model = dynamic_cast<Sequential&>(*made);
         declare_replicas_of(rank.world(), model);
-        const SharedWay shared = way.make(rank, model);
-        const auto optimizer = adamw(shared.shards);
+        const auto sync = way.make(rank, model);
+        const auto optimizer = adamw(sync->shards());
         for (int step = 0; step < 3; ++step)
             train_step(device, model, task.loss,
                        batches_of_worker(device, task, step, rank.index(), kRanks, 2),
-                       *shared.sync, *optimizer);
-        keep_updated(rank, shared.shards);
+                       *sync, *optimizer);
+        keep_updated(rank, sync->shards());
     };
     const RunReport here = sim::make_cluster(kRanks)->run(train);
     const RunReport there = make_forked_cluster(kRanks)->run(train);
@@ -231,6 +223,51 @@ TEST_CASE("ZeRO's stages on processes are the simulator's", "[gpu][cluster]") {
             CAPTURE(rank, name);
             CHECK(relative_difference(there.ranks[rank].kept.at(name), values) <= 1e-9);
         }
+    }
+}
+
+TEST_CASE("Processes save checkpoints that the simulator loads, and load its own",
+          "[gpu][cluster]") {
+    constexpr int kRanks = 2;
+    if (!has_gpus_for(kRanks)) return;
+    const TemporaryFolder folder;
+    const Task task = gpt_task();
+    /// Goes on from a checkpoint, if one is given, for so many steps, and saves.
+    const auto train = [&](const std::filesystem::path& from, int steps,
+                           const std::string& to) {
+        return [&task, &folder, from, steps, to](Rank& rank) {
+            Device& device = rank.device();
+            const auto made = task.make_model({device, DType::f64, 1, ""});
+            auto& model = dynamic_cast<Sequential&>(*made);
+            declare_replicas_of(rank.world(), model);
+            FullySharded sync(device, rank.world(), model);
+            const auto optimizer = adamw(sync.shards());
+            std::int64_t step = 0;
+            if (!from.empty())
+                step =
+                    load_checkpoint(device, rank.world(), from, {sync, optimizer.get()});
+            for (const std::int64_t end = step + steps; step < end; ++step)
+                train_step(device, model, task.loss,
+                           batches_of_worker(device, task, static_cast<int>(step),
+                                             rank.index(), kRanks, 1),
+                           sync, *optimizer);
+            save_checkpoint(device, rank.world(), folder / to, step,
+                            {sync, optimizer.get()});
+        };
+    };
+    const auto saved = [&](const std::string& name) {
+        return latest_checkpoint(folder / name).value();
+    };
+    sim::make_cluster(kRanks)->run(train({}, 3, "here"));
+    make_forked_cluster(kRanks)->run(train({}, 2, "there"));
+    sim::make_cluster(kRanks)->run(train(saved("there"), 1, "there and here"));
+    make_forked_cluster(kRanks)->run(train(saved("there and here"), 0, "and there"));
+    const NamedTensors here = read_checkpoint(saved("here"));
+    const NamedTensors moved = read_checkpoint(saved("there and here"));
+    CHECK(read_checkpoint(saved("and there")) == moved);
+    for (const auto& [name, values] : here) {
+        CAPTURE(name);
+        CHECK(relative_difference(moved.at(name), values) <= 1e-9);
     }
 }
 

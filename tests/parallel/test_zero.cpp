@@ -22,29 +22,18 @@ namespace {
 
 constexpr BucketSizes kSmall{400, 400};
 
-/// A strategy, and what this rank updates.
-struct Way {
-    std::unique_ptr<GradientSync> sync;
-    std::vector<Parameter*> updated;
-};
 struct Form {
     std::string name;
-    std::function<Way(Rank&, Communicator&, Sequential&)> make;
+    std::function<std::unique_ptr<GradientSync>(Rank&, Communicator&, Sequential&)> make;
     bool allocate = true;
 };
-
-template <typename Sync>
-Way way_of(std::unique_ptr<Sync> sync) {
-    auto updated = sync->shards();
-    return {std::move(sync), std::move(updated)};
-}
 
 template <typename Stage>
 Form stage(const std::string& name, const ZeroOptions& options, bool allocate = true) {
     return {name,
             [=](Rank& rank, Communicator& line, Sequential& model) {
-                return way_of(std::make_unique<Stage>(rank.device(), line,
-                                                      model.parameters(), options));
+                return std::make_unique<Stage>(rank.device(), line, model.parameters(),
+                                               options);
             },
             allocate};
 }
@@ -53,8 +42,8 @@ Form sharded(const std::string& name, const FullyShardedOptions& options,
              bool allocate = true) {
     return {name,
             [=](Rank& rank, Communicator& line, Sequential& model) {
-                return way_of(
-                    std::make_unique<FullySharded>(rank.device(), line, model, options));
+                return std::make_unique<FullySharded>(rank.device(), line, model,
+                                                      options);
             },
             allocate};
 }
@@ -123,21 +112,21 @@ Trained train_on_mesh(const Form& form, const Task& task, const Sizes& sizes,
             declare_replicas_of(mesh[axis], model);
             worker = worker * mesh.size(axis) + mesh.coordinate(axis);
         }
-        const Way way = form.make(rank, mesh[replicas.back()], model);
-        const auto optimizer = adamw(way.updated);
+        const auto sync = form.make(rank, mesh[replicas.back()], model);
+        const auto optimizer = adamw(sync->shards());
         for (int step = 0; step < sizes.steps; ++step) {
             const auto mine = batches_of_worker(device, task, step, worker, sizes.workers,
                                                 sizes.micro_batches);
             const Tensor loss =
-                train_step(device, model, task.loss, mine, *way.sync, *optimizer);
+                train_step(device, model, task.loss, mine, *sync, *optimizer);
             if (!mesh.has("tp") || mesh.coordinate("tp") == 0)
                 course.losses[step] += device.peek(loss).at(0);
             trained.norms[step] =
-                device.peek(squared_gradient_norm(device, rank.world(), way.updated))
+                device.peek(squared_gradient_norm(device, rank.world(), sync->shards()))
                     .at(0);
         }
-        if (auto* zero = dynamic_cast<Zero1*>(way.sync.get())) zero->wait_for_values();
-        keep_updated(rank, way.updated);
+        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+        keep_updated(rank, sync->shards());
     }));
     return trained;
 }
@@ -274,9 +263,9 @@ TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
             expected[parameter->name()] = device.peek(parameter->value);
     });
     const Form delayed{"delayed", [](Rank& rank, Communicator& line, Sequential& model) {
-                           return way_of(std::make_unique<ZeroOffload>(
+                           return std::make_unique<ZeroOffload>(
                                rank.device(), line, model.parameters(),
-                               ZeroOptions{.sizes = kSmall}, true));
+                               ZeroOptions{.sizes = kSmall}, true);
                        }};
     const Course course = train_in(delayed, task, {1, 1, kSteps}, sim::CheckLevel::full);
     for (const auto& [name, value] : expected) {

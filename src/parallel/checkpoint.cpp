@@ -1,0 +1,258 @@
+#include "src/parallel/checkpoint.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "src/core/require.hpp"
+#include "src/parallel/checkpoint_index.hpp"
+#include "src/report/files.hpp"
+
+namespace lockstep {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Role = SavedTensor::Role;
+
+constexpr std::string_view kStep = "step-";
+
+std::string file_of_rank(int rank) {
+    return fmt::format("rank-{}.safetensors", rank);
+}
+
+bool is_whole(const fs::path& place) {
+    try {
+        const CheckpointReader reader(place);
+        return true;
+    } catch (const UsageError&) {
+        return false;
+    } catch (const std::system_error&) {
+        return false;
+    }
+}
+
+/// Of ranks that hold copies one writes: it is the first of each line of them.
+bool writes(const Parameter& parameter) {
+    return std::ranges::all_of(parameter.placements, [](const Placement& placement) {
+        return placement.is_sharded() || placement.line->rank() == 0;
+    });
+}
+
+/// A tensor that this rank holds for good, and what it is a part of.
+struct Held {
+    std::string name;
+    Tensor tensor;
+    Part part;
+    Role role;
+    std::int64_t steps = 0;  ///< of a parameter
+    bool writes = true;
+};
+
+/// A chunk's parameters, and what their optimizer has of them.
+void add_chunk(std::vector<Held>& all, const TrainingState::Chunk& chunk) {
+    const std::vector<Parameter*> shards = chunk.sync->shards();
+    const Optimizer* const optimizer = chunk.optimizer;
+    if (optimizer) optimizer->require_of("a checkpoint", shards);
+    const auto& ordered = optimizer ? optimizer->parameters() : shards;
+    std::map<std::string, bool> writing;
+    for (std::size_t i = 0; i < ordered.size(); ++i) {
+        const Parameter& shard = *ordered[i];
+        writing[shard.name()] = writes(shard);
+        all.push_back({shard.name(), shard.value, shard.part(), Role::parameter,
+                       optimizer ? optimizer->steps()[i] : 0, writes(shard)});
+    }
+    if (!optimizer) return;
+    for (const Optimizer::State& it : optimizer->state())
+        all.push_back({it.name, it.tensor, it.parameter->part(), Role::optimizer, 0,
+                       writing.at(it.parameter->name())});
+}
+
+std::vector<Held> held_by(const TrainingState& state) {
+    std::vector<Held> all;
+    for (const TrainingState::Chunk& chunk : state.chunks)
+        add_chunk(all, chunk);
+    for (const Buffer& buffer : state.buffers)
+        all.push_back({buffer.name, buffer.tensor, whole_part(buffer.tensor.shape()),
+                       Role::buffer});
+    std::set<std::string> names;
+    for (const Held& it : all)
+        require(names.insert(it.name).second,
+                "a checkpoint: this rank has two tensors named {}", it.name);
+    return all;
+}
+
+/// Returns the sums of all ranks' numbers. Each goes on when all have come here.
+HostTensor sum_over(Device& device, Communicator& ranks, const std::vector<double>& own) {
+    const MemoryScope scope(device, MemoryCategory::communication);
+    const Shape shape = Shape::flat(static_cast<std::int64_t>(own.size()));
+    const Tensor sums = device.upload(HostTensor::of<double>(shape, own));
+    ranks.all_reduce(sums).wait();
+    return device.download(sums);
+}
+
+void wait_for_all(Device& device, Communicator& ranks) {
+    sum_over(device, ranks, {1});
+}
+
+void write_own_file(const Communicator& ranks, const fs::path& place, std::int64_t step,
+                    const std::vector<Held>& held) {
+    const std::string file = file_of_rank(ranks.rank());
+    CheckpointIndex index;
+    index.step = step;
+    NamedTensors tensors;
+    for (const Held& it : held) {
+        if (!it.writes) continue;
+        tensors.emplace(it.name, it.tensor.device()->download(it.tensor));
+        index.tensors[it.name] = {
+            it.role, it.tensor.dtype(), it.part.whole, it.steps, {{file, it.part}}};
+    }
+    write_durable_safetensors(place / file, tensors, {{kIndexFile, index_text(index)}});
+}
+
+std::int64_t elements_named_by(const Part& part) {
+    std::int64_t elements = 0;
+    for (const Part::Rows& block : part.rows)
+        elements += block.count * part.width();
+    return elements;
+}
+
+/// Returns how many elements this rank asks for of each tensor that is saved.
+std::vector<double> asked_for(const CheckpointReader& reader,
+                              const std::vector<Held>& held) {
+    std::map<std::string, double> asked;
+    for (const Held& it : held)
+        if (it.writes) asked[it.name] += static_cast<double>(elements_named_by(it.part));
+    std::vector<double> numbers;
+    numbers.reserve(reader.index().tensors.size());
+    for (const auto& [name, tensor] : reader.index().tensors)
+        numbers.push_back(asked[name]);
+    return numbers;
+}
+
+/// A checkpoint of a larger model, or of another optimizer, is refused. `asked` is the
+/// sum over all ranks.
+void require_all_asked_for(const CheckpointReader& reader, const HostTensor& asked,
+                           bool has_optimizer) {
+    std::int64_t place = 0;
+    for (const auto& [name, tensor] : reader.index().tensors) {
+        const double sum = asked.at(place++);
+        if (tensor.role == Role::optimizer && !has_optimizer) continue;
+        const auto expected = static_cast<double>(
+            tensor.role == Role::parameter ? tensor.shape.elements() : 1);
+        require(sum >= expected, "{}: the checkpoint has {} {}, {}",
+                reader.place().string(), name, tensor.shape,
+                sum == 0 ? "which no rank has here"
+                         : "of which the ranks have only a part here");
+    }
+}
+
+void restore_steps(const CheckpointReader& reader, Optimizer& optimizer) {
+    std::vector<std::int64_t> steps;
+    steps.reserve(optimizer.parameters().size());
+    for (const Parameter* parameter : optimizer.parameters())
+        steps.push_back(reader.index().tensors.at(parameter->name()).steps);
+    optimizer.set_steps(std::move(steps));
+}
+
+/// Returns the step whose checkpoint a folder's name says it is.
+std::optional<std::int64_t> step_of(std::string_view name) {
+    if (!name.starts_with(kStep)) return std::nullopt;
+    const std::string_view digits = name.substr(kStep.size());
+    std::int64_t step = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), step);
+    if (error != std::errc() || end != digits.data() + digits.size() || step < 0)
+        return std::nullopt;
+    return step;
+}
+
+}  // namespace
+
+// lesson: save-checkpoint
+void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder,
+                     std::int64_t step, const TrainingState& state) {
+    const fs::path place = folder / fmt::format("{}{:08}", kStep, step);
+    require(device.has_numbers(),
+            "save_checkpoint: a run of shapes only has no values to save");
+    require(step >= 0, "save_checkpoint: {} is no step", step);
+    for (const auto& [sync, optimizer] : state.chunks)
+        require(sync->unsaved() == nullptr, [&, sync = sync] {
+            return fmt::format(
+                "save_checkpoint: the strategy goes on with {}, which no "
+                "checkpoint has",
+                sync->unsaved());
+        });
+    require(!is_whole(place), [&] {
+        return fmt::format("save_checkpoint: {} is a whole checkpoint already",
+                           place.string());
+    });
+    make_durable_folder(place);
+    write_own_file(ranks, place, step, held_by(state));
+    wait_for_all(device, ranks);  // files are there
+    if (ranks.rank() == 0) {
+        std::vector<std::string> files;
+        files.reserve(static_cast<std::size_t>(ranks.size()));
+        for (int rank = 0; rank < ranks.size(); ++rank)
+            files.push_back(file_of_rank(rank));
+        write_durable_text_file(place / kIndexFile,
+                                index_text(merge_indices(place, files)));
+    }
+    wait_for_all(device, ranks);  // and the index is
+}
+
+std::int64_t load_checkpoint(Device& device, Communicator& ranks,
+                             const fs::path& checkpoint, const TrainingState& state) {
+    CheckpointReader reader(checkpoint);
+    const std::vector<Held> held = held_by(state);
+    std::vector<HostTensor> values;
+    values.reserve(held.size());
+    for (const Held& it : held)
+        values.push_back(reader.read(it.name, it.part, it.tensor.dtype()));
+    const bool has_optimizer = std::ranges::any_of(
+        state.chunks, [](const auto& chunk) { return chunk.optimizer; });
+    require_all_asked_for(reader, sum_over(device, ranks, asked_for(reader, held)),
+                          has_optimizer);
+    for (std::size_t i = 0; i < held.size(); ++i)
+        held[i].tensor.device()->upload_into(held[i].tensor, values[i]);
+    for (const auto& [sync, optimizer] : state.chunks) {
+        if (optimizer) restore_steps(reader, *optimizer);
+        sync->send_values();
+    }
+    return reader.index().step;
+}
+// lesson: end
+
+std::optional<fs::path> latest_checkpoint(const fs::path& folder) {
+    if (!fs::is_directory(folder)) return std::nullopt;
+    std::vector<std::pair<std::int64_t, fs::path>> steps;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (const auto step = step_of(name)) steps.emplace_back(*step, entry.path());
+    }
+    std::ranges::sort(steps, std::greater{});
+    const auto last = std::ranges::find_if(
+        steps, [](const auto& step) { return is_whole(step.second); });
+    if (last == steps.end()) return std::nullopt;
+    return last->second;
+}
+
+NamedTensors read_checkpoint(const fs::path& checkpoint) {
+    CheckpointReader reader(checkpoint);
+    NamedTensors tensors;
+    for (const auto& [name, saved] : reader.index().tensors)
+        if (saved.role != Role::optimizer)
+            tensors.emplace(name,
+                            reader.read(name, whole_part(saved.shape), saved.dtype));
+    return tensors;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,158 @@
+// A process that is killed while it writes checkpoints leaves the last one or the next
+// one, whole.
+
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <optional>
+#include <string>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim/cluster.hpp"
+#include "src/nn/linear.hpp"
+#include "src/parallel/checkpoint.hpp"
+#include "src/parallel/checkpoint_index.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "tests/catch.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace {
+
+/// Calls that change the disk, until the process is killed; 0: it is not counted.
+int calls_left = 0;
+bool is_counting = false;
+
+/// Returns whether the process is to be killed in the middle of this call.
+bool is_last_call() {
+    return is_counting && calls_left > 0 && --calls_left == 0;
+}
+
+[[noreturn]] void die() {
+    raise(SIGKILL);
+    _exit(1);
+}
+
+}  // namespace
+
+// These stand for the C library's in this program.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): its names are
+// reserved.
+
+extern "C" ssize_t write(int descriptor, const void* from, size_t bytes) {
+    if (is_last_call()) {
+        syscall(SYS_write, descriptor, from, bytes / 2);
+        die();
+    }
+    return syscall(SYS_write, descriptor, from, bytes);
+}
+
+extern "C" int fsync(int descriptor) {
+    if (is_last_call()) die();
+    return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+extern "C" int rename(const char* from, const char* to) {
+    if (is_last_call()) die();
+    return static_cast<int>(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
+
+extern "C" int mkdir(const char* path, mode_t mode) {
+    if (is_last_call()) die();
+    return static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kSteps = 5;
+
+/// Goes on from the last checkpoint, if there is one, and saves one after each step, in
+/// which each weight becomes 1 larger.
+void train(const std::filesystem::path& folder) {
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.workers = 1;
+    sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Linear model({device, DType::f64, 1, "layer"}, 3, 5);
+        for (const Parameter* parameter : model.parameters())
+            device.fill(parameter->value, 0);
+        declare_replicas_of(rank.world(), model);
+        Zero1 sync(device, rank.world(), model.parameters());
+        AdamW optimizer(sync.shards());
+        std::int64_t step = 0;
+        if (const auto last = latest_checkpoint(folder))
+            step = load_checkpoint(device, rank.world(), *last, {sync, &optimizer});
+        while (step < kSteps) {
+            for (const Parameter* shard : sync.shards()) {
+                const Tensor one = device.empty(shard->shape(), DType::f64);
+                device.fill(one, 1);
+                device.add(shard->value, one);
+            }
+            save_checkpoint(device, rank.world(), folder, ++step, {sync, &optimizer});
+        }
+    });
+}
+
+/// Returns the step of the last checkpoint, all of whose weights are that.
+int saved_step(const std::filesystem::path& folder) {
+    const auto last = latest_checkpoint(folder);
+    if (!last) return 0;
+    CheckpointReader reader(*last);
+    const auto step = static_cast<int>(reader.index().step);
+    for (const auto& [name, tensor] : read_checkpoint(*last))
+        for (std::int64_t i = 0; i < tensor.elements(); ++i)
+            REQUIRE(tensor.at(i) == step);
+    return step;
+}
+
+/// Trains in a process that is killed in its call number `moment`; returns whether it
+/// was.
+bool is_killed(const std::filesystem::path& folder, int moment) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        calls_left = moment;
+        is_counting = true;
+        train(folder);
+        _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(
+        (WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0));
+    return WIFSIGNALED(status);
+}
+
+}  // namespace
+
+TEST_CASE("Whenever a training is killed, the last checkpoint is whole, and it goes on",
+          "[parallel][checkpoint]") {
+    int moment = 0, step_before = 0;
+    std::vector<int> seen(kSteps + 1);
+    while (true) {
+        CAPTURE(++moment);
+        const TemporaryFolder folder;
+        if (!is_killed(folder.path(), moment)) break;
+        const int step = saved_step(folder.path());
+        CHECK((step == step_before || step == step_before + 1));
+        step_before = step;
+        ++seen[static_cast<std::size_t>(step)];
+        // Killed once more, somewhere in what it wrote anew; then it comes to its end.
+        if (is_killed(folder.path(), 1 + moment % 20))
+            CHECK(saved_step(folder.path()) >= step);
+        CHECK(!is_killed(folder.path(), 0));
+        CHECK(saved_step(folder.path()) == kSteps);
+    }
+    CHECK(moment > 100);
+    for (const int times : seen)
+        CHECK(times > 0);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,233 @@
+// What a checkpoint refuses, and in which words: programs' mistakes and files that lie.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "sim/cluster.hpp"
+#include "src/core/part.hpp"
+#include "src/nn/linear.hpp"
+#include "src/parallel/checkpoint.hpp"
+#include "src/parallel/checkpoint_index.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/power_sgd.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_offload.hpp"
+#include "src/report/files.hpp"
+#include "tests/catch.hpp"
+#include "tests/refusal.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Model {
+    explicit Model(Rank& rank, std::int64_t rows = 5, DType dtype = DType::f64)
+        : layer({rank.device(), dtype, 1, "layer"}, 3, rows) {
+        declare_replicas_of(rank.world(), layer);
+    }
+    Linear layer;
+};
+
+std::string refused_on(int ranks, const std::function<void(Rank&)>& program) {
+    return refusal([&] { sim::make_cluster(ranks)->run(program); });
+}
+
+/// Saves a layer of two ranks, shared out, after no step.
+fs::path saved(const TemporaryFolder& folder) {
+    sim::make_cluster(2)->run([&](Rank& rank) {
+        Model model(rank);
+        Zero1 sync(rank.device(), rank.world(), model.layer.parameters());
+        AdamW optimizer(sync.shards());
+        save_checkpoint(rank.device(), rank.world(), folder.path(), 0,
+                        {sync, &optimizer});
+    });
+    return latest_checkpoint(folder.path()).value();
+}
+
+std::string refused_load(const fs::path& place, std::int64_t rows = 5,
+                         DType dtype = DType::f64) {
+    return refused_on(1, [&](Rank& rank) {
+        Model model(rank, rows, dtype);
+        AllReduceSync sync(model.layer.parameters());
+        load_checkpoint(rank.device(), rank.world(), place, sync);
+    });
+}
+
+std::string with(std::string text, const std::string& part, const std::string& other) {
+    const std::size_t at = text.rfind(part);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, part.size(), other);
+}
+
+}  // namespace
+
+TEST_CASE("A checkpoint of another model or optimizer is refused by name",
+          "[parallel][checkpoint][errors]") {
+    const TemporaryFolder folder;
+    const fs::path place = saved(folder);
+    CHECK(refused_load(place) == "nothing was refused");
+    CHECK_THAT(refused_load(place, 6),
+               says("layer.weight is f64 (5, 3) in the checkpoint, but f64 (6, 3) here"));
+    CHECK_THAT(refused_load(place, 5, DType::f32),
+               says("layer.weight is f64 (5, 3) in the checkpoint, but f32 (5, 3) here"));
+    CHECK_THAT(refused_on(1,
+                          [&](Rank& rank) {
+                              Model model(rank);
+                              AllReduceSync sync({model.layer.parameters().front()});
+                              load_checkpoint(rank.device(), rank.world(), place, sync);
+                          }),
+               says("the checkpoint has layer.bias (5), which no rank has here"));
+    CHECK_THAT(
+        refused_on(1,
+                   [&](Rank& rank) {
+                       Model model(rank);
+                       AllReduceSync sync(model.layer.parameters());
+                       Sgd sgd(model.layer.parameters());
+                       load_checkpoint(rank.device(), rank.world(), place, {sync, &sgd});
+                   }),
+        says("the checkpoint has exp_avg/layer.bias (5), which no rank has here"));
+    CHECK_THAT(
+        refused_on(1,
+                   [&](Rank& rank) {
+                       Model model(rank);
+                       AllReduceSync sync(model.layer.parameters());
+                       Sgd sgd(model.layer.parameters(), {0.1, 0.9, 0});
+                       load_checkpoint(rank.device(), rank.world(), place, {sync, &sgd});
+                   }),
+        says("the checkpoint has no momentum_buffer/layer.weight"));
+}
+
+TEST_CASE("What cannot be saved is refused", "[parallel][checkpoint][errors]") {
+    const TemporaryFolder folder;
+    const auto save = [&](Rank& rank, GradientSync& sync, std::int64_t step = 0) {
+        save_checkpoint(rank.device(), rank.world(), folder / "run", step, sync);
+    };
+    CHECK_THAT(refused_on(2,
+                          [&](Rank& rank) {
+                              Model model(rank);
+                              PowerSgd sync(rank.device(), rank.world(),
+                                            model.layer.parameters());
+                              save(rank, sync);
+                          }),
+               says("the strategy goes on with the errors that it feeds back, which no "
+                    "checkpoint has"));
+    CHECK_THAT(refused_on(2,
+                          [&](Rank& rank) {
+                              Model model(rank);
+                              ZeroOffload sync(rank.device(), rank.world(),
+                                               model.layer.parameters(), {}, true);
+                              save(rank, sync);
+                          }),
+               says("the gradient that its next update takes"));
+    CHECK_THAT(refused_on(2,
+                          [&](Rank& rank) {
+                              Linear layer({rank.device(), DType::f64, 1, "layer"}, 3, 5);
+                              AllReduceSync sync(layer.parameters());
+                              save(rank, sync);
+                          }),
+               says("the 2 pieces of layer.bias do not make a whole (5), in which each "
+                    "element is there once; ranks that hold copies say so before"));
+    CHECK_THAT(refused_on(1,
+                          [&](Rank& rank) {
+                              Model model(rank);
+                              AllReduceSync sync(model.layer.parameters());
+                              save(rank, sync, -1);
+                          }),
+               says("-1 is no step"));
+    CHECK(!latest_checkpoint(folder / "run"));
+    CHECK_THAT(refused_on(1,
+                          [&](Rank& rank) {
+                              Model model(rank);
+                              AllReduceSync sync(model.layer.parameters());
+                              save(rank, sync, 3);
+                              save(rank, sync, 3);
+                          }),
+               says("step-00000003 is a whole checkpoint already"));
+    CHECK(latest_checkpoint(folder / "run") == folder / "run" / "step-00000003");
+}
+
+TEST_CASE("A checkpoint that is not whole is none", "[parallel][checkpoint][errors]") {
+    const TemporaryFolder folder;
+    const fs::path place = saved(folder);
+    fs::create_directory(folder / "step-00000009");
+    fs::create_directory(folder / "step-x");
+    CHECK(latest_checkpoint(folder.path()) == place);
+    CHECK(!latest_checkpoint(folder / "nowhere"));
+    CHECK_THAT(refused_load(folder / "step-00000009"),
+               says("this is no checkpoint, or one that was not finished"));
+
+    SECTION("A file is shorter than it was") {
+        fs::resize_file(place / "rank-1.safetensors",
+                        fs::file_size(place / "rank-1.safetensors") - 1);
+        CHECK_THAT(refused_load(place), says("rank-1.safetensors: the file has"));
+    }
+    SECTION("A file is gone") {
+        fs::remove(place / "rank-1.safetensors");
+    }
+    SECTION("A file is of no checkpoint") {
+        write_safetensors(place / "rank-1.safetensors", {});
+    }
+    SECTION("The index is cut") {
+        fs::resize_file(place / "index.json", fs::file_size(place / "index.json") / 2);
+        CHECK_THAT(refused_load(place), says("this is no index of a checkpoint"));
+    }
+    CHECK(!latest_checkpoint(folder.path()));
+}
+
+TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
+    const TemporaryFolder folder;
+    const fs::path place = saved(folder);
+    const std::string text = read_text_file(place / "index.json", 1 << 20);
+    const auto refused = [&](const std::string& part, const std::string& other) {
+        write_text_file(place / "index.json", with(text, part, other));
+        return refused_load(place);
+    };
+    CHECK(refused(R"("step":0)", R"("step":0)") == "nothing was refused");
+    CHECK_THAT(refused("checkpoint 1", "checkpoint 2"), says("its format is not"));
+    CHECK_THAT(refused(R"("step":0)", R"("step":-1)"),
+               says("step: a number is too large, or negative"));
+    CHECK_THAT(refused(R"("step":0)", R"("step":1e300)"),
+               says("step: a number is expected that is whole"));
+    CHECK_THAT(refused(R"("step":0)", R"("step":18446744073709551615)"),
+               says("step: a number is too large, or negative"));
+    CHECK_THAT(refused(R"("dtype":"f64")", R"("dtype":"f8")"), says("role or dtype"));
+    CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":[5,3,1,1,1])"),
+               says("a shape of up to four extents is expected"));
+    CHECK_THAT(
+        refused(R"("shape":[5,3])", R"("shape":[576460752303423487,576460752303423487])"),
+        says("the shape is too large"));
+    CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":"5x3")"), says("a shape of"));
+    CHECK_THAT(refused(R"("rows":[[0,0,)", R"("rows":[[0,900,)"),
+               says("a piece names rows or columns that are not there"));
+    CHECK_THAT(refused(R"("rows":[[0,0,)", R"("rows":[[0,1,)"), says("layer."));
+    CHECK_THAT(refused(R"("file":"rank-0.safetensors")", R"("file":"../secret")"),
+               says("the name of a file in the same folder is expected"));
+    CHECK_THAT(
+        refused(R"("file":"rank-0.safetensors")", R"("file":"rank-1.safetensors")"),
+        says("that the index says"));
+    CHECK_THAT(refused(R"("tensors":{)", R"("tensors":[{)"),
+               says("this is no index of a checkpoint"));
+    CHECK_THAT(refused(R"("flat":true)", R"("flat":1)"), says("true or false"));
+    CHECK_THAT(refused(R"("column":0)", R"("column":7)"), says("not there"));
+}
+
+TEST_CASE("Parts say which elements they have in common", "[core][part]") {
+    const Shape whole{6, 4};
+    const Part rows = row_part(whole, 1, 3), columns = column_part(whole, 2, 2);
+    std::int64_t elements = 0;
+    for (const CommonRun& run : common_runs(rows, columns))
+        elements += run.count;
+    CHECK(elements == 6);
+    CHECK(common_runs(row_part(whole, 0, 2), row_part(whole, 2, 2)).empty());
+    CHECK(cover_once(whole, {columns, column_part(whole, 0, 2)}));
+    CHECK(cover_once(whole, {flat_part(whole, 0, 7), flat_part(whole, 7, 20)}));
+    CHECK(!cover_once(whole, {columns, columns}));
+    CHECK(!cover_once(whole, {row_part(whole, 0, 3)}));
+    CHECK(!cover_once(whole, {row_part(whole, 1, 6)}));
+}
+
+}  // namespace lockstep::test
