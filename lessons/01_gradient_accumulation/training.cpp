@@ -17,22 +17,19 @@ bool is_parameter(const std::string& kept) {
     return !kept.starts_with("grad/") && !kept.starts_with("initial/");
 }
 
-Strategy without_others(Module& model) {
-    return {std::make_unique<AllReduceSync>(model.parameters()), model.parameters()};
-}
-
 /// In a run of shapes only, what was reduced is reckoned by the gradients' shapes.
 void keep_shapes(Rank& rank, Module& model) {
     if (rank.device().has_numbers()) return;
     for (const Parameter* parameter : model.parameters())
-        rank.keep("grad/" + parameter->name(), parameter->gradient);
+        if (parameter->gradient)
+            rank.keep("grad/" + parameter->name(), parameter->gradient);
 }
 
 }  // namespace
 
-Strategy all_reduce_strategy(Rank& rank, Module& model) {
+std::unique_ptr<GradientSync> all_reduce_strategy(Rank& rank, Module& model) {
     declare_replicas_of(rank.world(), model);
-    return without_others(model);
+    return std::make_unique<AllReduceSync>(model.parameters());
 }
 
 std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches) {
@@ -50,24 +47,27 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress) 
         Device& device = rank.device();
         const auto model =
             training.make_model({device, training.dtype, training.seed, ""});
-        const Strategy strategy =
-            training.strategy ? training.strategy(rank, *model) : without_others(*model);
-        const auto optimizer = training.make_optimizer(strategy.updated);
+        const auto sync = training.strategy
+                              ? training.strategy(rank, *model)
+                              : std::make_unique<AllReduceSync>(model->parameters());
+        const auto optimizer = training.make_optimizer(sync->shards());
         std::vector<MicroBatch> mine;
         const auto step = [&](int i) {
             if (i == 0 || !training.same_batches)
                 mine = upload(device, training.batches(rank.index(), i));
-            return train_step(device, *model, training.loss, mine, *strategy.sync,
-                              *optimizer);
+            return train_step(device, *model, training.loss, mine, *sync, *optimizer);
         };
-        run_training(rank, model->parameters(), training.steps, step, progress);
+        const bool is_whole = static_cast<bool>(model->parameters().front()->value);
+        run_training(rank,
+                     {is_whole ? model->parameters() : sync->shards(), sync->shards()},
+                     training.steps, step, progress);
         keep_shapes(rank, *model);
     });
 }
 // lesson: end
 
 void record_variant(Record& record, const std::string& variant, const RunReport& report) {
-    for (const auto& [name, tensor] : report.ranks.front().kept)
+    for (const auto& [name, tensor] : all_kept(report))
         if (!name.starts_with("initial/"))
             record.outputs.insert_or_assign(fmt::format("{}/{}", variant, name), tensor);
     const std::vector<double> curve = losses_of(report);
@@ -78,7 +78,7 @@ void record_variant(Record& record, const std::string& variant, const RunReport&
 }
 
 void record_initial(Record& record, const std::string& task, const RunReport& report) {
-    for (const auto& [name, tensor] : report.ranks.front().kept)
+    for (const auto& [name, tensor] : all_kept(report))
         if (name.starts_with("initial/"))
             record.inputs.insert_or_assign(fmt::format("{}/{}", task, name), tensor);
 }
@@ -86,7 +86,7 @@ void record_initial(Record& record, const std::string& task, const RunReport& re
 double parameter_difference(const RunReport& a, const RunReport& b) {
     const auto parameters_of = [](const RunReport& report) {
         NamedTensors parameters;
-        for (const auto& [name, tensor] : report.ranks.front().kept)
+        for (const auto& [name, tensor] : all_kept(report))
             if (is_parameter(name)) parameters.emplace(name, tensor);
         return parameters;
     };

@@ -22,15 +22,11 @@ struct HostBatch {
     double weight = 1;
 };
 
-/// How gradients become whole of which ranks have terms, and what a rank updates.
-struct Strategy {
-    std::unique_ptr<GradientSync> sync;
-    std::vector<Parameter*> updated;
-};
-using MakeStrategy = std::function<Strategy(Rank&, Module&)>;
+/// Makes what decides how gradients become whole of which ranks have terms.
+using MakeStrategy = std::function<std::unique_ptr<GradientSync>(Rank&, Module&)>;
 
 /// Every rank is a replica: one all-reduce a parameter.
-Strategy all_reduce_strategy(Rank& rank, Module& model);
+std::unique_ptr<GradientSync> all_reduce_strategy(Rank& rank, Module& model);
 
 /// A training: the model, its data and the number of steps. It is the same
 /// for one device and for many.
@@ -55,11 +51,11 @@ RunReport train(Cluster& cluster, const Training& training, Progress* progress =
 /// Returns the batches on the device.
 std::vector<MicroBatch> upload(Device& device, const std::vector<HostBatch>& batches);
 
-/// Adds to the record's outputs what rank 0 kept, as "variant/NAME", and
+/// Adds to the record's outputs what ranks kept, as "variant/NAME", and
 /// the losses, as "variant/loss".
 void record_variant(Record& record, const std::string& variant, const RunReport& report);
 
-/// Adds to the record's inputs what rank 0 began with, as
+/// Adds to the record's inputs what ranks began with, as
 /// "task/initial/NAME".
 void record_initial(Record& record, const std::string& task, const RunReport& report);
 

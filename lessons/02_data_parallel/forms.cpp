@@ -10,6 +10,7 @@
 #include "src/parallel/data_parallel_one_process.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
 
 namespace lockstep::lessons {
 
@@ -29,19 +30,16 @@ MakeStrategy servers_on_workers(int servers, ServerPlan::Deal deal) {
         ServerPlan plan;
         plan.servers = ranks_from(0, std::min(servers, rank.size()));
         plan.deal = deal;
-        auto sync = std::make_unique<ShardedServer>(rank.device(), rank.world(),
-                                                    model.parameters(), plan);
-        std::vector<Parameter*> served = sync->served();
-        return Strategy{std::move(sync), std::move(served)};
+        return std::make_unique<ShardedServer>(rank.device(), rank.world(),
+                                               model.parameters(), plan);
     };
 }
 
 MakeStrategy in_buckets(const BucketOptions& options) {
     return [options](Rank& rank, Module& model) {
         declare_replicas_of(rank.world(), model);
-        return Strategy{std::make_unique<BucketedDataParallel>(
-                            rank.device(), rank.world(), model.parameters(), options),
-                        model.parameters()};
+        return std::make_unique<BucketedDataParallel>(rank.device(), rank.world(),
+                                                      model.parameters(), options);
     };
 }
 
@@ -105,12 +103,16 @@ RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec
     return make_shapes_only_cluster(devices, spec, trace)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = step.make_model(device);
-        const Strategy mine = strategy(rank, *model);
-        Sgd optimizer(mine.updated, {0.1, 0.9, 0});
+        const auto sync = strategy(rank, *model);
+        const auto optimizer =
+            step.make_optimizer
+                ? step.make_optimizer(sync->shards())
+                : std::make_unique<Sgd>(sync->shards(), SgdOptions{0.1, 0.9, 0});
         const std::vector<MicroBatch> batches(
             static_cast<std::size_t>(step.micro_batches), step.make_batch(device));
         for (int i = 0; i < steps; ++i)
-            train_step(device, *model, step.loss, batches, *mine.sync, optimizer);
+            train_step(device, *model, step.loss, batches, *sync, *optimizer);
+        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
     });
 }
 
@@ -138,7 +140,7 @@ RunReport measure_servers(const MeasuredStep& step, int workers, int servers,
         Device& device = rank.device();
         const auto model = step.make_model(device);
         ShardedServer sync(device, rank.world(), model->parameters(), plan);
-        Sgd optimizer(sync.served(), {0.1, 0.9, 0});
+        Sgd optimizer(sync.shards(), {0.1, 0.9, 0});
         const MicroBatch batch = sync.works() ? step.make_batch(device) : MicroBatch{};
         for (int i = 0; i < steps; ++i) {
             if (sync.works())

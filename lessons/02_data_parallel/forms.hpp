@@ -28,6 +28,8 @@ struct MeasuredStep {
     std::function<MicroBatch(Device&)> make_batch;  ///< a micro-batch of each device
     Loss loss = mean_squared_error;
     int micro_batches = 1;  ///< of each device
+    /// Without, SGD with momentum.
+    std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer{};
 };
 /// Layers without biases, each of width · width numbers.
 MeasuredStep stack_step(int layers, std::int64_t width, std::int64_t rows);
@@ -62,6 +64,15 @@ class UsualStep {
     }
     /// Bytes that all devices together send.
     std::int64_t sent(Verb verb) const;
+    /// Bytes between a device and its host.
+    std::int64_t to_host(std::size_t device) const {
+        return three_.ranks[device].host.bytes_to_host -
+               two_.ranks[device].host.bytes_to_host;
+    }
+    std::int64_t to_device(std::size_t device) const {
+        return three_.ranks[device].host.bytes_to_device -
+               two_.ranks[device].host.bytes_to_device;
+    }
     const RunReport& run() const { return three_; }
 
   private:

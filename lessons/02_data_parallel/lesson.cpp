@@ -77,11 +77,7 @@ void DataParallel::check_against_one(Findings& found, const std::string& variant
     const RunReport& one = alone();
     values_at_most(found, variant, parameter_difference(one, report),
                    RoundingBound{1e-3, 1e-10}.of(options().dtype, stores()));
-    RunReport values = report;
-    for (RankReport& rank : values.ranks)  // a server's are the rank's own terms
-        std::erase_if(rank.kept,
-                      [](const auto& kept) { return kept.first.starts_with("grad/"); });
-    record_variant(record(), variant, values);
+    record_variant(record(), variant, report);
 }
 
 void DataParallel::train_and_check(Findings& found, const std::string& variant,
@@ -180,11 +176,13 @@ std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t 
     return std::ranges::max(held);
 }
 
-Strategy zero1_strategy(Rank& rank, Module& model) {
-    declare_replicas_of(rank.world(), model);
-    auto sync = std::make_unique<Zero1>(rank.device(), rank.world(), model.parameters());
-    std::vector<Parameter*> shards = sync->shards();
-    return {std::move(sync), std::move(shards)};
+template <typename Sync, typename... Options>
+MakeStrategy synced_by(const Options&... options) {
+    return [=](Rank& rank, Module& model) {
+        declare_replicas_of(rank.world(), model);
+        return std::make_unique<Sync>(rank.device(), rank.world(), model.parameters(),
+                                      options...);
+    };
 }
 
 }  // namespace
@@ -223,7 +221,7 @@ void DataParallel::servers(Findings& found) {
         measure(million(), kWorkers, messages_alone(),
                 servers_on_workers(kWorkers, ServerPlan::Deal::ranges));
     const RunReport collectives =
-        measure(million(), kWorkers, messages_alone(), zero1_strategy);
+        measure(million(), kWorkers, messages_alone(), synced_by<Zero1>());
     found.equal("sharded_link", Figure::bytes(everywhere.ranks[0].bytes_sent()),
                 2.0 * (kWorkers - 1) / kWorkers * kMillionBytes);
     found.equal("sharded_messages", everywhere.ranks[0].messages_sent(),
@@ -467,20 +465,6 @@ void DataParallel::overlap(Findings& found) {
     found.give("table_time", Figure::time(std::int64_t{2} * (kDevices - 1) *
                                           message_time(spec.inside, kTable / kDevices)));
 }
-
-namespace {
-
-template <typename Sync, typename... Options>
-MakeStrategy synced_by(const Options&... options) {
-    return [=](Rank& rank, Module& model) {
-        declare_replicas_of(rank.world(), model);
-        return Strategy{std::make_unique<Sync>(rank.device(), rank.world(),
-                                               model.parameters(), options...),
-                        model.parameters()};
-    };
-}
-
-}  // namespace
 
 /// Gradients that are made smaller for the journey.
 void DataParallel::compress(Findings& found) {

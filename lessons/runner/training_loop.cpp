@@ -5,16 +5,17 @@
 namespace lockstep::lessons {
 
 // lesson: training-loop
-void run_training(Rank& rank, const std::vector<Parameter*>& parameters, int steps,
+void run_training(Rank& rank, const Trained& trained, int steps,
                   const std::function<Tensor(int step)>& step, Progress* progress) {
-    keep_parameters(rank, parameters, "initial/", &Parameter::value);
+    keep_parameters(rank, trained.values, "initial/", &Parameter::value);
     for (int i = 0; i < steps; ++i) {
         const Tensor loss = step(i);
         if (loss) rank.keep_value("loss", rank.device().peek(loss).at(0));
-        if (i == 0) keep_parameters(rank, parameters, "grad/", &Parameter::gradient);
+        if (i == 0)
+            keep_parameters(rank, trained.gradients, "grad/", &Parameter::gradient);
         if (progress && rank.index() == 0) progress->advance(i + 1);
     }
-    keep_parameters(rank, parameters, "", &Parameter::value);
+    keep_parameters(rank, trained.values, "", &Parameter::value);
 }
 // lesson: end
 
@@ -22,7 +23,8 @@ void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor) {
     if (!rank.device().has_numbers()) return;
     for (const Parameter* parameter : parameters)
-        rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
+        if (parameter->*tensor)
+            rank.keep(prefix + parameter->name(), parameter->*tensor, parameter->part());
 }
 
 std::vector<std::size_t> shown_steps(std::size_t steps) {
@@ -56,6 +58,16 @@ NamedTensors kept_under(const RunReport& report, const std::string& prefix) {
             const std::string own = name.substr(prefix.size());
             if (!all.contains(own)) all.emplace(own, report.whole(name));
         }
+    return all;
+}
+
+NamedTensors all_kept(const RunReport& report) {
+    NamedTensors all;
+    for (const RankReport& rank : report.ranks)
+        for (const auto& [name, tensor] : rank.kept)
+            if (!all.contains(name))
+                all.emplace(name,
+                            holds_all(rank.part_of(name)) ? tensor : report.whole(name));
     return all;
 }
 

@@ -109,7 +109,7 @@ ShardedServer::Partners ShardedServer::partners(std::size_t bucket, int round) c
 
 void ShardedServer::begin() {
     GradientBuckets::begin();
-    for (Parameter* shard : served())
+    for (Parameter* shard : shards())
         shard->complete = false;
 }
 
@@ -120,7 +120,7 @@ void ShardedServer::finish() {
 }
 
 void ShardedServer::update(Optimizer& optimizer) {
-    optimizer.require_of("ShardedServer, where a rank updates served()", served());
+    optimizer.require_of("ShardedServer, where a rank updates shards()", shards());
     for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) {
         if (serves())
             answer(bucket, optimizer);

@@ -30,7 +30,7 @@ struct ServerPlan {
 /// adds up those of all workers, steps, and everybody pulls the new values.
 ///
 ///     ShardedServer sync(device, group, model.parameters(), {.servers = {0, 1}});
-///     AdamW optimizer(sync.served());
+///     AdamW optimizer(sync.shards());
 ///     if (sync.works())
 ///         train_step(device, model, loss, micro_batches, sync, optimizer);
 ///     else
@@ -61,8 +61,8 @@ class ShardedServer : public GradientBuckets {
 
     bool works() const { return place_in(workers_).has_value(); }
     bool serves() const { return place_in(servers_).has_value(); }
-    /// This rank steps these: after finish() their gradients are the batch's.
-    std::vector<Parameter*> served() const { return shares_->served(); }
+    /// What it serves: after finish() their gradients are the batch's.
+    std::vector<Parameter*> shards() const override { return shares_->served(); }
 
     void begin() override;
     void finish() override;

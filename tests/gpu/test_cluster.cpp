@@ -81,7 +81,7 @@ TEST_CASE("Servers beside the workers are pushed to and answer on processes",
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});
         ShardedServer sync(device, rank.world(), model->parameters(), plan);
-        const auto optimizer = momentum_sgd(sync.served());
+        const auto optimizer = momentum_sgd(sync.shards());
         for (int step = 0; step < kSteps; ++step) {
             if (!sync.works()) {
                 sync.serve(*optimizer);
@@ -93,7 +93,7 @@ TEST_CASE("Servers beside the workers are pushed to and answer on processes",
                 train_step(device, *model, task.loss, mine, sync, *optimizer);
             rank.keep_value("loss", device.download(loss).at(0));
         }
-        keep_updated(rank, sync.served());
+        keep_updated(rank, sync.shards());
     }));
     for (int step = 0; step < kSteps; ++step)
         for (int rank = kServers; rank < kServers + kWorkers; ++rank)

@@ -79,7 +79,7 @@ RunReport sharded_step(int servers, int workers, bool beside, ServerPlan plan = 
         }
         const auto model = stack_of(rank.device());
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
-        const auto optimizer = momentum_sgd(sync.served());
+        const auto optimizer = momentum_sgd(sync.shards());
         if (sync.works())
             train_step(rank.device(), *model, mean_squared_error,
                        rows_for(rank.device(), workers), sync, *optimizer);
@@ -200,7 +200,7 @@ TEST_CASE("Servers that are pushed to and answer layer by layer work beside back
                        const auto model = stack_of(rank.device(), 8, 400);
                        ShardedServer sync(rank.device(), rank.world(),
                                           model->parameters(), plan);
-                       const auto optimizer = momentum_sgd(sync.served());
+                       const auto optimizer = momentum_sgd(sync.shards());
                        if (!sync.works()) return sync.serve(*optimizer);
                        train_step(rank.device(), *model, mean_squared_error,
                                   rows_for(rank.device(), beside ? 4 : 8, 500, 400), sync,
@@ -233,7 +233,7 @@ TEST_CASE("Whole parameters are dealt out by their bytes, not by their number",
         plan.deal = ServerPlan::Deal::whole;
         const ShardedServer sync(device, rank.world(), model.parameters(), plan);
         std::int64_t held = 0;
-        for (const Parameter* parameter : sync.served())
+        for (const Parameter* parameter : sync.shards())
             held += parameter->value.bytes();
         rank.keep_value("held", static_cast<double>(held));
     });

@@ -60,29 +60,23 @@ std::unique_ptr<Module> model_of(Rank& rank, const Task& task) {
     return task.make_model({rank.device(), DType::f64, 1, ""});
 }
 
-/// A form whose ranks are all replicas, given its sync and what that updates.
-struct Way {
-    std::unique_ptr<GradientSync> sync;
-    std::vector<Parameter*> updated;
-};
-TrainRank replicas(
-    const std::function<Way(Rank&, const std::vector<Parameter*>&)>& make) {
+/// A form whose ranks are all replicas, given its sync.
+TrainRank replicas(const std::function<std::unique_ptr<GradientSync>(
+                       Rank&, const std::vector<Parameter*>&)>& make) {
     return [make](Rank& rank, const Task& task, const Sizes& sizes, Course& course) {
         const auto model = model_of(rank, task);
         declare_replicas_of(rank.world(), *model);
-        const Way way = make(rank, model->parameters());
-        const auto optimizer = momentum_sgd(way.updated);
-        take_steps(rank, task, sizes, {rank.index(), *model, *way.sync, *optimizer},
-                   course);
-        keep_updated(rank, way.updated);
+        const auto sync = make(rank, model->parameters());
+        const auto optimizer = momentum_sgd(sync->shards());
+        take_steps(rank, task, sizes, {rank.index(), *model, *sync, *optimizer}, course);
+        keep_updated(rank, sync->shards());
     };
 }
 
 TrainRank buckets(BucketOptions options) {
     return replicas([options](Rank& rank, const std::vector<Parameter*>& all) {
-        return Way{std::make_unique<BucketedDataParallel>(rank.device(), rank.world(),
-                                                          all, options),
-                   all};
+        return std::make_unique<BucketedDataParallel>(rank.device(), rank.world(), all,
+                                                      options);
     });
 }
 
@@ -116,13 +110,13 @@ TrainRank sharded(int servers, bool beside, const ServerPlan& plan) {
         const auto model = model_of(rank, task);
         if (!beside) declare_replicas_of(rank.world(), *model);
         ShardedServer sync(rank.device(), rank.world(), model->parameters(), mine);
-        const auto optimizer = momentum_sgd(sync.served());
+        const auto optimizer = momentum_sgd(sync.shards());
         if (sync.works())
             take_steps(rank, task, sizes,
                        {rank.index() - first, *model, sync, *optimizer}, course);
         for (int step = 0; !sync.works() && step < sizes.steps; ++step)
             sync.serve(*optimizer);
-        keep_updated(rank, sync.served());
+        keep_updated(rank, sync.shards());
         if (sync.works() && rank.index() == first + 1)  // has pulled all of them
             for (const Parameter* parameter : model->parameters())
                 rank.keep("pulled/" + parameter->name(), parameter->value);
@@ -163,7 +157,7 @@ std::vector<Form> forms() {
     using Deal = ServerPlan::Deal;
     return {
         {"all-reduce", replicas([](Rank&, const std::vector<Parameter*>& all) {
-             return Way{std::make_unique<AllReduceSync>(all), all};
+             return std::make_unique<AllReduceSync>(all);
          })},
         {"a bucket a parameter", buckets({.sizes = {0, 0}})},
         {"small buckets", buckets({.sizes = kSmall})},
@@ -171,9 +165,7 @@ std::vector<Form> forms() {
          buckets({.sizes = kSmall, .find_unused = true})},
         {"one bucket", buckets({.sizes = BucketSizes::all_in_one(), .rebuild = false})},
         {"ZeRO-1", replicas([](Rank& rank, const std::vector<Parameter*>& all) {
-             auto zero = std::make_unique<Zero1>(rank.device(), rank.world(), all);
-             const auto shards = zero->shards();
-             return Way{std::move(zero), shards};
+             return std::make_unique<Zero1>(rank.device(), rank.world(), all);
          })},
         {"central server", central_server, 1},
         {"a sharded server that is one", sharded(1, true, {}), 1},
@@ -276,7 +268,7 @@ TEST_CASE("Servers refuse an optimizer of other parameters", "[parallel][errors]
                                       ServerPlan{{0, 1}});
                    sync.update(*momentum_sgd(model.parameters()));
                }),
-               StartsWith("ShardedServer, where a rank updates served(): the optimizer "
+               StartsWith("ShardedServer, where a rank updates shards(): the optimizer "
                           "was made of other parameters"));
     CHECK_THAT(refusal([](Rank& rank, Module& model) {
                    const auto other = model_of(rank, mlp_task());
