@@ -4,15 +4,19 @@
 #include "lessons/04_tensor_parallel_block/lesson.hpp"
 #include "lessons/05_pipeline_1f1b/lesson.hpp"
 #include "lessons/06_ring_self_attention/lesson.hpp"
+#include "lessons/07_zero/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
 
 const std::vector<LessonEntry>& catalogue() {
-    static const std::vector<LessonEntry> lessons{
-        gradient_accumulation_lesson(), data_parallel_lesson(),
-        column_linear_lesson(),         tensor_parallel_block_lesson(),
-        pipeline_1f1b_lesson(),         ring_self_attention_lesson()};
+    static const std::vector<LessonEntry> lessons{gradient_accumulation_lesson(),
+                                                  data_parallel_lesson(),
+                                                  column_linear_lesson(),
+                                                  tensor_parallel_block_lesson(),
+                                                  pipeline_1f1b_lesson(),
+                                                  ring_self_attention_lesson(),
+                                                  zero_lesson()};
     return lessons;
 }
 

@@ -90,6 +90,13 @@ void Findings::timeline(const std::string& name, const RunReport& report, Source
         at);
 }
 
+void Findings::memory(const std::string& name, const RunReport& report, SourceLine at) {
+    const auto kept = std::make_shared<const RunReport>(report);
+    draw(
+        name, [kept](const std::string& title) { return memory_chart(*kept, title); },
+        at);
+}
+
 void Findings::picture(const std::string& name, const Schedule& schedule,
                        const Timing& timing, SourceLine at) {
     const auto kept =

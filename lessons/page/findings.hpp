@@ -99,9 +99,11 @@ class Findings {
     /// Says that there is nothing to check, since this run has no numbers.
     void not_compared(const std::string& name, SourceLine at = SourceLine::here());
 
-    /// A run's timeline, or a schedule's picture.
+    /// A run's timeline, its memory over time, or a schedule's picture.
     void timeline(const std::string& name, const RunReport& report,
                   SourceLine at = SourceLine::here());
+    void memory(const std::string& name, const RunReport& report,
+                SourceLine at = SourceLine::here());
     void picture(const std::string& name, const Schedule& schedule, const Timing& timing,
                  SourceLine at = SourceLine::here());
 

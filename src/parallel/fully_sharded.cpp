@@ -139,6 +139,8 @@ void FullySharded::reduce(Unit& unit) {
     on_its_way_ = &unit;
 }
 
+// lesson: end
+
 /// Lets go of the gradients that are on their way, when they are there.
 void FullySharded::finish_reduction() {
     if (on_its_way_) on_its_way_->sharded.sum().finish();
@@ -176,8 +178,6 @@ void FullySharded::send_values() {
     for (const auto& unit : units_)
         unit->sharded.drop();
 }
-// lesson: end
-
 std::vector<Parameter*> FullySharded::shards() const {
     std::vector<Parameter*> all;
     for (const auto& unit : units_)

@@ -21,7 +21,6 @@ Zero1::Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> par
              ZeroOptions options)
     : Zero1(Stage{"Zero1"}, device, replicas, std::move(parameters), options) {}
 
-// lesson: zero-1
 Zero1::Zero1(const Stage& stage, Device& device, Communicator& replicas,
              std::vector<Parameter*> parameters, const ZeroOptions& options)
     : GradientBuckets(std::move(parameters), options.sizes, stage.go, &replicas),
@@ -78,6 +77,7 @@ void Zero1::begin() {
         shard->complete = false;
 }
 
+// lesson: zero-1
 void Zero1::start(std::size_t bucket) {
     Shared& it = shared_[bucket];
     if (options_.all_reduce)
@@ -86,6 +86,7 @@ void Zero1::start(std::size_t bucket) {
         it.sum.start(device_, replicas_, {{it.gradients, it.own_gradients}}, false);
 }
 
+// lesson: end
 void Zero1::finish() {
     finish_sums();
     complete_shards();
@@ -115,6 +116,7 @@ void Zero1::update(Optimizer& optimizer) {
     renew(&optimizer);
 }
 
+// lesson: zero-1-update
 void Zero1::renew(Optimizer* optimizer) {
     for (std::size_t i = shared_.size(); i-- > 0;) {  // forward begins with the last one
         wait_for_values(i);  // of the step before, if no module read them

@@ -32,7 +32,6 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
             host.zeros(bucket.own_gradients.shape(), bucket.own_gradients.dtype()));
 }
 
-// lesson: zero-offload
 void ZeroOffload::finish() {
     finish_sums();  // and sends them to the host
     if (delayed_) return;
@@ -51,6 +50,7 @@ void ZeroOffload::update(Optimizer& optimizer) {
     complete_shards();
 }
 
+// lesson: zero-offload
 void ZeroOffload::renew(Optimizer* optimizer) {
     Shared* copied = nullptr;
     std::vector<Work> copies;
@@ -72,6 +72,7 @@ void ZeroOffload::renew(Optimizer* optimizer) {
     gather_copied();
     if (!options().hide_gather) wait_for_values();
 }
+// lesson: end
 
 /// The shards get the gradients of this step; the next one's go where theirs were.
 void ZeroOffload::turn_gradients() {
@@ -87,6 +88,5 @@ void ZeroOffload::turn_gradients() {
         std::swap(bucket.own_gradients, before_[i]);
     }
 }
-// lesson: end
 
 }  // namespace lockstep

@@ -167,6 +167,15 @@ class PanelMaker {
         }
     }
 
+    /// Memory alone.
+    Panel memory_panel() {
+        std::map<int, RowGroup> groups;
+        add_memory(groups);
+        fold(groups);
+        panel_.note = size_text();
+        return std::move(panel_);
+    }
+
     Panel panel() {
         std::map<int, RowGroup> groups;
         add_rows(groups);
@@ -330,6 +339,14 @@ Chart timeline_chart(const RunReport& report, const std::string& title) {
     Chart chart;
     chart.panels.push_back(
         PanelMaker(chart, {title, report}, timeline_end(report)).panel());
+    add_legend(chart);
+    return chart;
+}
+
+Chart memory_chart(const RunReport& report, const std::string& title) {
+    Chart chart;
+    chart.panels.push_back(
+        PanelMaker(chart, {title, report}, timeline_end(report)).memory_panel());
     add_legend(chart);
     return chart;
 }

@@ -20,6 +20,9 @@ struct TitledRun {
 /// at the same times are one group. More than 1,000 messages are counted, not drawn.
 Chart timeline_chart(const RunReport& report, const std::string& title);
 
+/// What devices hold over time, by category; nothing of what they do.
+Chart memory_chart(const RunReport& report, const std::string& title);
+
 /// Several runs below one another on one scale of time, so that they can be compared,
 /// except that a run that is too short for it gets its own. Those that were not traced
 /// are left out.

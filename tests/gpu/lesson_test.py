@@ -19,6 +19,7 @@ GPUS = int(sys.argv[2])
 LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "steps=4",
           "--set", "rows=16", "--set", "hidden=32"]
 FORMS = ["lesson", "data-parallel", "--set", "steps=5", "--step", "4"]
+STAGES = ["lesson", "zero", "--set", "steps=5", "--step", "7"]
 COLUMNS = ["lesson", "column-linear", "--set", "rows=16"]
 BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidden=16",
          "--set", "batch=2", "--set", "steps=3"]
@@ -111,22 +112,28 @@ class Lessons(unittest.TestCase):
                 together = next(entry for entry in runs if entry["name"] == "data_parallel")
                 self.assertEqual(len(together["ranks"]), ranks)
 
-    def test_forms_of_data_parallelism(self):
+    def check_forms(self, lesson):
         for dtype in ("f32", "f64", "bf16"):
             with self.subTest(dtype=dtype):
-                self.run_to("sim", "--dtype", dtype, lesson=FORMS)
-                self.run_to("cuda", "--dtype", dtype, "--backend", "cuda", lesson=FORMS)
+                self.run_to("sim", "--dtype", dtype, lesson=lesson)
+                self.run_to("cuda", "--dtype", dtype, "--backend", "cuda", lesson=lesson)
                 self.assert_equal_within_bound("sim", "cuda")
         for ranks in (2, 4):
             if ranks > GPUS:
                 continue
             with self.subTest(ranks=ranks):
-                self.run_to("sim", "--ranks", str(ranks), lesson=FORMS)
+                self.run_to("sim", "--ranks", str(ranks), lesson=lesson)
                 done = self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks),
-                                   lesson=FORMS)
+                                   lesson=lesson)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
+
+    def test_forms_of_data_parallelism(self):
+        self.check_forms(FORMS)
+
+    def test_stages_of_zero(self):
+        self.check_forms(STAGES)
 
     def test_a_layer_that_ranks_share(self):
         for dtype in ("f32", "f64", "bf16"):

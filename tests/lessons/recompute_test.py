@@ -158,6 +158,14 @@ class Recompute(unittest.TestCase):
                 lesson="data-parallel")
             self.check_language_model(inputs, outputs, steps=3, variants=forms)
 
+    def test_each_stage_of_zero(self):
+        for ranks in ("1", "3"):
+            inputs, outputs = self.record(
+                "--ranks", ranks, "--step", "7", "--set", "steps=3", "--set", "rows=5",
+                lesson="zero")
+            self.check_language_model(inputs, outputs, steps=3, variants=(
+                "accumulation", "zero_1", "zero_2", "by_rows", "flat", "offload"))
+
     def test_a_table_and_a_text_dealt_out_unevenly(self):
         verse = "床前明月光，疑是地上霜。举头望明月，低头思故乡。\n" * 4
         table = "a,b,c,d\n" + "".join(

@@ -1,0 +1,388 @@
+#include "lessons/07_zero/lesson.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "lessons/07_zero/ways.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "sim/cluster.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/parallel/placement.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kDevices = 8;
+constexpr Stack kStack{};
+constexpr double kPerParameter = 16;  // bytes of values, gradients, masters, moments
+
+/// The classroom's links between as many devices as one likes, and devices whose memory
+/// has no end.
+ClusterSpec classroom() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.devices_per_node = 64;
+    spec.memory_bytes = 0;
+    spec.host.memory_bytes = 0;
+    return spec;
+}
+
+/// The same, where products and messages take time, and nothing else does.
+ClusterSpec products_and_messages() {
+    ClusterSpec spec = classroom();
+    spec.launch_seconds = spec.memory_bytes_per_second = 0;
+    return spec;
+}
+
+/// Replicas, and the three stages.
+struct Way {
+    const char* name;
+    MakeStrategy strategy;
+};
+std::array<Way, 4> ways(const BucketSizes& sizes) {
+    return {{{"replicas", replicas(sizes)},
+             {"stage_1", zero_1({.sizes = sizes})},
+             {"stage_2", zero_2({.sizes = sizes})},
+             {"stage_3", fully_sharded()}}};
+}
+
+}  // namespace
+
+Zero::Zero(const LessonOptions& options, Record& record)
+    : Lesson(options, record),
+      parts_(options.ranks.value_or(4)),
+      language_(make_language_task(options, parts_)) {
+    record.options.sum_length = language_->steps * language_->rows_per_step();
+}
+
+std::vector<Experiment> Zero::experiments() {
+    return {experiment("bytes", &Zero::bytes),
+            experiment("stage_1", &Zero::stage_1),
+            experiment("stage_2", &Zero::stage_2),
+            experiment("stage_3", &Zero::stage_3),
+            experiment("prefetch", &Zero::prefetch),
+            experiment("price", &Zero::price),
+            experiment("host", &Zero::host),
+            experiment("fits", &Zero::fits),
+            experiment("activations", &Zero::activations)};
+}
+
+LessonEntry zero_lesson() {
+    LessonEntry entry;
+    entry.slug = "zero";
+    entry.folder = "07_zero";
+    entry.default_ranks = 4;
+    entry.most_ranks = 64;
+    entry.settings = {
+        {"steps", "of the language model", Whole{1, 1'000'000, 50}},
+        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 16}},
+        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
+        {"width", "numbers that stand for a character", Whole{1, 4096, 8}},
+        {"hidden", "units of the hidden layer", Whole{1, 16384, 32}},
+        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<Zero>;
+    return entry;
+}
+
+const RunReport& Zero::alone() {
+    if (alone_) return *alone_;
+    alone_ = train(*make_cluster(options(), 1),
+                   language_training(
+                       language_, options(), [](int) { return 0; }, parts_));
+    record_language_inputs(record(), *language_);
+    record_initial(record(), "language_model", *alone_);
+    record_variant(record(), "accumulation", *alone_);
+    return *alone_;
+}
+
+void Zero::train_and_check(Findings& found, const std::string& variant,
+                           const MakeStrategy& strategy) {
+    const RunReport& one = alone();
+    Training training = language_training(
+        language_, options(), [](int rank) { return rank; }, 1);
+    training.strategy = strategy;
+    const RunReport many = train(*make_cluster(options(), parts_), training);
+    values_at_most(found, variant, parameter_difference(one, many),
+                   RoundingBound{1e-3, 1e-10}.of(options().dtype, 12 + parts_));
+    record_variant(record(), variant, many);
+}
+
+/// Where 16 bytes a parameter go.
+void Zero::bytes(Findings& found) {
+    found.give("parts", parts_);
+    found.give("steps", language_->steps);
+    found.give("parameters", language_->sizes.parameters());
+    found.give("stack_layers", kStack.layers);
+    found.give("stack_width", kStack.width);
+    found.give("psi", kStack.parameters());
+    found.give("devices", kDevices);
+    const RunReport report =
+        measure(kStack.step(), kDevices, classroom(), replicas(kStack.bucket()));
+    const RankReport& rank = report.ranks[0];
+    const auto psi = static_cast<double>(kStack.parameters());
+    for (const auto& [name, category, each] :
+         {std::tuple{"values", MemoryCategory::parameters, 2.0},
+          std::tuple{"gradients", MemoryCategory::gradients, 2.0},
+          std::tuple{"optimizer", MemoryCategory::optimizer, 12.0}}) {
+        Findings& row = found.row("sixteen");
+        row.give("what", name);
+        row.give("each", Figure::count(each));
+        row.give("held", Figure::memory(peak_of(rank, category)));
+    }
+    found.equal("sixteen_bytes", Figure::bytes(state_of(rank)), kPerParameter * psi);
+    constexpr double kLarge = 7.5e9;
+    found.give("large_state",
+               Figure::memory(static_cast<std::int64_t>(kPerParameter * kLarge)));
+    found.give("large_values", Figure::memory(static_cast<std::int64_t>(4 * kLarge)));
+    found.give("large_moments", Figure::memory(static_cast<std::int64_t>(12 * kLarge)));
+}
+
+/// The optimizer's state is shared out.
+void Zero::stage_1(Findings& found) {
+    train_and_check(found, "zero_1", zero_1({.sizes = {600, 200}}));
+
+    const auto run = [](const MakeStrategy& strategy) {
+        return measure(kStack.step(), kDevices, classroom(), strategy);
+    };
+    const RunReport whole = run(replicas(kStack.bucket()));
+    const RunReport shared = run(zero_1({.sizes = kStack.bucket()}));
+    const RunReport reduced = run(zero_1({.sizes = kStack.bucket(), .all_reduce = true}));
+    for (const auto& [name, report] :
+         {std::pair{"replicas", &whole}, std::pair{"stage_1", &shared},
+          std::pair{"all_reduced", &reduced}}) {
+        const RankReport& rank = report->ranks[0];
+        Findings& row = found.row("first");
+        row.give("way", name);
+        row.give("all_reduce", Figure::memory(sent_by(rank, Verb::all_reduce)));
+        row.give("reduce_scatter", Figure::memory(sent_by(rank, Verb::reduce_scatter)));
+        row.give("all_gather", Figure::memory(sent_by(rank, Verb::all_gather)));
+        row.give("state", Figure::memory(state_of(rank)));
+    }
+    found.equal("first_bytes", Figure::bytes(shared.ranks[0].bytes_sent()),
+                static_cast<double>(whole.ranks[0].bytes_sent()));
+    const std::int64_t psi = kStack.parameters();
+    found.give("first_state", Figure::memory(4 * psi + 12 * psi / kDevices));
+    found.give("first_forgot", Figure::memory(16 * psi / kDevices));
+    found.give("first_all", Figure::memory(16 * psi));
+    found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])),
+                static_cast<double>(4 * psi + 12 * psi / kDevices));
+}
+
+/// So are the gradients.
+void Zero::stage_2(Findings& found) {
+    train_and_check(found, "zero_2", zero_2({.sizes = {600, 200}}));
+
+    const std::int64_t psi = kStack.parameters();
+    const auto traced = [&](const std::string& name, const MakeStrategy& strategy) {
+        const RunReport report =
+            measure(kStack.step(), kDevices, classroom(), strategy, 1, true);
+        found.memory(name + "_memory", report);
+        record().runs.emplace_back(name, report);
+        return report;
+    };
+    traced("stage_1", zero_1({.sizes = kStack.bucket()}));
+    const RunReport second = traced("stage_2", zero_2({.sizes = kStack.bucket()}));
+    const std::int64_t buckets = 2 * kStack.bucket().bytes;
+    found.give("two_buckets", Figure::memory(buckets));
+    found.give("second_state", Figure::memory(2 * psi + 14 * psi / kDevices));
+    found.equal("second_memory", Figure::bytes(state_of(second.ranks[0])),
+                static_cast<double>(2 * psi + 14 * psi / kDevices + buckets));
+    for (const int micro_batches : {1, 2, 4}) {
+        Stack stack = kStack;
+        stack.micro_batches = micro_batches;
+        Findings& row = found.row("accumulated");
+        row.give("micro_batches", micro_batches);
+        for (const Way& way : ways(kStack.bucket())) {
+            const RunReport report =
+                measure(stack.step(), kDevices, classroom(), way.strategy);
+            row.give(way.name, Figure::memory(report.ranks[0].bytes_sent()));
+        }
+    }
+    const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
+    found.give("once", Figure::memory(once));
+}
+
+/// So are the parameters.
+void Zero::stage_3(Findings& found) {
+    train_and_check(found, "by_rows", fully_sharded());
+    train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
+
+    const std::int64_t psi = kStack.parameters();
+    const RunReport third =
+        measure(kStack.step(), kDevices, classroom(), fully_sharded(), 1, true);
+    found.memory("stage_3_memory", third);
+    record().runs.emplace_back("stage_3", third);
+    const std::int64_t unit = 2 * kStack.layer();
+    found.give("unit", Figure::memory(unit));
+    const std::int64_t units = 4 * unit;  // values of two, and gradients of two
+    found.equal("third_memory", Figure::bytes(state_of(third.ranks[0])),
+                static_cast<double>(16 * psi / kDevices + units));
+    // The last layer is not gathered twice.
+    const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
+    found.give("third_bytes", Figure::memory(3 * once));
+    found.give("twice", Figure::memory(2 * once));
+    found.equal("third_sent", Figure::bytes(third.ranks[0].bytes_sent()),
+                static_cast<double>(3 * once - once / kStack.layers));
+
+    for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
+        Findings& row = found.row("stages");
+        row.give("devices", devices);
+        for (const Way& way : ways(kStack.bucket())) {
+            const RunReport report =
+                measure(kStack.step(), devices, classroom(), way.strategy);
+            row.give(way.name, Figure::memory(state_of(report.ranks[0])));
+        }
+    }
+    constexpr double kLarge = 7.5e9;
+    for (const int devices : {1, 8, 64}) {
+        Findings& row = found.row("large");
+        row.give("devices", devices);
+        const auto gigabytes = [&](double bytes) {
+            return Figure::decimals(bytes * kLarge / 1e9, 1);
+        };
+        row.give("replicas", gigabytes(16));
+        row.give("stage_1", gigabytes(4 + 12.0 / devices));
+        row.give("stage_2", gigabytes(2 + 14.0 / devices));
+        row.give("stage_3", gigabytes(16.0 / devices));
+    }
+}
+
+namespace {
+
+/// Time in which a device computes nothing.
+Picoseconds exposed_in(const RunReport& report) {
+    return report.makespan() - report.ranks[0].time.compute;
+}
+
+}  // namespace
+
+/// Gathering in time.
+void Zero::prefetch(Findings& found) {
+    Stack stack{6, 512, 1024};
+    ClusterSpec spec = products_and_messages();
+    const Picoseconds forward = picoseconds(
+        2.0 * static_cast<double>(stack.rows * stack.layer()) / spec.flops_bf16);
+    const Picoseconds message =
+        message_time(spec.inside, 2 * stack.layer() / kDevices) * (kDevices - 1);
+    found.give("prefetch_layers", stack.layers);
+    found.give("layer_forward", Figure::time(forward));
+    found.give("layer_message", Figure::time(message));
+    const auto run = [&](const std::string& name, const FullyShardedOptions& options) {
+        const RunReport report =
+            measure(stack.step(), kDevices, spec, fully_sharded(options), 1, true);
+        found.timeline(name + "_step", report);
+        record().runs.emplace_back(name, report);
+        found.give(name + ".time", Figure::time(report.makespan()));
+        return exposed_in(report);
+    };
+    const int layers = stack.layers;
+    found.give("exposed_never", Figure::time((2 * layers - 1) * message));
+    found.give("exposed_all", Figure::time((3 * layers - 1) * message));
+    found.give("exposed_two", Figure::time(2 * message));
+    found.equal("not_prefetched", Figure::time(run("late", {.prefetch = 0})),
+                static_cast<double>((3 * layers - 1) * message));
+    found.equal("prefetched", Figure::time(run("early", {.prefetch = 1})),
+                static_cast<double>(2 * message));
+}
+
+/// What sharing out costs in time, and saves in memory.
+void Zero::price(Findings& found) {
+    constexpr FamilyGpt kGpt{8};
+    constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+    const ClusterSpec spec = load_cluster("h100");
+    found.give("gpt_layers", kGpt.layers);
+    found.give("gpt_parameters", kGpt.parameters());
+    const BucketSizes sizes{25 * kMiB, kMiB};
+    std::vector<Way> all;
+    for (const Way& way : ways(sizes))
+        all.push_back(way);
+    all.push_back({"hidden", zero_2({.sizes = sizes, .hide_gather = true})});
+    all.push_back({"kept", fully_sharded({.reshard_after_forward = false})});
+    all.push_back({"late", fully_sharded({.prefetch = 0})});
+    all.push_back({"packed", fully_sharded({.by = ShardBy::packed_rows})});
+    all.push_back({"flat", fully_sharded({.by = ShardBy::flat})});
+    for (const Way& way : all) {
+        const UsualStep usual = usual_step(kGpt.step(), kDevices, spec, way.strategy);
+        const RunReport one = measure(kGpt.step(), kDevices, spec, way.strategy);
+        Findings& row = found.row("prices");
+        row.give("way", way.name);
+        row.give("state", Figure::memory(state_of(one.ranks[0])));
+        row.give("peak", Figure::memory(one.ranks[0].memory.peak));
+        row.give("sent", Figure::memory(one.ranks[0].bytes_sent()));
+        row.give("exposed", Figure::time(usual.waiting(0)));
+        row.give("time", Figure::time(usual.time()));
+    }
+}
+
+/// The host as a place.
+void Zero::host(Findings& found) {
+    train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
+
+    const ClusterSpec spec = load_cluster("h100");
+    constexpr FamilyGpt kGpt{8};
+    const std::int64_t psi = kGpt.parameters();
+    const auto run = [&](const char* name, const MakeStrategy& strategy) {
+        const UsualStep usual = usual_step(kGpt.step(), kDevices, spec, strategy);
+        const RankReport& rank = usual.run().ranks[0];
+        Findings& row = found.row("hosts");
+        row.give("way", name);
+        row.give("device", Figure::memory(state_of(rank)));
+        row.give("host", Figure::memory(rank.host.memory.peak));
+        row.give("to_host", Figure::memory(usual.to_host(0)));
+        row.give("to_device", Figure::memory(usual.to_device(0)));
+        row.give("time", Figure::time(usual.time()));
+        return usual;
+    };
+    run("stage_2", zero_2());
+    const UsualStep offload = run("offload", zero_offload());
+    run("delayed", zero_offload({}, true));
+    run("stage_3", fully_sharded());
+    run("on_host", fully_sharded({.on_host = true}));
+    found.equal("to_host", Figure::bytes(kDevices * offload.to_host(0)),
+                static_cast<double>(2 * psi));
+}
+
+/// The largest model.
+void Zero::fits(Findings& found) {
+    const ClusterSpec spec = load_cluster("h100");
+    std::map<std::string, int> fitting;  // more devices do not make it smaller
+    for (const int devices : {1, 4, 8, 64}) {
+        Findings& row = found.row("largest");
+        row.give("devices", devices);
+        for (const Way& way : ways({})) {
+            int& layers = fitting[way.name];
+            layers = largest_that_fits(devices, spec, way.strategy, layers);
+            const FamilyGpt gpt{layers};
+            row.give(way.name,
+                     Figure::decimals(static_cast<double>(gpt.parameters()) / 1e9, 1));
+        }
+    }
+}
+
+/// What is left over.
+void Zero::activations(Findings& found) {
+    const ClusterSpec spec = load_cluster("h100");
+    for (const bool recompute : {false, true}) {
+        const FamilyGpt gpt{8, recompute};
+        const RunReport report = measure(gpt.step(), kDevices, spec, fully_sharded());
+        const RankReport& rank = report.ranks[0];
+        Findings& row = found.row("left");
+        row.give("way", recompute ? "again" : "all");
+        row.give("state", Figure::memory(state_of(rank)));
+        row.give("activations",
+                 Figure::memory(peak_of(rank, MemoryCategory::activations)));
+        row.give("peak", Figure::memory(rank.memory.peak));
+        row.give(
+            "time",
+            Figure::time(usual_step(gpt.step(), kDevices, spec, fully_sharded()).time()));
+    }
+}
+
+}  // namespace lockstep::lessons
