@@ -168,11 +168,12 @@ void Zero::stage_1(Findings& found) {
     found.equal("first_bytes", Figure::bytes(shared.ranks[0].bytes_sent()),
                 static_cast<double>(whole.ranks[0].bytes_sent()));
     const std::int64_t psi = kStack.parameters();
-    found.give("first_state", Figure::memory(4 * psi + 12 * psi / kDevices));
+    const std::int64_t state = 4 * psi + 12 * psi / kDevices;
+    found.give("first_state", Figure::memory(state));
     found.give("first_forgot", Figure::memory(16 * psi / kDevices));
     found.give("first_all", Figure::memory(16 * psi));
     found.equal("first_memory", Figure::bytes(state_of(shared.ranks[0])),
-                static_cast<double>(4 * psi + 12 * psi / kDevices));
+                static_cast<double>(state));
 }
 
 /// So are the gradients.
@@ -181,7 +182,7 @@ void Zero::stage_2(Findings& found) {
 
     const std::int64_t psi = kStack.parameters();
     const auto traced = [&](const std::string& name, const MakeStrategy& strategy) {
-        const RunReport report =
+        RunReport report =
             measure(kStack.step(), kDevices, classroom(), strategy, 1, true);
         found.memory(name + "_memory", report);
         record().runs.emplace_back(name, report);
@@ -191,9 +192,10 @@ void Zero::stage_2(Findings& found) {
     const RunReport second = traced("stage_2", zero_2({.sizes = kStack.bucket()}));
     const std::int64_t buckets = 2 * kStack.bucket().bytes;
     found.give("two_buckets", Figure::memory(buckets));
-    found.give("second_state", Figure::memory(2 * psi + 14 * psi / kDevices));
+    const std::int64_t state = 2 * psi + 14 * psi / kDevices;
+    found.give("second_state", Figure::memory(state));
     found.equal("second_memory", Figure::bytes(state_of(second.ranks[0])),
-                static_cast<double>(2 * psi + 14 * psi / kDevices + buckets));
+                static_cast<double>(state + buckets));
     for (const int micro_batches : {1, 2, 4}) {
         Stack stack = kStack;
         stack.micro_batches = micro_batches;
@@ -221,15 +223,17 @@ void Zero::stage_3(Findings& found) {
     record().runs.emplace_back("stage_3", third);
     const std::int64_t unit = 2 * kStack.layer();
     found.give("unit", Figure::memory(unit));
-    const std::int64_t units = 4 * unit;  // values of two, and gradients of two
+    // Values of two units, and gradients of two.
+    const std::int64_t state = 16 * psi / kDevices + 4 * unit;
     found.equal("third_memory", Figure::bytes(state_of(third.ranks[0])),
-                static_cast<double>(16 * psi / kDevices + units));
+                static_cast<double>(state));
     // The last layer is not gathered twice.
     const std::int64_t once = 2 * psi * (kDevices - 1) / kDevices;
+    const std::int64_t sent = 3 * once - once / kStack.layers;
     found.give("third_bytes", Figure::memory(3 * once));
     found.give("twice", Figure::memory(2 * once));
     found.equal("third_sent", Figure::bytes(third.ranks[0].bytes_sent()),
-                static_cast<double>(3 * once - once / kStack.layers));
+                static_cast<double>(sent));
 
     for (const int devices : {1, 2, 4, 8, 16, 32, 64}) {
         Findings& row = found.row("stages");
@@ -329,7 +333,7 @@ void Zero::host(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     const std::int64_t psi = kGpt.parameters();
     const auto run = [&](const char* name, const MakeStrategy& strategy) {
-        const UsualStep usual = usual_step(kGpt.step(), kDevices, spec, strategy);
+        UsualStep usual = usual_step(kGpt.step(), kDevices, spec, strategy);
         const RankReport& rank = usual.run().ranks[0];
         Findings& row = found.row("hosts");
         row.give("way", name);

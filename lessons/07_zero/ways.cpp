@@ -85,7 +85,7 @@ constexpr std::int64_t kTokens = 1024;
 
 GptSizes sizes_of(int layers) {
     constexpr std::int64_t kWidth = 256;
-    return {50257, kTokens, layers, {layers * kWidth, 2 * layers}};
+    return {50257, kTokens, layers, {layers * kWidth, std::int64_t{2} * layers}};
 }
 
 }  // namespace
