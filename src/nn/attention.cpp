@@ -107,8 +107,8 @@ Tensor RotaryAttention::turned(const Tensor& x, std::int64_t begin, bool back) c
 }
 
 Tensor RotaryAttention::do_forward(const Tensor& x, Saved& saved) {
-    saved.keep_value("begin", begin());
-    return core_->forward(turned(x, begin(), false), saved.child(0));
+    const std::int64_t from = saved.keep_state("begin", begin());
+    return core_->forward(turned(x, from, false), saved.child(0));
 }
 
 Tensor RotaryAttention::do_backward_input(const Tensor& dy, Saved& saved) {

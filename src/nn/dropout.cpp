@@ -12,8 +12,8 @@ Dropout::Dropout(Device& device, double probability, RandomStream stream)
 
 // lesson: dropout
 Tensor Dropout::do_forward(const Tensor& x, Saved& saved) {
-    saved.keep_value("part", part_);
-    return device_.dropout(x, probability_, stream_, part_, saved.line());
+    const RandomPart part = saved.keep_state("part", part_);
+    return device_.dropout(x, probability_, stream_, part, saved.line());
 }
 
 Tensor Dropout::do_backward_input(const Tensor& dy, Saved& saved) {

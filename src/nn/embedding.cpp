@@ -49,14 +49,13 @@ PositionEmbedding::PositionEmbedding(const ParameterInit& init, std::int64_t con
     start_normal(weight_, init.seed);
 }
 
-const Tensor& PositionEmbedding::places_of(const Tensor& x) {
+const Tensor& PositionEmbedding::places_of(const Tensor& x, std::int64_t begin) {
     require(x.shape().dimensions() == 3,
             "{} got x of shape {}; (sequence, batch, width) is expected", weight_.name(),
             x.shape());
     const std::int64_t length = x.shape()[0];
     const std::int64_t batch = x.shape()[1];
     const std::int64_t share = stretch_.ranks * length;
-    const std::int64_t begin = first_ ? *first_ : 0;
     require(begin >= 0 && begin + deal_.ranks * share <= weight_.shape()[0],
             "{} has {} places, but the sequence takes {}", weight_.name(),
             weight_.shape()[0], begin + deal_.ranks * share);
@@ -72,7 +71,8 @@ const Tensor& PositionEmbedding::places_of(const Tensor& x) {
 }
 
 Tensor PositionEmbedding::do_forward(const Tensor& x, Saved& saved) {
-    const Tensor& places = places_of(x);
+    const std::int64_t begin = saved.keep_state("begin", first_ ? *first_ : 0);
+    const Tensor& places = places_of(x, begin);
     saved.keep("places", places);
     Tensor y = device_.embedding(weight_.value, places);
     device_.add(y, x);

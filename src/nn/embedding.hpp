@@ -58,8 +58,9 @@ class PositionEmbedding : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
     bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
-    /// Returns the position of each token of x, made anew if the shape changes.
-    const Tensor& places_of(const Tensor& x);
+    /// Returns the position of each token of x, whose sequences begin at token `begin`;
+    /// made anew if that or the shape changes.
+    const Tensor& places_of(const Tensor& x, std::int64_t begin);
 
     Device& device_;
     Parameter weight_;

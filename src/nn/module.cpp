@@ -9,8 +9,14 @@
 namespace lockstep {
 
 const std::any* Saved::find(const char* name) const {
-    for (const auto& [kept, value] : values_)
-        if (std::strcmp(kept, name) == 0) return &value;
+    for (const Kept& kept : values_)
+        if (std::strcmp(kept.name, name) == 0) return &kept.value;
+    return nullptr;
+}
+
+Saved::Kept* Saved::find_kept(const char* name) {
+    for (Kept& kept : values_)
+        if (std::strcmp(kept.name, name) == 0) return &kept;
     return nullptr;
 }
 
@@ -32,7 +38,7 @@ void Saved::refuse(const char* name) const {
 
 void Saved::drop(const char* name) {
     std::erase_if(values_,
-                  [&](const auto& kept) { return std::strcmp(kept.first, name) == 0; });
+                  [&](const Kept& kept) { return std::strcmp(kept.name, name) == 0; });
 }
 
 void Saved::clear() {
@@ -40,6 +46,21 @@ void Saved::clear() {
     if (own_root_) own_root_->losses.clear();
     for (const auto& child : children_)
         child->clear();
+}
+
+void Saved::clear_to_repeat() {
+    std::erase_if(values_, [](const Kept& kept) { return !kept.is_state; });
+    for (Kept& kept : values_)
+        kept.is_of_first = true;
+    for (const auto& child : children_)
+        child->clear_to_repeat();
+}
+
+void Saved::each_tensor(FunctionRef<void(Tensor&)> visit) {
+    for (Kept& kept : values_)
+        if (auto* tensor = std::any_cast<Tensor>(&kept.value)) visit(*tensor);
+    for (const auto& child : children_)
+        child->each_tensor(visit);
 }
 
 Saved& Saved::child(std::size_t index) {

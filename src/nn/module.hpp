@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/function_ref.hpp"
 #include "src/nn/parameter.hpp"
 
 namespace lockstep {
@@ -25,7 +26,7 @@ class Saved {
     template <typename Value>
     void keep_value(const char* name, Value value) {
         require_free(name);
-        values_.emplace_back(name, std::move(value));
+        values_.push_back({name, std::move(value)});
     }
     template <typename Value>
     const Value& value(const char* name) const {
@@ -33,10 +34,29 @@ class Saved {
         if (kept == nullptr) refuse(name);
         return *kept;
     }
+    /// Keeps what the module goes by beside x and its parameters, such as the place in a
+    /// stream of random numbers, and gives it. When the same forward runs again, it gives
+    /// what it was the first time, whatever has come between.
+    template <typename Value>
+    Value keep_state(const char* name, Value now) {
+        if (Kept* kept = find_kept(name); kept != nullptr && kept->is_of_first) {
+            kept->is_of_first = false;
+            return value<Value>(name);
+        }
+        keep_value(name, now);
+        values_.back().is_state = true;
+        return now;
+    }
     /// Drops one of them, if there is one.
     void drop(const char* name);
     /// Drops everything, the children's too; ready for another forward.
     void clear();
+    /// Drops everything but states, the children's too; ready for the same forward again.
+    void clear_to_repeat();
+    /// Calls `visit` with each tensor that was kept, the children's too, which may put
+    /// another one of its shape in its place. It does not find tensors that are inside of
+    /// other values.
+    void each_tensor(FunctionRef<void(Tensor&)> visit);
     /// Part `index`; made at its first use. Its address stays valid.
     Saved& child(std::size_t index);
 
@@ -63,12 +83,19 @@ class Saved {
         std::vector<Tensor> losses;
         SourceLine at;
     };
+    struct Kept {
+        const char* name;
+        std::any value;
+        bool is_state = false;
+        bool is_of_first = false;  ///< a state, for a forward that runs again
+    };
     Root& root();
+    Kept* find_kept(const char* name);
     const std::any* find(const char* name) const;
     void require_free(const char* name) const;
     [[noreturn]] void refuse(const char* name) const;
 
-    std::vector<std::pair<const char*, std::any>> values_;
+    std::vector<Kept> values_;
     std::vector<std::unique_ptr<Saved>> children_;
     std::unique_ptr<Root> own_root_;  ///< none in a part of another
     Root* root_ = nullptr;

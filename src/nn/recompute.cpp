@@ -1,5 +1,9 @@
 #include "src/nn/recompute.hpp"
 
+#include <utility>
+
+#include "src/core/require.hpp"
+
 namespace lockstep {
 
 Recompute::Recompute(std::unique_ptr<Module> module)
@@ -8,7 +12,7 @@ Recompute::Recompute(std::unique_ptr<Module> module)
 // lesson: recompute
 Tensor Recompute::do_forward(const Tensor& x, Saved& saved) {
     Tensor y = Wrapper::do_forward(x, saved);
-    saved.child(0).clear();
+    saved.child(0).clear_to_repeat();
     saved.keep("x", x);
     return y;
 }
@@ -26,6 +30,36 @@ Tensor Recompute::do_backward_input(const Tensor& dy, Saved& saved) {
 Tensor Recompute::do_backward(const Tensor& dy, Saved& saved) {
     forward_again(saved);
     return Wrapper::do_backward(dy, saved);
+}
+// lesson: end
+
+void recompute_modules(Sequential& model, std::size_t first, std::size_t last) {
+    require(first <= last && last <= model.size(),
+            "modules {} to {} of a Sequential of {} were to be recomputed", first, last,
+            model.size());
+    for (std::size_t i = first; i < last; ++i)
+        model.replace(i, [](std::unique_ptr<Module> module) {
+            return std::make_unique<Recompute>(std::move(module));
+        });
+}
+
+void recompute_blocks(Sequential& gpt, const GptSizes& sizes) {
+    const auto first = static_cast<std::size_t>(sizes.first_block());
+    recompute_modules(gpt, first, first + static_cast<std::size_t>(sizes.layers));
+}
+
+// lesson: selective-recompute
+GptKit selective_recompute(GptKit kit) {
+    require(kit.tokens.ranks == 1 || kit.core,
+            "selective_recompute() of a kit whose tokens are dealt to {} ranks, but "
+            "which has no attention that sees the others'; context_parallel() gives it "
+            "one",
+            kit.tokens.ranks);
+    kit.core = [core = kit.core](Device& device, const AttentionSizes& sizes) {
+        return std::make_unique<Recompute>(
+            core ? core(device, sizes) : std::make_unique<CoreAttention>(device, sizes));
+    };
+    return kit;
 }
 // lesson: end
 

@@ -186,10 +186,7 @@ std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int st
 
 void recompute_layers(const GptStage& stage) {
     for (const auto& chunk : stage.chunks)
-        for (std::size_t i = 0; i < chunk->size(); ++i)
-            chunk->replace(i, [](std::unique_ptr<Module> layer) {
-                return std::make_unique<Recompute>(std::move(layer));
-            });
+        recompute_modules(*chunk, 0, chunk->size());
 }
 
 /// A strategy of data parallelism and an optimizer for each chunk, for a pipeline's R and
