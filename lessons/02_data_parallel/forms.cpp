@@ -103,6 +103,7 @@ RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec
     return make_shapes_only_cluster(devices, spec, trace)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto model = step.make_model(device);
+        const auto around = step.around ? step.around(device, *model) : nullptr;
         const auto sync = strategy(rank, *model);
         const auto optimizer =
             step.make_optimizer

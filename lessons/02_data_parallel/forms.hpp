@@ -30,6 +30,9 @@ struct MeasuredStep {
     int micro_batches = 1;  ///< of each device
     /// Without, SGD with momentum.
     std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer{};
+    /// Changes parts of the model before a strategy does, and makes what has to stay as
+    /// long as it.
+    std::function<std::shared_ptr<void>(Device&, Module&)> around{};
 };
 /// Layers without biases, each of width · width numbers.
 MeasuredStep stack_step(int layers, std::int64_t width, std::int64_t rows);

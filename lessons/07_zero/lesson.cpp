@@ -372,20 +372,23 @@ void Zero::fits(Findings& found) {
 
 /// What is left over.
 void Zero::activations(Findings& found) {
+    using Keeps = FamilyGpt::Keeps;
     const ClusterSpec spec = load_cluster("h100");
-    for (const bool recompute : {false, true}) {
-        const FamilyGpt gpt{8, recompute};
-        const RunReport report = measure(gpt.step(), kDevices, spec, fully_sharded());
-        const RankReport& rank = report.ranks[0];
+    for (const auto& [name, keeps] :
+         {std::pair{"all", Keeps::all},
+          std::pair{"but_attention", Keeps::all_but_attention},
+          std::pair{"input", Keeps::input},
+          std::pair{"on_the_host", Keeps::all_on_the_host}}) {
+        const UsualStep usual =
+            usual_step(FamilyGpt{8, keeps}.step(), kDevices, spec, fully_sharded());
+        const RankReport& rank = usual.run().ranks[0];
         Findings& row = found.row("left");
-        row.give("way", recompute ? "again" : "all");
+        row.give("way", name);
         row.give("state", Figure::memory(state_of(rank)));
         row.give("activations",
                  Figure::memory(peak_of(rank, MemoryCategory::activations)));
         row.give("peak", Figure::memory(rank.memory.peak));
-        row.give(
-            "time",
-            Figure::time(usual_step(gpt.step(), kDevices, spec, fully_sharded()).time()));
+        row.give("time", Figure::time(usual.time()));
     }
 }
 

@@ -3,6 +3,7 @@
 #include "src/device/ledger.hpp"
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
+#include "src/nn/offloaded_activations.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/parallel/flat_buffer.hpp"
@@ -95,22 +96,28 @@ std::int64_t FamilyGpt::parameters() const {
 }
 
 MeasuredStep FamilyGpt::step() const {
-    return {[gpt = *this](Device& device) {
-                const GptSizes sizes = sizes_of(gpt.layers);
-                auto model = make_gpt(without_memory(device, ""), sizes);
-                const auto first = static_cast<std::size_t>(sizes.first_block());
-                const std::size_t end = first + static_cast<std::size_t>(gpt.layers);
-                for (std::size_t i = first; gpt.recompute && i < end; ++i)
-                    model->replace(i, [](std::unique_ptr<Module> block) {
-                        return std::make_unique<Recompute>(std::move(block));
-                    });
-                return model;
-            },
-            [](Device& device) {
-                return MicroBatch{device.empty({kTokens, 1}, DType::i32),
-                                  device.empty({kTokens, 1}, DType::i32)};
-            },
-            cross_entropy_loss, 1, mixed_adamw};
+    const GptSizes sizes = sizes_of(layers);
+    MeasuredStep step{[sizes, keeps = keeps](Device& device) {
+                          const GptKit kit = keeps == Keeps::all_but_attention
+                                                 ? selective_recompute(GptKit{})
+                                                 : GptKit{};
+                          auto model = make_gpt(without_memory(device, ""), sizes, kit);
+                          if (keeps == Keeps::input) recompute_blocks(*model, sizes);
+                          return model;
+                      },
+                      [](Device& device) {
+                          return MicroBatch{device.empty({kTokens, 1}, DType::i32),
+                                            device.empty({kTokens, 1}, DType::i32)};
+                      },
+                      cross_entropy_loss, 1, mixed_adamw};
+    if (keeps == Keeps::all_on_the_host)
+        step.around = [sizes](Device& device, Module& model) {
+            const auto first = static_cast<std::size_t>(sizes.first_block());
+            return std::make_shared<OffloadedActivations>(
+                device, dynamic_cast<Sequential&>(model), first,
+                first + static_cast<std::size_t>(sizes.layers));
+        };
+    return step;
 }
 
 std::int64_t peak_of(const RankReport& rank, MemoryCategory category) {
@@ -135,7 +142,8 @@ int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& 
                       int fitting) {
     const auto fits = [&](int layers) {
         try {
-            measure(FamilyGpt{layers, true}.step(), devices, spec, strategy);
+            measure(FamilyGpt{layers, FamilyGpt::Keeps::input}.step(), devices, spec,
+                    strategy);
             return true;
         } catch (const OutOfMemoryError&) {
             return false;

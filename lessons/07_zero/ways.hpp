@@ -39,8 +39,12 @@ struct Stack {
 /// numbers are in the blocks; 50,257 words, a table of its own for the head. One sequence
 /// of 1,024 tokens on each device. Trained as a Stack is.
 struct FamilyGpt {
+    /// What blocks keep for backward: all that it needs, all but what stands between
+    /// attention's linear layers, their input, or all of it on the host.
+    enum class Keeps { all, all_but_attention, input, all_on_the_host };
+
     int layers = 0;
-    bool recompute = false;  ///< each block keeps its input only
+    Keeps keeps = Keeps::all;
 
     std::int64_t parameters() const;
     MeasuredStep step() const;
