@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "lessons/01_gradient_accumulation/language_lesson.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
@@ -60,13 +62,10 @@ LessonEntry gradient_accumulation_lesson() {
         {"learning_rate", "of the linear layer", Real{0, 1e6, 0.01}},
         {"targets", "columns of --data that are targets, the last ones",
          Whole{1, 1'000'000, 1}},
-        {"steps", "of the language model", Whole{1, 1'000'000, 400}},
-        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 64}},
-        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
-        {"width", "numbers that stand for a character", Whole{1, 4096, 16}},
-        {"hidden", "units of the hidden layer", Whole{1, 16384, 128}},
-        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
     };
+    std::ranges::copy(
+        language_settings({.steps = 400, .rows = 64, .width = 16, .hidden = 128}),
+        std::back_inserter(entry.settings));
     entry.takes_text = true;
     entry.takes_data = true;
     entry.make = make_lesson<GradientAccumulation>;

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "lessons/02_data_parallel/forms.hpp"
 #include "lessons/02_data_parallel/not_parallel.hpp"
-#include "lessons/runner/rounding.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/virtual_time.hpp"
 #include "src/parallel/placement.hpp"
@@ -22,13 +22,6 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 }  // namespace
-
-DataParallel::DataParallel(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      parts_(options.ranks.value_or(4)),
-      language_(make_language_task(options, parts_)) {
-    record.options.sum_length = language_->steps * language_->rows_per_step();
-}
 
 std::vector<Experiment> DataParallel::experiments() {
     return {experiment("server", &DataParallel::server),
@@ -47,45 +40,12 @@ LessonEntry data_parallel_lesson() {
     entry.folder = "02_data_parallel";
     entry.default_ranks = 4;
     entry.most_ranks = 64;
-    entry.settings = {
-        {"steps", "of the language model", Whole{1, 1'000'000, 50}},
-        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 16}},
-        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
-        {"width", "numbers that stand for a character", Whole{1, 4096, 8}},
-        {"hidden", "units of the hidden layer", Whole{1, 16384, 32}},
-        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
-        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}},
-    };
+    entry.settings = language_settings();
+    entry.settings.push_back(
+        {"slowness", "of the slow worker of step 6, times", Real{1, 1000, 4}});
     entry.takes_text = true;
     entry.make = make_lesson<DataParallel>;
     return entry;
-}
-
-const RunReport& DataParallel::alone() {
-    if (alone_) return *alone_;
-    alone_ = train(*make_cluster(options(), 1),
-                   language_training(
-                       language_, options(), [](int) { return 0; }, parts_));
-    record_language_inputs(record(), *language_);
-    record_initial(record(), "language_model", *alone_);
-    record_variant(record(), "accumulation", *alone_);
-    return *alone_;
-}
-
-void DataParallel::check_against_one(Findings& found, const std::string& variant,
-                                     const RunReport& report) {
-    const RunReport& one = alone();
-    values_at_most(found, variant, parameter_difference(one, report),
-                   RoundingBound{1e-3, 1e-10}.of(options().dtype, stores()));
-    record_variant(record(), variant, report);
-}
-
-void DataParallel::train_and_check(Findings& found, const std::string& variant,
-                                   const MakeStrategy& strategy) {
-    Training training = language_training(
-        language_, options(), [](int rank) { return rank; }, 1);
-    training.strategy = strategy;
-    check_against_one(found, variant, train(*make_cluster(options(), parts_), training));
 }
 
 namespace {
@@ -133,11 +93,11 @@ std::int64_t busiest_link(const RunReport& report) {
 /// One server and its busy link, against an all-reduce.
 void DataParallel::server(Findings& found) {
     found.give("numbers", has_numbers());
-    found.give("parts", parts_);
-    found.give("steps", language_->steps);
-    found.give("step_rows", language_->rows_per_step());
-    found.give("part_rows", language_->micro_batch_rows);
-    found.give("parameters", language_->sizes.parameters());
+    found.give("parts", parts());
+    found.give("steps", language()->steps);
+    found.give("step_rows", language()->rows_per_step());
+    found.give("part_rows", language()->micro_batch_rows);
+    found.give("parameters", language()->sizes.parameters());
     train_and_check(found, "server", servers_on_workers(1, ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
@@ -191,7 +151,7 @@ MakeStrategy synced_by(const Options&... options) {
 void DataParallel::servers(Findings& found) {
     train_and_check(found, "two_servers", servers_on_workers(2, ServerPlan::Deal::whole));
     train_and_check(found, "servers_everywhere",
-                    servers_on_workers(parts_, ServerPlan::Deal::ranges));
+                    servers_on_workers(parts(), ServerPlan::Deal::ranges));
 
     constexpr int kWorkers = 8;
     found.give("sharded_bytes", Figure::memory(2 * kMillionBytes * 7 / kWorkers));
@@ -266,11 +226,11 @@ constexpr std::int64_t kProcessRows = 256;  // of each device
 
 /// nn.DataParallel: one process, and a device that has everything.
 void DataParallel::one_process(Findings& found) {
-    const auto whole = std::make_shared<LanguageTask>(*language_);
-    whole->micro_batch_rows = language_->rows_per_step();
+    const auto whole = std::make_shared<LanguageTask>(*language());
+    whole->micro_batch_rows = language()->rows_per_step();
     whole->micro_batches = 1;
     check_against_one(found, "one_process",
-                      train_one_process(*make_cluster(options(), parts_),
+                      train_one_process(*make_cluster(options(), parts()),
                                         language_training(
                                             whole, options(), [](int) { return 0; }, 1)));
 
@@ -492,10 +452,10 @@ void DataParallel::compress(Findings& found) {
                         static_cast<double>(whole) / 2);
         if (!has_numbers() || (!rounds && name == std::string("rounded"))) continue;
         Training training = language_training(
-            language_, options(), [](int rank) { return rank; }, 1);
+            language(), options(), [](int rank) { return rank; }, 1);
         training.strategy = name == std::string("whole") ? all_reduce_strategy : strategy;
         const std::vector<double> losses =
-            losses_of(train(*make_cluster(options(), parts_), training));
+            losses_of(train(*make_cluster(options(), parts()), training));
         const auto last = std::min(std::ssize(losses), kLastLosses);
         row.give("loss", Figure::decimals(
                              std::accumulate(losses.end() - last, losses.end(), 0.0) /

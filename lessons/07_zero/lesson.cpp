@@ -9,10 +9,7 @@
 #include <fmt/format.h>
 
 #include "lessons/07_zero/ways.hpp"
-#include "lessons/runner/rounding.hpp"
-#include "sim/cluster.hpp"
 #include "src/cost/virtual_time.hpp"
-#include "src/parallel/placement.hpp"
 
 namespace lockstep::lessons {
 
@@ -53,13 +50,6 @@ std::array<Way, 4> ways(const BucketSizes& sizes) {
 
 }  // namespace
 
-Zero::Zero(const LessonOptions& options, Record& record)
-    : Lesson(options, record),
-      parts_(options.ranks.value_or(4)),
-      language_(make_language_task(options, parts_)) {
-    record.options.sum_length = language_->steps * language_->rows_per_step();
-}
-
 std::vector<Experiment> Zero::experiments() {
     return {experiment("bytes", &Zero::bytes),
             experiment("stage_1", &Zero::stage_1),
@@ -78,47 +68,17 @@ LessonEntry zero_lesson() {
     entry.folder = "07_zero";
     entry.default_ranks = 4;
     entry.most_ranks = 64;
-    entry.settings = {
-        {"steps", "of the language model", Whole{1, 1'000'000, 50}},
-        {"rows", "of a micro-batch of the language model", Whole{1, 65536, 16}},
-        {"context", "characters that the next one is predicted from", Whole{1, 1024, 8}},
-        {"width", "numbers that stand for a character", Whole{1, 4096, 8}},
-        {"hidden", "units of the hidden layer", Whole{1, 16384, 32}},
-        {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
-    };
+    entry.settings = language_settings();
     entry.takes_text = true;
     entry.make = make_lesson<Zero>;
     return entry;
 }
 
-const RunReport& Zero::alone() {
-    if (alone_) return *alone_;
-    alone_ = train(*make_cluster(options(), 1),
-                   language_training(
-                       language_, options(), [](int) { return 0; }, parts_));
-    record_language_inputs(record(), *language_);
-    record_initial(record(), "language_model", *alone_);
-    record_variant(record(), "accumulation", *alone_);
-    return *alone_;
-}
-
-void Zero::train_and_check(Findings& found, const std::string& variant,
-                           const MakeStrategy& strategy) {
-    const RunReport& one = alone();
-    Training training = language_training(
-        language_, options(), [](int rank) { return rank; }, 1);
-    training.strategy = strategy;
-    const RunReport many = train(*make_cluster(options(), parts_), training);
-    values_at_most(found, variant, parameter_difference(one, many),
-                   RoundingBound{1e-3, 1e-10}.of(options().dtype, 12 + parts_));
-    record_variant(record(), variant, many);
-}
-
 /// Where 16 bytes a parameter go.
 void Zero::bytes(Findings& found) {
-    found.give("parts", parts_);
-    found.give("steps", language_->steps);
-    found.give("parameters", language_->sizes.parameters());
+    found.give("parts", parts());
+    found.give("steps", language()->steps);
+    found.give("parameters", language()->sizes.parameters());
     found.give("stack_layers", kStack.layers);
     found.give("stack_width", kStack.width);
     found.give("psi", kStack.parameters());

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The PyTorch programs in two lessons' READMEs, as they stand there, recompute what lessons
-record: GPTs, and a language model trained by PyTorch's own DistributedDataParallel. Skipped
-where PyTorch is not installed. Arguments: the program, the folder of lessons.
+record: GPTs, and a language model trained by PyTorch's own DistributedDataParallel. And the
+GPT among them loads what a checkpoint has. Skipped where PyTorch is not installed.
+Arguments: the program, the folder of lessons, the tests of checkpoints.
 """
 
 import os
@@ -11,10 +12,20 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, LESSONS = map(os.path.abspath, sys.argv[1:3])
+PROGRAM, LESSONS, CHECKPOINT_TESTS = map(os.path.abspath, sys.argv[1:4])
 BOUND = 1e-10  # f64, over three steps
 SMALL = ["--set", "steps=3", "--set", "context=8", "--set", "hidden=16", "--dtype", "f64"]
 GPT = "04_tensor_parallel_block"
+# What follows the GPT's classes, for the whole file that the tests of checkpoints write.
+LOAD = """
+import sys
+whole, expected = (read(f"{sys.argv[1]}/{name}.safetensors") for name in ("whole", "expected"))
+gpt = Gpt(dict(vocabulary=11, hidden=8, heads=2, kv_heads=2, head_width=4, inner=32, context=5,
+               layers=2, norm_epsilon=1e-5, tied=False)).double()
+print(gpt.load_state_dict(whole, strict=True))
+logits = gpt(expected["ids"].long().T).transpose(0, 1)
+print((logits - expected["logits"]).abs().max().item() / logits.abs().max().item())
+"""
 
 
 def has_pytorch(python):
@@ -73,6 +84,19 @@ class PyTorch(unittest.TestCase):
 
     def test_a_context_with_fewer_heads_of_keys(self):
         self.check("ring-self-attention", "--set", "kv_heads=1", "--ranks", "2", "--step", "10")
+
+    def test_the_whole_file_of_a_checkpoint(self):
+        program = program_of(GPT)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([CHECKPOINT_TESTS, "[.whole]"], check=True, capture_output=True,
+                           env=os.environ | {"LOCKSTEP_WHOLE": folder}, timeout=120)
+            done = subprocess.run(
+                [PYTHON, "-c", program[:program.index("model = json.load")] + LOAD, folder],
+                capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        loaded, ratio = done.stdout.splitlines()
+        self.assertEqual(loaded, "<All keys matched successfully>")
+        self.assertLess(float(ratio), 1e-12)
 
 
 if __name__ == "__main__":

@@ -357,7 +357,7 @@ TEST_CASE("A file of whole tensors is loaded by any layout", "[parallel][checkpo
     }
 }
 
-/// For tests/parallel/checkpoint_pytorch_test.py, which says where.
+/// For tests/lessons/pytorch_test.py, which says where.
 TEST_CASE("Writes a whole file, and what its model makes", "[.whole]") {
     const fs::path folder = std::getenv("LOCKSTEP_WHOLE");
     train({"tp 2 x ZeRO-1 on 3", 1, 1, 3, 2, Way::zero_1}, {}, 2, folder);
