@@ -41,7 +41,7 @@ void LanguageLesson::train_and_check(Findings& found, const std::string& variant
 }
 
 std::vector<Setting> language_settings(const LanguageDefaults& defaults) {
-    return {
+    std::vector<Setting> settings = {
         {"steps", "of the language model", Whole{1, 1'000'000, defaults.steps}},
         {"rows", "of a micro-batch of the language model",
          Whole{1, 65536, defaults.rows}},
@@ -50,6 +50,7 @@ std::vector<Setting> language_settings(const LanguageDefaults& defaults) {
         {"hidden", "units of the hidden layer", Whole{1, 16384, defaults.hidden}},
         {"text_learning_rate", "of the language model", Real{0, 1e6, 0.2}},
     };
+    return settings;
 }
 
 }  // namespace lockstep::lessons

@@ -47,8 +47,9 @@ def sources_of(folder):
 
 
 def without_sentences_for_users(source):
-    """Without what stands in require(), in exceptions and in a lesson's settings."""
-    for begin in (r"\brequire\w*\(", r"\bUsageError\(", r"entry\.settings = \{"):
+    """Without what stands in require(), in exceptions and in lessons' settings."""
+    for begin in (r"\brequire\w*\(", r"\bUsageError\(", r"\w*settings = \{",
+                  r"settings\.push_back\(\s*\{"):
         while match := re.search(begin, source):
             depth, at = 1, match.end()
             while depth:
