@@ -337,8 +337,8 @@ void Zero::activations(Findings& found) {
     for (const auto& [name, keeps] :
          {std::pair{"all", Keeps::all},
           std::pair{"but_attention", Keeps::all_but_attention},
-          std::pair{"input", Keeps::input},
-          std::pair{"on_the_host", Keeps::all_on_the_host}}) {
+          std::pair{"input", Keeps::input}, std::pair{"all_on_host", Keeps::all_on_host},
+          std::pair{"input_on_host", Keeps::input_on_host}}) {
         const UsualStep usual =
             usual_step(FamilyGpt{8, keeps}.step(), kDevices, spec, fully_sharded());
         const RankReport& rank = usual.run().ranks[0];

@@ -102,7 +102,8 @@ MeasuredStep FamilyGpt::step() const {
                                                  ? selective_recompute(GptKit{})
                                                  : GptKit{};
                           auto model = make_gpt(without_memory(device, ""), sizes, kit);
-                          if (keeps == Keeps::input) recompute_blocks(*model, sizes);
+                          if (keeps == Keeps::input || keeps == Keeps::input_on_host)
+                              recompute_blocks(*model, sizes);
                           return model;
                       },
                       [](Device& device) {
@@ -110,7 +111,7 @@ MeasuredStep FamilyGpt::step() const {
                                             device.empty({kTokens, 1}, DType::i32)};
                       },
                       cross_entropy_loss, 1, mixed_adamw};
-    if (keeps == Keeps::all_on_the_host)
+    if (keeps == Keeps::all_on_host || keeps == Keeps::input_on_host)
         step.around = [sizes](Device& device, Module& model) {
             const auto first = static_cast<std::size_t>(sizes.first_block());
             return std::make_shared<OffloadedActivations>(

@@ -40,8 +40,8 @@ struct Stack {
 /// of 1,024 tokens on each device. Trained as a Stack is.
 struct FamilyGpt {
     /// What blocks keep for backward: all that it needs, all but what stands between
-    /// attention's linear layers, their input, or all of it on the host.
-    enum class Keeps { all, all_but_attention, input, all_on_the_host };
+    /// attention's linear layers, their input; or one of these on the host.
+    enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
 
     int layers = 0;
     Keeps keeps = Keeps::all;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/cost/virtual_time.hpp"
@@ -33,6 +35,7 @@ ClusterSpec products_and_copies(double link_bytes_per_second = 10e9) {
 struct Chain {
     std::int64_t layers = 8;
     int micro_batches = 1;
+    bool in_flight = false;  ///< all at a time: first all forwards, then all backwards
     bool backward = true;
 };
 
@@ -49,11 +52,16 @@ RankReport pass(const Chain& chain, const OffloadOptions* options,
             if (options)
                 offloaded = std::make_unique<OffloadedActivations>(
                     device, model, 0, model.size(), *options);
+            std::deque<std::pair<Saved, Tensor>> flights;
             for (int i = 0; i < chain.micro_batches; ++i) {
-                Saved saved;
-                const Tensor y =
-                    model.forward(device.empty({kRows, kWidth}, DType::f32), saved);
-                if (chain.backward) model.backward(y, saved);
+                auto& [saved, y] = flights.emplace_back();
+                y = model.forward(device.empty({kRows, kWidth}, DType::f32), saved);
+                while (!flights.empty() &&
+                       (!chain.in_flight || i + 1 == chain.micro_batches)) {
+                    auto& [first, dy] = flights.front();
+                    if (chain.backward) model.backward(dy, first);
+                    flights.pop_front();
+                }
             }
         },
         spec);
@@ -122,10 +130,30 @@ TEST_CASE("The device holds what 1 + prefetch modules saved, the host the rest",
                 }
 }
 
+TEST_CASE(
+    "Of micro-batches in flight the last modules' activations stay, unless they may not",
+    "[nn][sim][activations]") {
+    for (const int prefetch : {0, 1, 2})
+        for (const int micro_batches : {1, 2, 5})
+            for (const bool last_stay : {true, false}) {
+                CAPTURE(prefetch, micro_batches, last_stay);
+                const OffloadOptions options{.prefetch = prefetch,
+                                             .last_stay = last_stay};
+                const RankReport rank = pass({8, micro_batches, true}, &options);
+                const std::int64_t window = 1 + prefetch;
+                const std::int64_t others = micro_batches - 1;
+                // Beside one's dy, dx and gradient of the output, the others' outputs.
+                CHECK(peak_of(rank.memory) ==
+                      (window + 3 + others * (1 + (last_stay ? window : 0))) * kTensor);
+                CHECK(rank.host.memory.peak ==
+                      micro_batches * (8 - (last_stay ? window : 0)) * kTensor);
+            }
+}
+
 TEST_CASE("A forward without backward leaves nothing on the host",
           "[nn][sim][activations]") {
     const OffloadOptions options;
-    const RankReport rank = pass({6, 2, /*backward=*/false}, &options);
+    const RankReport rank = pass({6, 2, false, /*backward=*/false}, &options);
     CHECK(rank.host.memory.current == decltype(MemoryReport::current){});
     CHECK(rank.host.bytes_to_device == 0);
 }

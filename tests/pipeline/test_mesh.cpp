@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
 #include "src/nn/flash_attention.hpp"
+#include "src/nn/offloaded_activations.hpp"
 #include "src/nn/part.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
@@ -63,7 +65,9 @@ struct Spread {
     bool context_first = false;  ///< the order in which kits are nested
     Sync sync = Sync::all_reduce;
     bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
-    bool recompute = false;  ///< of every block
+    bool recompute = false;  ///< of every layer
+    bool selective = false;  ///< recomputation of attention's core
+    bool offload = false;    ///< what is saved waits on the host
     bool flash = false;      ///< FlashAttention, on a rank's heads
 
     int ranks() const { return pp * dp * cp * tp; }
@@ -169,7 +173,7 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
     if (spread.context_first) context();
     kit = tensor_parallel(kit, tp);
     if (!spread.context_first) context();
-    return kit;
+    return spread.selective ? selective_recompute(kit) : kit;
 }
 
 /// A replica's micro-batches of a step.
@@ -184,9 +188,18 @@ std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int st
     return batches;
 }
 
-void recompute_layers(const GptStage& stage) {
-    for (const auto& chunk : stage.chunks)
-        recompute_modules(*chunk, 0, chunk->size());
+/// Has the stage's layers recomputed, or sends what they save to the host, all of it, if
+/// that is asked for. What it returns is to be kept as long as the stage.
+std::deque<OffloadedActivations> hold_activations(Device& device, const Spread& spread,
+                                                  const GptStage& stage) {
+    std::deque<OffloadedActivations> offloaded;
+    for (const auto& chunk : stage.chunks) {
+        if (spread.recompute) recompute_modules(*chunk, 0, chunk->size());
+        if (spread.offload)
+            offloaded.emplace_back(device, *chunk, 0, chunk->size(),
+                                   OffloadOptions{.least_bytes = 0, .last_stay = false});
+    }
+    return offloaded;
 }
 
 /// A strategy of data parallelism and an optimizer for each chunk, for a pipeline's R and
@@ -284,7 +297,7 @@ Trained train_spread(const Spread& spread) {
         const GptStage stage =
             make_gpt_stage({device, DType::f64, 1, ""}, sizes, schedule, line.rank(),
                            cut_gpt(sizes, schedule), kit);
-        if (spread.recompute) recompute_layers(stage);
+        const auto offloaded = hold_activations(device, spread, stage);
         const auto parameters = stage.parameters();
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(sizes, DType::f64, kit));
@@ -411,6 +424,29 @@ TEST_CASE("ZeRO's stages train a GPT spread along four axes as one device",
     spread.sync = GENERATE(Sync::zero2, Sync::by_rows, Sync::flat);
     spread.recompute = GENERATE(false, true);
     check_as_alone(spread);
+}
+
+TEST_CASE("What stages keep can be made again, or wait on the host: the same bits",
+          "[pipeline][mesh][activations]") {
+    Spread spread = GENERATE(Spread{2, 1, 1, 1, false, "1f1b", true},
+                             Spread{2, 1, 1, 1, false, "zb-h2"},
+                             Spread{4, 1, 1, 2, true, "1f1b", false, 4},
+                             Spread{2, 2, 2, 2, true, "zb-h1", true, 4, kRing, kZigzag},
+                             Spread{2, 1, 2, 2, true, "interleaved", true, 4,
+                                    ContextMethod::ring_self_attention, kStriped});
+    if (spread.dp > 1) spread.sync = GENERATE(Sync::zero2, Sync::by_rows, Sync::flat);
+    spread.llama = GENERATE(false, true);
+    const auto kept = train_spread(spread).whole;
+    for (const auto& [recompute, selective, offload] :
+         {std::array{true, false, false}, std::array{false, true, false},
+          std::array{false, false, true}, std::array{true, true, true}}) {
+        CAPTURE(spread.text(), spread.llama, recompute, selective, offload);
+        Spread other = spread;
+        other.recompute = recompute;
+        other.selective = selective;
+        other.offload = offload;
+        CHECK(train_spread(other).whole == kept);
+    }
 }
 
 TEST_CASE("Gradients as factors train a pipeline's stages as one device",
