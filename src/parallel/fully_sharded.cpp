@@ -116,7 +116,10 @@ void FullySharded::close(const std::vector<Unit*>& units, bool keep) {
 void FullySharded::before_use(Parameter& parameter, Use use) {
     Unit& unit = unit_of(parameter);
     if (reads_value(use)) unit.sharded.open();
-    if (adds_gradient(use)) unit.sharded.make_gradients();
+    if (!adds_gradient(use)) return;
+    // The pass before is over, in which others of the unit were not used.
+    if (std::ranges::find(unit.passed, &parameter) != unit.passed.end()) reduce(unit);
+    unit.sharded.make_gradients();
 }
 
 void FullySharded::after_use(Parameter& parameter, Use use) {
@@ -128,14 +131,15 @@ void FullySharded::after_use(Parameter& parameter, Use use) {
 
 void FullySharded::passed(Parameter& parameter) {
     Unit& unit = unit_of(parameter);
-    if (++unit.passed == unit.sharded.parameters().size()) reduce(unit);
+    unit.passed.push_back(&parameter);
+    if (unit.passed.size() == unit.sharded.parameters().size()) reduce(unit);
 }
 
 void FullySharded::reduce(Unit& unit) {
     finish_reduction();
     unit.sharded.make_gradients();  // zeros, if nobody added any
     unit.sharded.reduce(std::exchange(unit.has_terms, true));
-    unit.passed = 0;
+    unit.passed.clear();
     on_its_way_ = &unit;
 }
 
@@ -150,7 +154,7 @@ void FullySharded::finish_reduction() {
 void FullySharded::begin() {
     for (const auto& unit : units_) {
         unit->has_terms = false;
-        unit->passed = 0;
+        unit->passed.clear();
     }
     for (Parameter* shard : shards())
         shard->complete = false;

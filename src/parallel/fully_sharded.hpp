@@ -81,7 +81,8 @@ class FullySharded : public GradientSync {
     /// A unit, and how far its gradients are in the step.
     struct Unit {
         ShardedUnit sharded;
-        std::size_t passed = 0;  ///< parameters whose gradients a pass has completed
+        /// Whose gradients a pass has completed.
+        std::vector<const Parameter*> passed{};
         bool has_terms = false;  ///< the shards hold some of the step
     };
 

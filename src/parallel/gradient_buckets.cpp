@@ -85,13 +85,15 @@ void GradientBuckets::ready(Parameter& parameter) {
     if (go_ == BucketsGo::each_step) arrive(parameter);
 }
 
+void GradientBuckets::before_use(Parameter& parameter, Use use) {
+    if (go_ != BucketsGo::each_pass || !adds_gradient(use)) return;
+    if (!has_arrived(parameter)) return;
+    start_rest();  // the pass before is over, in which some came and others never did
+    count_from_none();
+}
+
 void GradientBuckets::passed(Parameter& parameter) {
-    if (go_ != BucketsGo::each_pass) return;
-    if (has_arrived(parameter)) {  // in the pass before, which is over
-        start_rest();
-        count_from_none();
-    }
-    arrive(parameter);
+    if (go_ == BucketsGo::each_pass) arrive(parameter);
 }
 
 }  // namespace lockstep

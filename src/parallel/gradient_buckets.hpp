@@ -50,8 +50,10 @@ class GradientBuckets : public GradientSync {
     /// The parameter's gradient is that of the step; starts the buckets that it makes
     /// full. Throws UsageError if it came before.
     void ready(Parameter& parameter) override;
-    /// The same, if buckets go in each pass.
+    /// The same, if buckets go in each pass; a use that adds to a gradient which has come
+    /// begins the next pass, and starts what the one before left.
     void passed(Parameter& parameter) override;
+    void before_use(Parameter& parameter, Use use) override;
     /// Starts those that are left of the first `count`, full or not: a gradient that
     /// nobody added to is zero.
     void start_first(std::size_t count);

@@ -134,6 +134,7 @@ void Zero1::gather(Shared& bucket) {
 }
 
 void Zero1::before_use(Parameter& parameter, Use use) {
+    GradientBuckets::before_use(parameter, use);
     if (reads_value(use)) wait_for_values(bucket_of(parameter));
 }
 // lesson: end

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "src/comm/mesh.hpp"
+#include "src/nn/part.hpp"
 #include "src/nn/sequential.hpp"
+#include "src/nn/wrapper.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/zero_1.hpp"
@@ -72,6 +74,23 @@ std::vector<Form> forms() {
                 {.by = ShardBy::flat, .prefetch = 0, .on_host = true}, false),
     };
 }
+
+/// A module, and a parameter behind its own that nothing uses.
+class WithIdle : public Wrapper {
+  public:
+    WithIdle(const ParameterInit& init, std::unique_ptr<Module> module)
+        : Wrapper("WithIdle", std::move(module)), idle_(init, "idle", {9, 9}) {
+        start_constant(idle_, 1);
+    }
+    std::vector<Parameter*> parameters() override {
+        std::vector<Parameter*> all = Wrapper::parameters();
+        all.push_back(&idle_);
+        return all;
+    }
+
+  private:
+    Parameter idle_;
+};
 
 /// A layout of ranks, each with rows of its own unless "tp" shares out its layers.
 struct Sizes {
@@ -232,6 +251,21 @@ TEST_CASE("A forward before the update leaves no old values behind", "[parallel]
         }));
         CAPTURE(reshard);
         check_same(course, one);
+    }
+}
+
+TEST_CASE("Parameters that no module uses leave the others as they are",
+          "[parallel][zero]") {
+    Task task = mlp_task();
+    task.make_model = [make = task.make_model](const ParameterInit& init) {
+        auto model = std::make_unique<Sequential>();
+        model->add<WithIdle>(init, make(init));
+        return model;
+    };
+    const Course one = train_on_one(task, 3, 3, adamw);
+    for (const Form& form : forms()) {
+        CAPTURE(form.name);
+        check_same(train_in(form, task, {3, 3, 3}, sim::CheckLevel::full), one);
     }
 }
 
