@@ -51,23 +51,27 @@ void ZeroOffload::update(Optimizer& optimizer) {
 }
 
 // lesson: zero-offload
+/// While a bucket is updated the one before goes back to the device. A delayed update
+/// waits for no copy before all is done: copies begin when the device, which is still in
+/// backward, no longer reads the old values.
 void ZeroOffload::renew(Optimizer* optimizer) {
-    Shared* copied = nullptr;
-    std::vector<Work> copies;
+    std::vector<std::pair<Shared*, Work>> copies;
     const auto gather_copied = [&] {
-        if (copied == nullptr) return;
-        copies.back().wait();
-        gather(*copied);
+        for (auto& [bucket, copy] : copies) {
+            copy.wait();
+            gather(*bucket);
+        }
+        copies.clear();
     };
     for (std::size_t i = shared().size(); i-- > 0;) {  // forward begins with the last one
         Shared& bucket = shared()[i];
         if (optimizer)
             for (const auto& shard : bucket.shards)
                 optimizer->step(*shard);
-        gather_copied();  // while the host goes on
-        copies.push_back(
+        if (!delayed_) gather_copied();
+        copies.emplace_back(
+            &bucket,
             device().start_copy(own_range(bucket.values, replicas()), bucket.own_values));
-        copied = &bucket;
     }
     gather_copied();
     if (!options().hide_gather) wait_for_values();

@@ -20,8 +20,9 @@ namespace lockstep {
 /// The host's update stands between two steps, and the device waits. With `delayed` it
 /// runs beside the next step instead, which so reads values that lack the newest gradient
 /// (section 4.2; one-step delayed parameter update): what is trained is another function
-/// of the data. The last step's gradient is then never used, and the first step updates
-/// nothing.
+/// of the data. If it is shorter than the step, only the new values' way back is seen,
+/// since nothing may overwrite values before backward is done. The last step's gradient
+/// is then never used, and the first step updates nothing.
 ///
 /// Differs: the paper starts to delay after a few dozen steps, which is more stable.
 /// Gradients of several micro-batches are added up on the host.

@@ -1,0 +1,194 @@
+// Virtual time and bytes of strategies whose shards live on the host, by formula.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "sim/cluster.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_offload.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int kLayers = 6;
+constexpr std::int64_t kWidth = 64;
+constexpr std::int64_t kRows = 128;
+constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
+constexpr std::int64_t kShare = kLayer / kRanks;          // of each rank
+constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
+constexpr Picoseconds kMicrosecond = 1'000'000;
+
+/// Layers of equal size, without biases, made without memory.
+std::unique_ptr<Sequential> stack_of(Device& device) {
+    auto model = std::make_unique<Sequential>();
+    for (int layer = 0; layer < kLayers; ++layer) {
+        ParameterInit init{device, DType::bf16, 1, std::to_string(layer)};
+        init.allocate = false;
+        model->add<Linear>(init, kWidth, kWidth, false);
+    }
+    return model;
+}
+
+/// What takes time, in whole microseconds; all else is free.
+struct Times {
+    Picoseconds product = 0;  ///< of a layer; forward is one, backward two
+    Picoseconds line = 0;     ///< a layer's gather, or its reduce-scatter
+    Picoseconds copy = 0;     ///< of this rank's share of a layer, either way
+    Picoseconds update = 0;   ///< of that share, by the host
+
+    ClusterSpec spec() const {
+        const auto rate = [](double amount, Picoseconds time) {
+            return amount / (static_cast<double>(time) * 1e-12);
+        };
+        ClusterSpec spec;
+        spec.devices_per_node = kRanks;
+        spec.flops_bf16 = rate(2.0 * kRows * kLayer, product);
+        spec.inside = {0, rate(2.0 * kShare * (kRanks - 1), line)};
+        spec.host_copy = {0, rate(2.0 * kShare, copy)};
+        spec.host.flops_f32 = rate(14.0 * kShare, update);  // AdamW's of a number
+        return spec;
+    }
+};
+
+Times microseconds(int product, int line, int copy, int update) {
+    return {product * kMicrosecond, line * kMicrosecond, copy * kMicrosecond,
+            update * kMicrosecond};
+}
+
+/// Its gradient is there for nothing.
+LossResult free_loss(Device& device, const Tensor& prediction, const Tensor& /*target*/,
+                     double /*weight*/, SourceLine at) {
+    return {device.empty({1}, DType::f32, at),
+            device.empty(prediction.shape(), prediction.dtype(), at)};
+}
+
+using MakeSync = std::function<std::unique_ptr<GradientSync>(Rank&, Sequential&)>;
+
+MakeSync offload(bool delayed, const ZeroOptions& options = {.sizes = kOneLayer}) {
+    return [=](Rank& rank, Sequential& model) {
+        return std::make_unique<ZeroOffload>(rank.device(), rank.world(),
+                                             model.parameters(), options, delayed);
+    };
+}
+
+MakeSync on_host(const FullyShardedOptions& options = {.on_host = true}) {
+    return [=](Rank& rank, Sequential& model) {
+        return std::make_unique<FullySharded>(rank.device(), rank.world(), model,
+                                              options);
+    };
+}
+
+RunReport run(const MakeSync& make, const Times& times, int steps) {
+    sim::ClusterOptions options;
+    options.ranks = kRanks;
+    options.workers = 1;
+    options.numbers = false;
+    options.spec = times.spec();
+    return sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const auto model = stack_of(device);
+        declare_replicas_of(rank.world(), *model);
+        const auto sync = make(rank, *model);
+        const auto optimizer = make_optimizer<AdamW>(sync->shards(), AdamWOptions{});
+        const Tensor x = device.empty({kRows, kWidth}, DType::bf16);
+        const MicroBatch batch{x, x, 1.0 / kRanks};
+        for (int step = 0; step < steps; ++step)
+            train_step(device, *model, free_loss, {&batch, 1}, *sync, *optimizer);
+    });
+}
+
+/// How much later all ends with a step more, when others have come before.
+Picoseconds step_time(const MakeSync& make, const Times& times) {
+    return run(make, times, 4).makespan() - run(make, times, 3).makespan();
+}
+
+}  // namespace
+
+TEST_CASE("A host's update stands between two steps", "[parallel][zero][costs]") {
+    // Sums and copies of gradients are hidden beside backward but for the last sum, which
+    // comes beside a copy, and the last copy. Then the host updates a bucket while the
+    // one before is copied back; the last one is gathered behind that.
+    for (const int host : {3, 8}) {
+        const Times t = microseconds(10, 3, 4, host);
+        const Picoseconds between = std::max(t.line, t.copy) + t.copy + t.update +
+                                    (kLayers - 1) * std::max(t.update, t.copy) + t.copy +
+                                    t.line;
+        CHECK(step_time(offload(false), t) == kLayers * 3 * t.product + between);
+    }
+    // If the link is the limit, it is busy from the end of the second backward on, when
+    // the first gradients have been added up, and idle for the first update alone.
+    const Times slow = microseconds(10, 6, 50, 8);
+    CHECK(step_time(offload(false), slow) ==
+          kLayers * slow.product + 2 * 2 * slow.product + kLayers * slow.copy +
+              slow.update + kLayers * slow.copy + slow.line);
+}
+
+TEST_CASE("A delayed update is hidden if it is shorter than a step",
+          "[parallel][zero][costs]") {
+    // The host begins when all values are on the device; gathers and a step come before
+    // values may be overwritten. They are copied, one gathered beside the next's copy.
+    for (const int link : {4, 50}) {
+        for (const int host : {3, 8, 30, 31, 100}) {
+            CAPTURE(link, host);
+            const Times t = microseconds(10, 3, link, host);
+            const Picoseconds device = t.line + kLayers * 3 * t.product + t.line;
+            CHECK(step_time(offload(true), t) ==
+                  std::max(device + kLayers * t.copy, kLayers * t.update + t.copy));
+            if (host <= 31) CHECK(kLayers * t.update <= device);
+        }
+    }
+}
+
+TEST_CASE("Shards on the host come to the device beside computation",
+          "[parallel][zero][costs]") {
+    // Forward waits for the copies of two layers, of which the first is gathered beside
+    // the second's; backward for one. The last gradients are reduced, and go to the host,
+    // which then updates all.
+    for (const int host : {3, 8}) {
+        const Times t = microseconds(10, 3, 4, host);
+        CHECK(step_time(on_host(), t) == 2 * t.copy + kLayers * 3 * t.product + t.copy +
+                                             std::max(t.line, t.copy) + t.copy +
+                                             kLayers * t.update);
+    }
+    // If the link is the limit: all copies to the device one behind the other, but for
+    // what the last layer does between both directions, since it is kept for backward;
+    // then the second layer's backward, and the last three gradients' ways to the host.
+    const Times slow = microseconds(10, 6, 50, 8);
+    CHECK(step_time(on_host(), slow) == (2 * kLayers - 1) * slow.copy + 2 * slow.product +
+                                            2 * slow.product + 3 * slow.copy +
+                                            kLayers * slow.update);
+}
+
+TEST_CASE("What goes to a host and comes back is each rank's share, in its type",
+          "[parallel][zero][costs]") {
+    constexpr std::int64_t kBytes = 2 * kLayers * kShare;  // 2 psi / n of bf16
+    const Times t = microseconds(10, 3, 4, 3);
+    const auto check = [&](const MakeSync& make, std::int64_t to_host,
+                           std::int64_t to_device) {
+        const RunReport three = run(make, t, 3), four = run(make, t, 4);
+        for (std::size_t rank = 0; rank < kRanks; ++rank) {
+            const HostReport &less = three.ranks[rank].host,
+                             &more = four.ranks[rank].host;
+            CHECK(more.bytes_to_host - less.bytes_to_host == to_host);
+            CHECK(more.bytes_to_device - less.bytes_to_device == to_device);
+        }
+    };
+    for (const bool delayed : {false, true}) {
+        check(offload(delayed), kBytes, kBytes);
+        check(offload(delayed, {.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kBytes,
+              kBytes);
+    }
+    // Values come for forward and for backward, the last layer's once.
+    check(on_host(), kBytes, 2 * kBytes - kBytes / kLayers);
+    check(on_host({.reshard_after_forward = false, .on_host = true}), kBytes, kBytes);
+}
+
+}  // namespace lockstep::test
