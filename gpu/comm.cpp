@@ -259,9 +259,9 @@ void Comm::set_aside(CommOperation& operation) {
     if (operation.verb != Verb::all_to_all || operation.count == 0 ||
         !operation.input.overlaps(operation.output))
         return;
-    const Tensor aside =
-        run_.device.scratch(operation.input.shape(), operation.input.dtype());
-    run_.device.transfer(aside, operation.input);
+    const Tensor aside = run_.device.scratch(operation.input.shape(),
+                                             operation.input.dtype(), operation.at);
+    run_.device.transfer(aside, operation.input, operation.at);
     operation.input = aside;
 }
 

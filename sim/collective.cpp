@@ -15,9 +15,10 @@ const CommOperation& at(const Members& members, int member) {
     return members[member]->operation;
 }
 
-void copy(const Tensor& to, const Tensor& from) {
+/// For the member whose tensor is written.
+void copy(const Tensor& to, const Tensor& from, const CommOperation& operation) {
     if (to.elements() > 0 && to.bytes_begin() != from.bytes_begin())
-        to.device()->transfer(to, from);
+        to.device()->transfer(to, from, operation.at);
 }
 
 Tensor block(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
@@ -35,11 +36,13 @@ Tensor reduce_round(const Members& members, int first, Input input) {
     const Reduction reduction =
         operation.reduction == Reduction::mean ? Reduction::sum : operation.reduction;
     Device& device = *start.device();
-    Tensor total = device.scratch(start.shape(), start.dtype());
-    device.transfer(total, start);
+    Tensor total = device.scratch(start.shape(), start.dtype(), operation.at);
+    device.transfer(total, start, operation.at);
     for (int step = 2; step <= n; ++step)
-        device.transfer_combine(total, input((first + step) % n), reduction);
-    if (operation.reduction == Reduction::mean) device.transfer_scale(total, 1.0 / n);
+        device.transfer_combine(total, input((first + step) % n), reduction,
+                                operation.at);
+    if (operation.reduction == Reduction::mean)
+        device.transfer_scale(total, 1.0 / n, operation.at);
     return total;
 }
 
@@ -52,7 +55,8 @@ void all_reduce(const Members& members) {
             return block(at(members, member).input, part.begin, part.count);
         });
         for (int member = 0; member < n; ++member)
-            copy(block(at(members, member).output, part.begin, part.count), total);
+            copy(block(at(members, member).output, part.begin, part.count), total,
+                 at(members, member));
     }
 }
 
@@ -67,14 +71,14 @@ void reduce_scatter(const Members& members) {
             return block(at(members, member).input, c * count, count);
         }));
     for (int c = 0; c < n; ++c)
-        copy(at(members, c).output.flat(), totals[c]);
+        copy(at(members, c).output.flat(), totals[c], at(members, c));
 }
 
 void reduce(const Members& members) {
     const int root = at(members, 0).peer;
     const Tensor total = reduce_round(
         members, root, [&](int member) { return at(members, member).input.flat(); });
-    copy(at(members, root).output.flat(), total);
+    copy(at(members, root).output.flat(), total, at(members, root));
 }
 
 /// The block of a buffer that two members exchange; all of it if it holds one.
@@ -89,8 +93,9 @@ void set_aside(const Members& members) {
     for (Posted* member : members) {
         const Tensor& input = member->operation.input;
         if (input.elements() == 0 || !input.overlaps(member->operation.output)) continue;
-        const Tensor aside = input.device()->scratch(input.shape(), input.dtype());
-        input.device()->transfer(aside, input);
+        const SourceLine line = member->operation.at;
+        const Tensor aside = input.device()->scratch(input.shape(), input.dtype(), line);
+        input.device()->transfer(aside, input, line);
         member->operation.input = aside;
     }
 }
@@ -105,7 +110,8 @@ void move(const Members& members, const VerbFacts& verb) {
         for (int from = 0; from < size_of(members); ++from)
             if (verb.reads(from == root))
                 copy(block_of(at(members, to).output, verb.output, from, count),
-                     block_of(at(members, from).input, verb.input, to, count));
+                     block_of(at(members, from).input, verb.input, to, count),
+                     at(members, to));
     }
 }
 

@@ -515,7 +515,8 @@ void Engine::end_copy(Posted& posted, Network::Span span) {
     watchers_.tell(&Watcher::message_begins, posted, posted);
     if (options_.numbers && copy.output.elements() > 0)
         copy.output.device()->transfer_from_host(
-            copy.output, copy.input.device()->transfer_to_host(copy.input));
+            copy.output, copy.input.device()->transfer_to_host(copy.input, copy.at),
+            copy.at);
     watchers_.tell(&Watcher::message_ended, posted, posted);
     finish(posted, span);
 }
@@ -635,7 +636,8 @@ void Engine::deliver(const Message& message, Network::Span span) {
     watchers_.tell(&Watcher::message_begins, *message.send, *message.recv);
     const Tensor& output = message.recv->operation.output;
     if (options_.numbers && output.elements() > 0)
-        output.device()->transfer(output.flat(), message.send->operation.input.flat());
+        output.device()->transfer(output.flat(), message.send->operation.input.flat(),
+                                  message.recv->operation.at);
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
     if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);

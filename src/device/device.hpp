@@ -574,24 +574,24 @@ class Device {
 
     // For a communicator, which charges its own cost: memory that the ledger leaves out,
     // and moves that are neither checked nor charged. Nothing happens for empty tensors.
-    // The source may be another device's.
+    // The source may be another device's. Errors name `at`, the line that asked for it.
 
-    virtual Tensor scratch(Shape shape, DType dtype) = 0;
-    virtual HostTensor transfer_to_host(const Tensor& source) = 0;
-    virtual void transfer_from_host(const Tensor& destination,
-                                    const HostTensor& values) = 0;
-    void transfer(const Tensor& destination, const Tensor& source) {
-        compute_unless_empty(ops::Copy{destination, source});
+    virtual Tensor scratch(Shape shape, DType dtype, SourceLine at = {}) = 0;
+    virtual HostTensor transfer_to_host(const Tensor& source, SourceLine at = {}) = 0;
+    virtual void transfer_from_host(const Tensor& destination, const HostTensor& values,
+                                    SourceLine at = {}) = 0;
+    void transfer(const Tensor& destination, const Tensor& source, SourceLine at = {}) {
+        compute_unless_empty(ops::Copy{destination, source}, at);
     }
     void transfer_combine(const Tensor& destination, const Tensor& source,
-                          Reduction reduction) {
-        compute_unless_empty(ops::Combine{destination, source, reduction});
+                          Reduction reduction, SourceLine at = {}) {
+        compute_unless_empty(ops::Combine{destination, source, reduction}, at);
     }
-    void transfer_scale(const Tensor& destination, double factor) {
-        compute_unless_empty(ops::Scale{destination, factor});
+    void transfer_scale(const Tensor& destination, double factor, SourceLine at = {}) {
+        compute_unless_empty(ops::Scale{destination, factor}, at);
     }
-    void transfer_fill(const Tensor& destination, double value) {
-        compute_unless_empty(ops::Fill{destination, value});
+    void transfer_fill(const Tensor& destination, double value, SourceLine at = {}) {
+        compute_unless_empty(ops::Fill{destination, value}, at);
     }
 
     /// Live storage, newest first; none of a device in another process.
@@ -601,14 +601,14 @@ class Device {
     Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
 
     /// The arithmetic alone: operands are checked and have elements.
-    virtual void do_compute(OperationRef operation) = 0;
+    virtual void do_compute(OperationRef operation, SourceLine at) = 0;
 
     Storage* live_ = nullptr;
 
   private:
     template <typename Op>
-    void compute_unless_empty(const Op& operation) {
-        if (operation.destination.elements() > 0) do_compute(OperationRef(operation));
+    void compute_unless_empty(const Op& operation, SourceLine at) {
+        if (operation.destination.elements() > 0) do_compute(OperationRef(operation), at);
     }
     friend void intrusive_ptr_release(Storage* storage);
     /// The last tensor of a storage has gone; so does the storage, after this.

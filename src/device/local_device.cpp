@@ -45,12 +45,12 @@ Tensor LocalDevice::empty(Shape shape, DType dtype, SourceLine at) {
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
 }
 
-Tensor LocalDevice::scratch(Shape shape, DType dtype) {
+Tensor LocalDevice::scratch(Shape shape, DType dtype, SourceLine at) {
     auto storage = std::make_unique<Storage>();
     storage->device = this;
     storage->bytes = shape.elements() * bytes_of(dtype);
     storage->counted = false;
-    allocate_for(*storage, "scratch", {});
+    allocate_for(*storage, "scratch", at);
     link(*storage);
     return {boost::intrusive_ptr<Storage>(storage.release()), shape, dtype};
 }
@@ -100,9 +100,9 @@ void LocalDevice::upload_into(const Tensor& destination, const HostTensor& value
                    [&] { put_values(destination, values, at); });
 }
 
-void LocalDevice::transfer_from_host(const Tensor& destination,
-                                     const HostTensor& values) {
-    put_values(destination, values, {});
+void LocalDevice::transfer_from_host(const Tensor& destination, const HostTensor& values,
+                                     SourceLine at) {
+    put_values(destination, values, at);
 }
 
 void LocalDevice::put_values(const Tensor& destination, const HostTensor& values,
@@ -125,8 +125,8 @@ HostTensor LocalDevice::peek(const Tensor& source, SourceLine at) {
     return values_of(source, "peek", at);
 }
 
-HostTensor LocalDevice::transfer_to_host(const Tensor& source) {
-    return values_of(source, "download", {});
+HostTensor LocalDevice::transfer_to_host(const Tensor& source, SourceLine at) {
+    return values_of(source, "download", at);
 }
 
 HostTensor LocalDevice::values_of(const Tensor& source, const char* operation,
@@ -262,9 +262,9 @@ bool LocalDevice::takes_bf16(OperationRef operation) const {
            operation.kind() == kKindOf<ops::Cast>;
 }
 
-void LocalDevice::do_compute(OperationRef operation) {
+void LocalDevice::do_compute(OperationRef operation, SourceLine at) {
     operation.visit([&]<typename Op>(const Op&) {
-        attempt(Op::kName, {}, [&] { compute_in_own_types(operation); });
+        attempt(Op::kName, at, [&] { compute_in_own_types(operation); });
     });
 }
 

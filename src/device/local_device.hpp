@@ -44,9 +44,10 @@ class LocalDevice : public Device {
     HostTensor download(const Tensor& source,
                         SourceLine at = SourceLine::here()) override;
     HostTensor peek(const Tensor& source, SourceLine at = SourceLine::here()) override;
-    Tensor scratch(Shape shape, DType dtype) override;
-    HostTensor transfer_to_host(const Tensor& source) override;
-    void transfer_from_host(const Tensor& destination, const HostTensor& values) override;
+    Tensor scratch(Shape shape, DType dtype, SourceLine at = {}) override;
+    HostTensor transfer_to_host(const Tensor& source, SourceLine at = {}) override;
+    void transfer_from_host(const Tensor& destination, const HostTensor& values,
+                            SourceLine at = {}) override;
     void perform(OperationRef operation, SourceLine at) final;
 
   protected:
@@ -79,7 +80,7 @@ class LocalDevice : public Device {
     void free_all() noexcept;
 
   private:
-    void do_compute(OperationRef operation) final;
+    void do_compute(OperationRef operation, SourceLine at) final;
     void compute_in_own_types(OperationRef operation);
     void allocate_for(Storage& storage, const char* operation, SourceLine at);
     HostTensor values_of(const Tensor& source, const char* operation, SourceLine at);

@@ -43,19 +43,19 @@ void RemoteDevice::perform(OperationRef operation, SourceLine at) {
     });
 }
 
-Tensor RemoteDevice::scratch(Shape, DType) {
+Tensor RemoteDevice::scratch(Shape, DType, SourceLine) {
     refuse();
 }
 
-HostTensor RemoteDevice::transfer_to_host(const Tensor&) {
+HostTensor RemoteDevice::transfer_to_host(const Tensor&, SourceLine) {
     refuse();
 }
 
-void RemoteDevice::transfer_from_host(const Tensor&, const HostTensor&) {
+void RemoteDevice::transfer_from_host(const Tensor&, const HostTensor&, SourceLine) {
     refuse();
 }
 
-void RemoteDevice::do_compute(OperationRef) {
+void RemoteDevice::do_compute(OperationRef, SourceLine) {
     refuse();
 }
 

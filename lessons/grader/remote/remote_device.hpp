@@ -45,12 +45,13 @@ class RemoteDevice final : public Device {
     HostTensor peek(const Tensor& source, SourceLine at) override;
     void perform(OperationRef operation, SourceLine at) override;
 
-    Tensor scratch(Shape shape, DType dtype) override;
-    HostTensor transfer_to_host(const Tensor& source) override;
-    void transfer_from_host(const Tensor& destination, const HostTensor& values) override;
+    Tensor scratch(Shape shape, DType dtype, SourceLine at) override;
+    HostTensor transfer_to_host(const Tensor& source, SourceLine at) override;
+    void transfer_from_host(const Tensor& destination, const HostTensor& values,
+                            SourceLine at) override;
 
   private:
-    void do_compute(OperationRef operation) override;
+    void do_compute(OperationRef operation, SourceLine at) override;
     void release(Storage& storage) noexcept override { line_.forget(storage); }
 
     RankLine& line_;
