@@ -43,14 +43,6 @@ GptSizes gpt_3(std::int64_t layers) {
     return sizes;
 }
 
-void recompute_blocks(Sequential& gpt, const GptSizes& sizes) {
-    const auto first = static_cast<std::size_t>(sizes.first_block());
-    for (std::size_t block = first; block + 2 < gpt.size(); ++block)
-        gpt.replace(block, [](std::unique_ptr<Module> module) {
-            return std::make_unique<Recompute>(std::move(module));
-        });
-}
-
 /// One step of AdamW in bf16 with masters, from making the model on.
 RunReport step_of(const Layout& layout) {
     sim::ClusterOptions options;
