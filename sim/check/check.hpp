@@ -26,8 +26,9 @@
 //     row_weights     F21, F28       how much each row counts
 //     gradient_use    F27            gradients that are not set to zero
 //     gradient_norm   F22, F23       what a norm of gradients counts
+//     shard_steps     F23, F24       parts of one parameter that step differently
 //     replicas        F23, F24       parameters that drift apart
-//     versions        F25            weights of an older version
+//     versions        F25            weights of an older version, in part or whole
 //     shards          F26            shards gathered in another order
 //     streams         F29            random numbers
 //     reference       F21, F27, F28  the result beside that of one device
@@ -83,13 +84,14 @@ std::optional<Diagnosis> explain_kept(const Engine& engine);
 
 std::unique_ptr<Watcher> watch_buffers(Engine& engine);
 std::unique_ptr<Watcher> watch_launch_order(Engine& engine);
-std::unique_ptr<Watcher> watch_versions(Engine& engine);
+std::unique_ptr<Watcher> watch_versions(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_row_weights(Engine& engine);
 std::unique_ptr<Watcher> watch_gradient_use(Engine& engine);
 std::unique_ptr<Watcher> watch_replicas(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_random_streams(Engine& engine, const Layouts& layouts);
-std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine);
+std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine, const Layouts& layouts);
+std::unique_ptr<Watcher> watch_shard_steps(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_shards(Engine& engine);
 std::unique_ptr<Watcher> watch_reference(Engine& engine);
 

@@ -124,12 +124,13 @@ void add_watchers(Engine& engine, Watchers& watchers) {
     auto layouts = std::make_unique<Layouts>(engine);
     watchers.add(watch_buffers(engine));
     watchers.add(watch_launch_order(engine));
-    watchers.add(watch_versions(engine));
+    watchers.add(watch_versions(engine, *layouts));
     watchers.add(watch_row_weights(engine));
     watchers.add(watch_gradient_use(engine));
-    if (several) watchers.add(watch_gradient_norms(engine));
+    if (several) watchers.add(watch_gradient_norms(engine, *layouts));
     if (several && numbers) watchers.add(watch_replicas(engine, *layouts));
     if (several && numbers) watchers.add(watch_own_gradients(engine, *layouts));
+    if (several) watchers.add(watch_shard_steps(engine, *layouts));
     if (several) watchers.add(watch_random_streams(engine, *layouts));
     watchers.add(std::move(layouts));
     watchers.add(watch_shards(engine));

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/layouts.hpp"
 #include "sim/check/origin.hpp"
 #include "sim/check/shadow.hpp"
 #include "sim/check/tensors.hpp"
@@ -73,12 +74,14 @@ struct NormFact {
 /// (declare_replicas). A sum that is scaled, goes through the host or counts what has no
 /// name is not followed, and a clip by it claims nothing. Ranks that share no
 /// communicator but world clip models of their own, unless they have declared replicas
-/// over world; and ranks that clip in parts leave out on purpose what others hold.
+/// over world, or scale parts of a sum that was dealt out over it; and ranks that clip in
+/// parts leave out on purpose what others hold.
 class GradientNormWatcher final : public Tracker<NormFact> {
   public:
-    explicit GradientNormWatcher(Engine& engine)
+    GradientNormWatcher(Engine& engine, const Layouts& layouts)
         : Tracker(engine.ranks().size()),
           engine_(engine),
+          layouts_(layouts),
           clips_(engine.ranks().size(), 0) {}
 
     void declared(const Team& team, int member, const Tensor& tensor,
@@ -90,6 +93,11 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     void run_ended() override;
 
   private:
+    /// The ranks over which a gradient was summed, if that is known.
+    struct Reduced {
+        const Team* dealt = nullptr;  ///< each has a part of the sum
+        const Team* alike = nullptr;  ///< all have the same
+    };
     /// One rank's norm, and where it clips with it.
     struct Claim {
         std::shared_ptr<const Terms> terms;
@@ -101,7 +109,7 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     /// All ranks' clips of one number.
     struct Clip {
         std::map<int, Claim> claims;
-        std::set<Held> scaled;
+        std::map<Held, Reduced> scaled;
 
         bool is_in_parts(int rank) const {
             const auto claim = claims.find(rank);
@@ -115,14 +123,16 @@ class GradientNormWatcher final : public Tracker<NormFact> {
     void add_square(int rank, const Tensor& sum, const Tensor& gradient);
     void add(int rank, const Tensor& sum, const Tensor& term);
     void note_clip(int rank, const std::shared_ptr<const Terms>& terms, SourceLine at);
+    void note_scaled(int rank, const DeviceOperation& operation);
     bool is_done(std::int64_t number) const;
     void evaluate(const Clip& clip) const;
-    std::set<int> ranks_with(const Held& held) const;
+    std::set<int> ranks_with(const Held& held, const Team* summed) const;
     Diagnosis explain(const Held& held, const std::set<int>& holders, int count, int rank,
                       const Claim& claim) const;
     std::string line_between(int a, int b, const std::string& label) const;
 
     const Engine& engine_;
+    const Layouts& layouts_;
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
     /// By name: who has declared a tensor of so many elements.
@@ -185,6 +195,21 @@ void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>
     claim.is_in_parts = last->second.is_in_parts = true;
 }
 
+/// Enters a gradient that a clip's factor scales, and over which ranks it was summed.
+void GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation) {
+    const auto* factor = known(rank).whole(*operation.reads.back());
+    const auto clip = open_.find(factor ? factor->fact.clip : -1);
+    if (clip == open_.end()) return;
+    const Tensor& gradient = *operation.writes[0];
+    const Layout layout = layouts_.of(rank, gradient);
+    Reduced reduced;
+    if (is_reduced(layout)) reduced.alike = layout.team();
+    if (layout.kind == Layout::Kind::sharded && layout.reduced)
+        reduced.dealt = layout.team();
+    for (const Held& held : held_by(rank, gradient))
+        clip->second.scaled.emplace(held, reduced);
+}
+
 void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) {
     if (operation.is<ops::SumOfSquares>())
         return add_square(rank, *operation.writes[0], *operation.reads[0]);
@@ -201,13 +226,7 @@ void GradientNormWatcher::executing(int rank, const DeviceOperation& operation) 
         note_clip(rank, terms, operation.at);
         return known(rank).set(*operation.writes[0], {terms, number});
     }
-    if (operation.is<ops::ScaleByTensor>()) {
-        const auto* factor = known(rank).whole(*operation.reads.back());
-        const auto clip = open_.find(factor ? factor->fact.clip : -1);
-        if (clip != open_.end())
-            for (const Held& held : held_by(rank, *operation.writes[0]))
-                clip->second.scaled.insert(held);
-    }
+    if (operation.is<ops::ScaleByTensor>()) note_scaled(rank, operation);
     if (is_one && operation.is<ops::Add>() && operation.derivation.factor == 1)
         return add(rank, *operation.writes[0], *operation.reads.back());
     if (is_one && operation.is<ops::Copy>()) return copy_facts(rank, operation);
@@ -252,11 +271,13 @@ void GradientNormWatcher::run_ended() {
     open_.clear();
 }
 
-/// Returns the ranks that hold a gradient alike: along each line that has declared it,
-/// and along the lines of those. Nobody else holds a shard in memory of its own, which is
-/// smaller than what the lines declared.
-std::set<int> GradientNormWatcher::ranks_with(const Held& held) const {
+/// Returns the ranks that hold a gradient alike: all that summed it, along each line that
+/// has declared it, and along the lines of those. Nobody else holds a shard in memory of
+/// its own, which is smaller than what the lines declared.
+std::set<int> GradientNormWatcher::ranks_with(const Held& held,
+                                              const Team* summed) const {
     std::set<int> all{held.rank};
+    if (summed != nullptr) all.insert(summed->ranks.begin(), summed->ranks.end());
     const auto teams = declared_.find(held.name);
     if (teams == declared_.end()) return all;
     for (bool grows = true; grows;) {
@@ -321,8 +342,8 @@ std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
 
 void GradientNormWatcher::evaluate(const Clip& clip) const {
     std::map<Held, std::set<int>> holders_by_held;
-    for (const Held& held : clip.scaled)
-        holders_by_held.emplace(held, ranks_with(held));
+    for (const auto& [held, reduced] : clip.scaled)
+        holders_by_held.emplace(held, ranks_with(held, reduced.alike));
     // Ranks that clip by one reduction's result have one norm.
     std::set<const Terms*> looked_at;
     for (const auto& [rank, claim] : clip.claims) {
@@ -330,10 +351,12 @@ void GradientNormWatcher::evaluate(const Clip& clip) const {
         const TermsByName terms = by_name(*claim.terms);
         for (const auto& [held, holders] : holders_by_held) {
             const auto [least, most] = times_counted(terms, held, holders);
+            const Team* const dealt = clip.scaled.at(held).dealt;
             if (most > 1) throw FaultError(explain(held, holders, most, rank, claim));
             const bool is_own_affair =
                 held.rank != rank && (claim.is_in_parts || clip.is_in_parts(held.rank) ||
-                                      !work_together(rank, held.rank));
+                                      (!(dealt != nullptr && dealt->has(rank)) &&
+                                       !work_together(rank, held.rank)));
             if (least == 0 && !is_own_affair)
                 throw FaultError(explain(held, holders, 0, rank, claim));
         }
@@ -410,8 +433,8 @@ Diagnosis GradientNormWatcher::explain(const Held& held, const std::set<int>& ho
 
 }  // namespace
 
-std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine) {
-    return std::make_unique<GradientNormWatcher>(engine);
+std::unique_ptr<Watcher> watch_gradient_norms(Engine& engine, const Layouts& layouts) {
+    return std::make_unique<GradientNormWatcher>(engine, layouts);
 }
 
 }  // namespace lockstep::sim

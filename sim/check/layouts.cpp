@@ -231,6 +231,16 @@ Layout Layouts::of(int rank, const Tensor& tensor) const {
     return layout;
 }
 
+Origin Layouts::dealt_within(int rank, const Tensor& tensor, const Team& team) const {
+    const LayoutRanges ranges = known(rank).read(tensor);
+    if (cover(ranges, tensor.bytes())) return nullptr;
+    for (const auto& range : ranges)
+        if (range.fact.kind == Kind::sharded && range.fact.reduced &&
+            same_ranks(*range.fact.team(), team))
+            return range.fact.origin;
+    return nullptr;
+}
+
 void Layouts::executing(int rank, const DeviceOperation& operation) {
     check_use(rank, operation);
     Known& memory = known(rank);
@@ -287,6 +297,8 @@ void Layouts::scale(int rank, const DeviceOperation& operation) {
         layout.identity =
             mixed(layout.identity, static_cast<std::uint64_t>(factor * 4294967296.0));
         layout.multiplier *= factor;
+        if (layout.kind != Kind::mixed && layout.kind != Kind::drifted)
+            layout.changed = operation.at;
         if (layout.kind == Kind::mixed) return false;
         if (layout.kind != Kind::twice) return true;
         // The mean of replicas is what they are.

@@ -27,12 +27,12 @@ struct Layout {
     Kind kind = Kind::unknown;
     /// Made by a sum or mean over the team, or of nothing else but that.
     bool reduced = false;
-    int index = -1;                        ///< of a shard: its member
-    std::uint64_t identity = 0;            ///< equal if values were made in the same way
-    double multiplier = 1;                 ///< what they were scaled by since
-    Origin origin;                         ///< what gave them this layout
-    Origin second;                         ///< twice: the reduction too many
-    SourceLine changed;                    ///< mixed: what was added; drifted: the update
+    int index = -1;              ///< of a shard: its member
+    std::uint64_t identity = 0;  ///< equal if values were made in the same way
+    double multiplier = 1;       ///< what they were scaled by since
+    Origin origin;               ///< what gave them this layout
+    Origin second;               ///< twice: the reduction too many
+    SourceLine changed;  ///< mixed: what was added; drifted: the update; else the scaling
     std::shared_ptr<const Layout> before;  ///< twice: what was reduced again
 
     const Team* team() const { return origin ? origin->team : nullptr; }
@@ -80,6 +80,10 @@ class Layouts final : public Tracker<Layout> {
 
     /// Returns the layout of a rank's tensor, if all of it has one; else unknown.
     Layout of(int rank, const Tensor& tensor) const;
+
+    /// Returns the sum over the team of which a rank's tensor holds its share besides
+    /// other values; null if there is none.
+    Origin dealt_within(int rank, const Tensor& tensor, const Team& team) const;
 
     void executing(int rank, const DeviceOperation& operation) override;
     void collective_begins(const Team& team, const Meeting& meeting) override;

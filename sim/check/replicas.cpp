@@ -197,6 +197,9 @@ std::string gradient_text(const Roll& roll, const Side& side, const std::string&
 std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::string& one = usual.first().reduced;
     const std::string& other = odd.first().reduced;
+    if (usual.first().is_in_part || odd.first().is_in_part)
+        return fmt::format("of the sum over {} each rank has its part alone, by {}",
+                           roll.team->name, usual.first().is_in_part ? one : other);
     if (one.empty() && other.empty())
         return fmt::format("nothing is known to have reduced it over {}",
                            roll.team->name);
@@ -222,6 +225,11 @@ constexpr const char* kParts =
     "column-parallel layer begins) or g's (forward, where a row-parallel layer ends). "
     "Sequence parallelism: each rank has seen its tokens only; call complete_gradients() "
     "after the last backward. Else: sum the gradient over these ranks before this line.";
+constexpr const char* kWhole =
+    "The gradients were dealt out, but the whole parameter is stepped. Make the "
+    "optimizer "
+    "of the shards: then it also has the state of these alone. And gather the new values "
+    "after the step.";
 constexpr const char* kRounding =
     "The gradients differ by rounding only, as sums do that are taken in another order. "
     "Replicas drift apart by that, too: let all ranks use one result; that of an "
@@ -283,7 +291,9 @@ Diagnosis explain_own_gradients(const Roll& roll, const std::vector<Side>& sides
         usual.first().declared_at.text(), difference.element,
         gradient_text(roll, usual, difference.usual),
         gradient_text(roll, odd, difference.odd), reductions_text(roll, usual, odd));
-    diagnosis.cause = differ_by_rounding(roll, usual, odd) ? kRounding : kParts;
+    diagnosis.cause = differ_by_rounding(roll, usual, odd)                 ? kRounding
+                      : usual.first().is_in_part || odd.first().is_in_part ? kWhole
+                                                                           : kParts;
     if (!difference.differing.empty()) diagnosis.details.push_back(difference.differing);
     if (sides.size() > 2) {
         std::vector<int> rest;
@@ -359,8 +369,13 @@ void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
         Claim value = claim_of(rank, update, part.value, part.step);
         Claim gradient = claim_of(rank, update, part.gradient, part.step);
         gradient.is_gradient = true;
-        if (is_reduced(layout))
+        if (is_reduced(layout)) {
             gradient.reduced = reduction_text(layout, *declaration.team);
+        } else if (const Origin dealing =
+                       layouts_.dealt_within(rank, part.gradient, *declaration.team)) {
+            gradient.reduced = dealing->text_with_line();
+            gradient.is_in_part = true;
+        }
         for (Claim* claim : {&value, &gradient}) {
             claim->member = declaration.member;
             claim->name = declaration.name.empty() ? value.name : declaration.name;

@@ -45,11 +45,12 @@ class Rollcall {
         std::uint64_t hash = 0;  ///< equal for equal values, with the shape and dtype
         Shape shape;
         DType dtype = DType::f32;
-        std::string name;        ///< of the thing
-        SourceLine at;           ///< the call that makes the claim
-        const char* by = "";     ///< that call's name, for who tells it
-        SourceLine declared_at;  ///< the line that declared the thing, if one did
-        std::string reduced;     ///< by which collective the values were, for who knows
+        std::string name;         ///< of the thing
+        SourceLine at;            ///< the call that makes the claim
+        const char* by = "";      ///< that call's name, for who tells it
+        SourceLine declared_at;   ///< the line that declared the thing, if one did
+        std::string reduced;      ///< by which collective the values were, for who knows
+        bool is_in_part = false;  ///< only a part of them was
         Picoseconds time = 0;
         std::uint64_t step = 0;    ///< of an optimizer, from 1
         bool is_gradient = false;  ///< of the step; else the parameter before it

@@ -47,6 +47,22 @@ struct GradientStep {
         return reduction == other.reduction && factor == other.factor &&
                (reduction || at == other.at);
     }
+    /// The same, or what another collective of the same ranks did.
+    bool is_like(const GradientStep& other) const {
+        return *this == other ||
+               (reduction && other.reduction && factor == other.factor &&
+                same_ranks(*reduction->team, *other.reduction->team));
+    }
+};
+
+/// What a step's gradient lacks, or has twice, because of how sums of several
+/// micro-batches were put together.
+struct Accumulated {
+    std::shared_ptr<const LossRows> loss;
+    Origin first;       ///< that summed it
+    Origin second;      ///< that wrote over it, or summed it again; none: added twice
+    SourceLine at{};    ///< added twice: where
+    bool lost = false;  ///< else it counts twice
 };
 
 /// A value is the gradient of this: the sum of factor times loss over rows, and the steps
@@ -56,6 +72,9 @@ struct RowWeights {
     std::vector<std::shared_ptr<const LossRows>> losses;
     std::vector<GradientStep> steps;
     bool is_loss_gradient = false;  ///< nothing else was made of it yet
+    /// Sums that were added up to this, and the byte of each that is the first here.
+    std::vector<std::pair<Origin, std::int64_t>> added{};
+    std::vector<Accumulated> mistakes{};  ///< if this is what a parameter steps with
 
     bool zero() const { return losses.empty(); }
     /// Returns what all factors were multiplied by since.
@@ -88,9 +107,10 @@ struct Figures {
 };
 
 /// Follows, from the backward of a loss to the update of a parameter, with which weight
-/// each row counts, and finds what is averaged wrongly (F21) and means of unequal means
-/// (F28). Whatever is not plainly linear makes a value unknown; so does a product of
-/// elements, which may be a mask that leaves rows out.
+/// each row counts, and finds what is averaged wrongly (F21), means of unequal means
+/// (F28), and sums of micro-batches that lack one or have one twice (F27). Whatever is
+/// not plainly linear makes a value unknown; so does a product of elements, which may be
+/// a mask that leaves rows out.
 class RowWeightWatcher final : public Tracker<Weights> {
   public:
     explicit RowWeightWatcher(const Engine& engine);
@@ -113,12 +133,16 @@ class RowWeightWatcher final : public Tracker<Weights> {
     Weights of(int rank, const Tensor& tensor) const;
     Weights made_by(int rank, const DeviceOperation& operation) const;
     Weights of_one_operand(int rank, const DeviceOperation& operation) const;
+    Weights with_addend(int rank, const DeviceOperation& operation, Weights sum) const;
     void begin_gradient(int rank, const DeviceOperation& operation);
     void scale(int rank, const DeviceOperation& operation);
     bool has_all_losses(int rank, const RowWeights& gradient) const;
     const std::vector<int>& group_sizes(int rank);
+    void check_accumulation(int rank, const RowWeights& gradient,
+                            const DeviceOperation& update) const;
     void check_update(int rank, const DeviceOperation& operation);
     Ranges reduced(const Meeting& meeting, const Origin& origin) const;
+    void write_over(int rank, const Tensor& output, Ranges made);
 
     const Engine& engine_;
     std::vector<RankLosses> of_step_;            ///< by rank
@@ -126,6 +150,13 @@ class RowWeightWatcher final : public Tracker<Weights> {
     std::map<Weights, std::vector<int>> right_;  ///< with which group sizes
     const Weights zero_ = std::make_shared<const RowWeights>();
 };
+
+/// Returns the first sum or mean over ranks; null if there is none.
+const GradientStep* reduction_in(const RowWeights& gradient) {
+    for (const GradientStep& step : gradient.steps)
+        if (step.reduction) return &step;
+    return nullptr;
+}
 
 double RowWeights::multiplier() const {
     double product = 1;
@@ -140,14 +171,24 @@ Weights sum_of(const Weights& one, const Weights& other) {
     if (!one || !other) return nullptr;
     if (one->zero() || one == other) return other;
     if (other->zero()) return one;
-    if (one->steps != other->steps) return nullptr;
+    if (!std::ranges::equal(one->steps, other->steps, &GradientStep::is_like))
+        return nullptr;
     RowWeights sum;
     sum.steps = one->steps;
     sum.losses = one->losses;
+    sum.added = one->added;
+    sum.mistakes = one->mistakes;
+    std::vector<std::shared_ptr<const LossRows>> of_both;
     for (const auto& loss : other->losses)
-        if (std::find(one->losses.begin(), one->losses.end(), loss) == one->losses.end())
+        if (std::ranges::find(one->losses, loss) == one->losses.end())
             sum.losses.push_back(loss);
+        else
+            of_both.push_back(loss);
     if (sum.losses.size() == one->losses.size() && !one->is_loss_gradient) return one;
+    // Another sum has all that was summed before, and more.
+    if (one->steps != other->steps && of_both.size() == one->losses.size())
+        sum.mistakes.push_back({of_both.front(), reduction_in(*one)->reduction,
+                                reduction_in(*other)->reduction});
     return std::make_shared<const RowWeights>(std::move(sum));
 }
 
@@ -249,12 +290,6 @@ std::vector<int> ranks_of(const RowWeights& gradient) {
     return {ranks.begin(), ranks.end()};
 }
 
-const GradientStep* reduction_in(const RowWeights& gradient) {
-    for (const GradientStep& step : gradient.steps)
-        if (step.reduction) return &step;
-    return nullptr;
-}
-
 std::string factor_text(double factor) {
     const double inverse = 1 / factor;
     return std::abs(inverse - std::round(inverse)) < 1e-9 * inverse && inverse > 1.5
@@ -297,6 +332,54 @@ Diagnosis start(const char* fault, const RowWeights& gradient,
     }
     diagnosis.details.push_back(
         fmt::format("{} at {} uses the gradient.", update.name, update.at.text()));
+    return diagnosis;
+}
+
+std::string micro_batch_text(const LossRows& loss) {
+    return loss.micro_batch < 0
+               ? fmt::format("the rows of the loss at {}", loss.at.text())
+               : fmt::format("micro-batch {}", loss.micro_batch);
+}
+
+/// F27: sums of several micro-batches that do not make their sum.
+Diagnosis explain_accumulation(int rank, const Accumulated& mistake,
+                               const DeviceOperation& update) {
+    const CollectiveOrigin& first = *mistake.first;
+    const CollectiveOrigin& last = mistake.second ? *mistake.second : first;
+    const std::string rows = micro_batch_text(*mistake.loss);
+    Diagnosis diagnosis = diagnosis_on(*last.team, last.sequence, "F27");
+    diagnosis.parties = {first.party()};
+    if (mistake.second) diagnosis.parties.push_back(last.party());
+    if (mistake.lost) {
+        diagnosis.sentence = fmt::format(
+            "{} has written over what {} summed there for an earlier part of the step: "
+            "the gradient of {} is lost on rank {}, and {} at {} steps without it",
+            last.text_with_line(), first.text_with_line(), rows, rank, update.name,
+            update.at.text());
+        diagnosis.cause =
+            "Let each micro-batch's sum arrive in a buffer of its own, and add it to the "
+            "gradient; or add the micro-batches up first and reduce once, after the "
+            "last.";
+        return diagnosis;
+    }
+    if (mistake.second) {
+        diagnosis.sentence = fmt::format(
+            "rank {} adds {} to {}, which has summed the gradient of {} already: that "
+            "counts more than once in the gradient that {} at {} uses",
+            rank, last.text_with_line(), first.text_with_line(), rows, update.name,
+            update.at.text());
+        diagnosis.cause =
+            "Each micro-batch is to be reduced once: set the whole gradient to zero when "
+            "it has been reduced and scattered, before the next micro-batch adds to it.";
+        return diagnosis;
+    }
+    diagnosis.sentence = fmt::format(
+        "rank {} has added the values that {} made twice, the second time at {}: they "
+        "count double in the gradient that {} at {} uses",
+        rank, first.text_with_line(), mistake.at.text(), update.name, update.at.text());
+    diagnosis.cause = "Add what has arrived once, where it is waited for.";
+    diagnosis.parties.push_back(party({rank}, "adds it again", mistake.at));
+    diagnosis.parties.push_back(party({rank}, update.name, update.at));
     return diagnosis;
 }
 
@@ -509,7 +592,25 @@ Weights RowWeightWatcher::made_by(int rank, const DeviceOperation& operation) co
         made = sum_of(before, made);
         if (!made) return nullptr;
     }
-    return made;
+    return derivation.adds ? with_addend(rank, operation, std::move(made)) : made;
+}
+
+/// Returns the weights of a sum to which the operation has added what a collective made,
+/// with that noted.
+Weights RowWeightWatcher::with_addend(int rank, const DeviceOperation& operation,
+                                      Weights sum) const {
+    const Tensor& source = *operation.reads.back();
+    const auto* const range = known(rank).whole(source);
+    if (!operation.is<ops::Add>() || range == nullptr) return sum;
+    const GradientStep* const reduced = reduction_in(*range->fact);
+    if (reduced == nullptr || !range->fact->added.empty()) return sum;
+    const std::pair addend{reduced->reduction, source.offset_bytes() - range->start};
+    RowWeights noted = *sum;
+    if (std::ranges::find(noted.added, addend) != noted.added.end())
+        noted.mistakes.push_back(
+            {range->fact->losses.front(), reduced->reduction, nullptr, operation.at});
+    noted.added.push_back(addend);
+    return std::make_shared<const RowWeights>(std::move(noted));
 }
 
 /// Returns the weights of the one operand that has any and in which the operation is
@@ -598,12 +699,25 @@ const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     return groups.sizes;
 }
 
+/// Throws FaultError (F27) if the gradient has a micro-batch of this rank's twice, or
+/// lost one of this step that nobody had used.
+void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
+                                          const DeviceOperation& update) const {
+    const auto has = [](const auto& losses, const auto& loss) {
+        return std::ranges::find(losses, loss) != losses.end();
+    };
+    for (const Accumulated& mistake : gradient.mistakes)
+        if (!mistake.lost || (!has(gradient.losses, mistake.loss) &&
+                              has(of_step_[rank].losses, mistake.loss)))
+            throw FaultError(explain_accumulation(rank, mistake, update));
+}
+
 void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) {
     of_step_[rank].stepped = true;
     const Weights weights = of(rank, gradient_of(operation));
-    if (!weights || weights->zero() || weights->is_loss_gradient ||
-        !has_all_losses(rank, *weights))
-        return;
+    if (!weights || weights->zero() || weights->is_loss_gradient) return;
+    check_accumulation(rank, *weights, operation);
+    if (!has_all_losses(rank, *weights)) return;
     // All ranks of a reduction have the same.
     const std::vector<int>& sizes = group_sizes(rank);
     const auto judged = right_.find(weights);
@@ -652,9 +766,31 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
         const Tensor& output = side->operation.output;
         const std::int64_t from =
             verb.scatters() ? side->launch->member * output.bytes() : 0;
-        known(side->launch->rank)
-            .put(output, clipped(whole, from, from + output.bytes()));
+        write_over(side->launch->rank, output,
+                   clipped(whole, from, from + output.bytes()));
     }
+}
+
+/// What a collective has made stands there now, and, if that was a sum of gradients, too,
+/// of which this rank had a part: no longer that one.
+void RowWeightWatcher::write_over(int rank, const Tensor& output, Ranges made) {
+    const Ranges past = known(rank).read(output);
+    for (auto& range : made) {
+        const auto before = std::ranges::find_if(past, [&](const auto& old) {
+            return old.begin < range.end && range.begin < old.end;
+        });
+        const GradientStep* const sum = reduction_in(*range.fact);
+        if (before == past.end() || sum == nullptr) continue;
+        const GradientStep* const old_sum = reduction_in(*before->fact);
+        if (old_sum == nullptr) continue;
+        RowWeights noted = *range.fact;
+        for (const auto& loss : before->fact->losses)
+            if (loss->rank == rank)
+                noted.mistakes.push_back(
+                    {loss, old_sum->reduction, sum->reduction, {}, true});
+        range.fact = std::make_shared<const RowWeights>(std::move(noted));
+    }
+    known(rank).put(output, std::move(made));
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "sim/check/check.hpp"
+#include "sim/check/layouts.hpp"
 #include "sim/check/origin.hpp"
+#include "sim/check/shadow.hpp"
 #include "sim/check/tensors.hpp"
 #include "sim/engine.hpp"
 #include "sim/watcher.hpp"
@@ -23,11 +25,14 @@ namespace {
 /// A version is what lies between two updates by an optimizer. Forward of a micro-batch
 /// notes what it reads; backward of the same one must find no update since. What was
 /// gathered from shards is stale in a forward once the rank's own shard has been updated.
-/// Phases say which is which (PhaseScope); outside of them nothing is looked at. A copy
-/// of the weights, or values written over them, is the program's own care.
+/// So is the rest of a whole in which the rank has updated its shard in place, by a
+/// gradient that a collective made, unless something has written it since the forward
+/// before. Phases say which is which (PhaseScope); outside of them nothing is looked at.
+/// A copy of the weights, or values written over them, is the program's own care.
 class VersionWatcher final : public Watcher {
   public:
-    explicit VersionWatcher(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
+    VersionWatcher(int ranks, const Layouts& layouts)
+        : ranks_(static_cast<std::size_t>(ranks)), layouts_(layouts) {}
     ~VersionWatcher() override;
 
     void launched(Launch& launch) override;
@@ -51,6 +56,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t time = 0;
         const char* name = "";
         SourceLine at;
+        bool of_shard = false;  ///< perhaps; by a gradient that a collective made
     };
     struct History;
     /// A part of a storage that holds the shards of several ranks.
@@ -69,6 +75,9 @@ class VersionWatcher final : public Watcher {
         std::map<int, std::vector<Read>> reads;  ///< by micro-batch
         std::uint64_t written_in_pass = 0;
 
+        bool has_shards() const {
+            return std::ranges::any_of(updates, &Update::of_shard);
+        }
         const Update* updated(ByteRange range, std::uint64_t since) const;
     };
     struct OpenPhase {
@@ -80,7 +89,8 @@ class VersionWatcher final : public Watcher {
         std::unordered_map<const Storage*, std::shared_ptr<History>> storages;
         std::vector<OpenPhase> phases;
         std::map<int, std::uint64_t> passes;  ///< the last forward of each micro-batch
-        std::uint64_t time = 0;               ///< of updates and gathers
+        Shadow<std::uint64_t> written;        ///< where shards are updated: when
+        std::uint64_t time = 0;               ///< of updates, gathers and writes
         std::uint64_t pass = 0;
     };
 
@@ -88,10 +98,16 @@ class VersionWatcher final : public Watcher {
     static History& history_of(RankHistory& rank, const Tensor& tensor);
     void read_in_forward(int rank, const DeviceOperation& operation, const Tensor& read);
     void read_in_backward(int rank, const DeviceOperation& operation, const Tensor& read);
-    void updated(int rank, const DeviceOperation& operation);
+    void require_all_written(int rank, const DeviceOperation& operation,
+                             const Tensor& read, const History& history) const;
+    bool of_shard(int rank, const DeviceOperation& update) const;
+    void updated(int rank, const Tensor& parameter, bool of_shard,
+                 const DeviceOperation& operation);
+    const Update* rounded_by(int rank, const DeviceOperation& operation) const;
     void written(int rank, const Tensor& tensor);
 
     std::vector<RankHistory> ranks_;
+    const Layouts& layouts_;
 };
 
 bool is_backward(Phase phase) {
@@ -103,11 +119,13 @@ std::string micro_batch_text(int micro_batch) {
     return micro_batch < 0 ? "" : fmt::format(" of micro-batch {}", micro_batch);
 }
 
-/// A rank's three steps that do not go together.
-FaultError stale(std::string sentence, std::vector<Diagnosis::Party> steps) {
+/// A rank's steps that do not go together.
+FaultError stale(std::string sentence, std::vector<Diagnosis::Party> steps,
+                 const char* cause = nullptr) {
     Diagnosis diagnosis = diagnosis_of("F25");
     diagnosis.sentence = std::move(sentence);
     diagnosis.parties = std::move(steps);
+    if (cause != nullptr) diagnosis.cause = cause;
     return FaultError(std::move(diagnosis));
 }
 
@@ -132,9 +150,13 @@ VersionWatcher::~VersionWatcher() {
 }
 
 void VersionWatcher::executing(int rank, const DeviceOperation& operation) {
-    if (is_update(operation)) return updated(rank, operation);
+    if (is_update(operation))
+        return updated(rank, parameter_of(operation), of_shard(rank, operation),
+                       operation);
     const RankHistory& mine = of(rank);
     const Phase phase = mine.phases.empty() ? Phase::none : mine.phases.back().phase;
+    if (const Update* of_master = rounded_by(rank, operation))
+        return updated(rank, *operation.writes[0], of_master->of_shard, operation);
     if (phase == Phase::forward)
         for (const Tensor* read : operation.reads)
             read_in_forward(rank, operation, *read);
@@ -166,10 +188,13 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
                         update->name, update->at.text()),
             {party({rank}, "all_gather", gathered.at),
              party({rank}, update->name, update->at),
-             party({rank}, fmt::format("{} in forward", operation.name), operation.at)});
+             party({rank}, fmt::format("{} in forward", operation.name), operation.at)},
+            "Gather them again after each update, and let go of what was gathered before "
+            "it (a unit of ZeRO-3 that stays open is not gathered again).");
     }
     // Written since the forward began: an activation.
     if (history.written_in_pass == phase.pass) return;
+    if (history.has_shards()) require_all_written(rank, operation, read, history);
     std::vector<Read>& reads = history.reads[phase.micro_batch];
     std::erase_if(reads, [&](const Read& past) { return past.pass != phase.pass; });
     const bool known = std::any_of(reads.begin(), reads.end(),
@@ -178,6 +203,58 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     // A program may number them on and on; the lowest are long over.
     constexpr std::size_t kMicroBatches = 1024;
     if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
+}
+
+/// Returns the first byte of `bytes` that no range covers; -1 if there is none.
+template <typename Ranges>
+std::int64_t first_gap(const Ranges& ranges, std::int64_t bytes) {
+    std::int64_t end = 0;
+    for (const auto& range : ranges) {
+        if (range.begin > end) break;
+        end = range.end;
+    }
+    return end < bytes ? end : -1;
+}
+
+/// Of a whole, or of a flat buffer of parameters, this rank updates its shard alone: what
+/// it reads besides that has to come from others after each update.
+void VersionWatcher::require_all_written(int rank, const DeviceOperation& operation,
+                                         const Tensor& read,
+                                         const History& history) const {
+    const RankHistory& mine = ranks_[rank];
+    const OpenPhase& phase = mine.phases.back();
+    const ByteRange range = ByteRange::of(read);
+    std::uint64_t last = 0;  // forward that has read it
+    bool was_read = false;
+    for (const auto& [micro_batch, reads] : history.reads)
+        for (const Read& past : reads)
+            if (past.pass != phase.pass && past.range.overlaps(range)) {
+                was_read = true;
+                last = std::max(last, past.time);
+            }
+    if (!was_read) return;
+    const auto step = std::ranges::find_if(history.updates, [&](const Update& update) {
+        return update.of_shard && update.time > last &&
+               (update.range.overlaps(range) || read.labelled() != nullptr);
+    });
+    if (step == history.updates.end()) return;
+    auto since = mine.written.read(read);
+    std::erase_if(since, [&](const auto& past) { return past.fact <= last; });
+    const std::int64_t gap = first_gap(since, read.bytes());
+    if (gap < 0) return;
+    throw stale(
+        fmt::format("rank {} reads stale weights in forward{}: {} at {} reads {}, of "
+                    "which nothing has written element {} since the forward before, "
+                    "though {} at {} has updated this rank's part",
+                    rank, micro_batch_text(phase.micro_batch), operation.name,
+                    operation.at.text(), name_of(read),
+                    element_text(read.shape(), gap / bytes_of(read.dtype())), step->name,
+                    step->at.text()),
+        {party({rank}, step->name, step->at),
+         party({rank}, fmt::format("{} in forward", operation.name), operation.at)},
+        "Each rank steps its own part: gather the parts of all ranks after each update, "
+        "those of every bucket, before the next forward. If the ranks do not divide the "
+        "elements, pad them: each element is some rank's.");
 }
 
 void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation,
@@ -212,9 +289,30 @@ void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation
     }
 }
 
-void VersionWatcher::updated(int rank, const DeviceOperation& operation) {
+bool VersionWatcher::of_shard(int rank, const DeviceOperation& update) const {
+    const Layout gradient = layouts_.of(rank, gradient_of(update));
+    return gradient.kind == Layout::Kind::sharded ||
+           gradient.kind == Layout::Kind::varying || is_reduced(gradient);
+}
+
+/// Returns the update of a master in f32 that the operation rounds to a parameter in
+/// bf16; null if it does not.
+const VersionWatcher::Update* VersionWatcher::rounded_by(
+    int rank, const DeviceOperation& operation) const {
+    const RankHistory& mine = ranks_[rank];
+    const bool is_in_step =
+        mine.phases.empty() || mine.phases.back().phase == Phase::update;
+    if (!is_in_step || !operation.is<ops::Cast>()) return nullptr;
+    const Tensor& master = *operation.reads[0];
+    const auto found = mine.storages.find(master.storage());
+    return found == mine.storages.end()
+               ? nullptr
+               : found->second->updated(ByteRange::of(master), 0);
+}
+
+void VersionWatcher::updated(int rank, const Tensor& parameter, bool of_shard,
+                             const DeviceOperation& operation) {
     RankHistory& mine = of(rank);
-    const Tensor& parameter = parameter_of(operation);
     const ByteRange range = ByteRange::of(parameter);
     if (range.empty()) return;
     History& history = history_of(mine, parameter);
@@ -224,7 +322,7 @@ void VersionWatcher::updated(int rank, const DeviceOperation& operation) {
         return gathered.range.overlaps(range) &&
                !(gathered.in_place && gathered.shard.contains(range));
     });
-    const Update update{range, ++mine.time, operation.name, operation.at};
+    const Update update{range, ++mine.time, operation.name, operation.at, of_shard};
     const auto same =
         std::find_if(history.updates.begin(), history.updates.end(),
                      [&](const Update& past) { return past.range == range; });
@@ -232,6 +330,7 @@ void VersionWatcher::updated(int rank, const DeviceOperation& operation) {
         history.updates.push_back(update);
     else
         *same = update;
+    if (history.has_shards()) mine.written.set(parameter, update.time);
 }
 
 /// By something else than an optimizer: what is there now has no version.
@@ -244,6 +343,7 @@ void VersionWatcher::written(int rank, const Tensor& tensor) {
     History& history =
         found == mine.storages.end() ? history_of(mine, tensor) : *found->second;
     if (in_forward) history.written_in_pass = mine.phases.back().pass;
+    if (history.has_shards()) mine.written.set(tensor, ++mine.time);
     const ByteRange range = ByteRange::of(tensor);
     if (!history.updates.empty())
         std::erase_if(history.updates,
@@ -275,6 +375,7 @@ void VersionWatcher::launched(Launch& launch) {
         history.gathered.push_back({range, mine.storages[operation.input.storage()],
                                     ByteRange::of(operation.input), in_place, ++mine.time,
                                     operation.at});
+        if (history.has_shards()) mine.written.set(operation.output, mine.time);
     }
 }
 
@@ -284,6 +385,7 @@ void VersionWatcher::copied(int rank, CopyDirection direction, const Tensor& ten
 }
 
 void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
+    of(rank).written.free(storage);
     const auto found = of(rank).storages.find(&storage);
     if (found == of(rank).storages.end()) return;
     found->second->gathered.clear();  // may name itself: gathered in place
@@ -303,8 +405,8 @@ void VersionWatcher::phase_ended(int rank) noexcept {
 
 }  // namespace
 
-std::unique_ptr<Watcher> watch_versions(Engine& engine) {
-    return std::make_unique<VersionWatcher>(engine.options().ranks);
+std::unique_ptr<Watcher> watch_versions(Engine& engine, const Layouts& layouts) {
+    return std::make_unique<VersionWatcher>(engine.options().ranks, layouts);
 }
 
 }  // namespace lockstep::sim

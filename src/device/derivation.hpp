@@ -26,8 +26,10 @@ struct Derivation {
     std::uint8_t linear = 0;
     /// The results are added to what was there (which is among the operands, too).
     bool adds = false;
-    /// The factor of fill, scale and loss_gradient; if `adds`, that of the sum.
+    /// The factor of fill, scale and loss_gradient; if `adds`, that of the sum; of an
+    /// update, its learning rate.
     double factor = 1;
+    std::int64_t step = 0;  ///< of an update that counts them, from 1
     RandomStream stream{};
     std::int64_t offset = 0;
     std::int64_t pitch = 0;  ///< 0: one row's numbers follow the other's
@@ -56,7 +58,11 @@ struct Derivation {
     }
     static constexpr Derivation copying() { return with_factor(Kind::copy, 1); }
     static constexpr Derivation copying_part() { return with_factor(Kind::part, 1); }
-    static constexpr Derivation updating() { return with_factor(Kind::update, 1); }
+    static constexpr Derivation updating(double learning_rate, std::int64_t step = 0) {
+        Derivation derivation = with_factor(Kind::update, learning_rate);
+        derivation.step = step;
+        return derivation;
+    }
     static constexpr Derivation random(RandomStream stream, std::int64_t offset,
                                        std::int64_t pitch = 0) {
         Derivation derivation = with_factor(Kind::random, 1);

@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-/// The tensors of one line, category and name that are alive.
+/// The tensors of one line, category and name that are alive; or of all names.
 struct Holding {
     std::string what;  ///< "activations made at src/nn/linear.cpp:31"
     SourceLine at;
@@ -35,15 +35,18 @@ std::vector<const Storage*> live_storage(const Device& device, const Storage* wa
     return live;
 }
 
-/// Largest first.
-std::vector<Holding> holdings_of(const std::vector<const Storage*>& live) {
+std::string names_of(const Storage& storage) {
+    const std::string names = storage.names(0, storage.bytes);
+    return names.empty() ? "" : fmt::format(" ({})", names);
+}
+
+/// Returns the holdings by line and category, and by name if that is told; largest first.
+std::vector<Holding> holdings_of(const std::vector<const Storage*>& live, bool by_name) {
     std::map<std::string, Holding> by_line;
     for (const Storage* storage : live) {
-        const std::string names = storage->names(0, storage->bytes);
         const std::string what =
             fmt::format("{}{} made at {}", name_of(storage->category),
-                        names.empty() ? "" : fmt::format(" ({})", names),
-                        storage->allocated_at.text());
+                        by_name ? names_of(*storage) : "", storage->allocated_at.text());
         Holding& holding = by_line[what];
         holding.what = what;
         holding.at = storage->allocated_at;
@@ -64,6 +67,23 @@ std::string text_of(const Holding& holding) {
     return fmt::format("{} in {} {} of {}", bytes_text(holding.bytes),
                        holding.tensors.size(),
                        holding.tensors.size() == 1 ? "tensor" : "tensors", holding.what);
+}
+
+/// " (layer0.weight, layer0.bias, layer1.weight and 5 more)": the names of what a line
+/// holds, oldest first.
+std::string names_text(const Holding& holding) {
+    constexpr std::size_t kTold = 3;
+    std::vector<std::string> names;
+    for (const Storage* storage : holding.tensors) {
+        const std::string name = storage->names(0, storage->bytes);
+        if (!name.empty() && std::ranges::find(names, name) == names.end())
+            names.push_back(name);
+    }
+    if (names.empty()) return "";
+    const std::size_t untold = names.size() - std::min(kTold, names.size());
+    names.resize(names.size() - untold);
+    return fmt::format(" ({}{})", fmt::join(names, ", "),
+                       untold > 0 ? fmt::format(" and {} more", untold) : "");
 }
 
 /// "micro-batch 3", "micro-batches 0–7"; how many there are of them.
@@ -118,6 +138,18 @@ const char* cause_of(const std::vector<const Storage*>& tensors) {
                "to which each step adds its output or loss), and keep numbers, or "
                "nothing, "
                "instead.";
+    const Storage& first = *tensors.front();
+    const bool is_of_pass = first.allocated_in.phase[0] != '\0' && tensors.size() > 1;
+    if (is_of_pass && first.category == MemoryCategory::parameters)
+        return "Values of several layers, which were made in a pass, are there at once. "
+               "If "
+               "they are gathered from shards, let go of each layer's when it has been "
+               "used (close a unit of ZeRO-3).";
+    if (is_of_pass && first.category == MemoryCategory::gradients)
+        return "Gradients of several layers, which were made in a pass, are there at "
+               "once. "
+               "If they are dealt out to shards, let go of each layer's when they have "
+               "been reduced and scattered.";
     if (micro_batches.size() > 2)
         return "Many micro-batches are held at once: run the backward of one before the "
                "forwards of too many others, and let go of its activations then.";
@@ -201,7 +233,7 @@ std::string purpose_text(const Storage& wanted) {
 OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t bytes,
                       const std::string& asked) {
     const std::vector<const Storage*> live = live_storage(device, wanted);
-    const std::vector<Holding> holdings = holdings_of(live);
+    const std::vector<Holding> lines = holdings_of(live, /*by_name=*/false);
     Diagnosis diagnosis = diagnosis_of("F30");
     diagnosis.sentence = asked;
     if (wanted != nullptr)
@@ -211,14 +243,14 @@ OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t 
                                      "",
                                      wanted->allocated_at,
                                      {}});
-    if (!holdings.empty()) {
-        const Holding& most = holdings.front();
-        diagnosis.sentence +=
-            fmt::format("; most is held by {}{}", text_of(most), when_text(most.tensors));
+    if (!lines.empty()) {
+        const Holding& most = lines.front();
+        diagnosis.sentence += fmt::format("; most is held by {}{}{}", text_of(most),
+                                          names_text(most), when_text(most.tensors));
         if (const char* const cause = cause_of(most.tensors)) diagnosis.cause = cause;
         diagnosis.parties.push_back({{device.index()}, "holds most", "", most.at, {}});
     }
-    add_holdings(diagnosis.details, holdings);
+    add_holdings(diagnosis.details, holdings_of(live, /*by_name=*/true));
     add_growth(diagnosis.details, live);
     return OutOfMemoryError(std::move(diagnosis));
 }

@@ -172,7 +172,7 @@ void FullySharded::finish() {
 }
 
 void FullySharded::update(Optimizer& optimizer) {
-    optimizer.require_of("FullySharded", shards());
+    optimizer.require_of("FullySharded, where a rank updates shards()", shards());
     send_values();
     optimizer.step();
 }

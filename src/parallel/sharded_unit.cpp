@@ -192,6 +192,8 @@ void ShardedUnit::make_shards(const Options& options) {
                            values, gradients, line_));
         }
         fill(piece);
+        for (const auto& shard : piece.shards)
+            declare_again(*shard);
     }
     for (Parameter* parameter : parameters_)
         parameter->value = parameter->gradient = {};

@@ -1,5 +1,7 @@
 #include "src/parallel/zero_1.hpp"
 
+#include <string>
+
 #include "src/core/require.hpp"
 #include "src/parallel/flat_buffer.hpp"
 #include "src/parallel/placement.hpp"
@@ -152,7 +154,8 @@ void Zero1::wait_for_values() {
 }
 
 void Zero1::require_own(const Optimizer& optimizer) const {
-    optimizer.require_of(stage_.name, shards());
+    const std::string who = std::string(stage_.name) + ", where a rank updates shards()";
+    optimizer.require_of(who.c_str(), shards());
 }
 
 std::vector<Parameter*> Zero1::shards() const {

@@ -1,7 +1,16 @@
-// ZeRO by hand, without a mistake: the checker must not find any.
+// ZeRO by hand and the library's, without a mistake: the checker must not find any.
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
+#include "src/comm/mesh.hpp"
+#include "src/parallel/flat_buffer.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
 #include "tests/catch.hpp"
 #include "tests/faults/correct.hpp"
 
@@ -152,6 +161,213 @@ TEST_CASE("correct: ZeRO-3, weights gathered just in time and ahead", "[faults]"
                 layers.backward(inputs, loss.gradient);
             }
             step(device, optimizer);
+        }
+    });
+}
+
+namespace {
+
+using Shards = std::vector<Parameter*>;
+
+/// The library's ways to share a model out over a line.
+struct Way {
+    std::string name;
+    std::function<std::pair<std::unique_ptr<GradientSync>, Shards>(Device&, Communicator&,
+                                                                   Sequential&)>
+        make;
+    bool on_host = false;  ///< shards, which one line alone can add up
+    bool delayed = false;
+};
+
+template <typename Sync, typename... Options>
+Way way(std::string name, bool on_host, Options... options) {
+    return {std::move(name),
+            [=](Device& device, Communicator& line, Sequential& model) {
+                std::unique_ptr<Sync> sync;
+                if constexpr (std::is_same_v<Sync, FullySharded>)
+                    sync = std::make_unique<Sync>(device, line, model, options...);
+                else
+                    sync = std::make_unique<Sync>(device, line, model.parameters(),
+                                                  options...);
+                auto shards = sync->shards();
+                return std::pair<std::unique_ptr<GradientSync>, Shards>(
+                    std::move(sync), std::move(shards));
+            },
+            on_host, sizeof...(Options) == 2};
+}
+
+std::vector<Way> ways() {
+    constexpr BucketSizes kSmall{300, 300};
+    using Sharded = FullyShardedOptions;
+    return {
+        way<Zero1>("1", false, ZeroOptions{.sizes = kSmall}),
+        way<Zero1>("1, all reduced", false,
+                   ZeroOptions{.sizes = kSmall, .all_reduce = true}),
+        way<Zero1>("1, hidden", false, ZeroOptions{.sizes = kSmall, .hide_gather = true}),
+        way<Zero2>("2", false, ZeroOptions{.sizes = kSmall}),
+        way<Zero2>("2, hidden", false, ZeroOptions{.sizes = kSmall, .hide_gather = true}),
+        way<ZeroOffload>("offload", true, ZeroOptions{.sizes = kSmall}),
+        way<ZeroOffload>("offload, delayed", true, ZeroOptions{.sizes = kSmall}, true),
+        way<FullySharded>("3", false, Sharded{}),
+        way<FullySharded>("3, kept", false, Sharded{.reshard_after_forward = false}),
+        way<FullySharded>("3, packed", false, Sharded{.by = ShardBy::packed_rows}),
+        way<FullySharded>("3, flat, not prefetched", false,
+                          Sharded{.by = ShardBy::flat, .prefetch = 0}),
+        way<FullySharded>("3, on the host", true, Sharded{.on_host = true}),
+    };
+}
+
+/// Trains with two micro-batches a step, and clips.
+void train(Rank& rank, Communicator& line, Sequential& model, const Way& way,
+           const std::function<std::unique_ptr<Optimizer>(Shards)>& make) {
+    Device& device = rank.device();
+    const DType dtype = model.parameters().front()->dtype();
+    const auto [sync, shards] = way.make(device, line, model);
+    const auto optimizer = make(shards);
+    for (int i = 0; i < kSteps; ++i) {
+        std::vector<MicroBatch> batches;
+        for (int m = 0; m < 2; ++m) {
+            const int first = 6 * (2 * (i * rank.size() + rank.index()) + m);
+            MicroBatch batch{device.empty({3, 6}, dtype), device.empty({3, 4}, dtype),
+                             0.5 / rank.size()};
+            device.random_normal(batch.input, RandomStream(3, "x"), 0, 1, first * 6);
+            device.random_normal(batch.target, RandomStream(3, "y"), 0, 1, first * 4);
+            batches.push_back(batch);
+        }
+        sync->begin();
+        accumulate_gradients(device, model, mean_squared_error, batches);
+        sync->finish();
+        if (!way.delayed) clip_gradients(device, rank.world(), shards, 0.05);
+        const PhaseScope phase(device, Phase::update);
+        sync->update(*optimizer);
+    }
+    if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+}
+
+}  // namespace
+
+TEST_CASE("correct: the library's ZeRO, with micro-batches and a clip", "[faults]") {
+    for (const Way& way : ways()) {
+        CAPTURE(way.name);
+        for (const int ranks : {2, 3})
+            must_stay_silent(ranks, [&](Rank& rank) {
+                const auto model = make_mlp(rank.device());
+                declare_replicas_of(rank.world(), *model);
+                train(rank, rank.world(), *model, way, [](Shards shards) {
+                    return std::make_unique<AdamW>(
+                        decay_matrices_only(shards, {.weight_decay = 0.1}));
+                });
+            });
+    }
+}
+
+TEST_CASE("correct: the library's ZeRO with masters of values in bf16", "[faults]") {
+    for (const Way& way : ways()) {
+        CAPTURE(way.name);
+        must_stay_silent(2, [&](Rank& rank) {
+            Sequential model;
+            const ParameterInit init{rank.device(), DType::bf16, 7, ""};
+            model.add<Linear>(init.child("up"), 6, 8);
+            model.add<Linear>(init.child("down"), 8, 4);
+            declare_replicas_of(rank.world(), model);
+            train(rank, rank.world(), model, way, [](Shards shards) {
+                return make_optimizer<AdamW>(std::move(shards), AdamWOptions{});
+            });
+        });
+    }
+}
+
+TEST_CASE("correct: the library's ZeRO inside of nodes, replicas between them",
+          "[faults]") {
+    for (const Way& way : ways()) {
+        if (way.on_host) continue;
+        CAPTURE(way.name);
+        must_stay_silent(4, [&](Rank& rank) {
+            const Mesh mesh(rank.world(), {{"between", 2}, {"inside", 2}});
+            const auto model = make_mlp(rank.device());
+            declare_replicas_of(mesh["between"], *model);
+            declare_replicas_of(mesh["inside"], *model);
+            train(rank, mesh["inside"], *model, way,
+                  [](Shards shards) { return std::make_unique<AdamW>(shards); });
+        });
+    }
+}
+
+namespace {
+
+/// Forward and backward of the model on rows of this rank's.
+void pass(Rank& rank, Sequential& model, int step) {
+    Device& device = rank.device();
+    const int first = 5 * (step * rank.size() + rank.index());
+    const MicroBatch batch{random_rows(device, "x", first, 5, 6),
+                           random_rows(device, "y", first, 5, 4), 1.0 / rank.size()};
+    accumulate_gradients(device, model, mean_squared_error, {&batch, 1});
+}
+
+}  // namespace
+
+TEST_CASE("correct: each rank owns whole parameters and broadcasts them", "[faults]") {
+    must_stay_silent(4, [](Rank& rank) {
+        const auto model = make_mlp(rank.device());
+        const std::vector<Parameter*> all = model->parameters();
+        make_flat(rank.device(), all, &Parameter::value);
+        Parameter& own = *all[rank.index()];
+        AdamW optimizer({&own});
+        for (int i = 0; i < kSteps; ++i) {
+            pass(rank, *model, i);
+            for (int owner = 0; owner < rank.size(); ++owner)
+                rank.world().reduce(all[owner]->gradient, owner).wait();
+            step(rank.device(), optimizer);
+            for (int owner = 0; owner < rank.size(); ++owner)
+                rank.world().broadcast(all[owner]->value, owner).wait();
+        }
+    });
+}
+
+TEST_CASE("correct: one flat buffer whose parameters are stepped and gathered in turn",
+          "[faults]") {
+    must_stay_silent(2, [](Rank& rank) {
+        Device& device = rank.device();
+        Communicator& world = rank.world();
+        const auto model = make_mlp(device);
+        std::vector<Parameter*> trained = model->parameters();
+        make_flat(device, trained, &Parameter::value);
+        make_flat(device, trained, &Parameter::gradient);
+        trained.pop_back();  // the last one is frozen
+        std::vector<std::unique_ptr<Parameter>> shards;
+        AdamW::Groups groups;
+        for (const Parameter* parameter : trained) {
+            const std::int64_t share = parameter->shape().elements() / 2;
+            auto shard = shards_in({model->parameters()[shards.size()]},
+                                   {rank.index() * share, share},
+                                   own_range(parameter->value.flat(), world),
+                                   own_range(parameter->gradient.flat(), world), world);
+            shards.push_back(std::move(shard.front()));
+            groups.push_back({{shards.back().get()}, {}});
+        }
+        AdamW optimizer(groups);
+        for (int i = 0; i < kSteps; ++i) {
+            pass(rank, *model, i);
+            std::vector<Work> gathers;
+            for (std::size_t p = 0; p < trained.size(); ++p) {
+                const Tensor whole = trained[p]->gradient.flat();
+                world.reduce_scatter(own_range(whole, world), whole).wait();
+                // Each has a clip and a learning rate of its own.
+                const Tensor squares = device.zeros({1}, DType::f64);
+                device.sum_of_squares(squares, shards[p]->gradient);
+                world.all_reduce(squares).wait();
+                const double norm = std::sqrt(device.download(squares).at(0));
+                device.scale(shards[p]->gradient, 0.01 / std::max(norm, 0.01));
+                optimizer.groups[p].options.learning_rate = 0.01 / double(i + p + 1);
+                {
+                    const PhaseScope phase(device, Phase::update);
+                    optimizer.step(*shards[p]);
+                }
+                const Tensor values = trained[p]->value.flat();
+                gathers.push_back(world.all_gather(values, own_range(values, world)));
+            }
+            for (Work& work : gathers)
+                work.wait();
         }
     });
 }

@@ -63,7 +63,7 @@ struct Sgd {
             2 + (options.weight_decay != 0 ? 2 : 0) + (options.momentum != 0 ? 2 : 0);
         return each * parameter.elements();
     }
-    Derivation derivation() const { return Derivation::updating(); }
+    Derivation derivation() const { return Derivation::updating(options.learning_rate); }
 };
 
 struct AdamW {
@@ -87,7 +87,9 @@ struct AdamW {
                 updates("second_moment", second_moment)};
     }
     std::int64_t flops() const { return 14 * parameter.elements(); }
-    Derivation derivation() const { return Derivation::updating(); }
+    Derivation derivation() const {
+        return Derivation::updating(options.learning_rate, step);
+    }
 };
 
 using OptimizerOperations = std::tuple<ClipFactor, Sgd, AdamW>;

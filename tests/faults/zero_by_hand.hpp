@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/comm/rank.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/losses.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/flat_buffer.hpp"
+#include "src/parallel/gradient_buckets.hpp"
+
+namespace lockstep::test {
+
+/// A student's ZeRO-1, without finish() and update(): buckets of values and gradients,
+/// the sums on their way, and this rank's shards.
+class ZeroByHand : public GradientBuckets {
+  public:
+    ZeroByHand(Rank& rank, Module& model)
+        : GradientBuckets(model.parameters(), {256, 256}), world(rank.world()) {
+        const int n = rank.size();
+        for (const Bucket& bucket : buckets()) {
+            values.push_back(make_flat(rank.device(), bucket, &Parameter::value, n));
+            gradients.push_back(
+                make_flat(rank.device(), bucket, &Parameter::gradient, n));
+            const std::int64_t share = values.back().elements() / n;
+            for (auto& shard :
+                 shards_in(bucket, {rank.index() * share, share}, own(values.back()),
+                           own(gradients.back()), world))
+                shards.push_back(std::move(shard));
+        }
+    }
+    std::vector<Parameter*> updated() const {
+        std::vector<Parameter*> all;
+        for (const auto& shard : shards)
+            all.push_back(shard.get());
+        return all;
+    }
+
+  protected:
+    Tensor own(const Tensor& flat) const { return own_range(flat, world); }
+
+    Communicator& world;
+    std::vector<Tensor> values;  ///< by bucket
+    std::vector<Tensor> gradients;
+    std::vector<std::unique_ptr<Parameter>> shards;
+    std::vector<Work> sums;  ///< on their way
+
+  private:
+    void start(std::size_t bucket) override {
+        sums.push_back(world.reduce_scatter(own(gradients[bucket]), gradients[bucket]));
+    }
+};
+
+inline std::unique_ptr<Sequential> two_layers(Device& device) {
+    auto model = std::make_unique<Sequential>();
+    model->add<Linear>(ParameterInit{device, DType::f64, 7, "up"}, 6, 8);
+    model->add<Linear>(ParameterInit{device, DType::f64, 7, "down"}, 8, 4);
+    return model;
+}
+
+/// This rank's rows of that step, which count as many as the others'.
+inline MicroBatch rows_of(Rank& rank, int step) {
+    Device& device = rank.device();
+    MicroBatch batch{device.empty({4, 6}, DType::f64), device.zeros({4, 4}, DType::f64),
+                     1.0 / rank.size()};
+    device.random_normal(batch.input, RandomStream(3 + step, "x"), 0, 1,
+                         rank.index() * batch.input.elements());
+    return batch;
+}
+
+}  // namespace lockstep::test
