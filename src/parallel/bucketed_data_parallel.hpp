@@ -14,8 +14,8 @@ struct BucketOptions {
     bool broadcast = true;
     /// From the second step on buckets are filled in the order in which rank 0's
     /// gradients came in the first one: one broadcast of a number for each parameter, and
-    /// a wait of the host. A training that goes on from a checkpoint begins with the first
-    /// order again, and so may round a sum otherwise.
+    /// a wait of the host. A training that goes on from a checkpoint begins with the
+    /// first order again, and so may round a sum otherwise.
     bool rebuild = true;
     /// Gradients that the step does not get are found when backward begins to announce
     /// gradients, so that buckets need not wait for them until the end. Without, a step

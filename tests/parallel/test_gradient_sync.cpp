@@ -539,7 +539,8 @@ TEST_CASE("ZeRO-1 says which parameters its optimizer has", "[parallel][errors]"
                      Sgd optimizer(gpt.parameters());
                      sync.update(optimizer);
                  }),
-         "Zero1, where a rank updates shards(): the optimizer was made of other parameters "
+         "Zero1, where a rank updates shards(): the optimizer was made of other "
+         "parameters "
          "than those that are updated here");
     says(refusal(true,
                  [](Rank& rank, Module&, Communicator&) {

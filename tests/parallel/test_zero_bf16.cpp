@@ -1,0 +1,323 @@
+// Training in bf16 with masters in f32, sharded in all ways: sums are within their bound,
+// data movement changes no bit, and losses follow one device's.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "src/comm/mesh.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/fully_sharded.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/parallel/zero_2.hpp"
+#include "src/parallel/zero_offload.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr BucketSizes kSmall{100, 100};
+constexpr double kHalfStep = Bf16::kEpsilon / 2;  // 2^-8, the error of a rounding
+constexpr double kHalfStepF32 = 0x1p-24;
+
+struct Form {
+    std::string name;
+    std::function<std::unique_ptr<GradientSync>(Rank&, Communicator&, Sequential&)> make;
+    /// A micro-batch's gradient is added to the ones before on this rank, in bf16, before
+    /// it is added to the other ranks'.
+    bool adds_at_home = false;
+};
+
+template <typename Stage>
+Form stage(const std::string& name, const ZeroOptions& options) {
+    return {name,
+            [=](Rank& rank, Communicator& line, Sequential& model) {
+                return std::make_unique<Stage>(rank.device(), line, model.parameters(),
+                                               options);
+            },
+            std::is_same_v<Stage, Zero1>};
+}
+
+Form sharded(const std::string& name, const FullyShardedOptions& options) {
+    return {name, [=](Rank& rank, Communicator& line, Sequential& model) {
+                return std::make_unique<FullySharded>(rank.device(), line, model,
+                                                      options);
+            }};
+}
+
+using ReduceIn = std::optional<DType>;
+
+/// Forms of each group only move data in different ways: on the same ranks they add up
+/// the same terms in the same order.
+std::vector<std::vector<Form>> forms(ReduceIn in) {
+    return {
+        {stage<Zero1>("stage 1", {.sizes = kSmall, .reduce_in = in}),
+         stage<Zero1>("stage 1, hidden",
+                      {.sizes = kSmall, .hide_gather = true, .reduce_in = in})},
+        {stage<Zero2>("stage 2", {.sizes = kSmall, .reduce_in = in}),
+         stage<Zero2>("stage 2, hidden",
+                      {.sizes = kSmall, .hide_gather = true, .reduce_in = in}),
+         stage<ZeroOffload>("offload", {.sizes = kSmall, .reduce_in = in})},
+        {sharded("by rows", {.reduce_in = in}),
+         sharded("by rows, kept", {.reshard_after_forward = false, .reduce_in = in}),
+         sharded("by rows, not prefetched", {.prefetch = 0, .reduce_in = in}),
+         sharded("by rows, on the host", {.reduce_in = in, .on_host = true}),
+         sharded("by packed rows", {.by = ShardBy::packed_rows, .reduce_in = in})},
+        {sharded("flat", {.by = ShardBy::flat, .reduce_in = in}),
+         sharded("flat, on the host",
+                 {.by = ShardBy::flat, .reduce_in = in, .on_host = true})},
+    };
+}
+
+std::vector<Form> all_forms(ReduceIn in) {
+    std::vector<Form> all;
+    for (const auto& group : forms(in))
+        all.insert(all.end(), group.begin(), group.end());
+    return all;
+}
+
+bool is_on_host(const Form& form) {
+    return form.name == "offload" || form.name.find("host") != std::string::npos;
+}
+
+/// n ranks in each of some nodes, which are replicas, too.
+struct Layout {
+    int nodes = 1;
+    int n = 1;
+    int micro_batches = 1;
+    int ranks() const { return nodes * n; }
+};
+
+using BatchesOf = std::function<std::vector<MicroBatch>(Device&, int step, int rank)>;
+
+/// Trains for some steps.
+Course train(const Layout& layout, const Form& form, const Task& task, int steps,
+             const BatchesOf& batches_of) {
+    Course course;
+    course.losses.resize(steps);
+    sim::ClusterOptions options;
+    options.ranks = layout.ranks();
+    options.workers = 1;
+    collect(course, sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Mesh mesh(rank.world(), {{"between", layout.nodes}, {"inside", layout.n}});
+        const auto made = task.make_model({device, DType::bf16, 1, ""});
+        auto& model = dynamic_cast<Sequential&>(*made);
+        for (const char* axis : {"between", "inside"})
+            declare_replicas_of(mesh[axis], model);
+        const auto sync = form.make(rank, mesh["inside"], model);
+        const auto optimizer = adamw(sync->shards());
+        for (int step = 0; step < steps; ++step) {
+            const auto mine = batches_of(device, step, rank.index());
+            const Tensor loss =
+                train_step(device, model, task.loss, mine, *sync, *optimizer);
+            course.losses[step] += device.peek(loss).at(0);
+        }
+        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+        keep_updated(rank, sync->shards());
+    }));
+    return course;
+}
+
+// Sums of gradients that are known.
+
+constexpr std::int64_t kIn = 7;
+constexpr std::int64_t kOut = 5;
+
+/// The target is the gradient of a prediction.
+LossResult given_gradient(Device& device, const Tensor& prediction, const Tensor& target,
+                          double /*weight*/, SourceLine /*at*/) {
+    return {device.zeros({1}, DType::f32), target.reshaped(prediction.shape())};
+}
+
+Task linear_task() {
+    return {[](const ParameterInit& init) {
+                auto model = std::make_unique<Sequential>();
+                model->add<Linear>(init, kIn, kOut);
+                return model;
+            },
+            given_gradient,
+            {}};
+}
+
+HostTensor magnitudes(std::int64_t columns, const std::string& name, double scale) {
+    HostTensor values = normal_values({1, columns}, name);
+    for (std::int64_t i = 0; i < columns; ++i)
+        values.set(i, scale * (1 + std::abs(values.at(i))));
+    return values.as(DType::bf16);
+}
+
+HostTensor input_of(int batch) {
+    return magnitudes(kIn, fmt::format("x {}", batch), 1);
+}
+HostTensor gradient_of(int batch, double scale) {
+    return magnitudes(kOut, fmt::format("dy {}", batch), scale);
+}
+
+/// The weight's gradient after one step of a micro-batch of one row each.
+HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
+    const auto batches_of = [&](Device& device, int /*step*/, int rank) {
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < layout.micro_batches; ++i) {
+            const int batch = rank * layout.micro_batches + i;
+            batches.push_back({device.upload(input_of(batch)),
+                               device.upload(gradient_of(batch, scale)), 1});
+        }
+        return batches;
+    };
+    return train(layout, form, linear_task(), 1, batches_of).gradients.at("weight");
+}
+
+/// The largest distance from the exact sum of all terms, as a part of their sizes.
+double off_of(const HostTensor& arrived, int batches) {
+    double most = 0;
+    for (std::int64_t out = 0; out < kOut; ++out)
+        for (std::int64_t in = 0; in < kIn; ++in) {
+            double sum = 0;
+            for (int batch = 0; batch < batches; ++batch)
+                sum += gradient_of(batch, 1).at(out) * input_of(batch).at(in);
+            most = std::max(most, std::abs(arrived.at(out * kIn + in) - sum) / sum);
+        }
+    return most;
+}
+
+/// How far rounding may take a sum of positive terms: each term is rounded that often.
+double bound_of(int roundings, int roundings_f32) {
+    return std::pow(1 + kHalfStep, roundings) *
+               std::pow(1 + kHalfStepF32, roundings_f32) -
+           1;
+}
+
+}  // namespace
+
+TEST_CASE("Gradients in bf16 are off by a rounding a rank and micro-batch",
+          "[parallel][zero][bf16]") {
+    const int nodes = GENERATE(1, 2), n = GENERATE(1, 2, 3, 4, 8), k = GENERATE(1, 3);
+    const ReduceIn in = GENERATE(ReduceIn(), ReduceIn(DType::f32));
+    const Layout layout{nodes, n, k};
+    const int ranks = layout.ranks();
+    for (const Form& form : all_forms(in)) {
+        if (nodes > 1 && is_on_host(form)) continue;  // they refuse it
+        CAPTURE(nodes, n, k, form.name, in.has_value());
+        // A product is rounded as it is added, and so is each sum after the first; with
+        // f32 in bf16 only what is added at home, or once.
+        const int bf16 = in ? (form.adds_at_home ? k : 1) : ranks + k - 1;
+        const double off = off_of(summed(layout, form), ranks * k);
+        CHECK(off <= bound_of(bf16, ranks + k));
+        // Roundings add up: 16 ranks' break the bound of one.
+        if (ranks == 16 && !in) CHECK(off > bound_of(1, ranks + k));
+    }
+}
+
+TEST_CASE("Gradients of 2^-30 in bf16 lose nothing, so that no loss is scaled",
+          "[parallel][zero][bf16]") {
+    // f16 counts in steps of 2^-24 there: half a step and less becomes zero, and a loss
+    // is scaled to keep it (Micikevicius et al. 2018, 1710.03740, section 3.2).
+    constexpr double kScale = 0x1p-30, kStepF16 = 0x1p-24;
+    const Layout layout{1, 4, 3};
+    const ReduceIn in = GENERATE(ReduceIn(), ReduceIn(DType::f32));
+    for (const Form& form : all_forms(in)) {
+        CAPTURE(form.name, in.has_value());
+        const HostTensor usual = summed(layout, form);
+        const HostTensor small = summed(layout, form, kScale);
+        for (std::int64_t i = 0; i < usual.elements(); ++i)
+            CHECK(small.at(i) == kScale * usual.at(i));
+    }
+    for (int batch = 0; batch < layout.ranks() * layout.micro_batches; ++batch)
+        for (std::int64_t i = 0; i < kOut; ++i)
+            CHECK(std::nearbyint(gradient_of(batch, kScale).at(i) / kStepF16) == 0);
+}
+
+namespace {
+
+// Twenty steps of a small GPT.
+
+constexpr int kSteps = 20;
+
+Course train(const Layout& layout, const Form& form, const Task& task,
+             int steps = kSteps) {
+    return train(layout, form, task, steps, [&](Device& device, int step, int rank) {
+        return batches_of_worker(device, task, step, rank, layout.ranks(),
+                                 layout.micro_batches);
+    });
+}
+
+/// One device, with the batch of so many ranks whole.
+Course train_whole(int ranks, const Task& task) {
+    const Form alone{"alone", [](Rank&, Communicator&, Sequential& model) {
+                         return std::make_unique<AllReduceSync>(model.parameters());
+                     }};
+    const int all = rows_of_all(ranks);
+    return train({}, alone, task, kSteps, [&](Device& device, int step, int /*rank*/) {
+        const auto [input, target] = task.rows(step, all, 0, all);
+        return std::vector<MicroBatch>{{device.upload(input), device.upload(target)}};
+    });
+}
+
+}  // namespace
+
+TEST_CASE("Sharded training in bf16 follows one device's",
+          "[parallel][zero][bf16][slow]") {
+    const Task task = gpt_task();
+    const Layout layout = GENERATE(Layout{1, 1}, Layout{1, 2}, Layout{1, 3}, Layout{1, 4},
+                                   Layout{1, 8}, Layout{2, 3});
+    const Course one = train_whole(layout.ranks(), task);
+    CHECK(one.losses.back() < 0.9 * one.losses.front());
+    for (const int k : {1, 3})
+        for (const ReduceIn in : {ReduceIn(), ReduceIn(DType::f32)})
+            for (const auto& group : forms(in)) {
+                const Form& form = group.front();
+                CAPTURE(layout.nodes, layout.n, k, form.name, in.has_value());
+                const Course many = train({layout.nodes, layout.n, k}, form, task);
+                // Each is within a rounding of what f32 would give.
+                for (int step = 0; step < kSteps; ++step)
+                    CHECK(std::abs(many.losses[step] - one.losses[step]) <=
+                          2 * kHalfStep * one.losses[0]);
+            }
+}
+
+TEST_CASE("What only moves data in another way leaves all bits",
+          "[parallel][zero][bf16]") {
+    constexpr int kFew = 3;
+    const Task task = gpt_task();
+    Layout layout =
+        GENERATE(Layout{1, 2}, Layout{1, 3}, Layout{1, 8}, Layout{2, 1}, Layout{2, 3});
+    const int k = layout.micro_batches = GENERATE(1, 3);
+    for (const ReduceIn in : {ReduceIn(), ReduceIn(DType::f32)}) {
+        Course others;
+        for (const auto& group : forms(in)) {
+            const Course first = train(layout, group.front(), task, kFew);
+            const auto check = [&](const Course& course, const std::string& name) {
+                CAPTURE(layout.nodes, layout.n, k, name, in.has_value());
+                CHECK(course.losses == first.losses);
+                CHECK(course.values == first.values);
+                CHECK(course.gradients == first.gradients);
+            };
+            for (const Form& form : group)
+                if (layout.nodes == 1 || !is_on_host(form))
+                    check(train(layout, form, task, kFew), form.name);
+            // Two terms have one sum, wherever in a buffer they lie; so stages and full
+            // sharding agree, too.
+            if (layout.ranks() <= 2 && k == 1 && !others.losses.empty())
+                check(others, "another group");
+            others = first;
+        }
+    }
+    // With the same buckets stage 2 sends what stage 1 does, if there is one micro-batch.
+    if (k == 1) {
+        const auto stages = forms({});
+        CHECK(train(layout, stages[0][0], task, kFew).values ==
+              train(layout, stages[1][0], task, kFew).values);
+    }
+}
+
+}  // namespace lockstep::test
