@@ -36,7 +36,7 @@ class LanguageLesson : public Lesson {
     std::optional<RunReport> alone_;
 };
 
-/// What one can set of the language model, and what each is otherwise.
+/// The values that settings of the language model have unless one sets them.
 struct LanguageDefaults {
     std::int64_t steps = 50;
     std::int64_t rows = 16;

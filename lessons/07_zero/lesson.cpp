@@ -29,7 +29,7 @@ ClusterSpec classroom() {
     return spec;
 }
 
-/// The same, where products and messages take time, and nothing else does.
+/// A classroom in which products and messages take time, and nothing else does.
 ClusterSpec products_and_messages() {
     ClusterSpec spec = classroom();
     spec.launch_seconds = spec.memory_bytes_per_second = 0;
@@ -74,7 +74,7 @@ LessonEntry zero_lesson() {
     return entry;
 }
 
-/// Where 16 bytes a parameter go.
+/// Shows where 16 bytes a parameter go.
 void Zero::bytes(Findings& found) {
     found.give("parts", parts());
     found.give("steps", language()->steps);
@@ -256,7 +256,7 @@ void Zero::prefetch(Findings& found) {
                 static_cast<double>(2 * message));
 }
 
-/// What sharing out costs in time, and saves in memory.
+/// Measures what sharing out costs in time, and saves in memory.
 void Zero::price(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
@@ -330,7 +330,7 @@ void Zero::fits(Findings& found) {
     }
 }
 
-/// What is left over.
+/// Measures activations, which are left over.
 void Zero::activations(Findings& found) {
     using Keeps = FamilyGpt::Keeps;
     const ClusterSpec spec = load_cluster("h100");

@@ -182,6 +182,7 @@ void FullySharded::send_values() {
     for (const auto& unit : units_)
         unit->sharded.drop();
 }
+
 std::vector<Parameter*> FullySharded::shards() const {
     std::vector<Parameter*> all;
     for (const auto& unit : units_)
