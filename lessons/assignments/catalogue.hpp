@@ -21,6 +21,8 @@ Assignment ring_all_reduce_assignment();
 Assignment data_parallel_assignment();
 /// Gradients in buckets that are all-reduced while backward goes on.
 Assignment ddp_buckets_assignment();
+/// The optimizer's state, gradients and values, shared out among replicas.
+Assignment zero_assignment();
 /// A linear layer by columns and by rows, and an MLP of both.
 Assignment column_row_linear_assignment();
 /// Pipeline schedules as data: 1F1B, under a limit of memory, with backward in halves.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "adapters.hpp"
+#include "lessons/assignments/given_batches.hpp"
 #include "src/course/task.hpp"
 #include "src/nn/activation.hpp"
 #include "src/nn/linear.hpp"
@@ -36,19 +37,6 @@ BucketLimits limits_of(const TaskInputs& in) {
     return {in.number("first bytes"), in.number("bytes")};
 }
 
-MicroBatches batches_of(const TaskInputs& in) {
-    MicroBatches batches;
-    std::int64_t begin = 0;
-    for (int i = 0; i < in.integer("micro-batches"); ++i) {
-        const std::int64_t rows = in.number(fmt::format("rows {}", i));
-        batches.push_back(
-            {in.tensor("x").rows(begin, rows), in.tensor("targets").rows(begin, rows),
-             static_cast<double>(rows) / static_cast<double>(in.number("batch rows"))});
-        begin += rows;
-    }
-    return batches;
-}
-
 void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = network_of(rank.device(), in);
     const std::vector<Tensor> buckets =
@@ -63,8 +51,8 @@ void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 
 void batch_gradient(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = network_of(rank.device(), in);
-    out.tensors["loss"] =
-        adapters::batch_gradient(rank, *network, batches_of(in), limits_of(in));
+    out.tensors["loss"] = adapters::batch_gradient(
+        rank, *network, given_batches<MicroBatch>(in), limits_of(in));
     for (const Parameter* parameter : network->parameters())
         out.tensors[parameter->name()] = parameter->gradient;
 }
@@ -72,7 +60,7 @@ void batch_gradient(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
 void train(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = network_of(rank.device(), in);
     out.tensors["losses"] = adapters::train(
-        rank, *network, batches_of(in), limits_of(in), in.integer("steps"),
+        rank, *network, given_batches<MicroBatch>(in), limits_of(in), in.integer("steps"),
         static_cast<double>(in.number("learning rate in thousandths")) / 1000);
     for (const Parameter* parameter : network->parameters())
         out.tensors[parameter->name()] = parameter->value;

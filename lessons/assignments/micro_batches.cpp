@@ -1,0 +1,106 @@
+#include "lessons/assignments/micro_batches.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::lessons {
+
+namespace {
+
+std::int64_t sum(const std::vector<std::int64_t>& rows) {
+    return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+std::int64_t MicroBatchCase::batch_rows() const {
+    std::int64_t all = 0;
+    for (const auto& own : rows)
+        all += sum(own);
+    return all;
+}
+
+std::string MicroBatchCase::name() const {
+    std::vector<std::string> each;
+    for (const auto& own : rows)
+        each.push_back(own.empty() ? "none" : fmt::format("{}", fmt::join(own, "+")));
+    return fmt::format("{}, {} rank{}, micro-batches of {} rows", label, ranks(),
+                       ranks() == 1 ? "" : "s", fmt::join(each, ", "));
+}
+
+std::string MicroBatchCase::on_rank(std::size_t rank, const std::string& what) const {
+    return fmt::format("{}: rank {}: {}", name(), rank, what);
+}
+
+std::vector<std::string> MicroBatchCase::layer_names() const {
+    std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(layers));
+    for (int layer = 0; layer < layers; ++layer)
+        names.push_back(fmt::format("layer{}", layer));
+    return names;
+}
+
+MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike) {
+    MicroBatchCase drawn{label, {}};
+    drawn.layers = static_cast<int>(judge.draw("layers", 4, 6));
+    drawn.width = judge.draw("width", 6, 9);
+    drawn.features = judge.draw("features", 3, 6);
+    drawn.classes = judge.draw("classes", 3, 5);
+    const std::int64_t ranks = judge.draw("ranks", 5, 7);
+    const std::int64_t of_all = judge.draw("micro-batches", 2, 3);
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        auto& own = drawn.rows.emplace_back();
+        const std::int64_t count =
+            alike ? of_all : judge.draw(fmt::format("of rank {}", rank), 1, 3);
+        for (std::int64_t i = 0; i < count; ++i)
+            own.push_back(judge.draw(fmt::format("rows {} of rank {}", i, rank), 1, 4));
+    }
+    return drawn;
+}
+
+NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one) {
+    NetworkTensors network;
+    const std::vector<std::string> names = one.layer_names();
+    for (int layer = 0; layer < one.layers; ++layer)
+        for (const auto& [part, shape] :
+             {std::pair{".weight", Shape{one.out(layer), one.in(layer)}},
+              std::pair{".bias", Shape{one.out(layer)}}}) {
+            const std::string name = names[static_cast<std::size_t>(layer)] + part;
+            HostTensor values = judge.normal(one.name() + ", " + name, shape);
+            const double scale = 1 / std::sqrt(static_cast<double>(one.in(layer)));
+            for (std::int64_t i = 0; i < values.elements(); ++i)
+                values.set(i, values.at(i) * scale);
+            network.emplace(name, values);
+        }
+    return network;
+}
+
+std::vector<ClassifiedRows> draw_rows(const Judge& judge, const MicroBatchCase& one) {
+    std::vector<ClassifiedRows> shards;
+    for (const auto& own : one.rows)
+        shards.push_back(draw_rows(judge,
+                                   fmt::format("{}, rank {}", one.name(), shards.size()),
+                                   sum(own), one.features, one.classes));
+    return shards;
+}
+
+const TaskResult& run_on_rows(Judge& judge, const MicroBatchCase& one,
+                              std::vector<RankTask> given) {
+    const std::vector<ClassifiedRows> shards = draw_rows(judge, one);
+    for (std::size_t rank = 0; rank < given.size(); ++rank) {
+        RankTask& own = given[rank];
+        own.tensors.emplace("x", TaskTensor{shards[rank].x});
+        own.tensors.emplace("targets", TaskTensor{shards[rank].targets});
+        own.numbers["batch rows"] = one.batch_rows();
+        own.numbers["micro-batches"] = static_cast<std::int64_t>(one.rows[rank].size());
+        for (std::size_t i = 0; i < one.rows[rank].size(); ++i)
+            own.numbers[fmt::format("rows {}", i)] = one.rows[rank][i];
+    }
+    return judge.run({one.name(), std::move(given)});
+}
+
+}  // namespace lockstep::lessons

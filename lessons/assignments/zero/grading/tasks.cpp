@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include "adapters.hpp"
+#include "lessons/assignments/given_batches.hpp"
+#include "src/course/task.hpp"
+#include "src/nn/activation.hpp"
+#include "src/nn/linear.hpp"
+#include "src/nn/sequential.hpp"
+
+namespace lockstep {
+
+namespace {
+
+/// Linear layers with tanh behind all but the last, over the values that the task is
+/// given; the modules are kept in `modules`.
+Layers layers_of(Device& device, const TaskInputs& in, bool whole,
+                 std::vector<std::unique_ptr<Sequential>>& modules) {
+    Layers layers;
+    const int count = in.integer("layers");
+    for (int i = 0; i < count; ++i) {
+        const std::string name = fmt::format("layer{}", i);
+        modules.push_back(std::make_unique<Sequential>());
+        modules.back()->add<Linear>(ParameterInit{device, DType::f64, 0, name, false},
+                                    in.number(name + " in"), in.number(name + " out"));
+        if (i + 1 < count) modules.back()->add<Tanh>(device);
+        const Tensor& values = in.tensor(name);
+        std::int64_t begin = 0;
+        for (Parameter* parameter : modules.back()->parameters()) {
+            const Shape& shape = parameter->shape();
+            if (whole)
+                parameter->value = values.slice(begin, shape.elements()).reshaped(shape);
+            begin += shape.elements();
+        }
+        layers.push_back({modules.back().get(), values});
+    }
+    return layers;
+}
+
+using Stage = void (*)(Rank&, const Layers&, const MicroBatches&, const Training&);
+
+Task task_of(Stage stage, bool whole) {
+    return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+        std::vector<std::unique_ptr<Sequential>> modules;
+        const Layers layers = layers_of(rank.device(), in, whole, modules);
+        Training training{in.integer("steps"), {}};
+        training.adamw.learning_rate =
+            static_cast<double>(in.number("learning rate in thousandths")) / 1000;
+        training.adamw.weight_decay =
+            static_cast<double>(in.number("weight decay in thousandths")) / 1000;
+        training.adamw.epsilon =
+            static_cast<double>(in.number("epsilon in thousandths")) / 1000;
+        stage(rank, layers, given_batches<MicroBatch>(in), training);
+        for (std::size_t i = 0; i < layers.size(); ++i)
+            out.tensors[fmt::format("layer{}", i)] = layers[i].values;
+    };
+}
+
+}  // namespace
+
+Tasks tasks() {
+    return {{"stage_1", task_of(adapters::stage_1, true)},
+            {"stage_2", task_of(adapters::stage_2, true)},
+            {"stage_3", task_of(adapters::stage_3, false)}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,245 @@
+#include "zero.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/nn/losses.hpp"
+#include "src/nn/optimizer.hpp"
+
+using namespace lockstep;
+
+namespace {
+
+/// Shows a layer's parameters where theirs begins in `whole`, or that they are absent.
+void show(const Layer& layer, const Tensor& whole, Tensor Parameter::*member) {
+    std::int64_t begin = 0;
+    for (Parameter* parameter : layer.module->parameters()) {
+        const Shape& shape = parameter->shape();
+        parameter->*member =
+            whole ? whole.slice(begin, shape.elements()).reshaped(shape) : Tensor();
+        begin += shape.elements();
+    }
+}
+
+/// This rank's range of n.
+Tensor own_range(const Rank& rank, const Tensor& whole) {
+    const std::int64_t count = whole.elements() / rank.size();
+    return whole.slice(rank.index() * count, count);
+}
+
+/// What this rank has of a layer: always its range, and the rest for a while.
+struct Sharded {
+    const Layer* layer;
+    std::int64_t elements;             ///< of all ranges
+    std::unique_ptr<Parameter> shard;  ///< values and gradients of its range
+    Tensor values{};                   ///< all ranges
+    Tensor gradients{};
+    std::optional<Work> gather{};
+    std::optional<Work> reduction{};
+};
+using Network = std::vector<Sharded>;
+
+/// `own` are the values of this rank's range. Gradients of all ranges are made, too, if
+/// they are to be kept.
+Sharded share_out(Rank& rank, const Layer& layer, const Tensor& own, bool keeps) {
+    Device& device = rank.device();
+    const MemoryScope scope(device, MemoryCategory::gradients);
+    Sharded made{&layer, rank.size() * own.elements(), nullptr};
+    Tensor gradients;
+    if (keeps) {
+        made.gradients = device.zeros({made.elements}, DType::f64);
+        show(layer, made.gradients, &Parameter::gradient);
+        gradients = own_range(rank, made.gradients);
+    } else {
+        gradients = device.zeros(own.shape(), DType::f64);
+    }
+    const std::string name = layer.module->parameters().front()->name() + " and on";
+    made.shard = std::make_unique<Parameter>(name, own, gradients);
+    return made;
+}
+
+std::vector<Parameter*> shards_of(const Network& network) {
+    std::vector<Parameter*> shards;
+    for (const Sharded& it : network)
+        shards.push_back(it.shard.get());
+    return shards;
+}
+
+/// What a stage does around a layer's halves.
+class Stage {
+  public:
+    virtual ~Stage() = default;
+    virtual void before_forward(std::size_t /*layer*/) {}
+    virtual void after_forward(std::size_t /*layer*/) {}
+    virtual void before_backward(std::size_t /*layer*/) {}
+    virtual void after_backward(std::size_t /*layer*/) {}
+};
+
+void forward_and_backward(Device& device, const Layers& layers, const MicroBatch& batch,
+                          Stage& stage) {
+    std::vector<Saved> saved(layers.size());
+    Tensor x = batch.x;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        stage.before_forward(i);
+        x = layers[i].module->forward(x, saved[i]);
+        stage.after_forward(i);
+    }
+    // The weight is all that is divided: sums of what it gives are the mean's.
+    Tensor dy = cross_entropy_loss(device, x, batch.targets, batch.weight).gradient;
+    x = {};
+    for (std::size_t i = layers.size(); i-- > 0;) {
+        stage.before_backward(i);
+        dy = layers[i].module->backward(dy, saved[i]);
+        stage.after_backward(i);
+    }
+}
+
+/// Updates this rank's range of each layer, and gives it to the others.
+void update_and_gather(Rank& rank, const Network& network, AdamW& optimizer) {
+    std::vector<Work> gathers;
+    for (const Sharded& it : network) {
+        optimizer.step(*it.shard);
+        gathers.push_back(
+            rank.world().all_gather(it.layer->values, own_range(rank, it.layer->values)));
+    }
+    for (Work& gather : gathers)
+        gather.wait();
+}
+
+/// Gradients are there while a layer's backward goes on, and until they are reduced.
+class Stage2 : public Stage {
+  public:
+    Stage2(Rank& rank, Network& network) : rank_(rank), network_(network) {}
+
+    void before_backward(std::size_t layer) override {
+        Sharded& it = network_[layer];
+        const MemoryScope scope(rank_.device(), MemoryCategory::gradients);
+        it.gradients = rank_.device().zeros({it.elements}, DType::f64);
+        show(*it.layer, it.gradients, &Parameter::gradient);
+    }
+    void after_backward(std::size_t layer) override {
+        if (layer + 1 < network_.size()) finish(network_[layer + 1]);
+        Sharded& it = network_[layer];
+        show(*it.layer, {}, &Parameter::gradient);
+        it.reduction =
+            rank_.world().reduce_scatter(own_range(rank_, it.gradients), it.gradients);
+        if (layer == 0) finish(it);
+    }
+
+  protected:
+    Rank& rank() { return rank_; }
+    Network& network() { return network_; }
+
+  private:
+    /// Adds what has come to the shard's gradients, and lets go of the others.
+    void finish(Sharded& it) {
+        it.reduction->wait();
+        rank_.device().add(it.shard->gradient, own_range(rank_, it.gradients));
+        it.gradients = {};
+    }
+
+    Rank& rank_;
+    Network& network_;
+};
+
+/// Values are there while a layer computes, and gathered while the one before does.
+class Stage3 : public Stage2 {
+  public:
+    using Stage2::Stage2;
+
+    void before_forward(std::size_t layer) override {
+        open(layer);
+        if (layer + 1 < network().size()) gather(layer + 1);
+    }
+    void after_forward(std::size_t layer) override {
+        if (layer + 1 < network().size()) close(layer);
+    }
+    void before_backward(std::size_t layer) override {
+        open(layer);
+        if (layer > 0) gather(layer - 1);
+        Stage2::before_backward(layer);
+    }
+    void after_backward(std::size_t layer) override {
+        close(layer);
+        Stage2::after_backward(layer);
+    }
+
+  private:
+    void gather(std::size_t layer) {
+        Sharded& it = network()[layer];
+        const MemoryScope scope(rank().device(), MemoryCategory::parameters);
+        it.values = rank().device().empty({it.elements}, DType::f64);
+        it.gather = rank().world().all_gather(it.values, it.shard->value);
+    }
+    void open(std::size_t layer) {
+        Sharded& it = network()[layer];
+        if (!it.values) gather(layer);
+        if (!it.gather) return;
+        it.gather->wait();
+        it.gather.reset();
+        show(*it.layer, it.values, &Parameter::value);
+    }
+    void close(std::size_t layer) {
+        Sharded& it = network()[layer];
+        show(*it.layer, {}, &Parameter::value);
+        it.values = {};
+    }
+};
+
+}  // namespace
+
+void stage_1(Rank& rank, const Layers& layers, const MicroBatches& micro_batches,
+             const Training& training) {
+    Device& device = rank.device();
+    Network network;
+    for (const Layer& layer : layers)
+        network.push_back(share_out(rank, layer, own_range(rank, layer.values), true));
+    AdamW optimizer(shards_of(network), training.adamw);
+    Stage nothing;
+    for (int step = 0; step < training.steps; ++step) {
+        for (const Sharded& it : network)
+            device.fill(it.gradients, 0);
+        for (const MicroBatch& batch : micro_batches)
+            forward_and_backward(device, layers, batch, nothing);
+        for (Sharded& it : network)
+            it.reduction = rank.world().reduce_scatter(it.shard->gradient, it.gradients);
+        for (Sharded& it : network)
+            it.reduction->wait();
+        update_and_gather(rank, network, optimizer);
+    }
+}
+
+void stage_2(Rank& rank, const Layers& layers, const MicroBatches& micro_batches,
+             const Training& training) {
+    Device& device = rank.device();
+    Network network;
+    for (const Layer& layer : layers)
+        network.push_back(share_out(rank, layer, own_range(rank, layer.values), false));
+    AdamW optimizer(shards_of(network), training.adamw);
+    Stage2 stage(rank, network);
+    for (int step = 0; step < training.steps; ++step) {
+        for (const Sharded& it : network)
+            device.fill(it.shard->gradient, 0);
+        for (const MicroBatch& batch : micro_batches)
+            forward_and_backward(device, layers, batch, stage);
+        update_and_gather(rank, network, optimizer);
+    }
+}
+
+void stage_3(Rank& rank, const Layers& layers, const MicroBatches& micro_batches,
+             const Training& training) {
+    Device& device = rank.device();
+    Network network;
+    for (const Layer& layer : layers)
+        network.push_back(share_out(rank, layer, layer.values, false));
+    AdamW optimizer(shards_of(network), training.adamw);
+    Stage3 stage(rank, network);
+    for (int step = 0; step < training.steps; ++step) {
+        for (const Sharded& it : network)
+            device.fill(it.shard->gradient, 0);
+        for (const MicroBatch& batch : micro_batches)
+            forward_and_backward(device, layers, batch, stage);
+        optimizer.step();
+    }
+}
