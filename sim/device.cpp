@@ -35,8 +35,10 @@ CpuDevice::~CpuDevice() {
 
 std::byte* CpuDevice::do_allocate(const Storage& storage) {
     if (storage.pinned && pages_ != nullptr) return pages_->allocate(storage.bytes);
-    return static_cast<std::byte*>(
-        ::operator new(static_cast<std::size_t>(storage.bytes), kAlignment));
+    const auto bytes = static_cast<std::size_t>(storage.bytes);
+    void* const memory = ::operator new(bytes, kAlignment);
+    if (spoils_) std::memset(memory, 0xFF, bytes);  // a NaN in each floating-point type
+    return static_cast<std::byte*>(memory);
 }
 
 void CpuDevice::do_free(const Storage& storage) noexcept {

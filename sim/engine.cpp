@@ -92,10 +92,14 @@ Engine::Engine(ClusterOptions options)
         ranks_.push_back(std::make_unique<RankState>(*this, i, options_, scheduler_,
                                                      trace_, watchers_));
         RankState& state = *ranks_.back();
-        state.host = std::make_unique<CpuDevice>(i, state.host_clock);
-        state.device = options_.device_factory
-                           ? options_.device_factory(i, state.clock)
-                           : std::make_unique<CpuDevice>(i, state.clock);
+        const auto make_device = [&](DeviceMonitor& monitor) {
+            auto device = std::make_unique<CpuDevice>(i, monitor);
+            if (options_.check == CheckLevel::full) device->spoil_new_memory();
+            return device;
+        };
+        state.host = make_device(state.host_clock);
+        state.device = options_.device_factory ? options_.device_factory(i, state.clock)
+                                               : make_device(state.clock);
         state.host->set_host(*state.host);
         state.device->set_host(*state.host);
         state.world =

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "sim/host_memory.hpp"
@@ -88,6 +89,26 @@ TEST_CASE("F30: one tensor that is too large for an empty device", "[sim][errors
     });
     says(found, "rank 0 is out of memory: 3.91 KiB more for optimizer at ");
     says(found, "as 0 B of its 1000 B are in use");
+}
+
+TEST_CASE("what nothing has written is NaN under full check, also where memory was used",
+          "[sim]") {
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.check = sim::CheckLevel::full;
+    sim::make_cluster(options)->run([](Rank& rank) {
+        for (Device* place : {&rank.device(), &rank.device().host()})
+            for (int i = 0; i < 3; ++i) {
+                for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+                    const Tensor unset = place->empty({5}, dtype);
+                    CHECK(std::isnan(place->peek(unset).at(4)));
+                    place->fill(unset, 1);
+                }
+                const Tensor unset = place->empty({5}, DType::i32);
+                CHECK(place->peek(unset).at(4) == -1);
+                place->fill(unset, 1);
+            }
+    });
 }
 
 TEST_CASE("a run that does not fit into this machine is refused before it takes memory",
