@@ -10,7 +10,6 @@
 #include "src/parallel/data_parallel_one_process.hpp"
 #include "src/parallel/parameter_server.hpp"
 #include "src/parallel/placement.hpp"
-#include "src/parallel/zero_1.hpp"
 
 namespace lockstep::lessons {
 
@@ -113,7 +112,7 @@ RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec
             static_cast<std::size_t>(step.micro_batches), step.make_batch(device));
         for (int i = 0; i < steps; ++i)
             train_step(device, *model, step.loss, batches, *sync, *optimizer);
-        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+        sync->wait_for_values();
     });
 }
 

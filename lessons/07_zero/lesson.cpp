@@ -36,7 +36,7 @@ ClusterSpec products_and_messages() {
     return spec;
 }
 
-/// Replicas, and the three stages.
+/// Replicas and the three stages, as the tables have them.
 struct Way {
     const char* name;
     MakeStrategy strategy;
@@ -104,7 +104,7 @@ void Zero::bytes(Findings& found) {
     found.give("large_moments", Figure::memory(static_cast<std::int64_t>(12 * kLarge)));
 }
 
-/// The optimizer's state is shared out.
+/// Stage 1: the optimizer's state is shared out.
 void Zero::stage_1(Findings& found) {
     train_and_check(found, "zero_1", zero_1({.sizes = {600, 200}}));
 
@@ -136,7 +136,7 @@ void Zero::stage_1(Findings& found) {
                 static_cast<double>(state));
 }
 
-/// So are the gradients.
+/// Stage 2: gradients are shared out, too.
 void Zero::stage_2(Findings& found) {
     train_and_check(found, "zero_2", zero_2({.sizes = {600, 200}}));
 
@@ -171,7 +171,7 @@ void Zero::stage_2(Findings& found) {
     found.give("once", Figure::memory(once));
 }
 
-/// So are the parameters.
+/// Stage 3: values are shared out, too.
 void Zero::stage_3(Findings& found) {
     train_and_check(found, "by_rows", fully_sharded());
     train_and_check(found, "flat", fully_sharded({.by = ShardBy::flat}));
@@ -227,7 +227,7 @@ Picoseconds exposed_in(const RunReport& report) {
 
 }  // namespace
 
-/// Gathering in time.
+/// Shows what gathering in time hides.
 void Zero::prefetch(Findings& found) {
     Stack stack{6, 512, 1024};
     ClusterSpec spec = products_and_messages();
@@ -285,7 +285,7 @@ void Zero::price(Findings& found) {
     }
 }
 
-/// The host as a place.
+/// Moves shards, and what the optimizer has, to the host.
 void Zero::host(Findings& found) {
     train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
 
@@ -313,7 +313,7 @@ void Zero::host(Findings& found) {
                 static_cast<double>(2 * psi));
 }
 
-/// The largest model.
+/// Searches for the largest model that fits.
 void Zero::fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
     std::map<std::string, int> fitting;  // more devices do not make it smaller

@@ -51,12 +51,15 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
+    /// Whether what an optimizer updates is a shard: it is if its gradient was reduced
+    /// and scattered, and may be if that was all-reduced.
+    enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {
         ByteRange range;
         std::uint64_t time = 0;
         const char* name = "";
         SourceLine at;
-        bool of_shard = false;  ///< perhaps; by a gradient that a collective made
+        OfShard of_shard = OfShard::no;
     };
     struct History;
     /// A part of a storage that holds the shards of several ranks.
@@ -76,7 +79,9 @@ class VersionWatcher final : public Watcher {
         std::uint64_t written_in_pass = 0;
 
         bool has_shards() const {
-            return std::ranges::any_of(updates, &Update::of_shard);
+            return std::ranges::any_of(updates, [](const Update& update) {
+                return update.of_shard != OfShard::no;
+            });
         }
         const Update* updated(ByteRange range, std::uint64_t since) const;
     };
@@ -100,8 +105,8 @@ class VersionWatcher final : public Watcher {
     void read_in_backward(int rank, const DeviceOperation& operation, const Tensor& read);
     void require_all_written(int rank, const DeviceOperation& operation,
                              const Tensor& read, const History& history) const;
-    bool of_shard(int rank, const DeviceOperation& update) const;
-    void updated(int rank, const Tensor& parameter, bool of_shard,
+    OfShard of_shard(int rank, const DeviceOperation& update) const;
+    void updated(int rank, const Tensor& parameter, OfShard of_shard,
                  const DeviceOperation& operation);
     const Update* rounded_by(int rank, const DeviceOperation& operation) const;
     void written(int rank, const Tensor& tensor);
@@ -233,9 +238,12 @@ void VersionWatcher::require_all_written(int rank, const DeviceOperation& operat
                 last = std::max(last, past.time);
             }
     if (!was_read) return;
+    // A shard of a flat buffer says of all that lies there that it has new values.
     const auto step = std::ranges::find_if(history.updates, [&](const Update& update) {
-        return update.of_shard && update.time > last &&
-               (update.range.overlaps(range) || read.labelled() != nullptr);
+        return update.time > last &&
+               (update.range.overlaps(range)
+                    ? update.of_shard != OfShard::no
+                    : update.of_shard == OfShard::yes && read.labelled() != nullptr);
     });
     if (step == history.updates.end()) return;
     auto since = mine.written.read(read);
@@ -289,10 +297,12 @@ void VersionWatcher::read_in_backward(int rank, const DeviceOperation& operation
     }
 }
 
-bool VersionWatcher::of_shard(int rank, const DeviceOperation& update) const {
+VersionWatcher::OfShard VersionWatcher::of_shard(int rank,
+                                                 const DeviceOperation& update) const {
     const Layout gradient = layouts_.of(rank, gradient_of(update));
-    return gradient.kind == Layout::Kind::sharded ||
-           gradient.kind == Layout::Kind::varying || is_reduced(gradient);
+    if (gradient.kind == Layout::Kind::sharded || gradient.kind == Layout::Kind::varying)
+        return OfShard::yes;
+    return is_reduced(gradient) ? OfShard::perhaps : OfShard::no;
 }
 
 /// Returns the update of a master in f32 that the operation rounds to a parameter in
@@ -310,7 +320,7 @@ const VersionWatcher::Update* VersionWatcher::rounded_by(
                : found->second->updated(ByteRange::of(master), 0);
 }
 
-void VersionWatcher::updated(int rank, const Tensor& parameter, bool of_shard,
+void VersionWatcher::updated(int rank, const Tensor& parameter, OfShard of_shard,
                              const DeviceOperation& operation) {
     RankHistory& mine = of(rank);
     const ByteRange range = ByteRange::of(parameter);

@@ -101,8 +101,8 @@ class Saved {
     Root* root_ = nullptr;
 };
 
-/// What a model keeps from step to step, moved by forward: it has no gradient and is no
-/// parameter, but belongs to the model, as a batch norm's running statistics do.
+/// A tensor that belongs to a model and is no parameter, as a batch norm's running
+/// statistics: forward moves it, and it has no gradient.
 struct Buffer {
     std::string name;  ///< as in PyTorch's state_dict
     Tensor tensor;

@@ -35,8 +35,9 @@ struct OffloadOptions {
 /// longer than A over the link; else each module takes as long as the link does.
 ///
 /// What goes is memory of the category `activations`, not values of parameters, and not
-/// indices, which are small, and the caller's. A tensor that neighbours saved, or that
-/// one module saved under several names or shapes, is copied once. An input that the
+/// indices, which are small, and the caller's. A tensor that one module saved under
+/// several names or shapes is copied once; so is one that neighbours saved, if they are
+/// under way together (prefetch is not 0). An input that the
 /// caller holds as well is copied, but its memory stays. Between the halves of a
 /// backward, what backward_weight needs stays on the device.
 ///

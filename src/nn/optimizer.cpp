@@ -52,14 +52,14 @@ void Optimizer::require_of(const char* who,
             who, parameters_.size(), parameters.size());
 }
 
-void Optimizer::step() {
+void Optimizer::step(SourceLine at) {
     for (const Parameter* parameter : parameters_)
         require_present(*parameter);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-        do_step(i, ++steps_[i]);
+        do_step(i, ++steps_[i], at);
 }
 
-void Optimizer::step(const Parameter& parameter) {
+void Optimizer::step(const Parameter& parameter, SourceLine at) {
     const auto found = std::ranges::find(parameters_, &parameter);
     require(found != parameters_.end(),
             "an optimizer was asked to step {}, which is not "
@@ -67,7 +67,7 @@ void Optimizer::step(const Parameter& parameter) {
             parameter.name());
     require_present(parameter);
     const auto index = static_cast<std::size_t>(found - parameters_.begin());
-    do_step(index, ++steps_[index]);
+    do_step(index, ++steps_[index], at);
 }
 
 void Optimizer::set_steps(std::vector<std::int64_t> steps) {
@@ -114,12 +114,13 @@ Sgd::Sgd(OfGroups /*tag*/, Groups chosen)
             velocities_ = make_state("momentum_buffer");
 }
 
-void Sgd::do_step(std::size_t index, std::int64_t /*step*/) {
+void Sgd::do_step(std::size_t index, std::int64_t /*step*/, SourceLine at) {
     const Parameter& parameter = *parameters()[index];
     const SgdOptions& options = groups[group_of_[index]].options;
     const bool has_velocity = !velocities_.empty() && options.momentum != 0;
     parameter.value.device()->sgd(parameter.value, parameter.gradient,
-                                  has_velocity ? velocities_[index] : Tensor(), options);
+                                  has_velocity ? velocities_[index] : Tensor(), options,
+                                  at);
 }
 
 AdamW::AdamW(std::vector<Parameter*> parameters, AdamWOptions chosen)
@@ -132,11 +133,11 @@ AdamW::AdamW(OfGroups /*tag*/, Groups chosen)
     second_moments_ = make_state("exp_avg_sq");
 }
 
-void AdamW::do_step(std::size_t index, std::int64_t step) {
+void AdamW::do_step(std::size_t index, std::int64_t step, SourceLine at) {
     const Parameter& parameter = *parameters()[index];
     parameter.value.device()->adamw(parameter.value, parameter.gradient,
                                     first_moments_[index], second_moments_[index], step,
-                                    groups[group_of_[index]].options);
+                                    groups[group_of_[index]].options, at);
 }
 
 MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& make)
@@ -144,6 +145,7 @@ MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& mak
     std::vector<Parameter*> updated;
     for (Parameter* parameter : this->parameters()) {
         masters_.push_back(nullptr);
+        times_set_.push_back(parameter->times_set);
         if (parameter->dtype() != DType::bf16) {
             updated.push_back(parameter);
             continue;
@@ -162,19 +164,28 @@ MasterWeights::MasterWeights(std::vector<Parameter*> parameters, const Make& mak
         add_state(state);
 }
 
-void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/) {
+void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/, SourceLine at) {
     Parameter& parameter = *parameters()[index];
     Parameter* master = masters_[index].get();
-    if (master == nullptr) return optimizer_->step(parameter);
+    if (master == nullptr) return optimizer_->step(parameter, at);
+    if (std::exchange(times_set_[index], parameter.times_set) != parameter.times_set)
+        parameter.value.device()->cast(master->value, parameter.value, at);
     master->gradient = parameter.gradient;
     // Each line is said once, whenever it was said of the parameter.
     if (master->placements.size() != parameter.placements.size()) {
         master->placements = parameter.placements;
         declare_again(*master);
     }
-    optimizer_->step(*master);
-    parameter.value.device()->cast(parameter.value, master->value);
+    optimizer_->step(*master, at);
+    parameter.value.device()->cast(parameter.value, master->value, at);
     master->gradient = Tensor();  // whoever lets go of the parameter's frees it
+}
+
+/// The masters were loaded, too.
+void MasterWeights::steps_were_set() {
+    optimizer_->set_steps(steps());
+    for (std::size_t i = 0; i < times_set_.size(); ++i)
+        times_set_[i] = parameters()[i]->times_set;
 }
 
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,

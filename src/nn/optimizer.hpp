@@ -24,11 +24,11 @@ class Optimizer {
     Optimizer& operator=(const Optimizer&) = delete;
 
     /// One update of every parameter from its gradient, which stays as it is.
-    void step();
+    void step(SourceLine at = SourceLine::here());
     /// One update of that parameter alone, for who has its gradient before the others'.
     /// Each parameter counts its own steps. Throws UsageError if it is another
     /// optimizer's.
-    void step(const Parameter& parameter);
+    void step(const Parameter& parameter, SourceLine at = SourceLine::here());
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
     /// Throws UsageError, which begins with `who`, unless its parameters are these, in
@@ -61,7 +61,7 @@ class Optimizer {
 
   private:
     /// `step` counts the parameter's from 1.
-    virtual void do_step(std::size_t index, std::int64_t step) = 0;
+    virtual void do_step(std::size_t index, std::int64_t step, SourceLine at) = 0;
     virtual void steps_were_set() {}
 
     std::vector<Parameter*> parameters_;
@@ -80,23 +80,29 @@ class Optimizer {
 /// With AdamW 16 bytes a parameter: 2 its value, 2 its gradient, 4 its master, 8 the two
 /// moments. State: "master/NAME", and what the other one has. A parameter that is not in
 /// bf16 has no master: the other optimizer updates it itself.
+///
+/// Losses need no scaling: bf16 has f32's exponents, and its smallest number is 2^-133.
+/// In f16, whose smallest is 2^-24, small gradients become 0 unless the loss is
+/// multiplied before backward and the gradients are divided after it (section 3.2).
 class MasterWeights : public Optimizer {
   public:
     using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
 
     /// Masters begin as the parameters are then. Values and gradients may move later: a
     /// step takes them from where the parameter has them then. A master is a replica
-    /// where its parameter was said to be one.
+    /// where its parameter was said to be one. If values are loaded from a checkpoint and
+    /// the optimizer is not, masters are made again.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
 
     /// The one that updates masters, whose options may be changed.
     Optimizer& of_masters() { return *optimizer_; }
 
   private:
-    void do_step(std::size_t index, std::int64_t step) override;
-    void steps_were_set() override { optimizer_->set_steps(steps()); }
+    void do_step(std::size_t index, std::int64_t step, SourceLine at) override;
+    void steps_were_set() override;
 
     std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not in bf16
+    std::vector<int> times_set_;  ///< of each parameter, when its master was made
     std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -142,7 +148,7 @@ class Sgd : public Optimizer {
 
   private:
     Sgd(OfGroups, Groups chosen);
-    void do_step(std::size_t index, std::int64_t step) override;
+    void do_step(std::size_t index, std::int64_t step, SourceLine at) override;
 
     std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> velocities_;
@@ -170,7 +176,7 @@ class AdamW : public Optimizer {
 
   private:
     AdamW(OfGroups, Groups chosen);
-    void do_step(std::size_t index, std::int64_t step) override;
+    void do_step(std::size_t index, std::int64_t step, SourceLine at) override;
 
     std::vector<std::size_t> group_of_;  ///< of each parameter
     std::vector<Tensor> first_moments_;

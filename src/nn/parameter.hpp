@@ -108,6 +108,10 @@ class Parameter {
     /// that says so; the next contribution takes it back.
     bool complete = false;
 
+    /// How often the value was set by something else than training, as by a checkpoint
+    /// that is loaded: who keeps a copy of it, as a master is, makes that again.
+    int times_set = 0;
+
     /// Uses of the parameter in one backward pass; 2 where two layers are tied. A tied
     /// layer counts itself.
     int uses = 1;

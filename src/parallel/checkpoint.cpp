@@ -24,9 +24,36 @@ namespace fs = std::filesystem;
 using Role = SavedTensor::Role;
 
 constexpr std::string_view kStep = "step-";
+constexpr std::string_view kRank = "rank-";
+constexpr std::string_view kSafetensors = ".safetensors";
 
 std::string file_of_rank(int rank) {
-    return fmt::format("rank-{}.safetensors", rank);
+    return fmt::format("{}{}{}", kRank, rank, kSafetensors);
+}
+
+/// Returns the number that a name has between these two.
+std::optional<std::int64_t> number_in(std::string_view name, std::string_view before,
+                                      std::string_view after) {
+    if (!name.starts_with(before) || !name.ends_with(after)) return std::nullopt;
+    name.remove_prefix(before.size());
+    if (name.size() < after.size()) return std::nullopt;
+    name.remove_suffix(after.size());
+    std::int64_t number = 0;
+    const auto [end, error] =
+        std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || end != name.data() + name.size() || number < 0)
+        return std::nullopt;
+    return number;
+}
+
+/// A file that a save makes, or has begun to write: "rank-0.safetensors", or
+/// ".rank-0.safetensors.123-4.part".
+bool is_of_checkpoint(std::string_view name) {
+    if (name.starts_with('.') && name.ends_with(kUnfinished)) {
+        name.remove_prefix(1);
+        return name.starts_with(kRank) || name.starts_with(kIndexFile);
+    }
+    return name == kIndexFile || number_in(name, kRank, kSafetensors);
 }
 
 bool is_whole(const fs::path& place) {
@@ -103,6 +130,19 @@ void wait_for_all(Device& device, Communicator& ranks) {
     sum_over(device, ranks, {1});
 }
 
+/// Makes a checkpoint's folder, or empties one that is not whole. The index goes first:
+/// so it never stands beside files of another save.
+void make_room(const fs::path& place) {
+    make_durable_folder(place);
+    remove_durably(place / kIndexFile);
+    std::vector<fs::path> old;
+    for (const auto& entry : fs::directory_iterator(place))
+        if (is_of_checkpoint(entry.path().filename().string()))
+            old.push_back(entry.path());
+    for (const fs::path& path : old)
+        fs::remove(path);
+}
+
 void write_own_file(const Communicator& ranks, const fs::path& place, std::int64_t step,
                     const std::vector<Held>& held) {
     const std::string file = file_of_rank(ranks.rank());
@@ -163,18 +203,6 @@ void restore_steps(const CheckpointReader& reader, Optimizer& optimizer) {
     optimizer.set_steps(std::move(steps));
 }
 
-/// Returns the step whose checkpoint a folder's name says it is.
-std::optional<std::int64_t> step_of(std::string_view name) {
-    if (!name.starts_with(kStep)) return std::nullopt;
-    const std::string_view digits = name.substr(kStep.size());
-    std::int64_t step = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), step);
-    if (error != std::errc() || end != digits.data() + digits.size() || step < 0)
-        return std::nullopt;
-    return step;
-}
-
 }  // namespace
 
 // lesson: save-checkpoint
@@ -191,14 +219,18 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
                 "checkpoint has",
                 sync->unsaved());
         });
-    require(!is_whole(place), [&] {
+    const std::vector<Held> held = held_by(state);
+    const bool is_first = ranks.rank() == 0;
+    const bool is_there = is_first && is_whole(place);
+    if (is_first && !is_there) make_room(place);
+    // All wait for the first, and know what it has found.
+    require(sum_over(device, ranks, {is_there ? 1.0 : 0.0}).at(0) == 0, [&] {
         return fmt::format("save_checkpoint: {} is a whole checkpoint already",
                            place.string());
     });
-    make_durable_folder(place);
-    write_own_file(ranks, place, step, held_by(state));
+    write_own_file(ranks, place, step, held);
     wait_for_all(device, ranks);  // files are there
-    if (ranks.rank() == 0) {
+    if (is_first) {
         std::vector<std::string> files;
         files.reserve(static_cast<std::size_t>(ranks.size()));
         for (int rank = 0; rank < ranks.size(); ++rank)
@@ -221,9 +253,13 @@ std::int64_t load_checkpoint(Device& device, Communicator& ranks,
         state.chunks, [](const auto& chunk) { return chunk.optimizer; });
     require_all_asked_for(reader, sum_over(device, ranks, asked_for(reader, held)),
                           has_optimizer);
+    for (const auto& [sync, optimizer] : state.chunks)
+        sync->wait_for_values();  // they may be on their way out of the shards
     for (std::size_t i = 0; i < held.size(); ++i)
         held[i].tensor.device()->upload_into(held[i].tensor, values[i]);
     for (const auto& [sync, optimizer] : state.chunks) {
+        for (Parameter* shard : sync->shards())
+            ++shard->times_set;
         if (optimizer) restore_steps(reader, *optimizer);
         sync->send_values();
     }
@@ -236,7 +272,8 @@ std::optional<fs::path> latest_checkpoint(const fs::path& folder) {
     std::vector<std::pair<std::int64_t, fs::path>> steps;
     for (const auto& entry : fs::directory_iterator(folder)) {
         const std::string name = entry.path().filename().string();
-        if (const auto step = step_of(name)) steps.emplace_back(*step, entry.path());
+        if (const auto step = number_in(name, kStep, ""))
+            steps.emplace_back(*step, entry.path());
     }
     std::ranges::sort(steps, std::greater{});
     const auto last = std::ranges::find_if(

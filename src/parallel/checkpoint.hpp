@@ -49,8 +49,9 @@ struct TrainingState {
 /// which replicas may have of their own, are the first rank's that has them.
 ///
 /// Rank 0 writes the index when all files are on the disk: without it the folder is no
-/// checkpoint, so whenever it all stops, there is the old one or the new one, whole. The
-/// files of one that was not finished are replaced; one that is whole is never touched.
+/// checkpoint, so whenever it all stops, there is the old one or the new one, whole. What
+/// is left of one that was not finished, or has lost a file, goes before; one that is
+/// whole is never touched, and no other files are.
 ///
 /// Costs a copy of what it holds from each device, and all-reduces of one number. Throws
 /// UsageError if there is a whole checkpoint of that step, if the ranks do not hold each
@@ -69,9 +70,11 @@ std::optional<std::filesystem::path> latest_checkpoint(
 /// Fills parameters, optimizer and buffers from a checkpoint, and brings new values to
 /// the model; returns its step. `checkpoint` may also be a safetensors file with whole
 /// tensors, as PyTorch writes a state_dict; then there is no optimizer, and the step
-/// is 0. Called by all `ranks`. Throws UsageError, which names the tensor, if one is not
-/// there, or has another shape or type; if the optimizer has other state; or if the
-/// checkpoint has parameters that no rank asks for.
+/// is 0. An optimizer that is not loaded goes on from the new values, with its own state.
+/// A delayed update that was to come (ZeroOffload) does not. Called by all `ranks`.
+/// Throws UsageError, which names the tensor, if one is not there, or has another shape
+/// or type; if the optimizer has other state; or if the checkpoint has parameters that no
+/// rank asks for.
 std::int64_t load_checkpoint(Device& device, Communicator& ranks,
                              const std::filesystem::path& checkpoint,
                              const TrainingState& state);

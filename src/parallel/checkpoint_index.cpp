@@ -266,6 +266,14 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
         require(there == bytes, "{}: the file has {} bytes, but {} were written",
                 (place_ / name).string(), there, bytes);
     }
+    for (const auto& [name, tensor] : index_.tensors)
+        for (const auto& [file, part] : tensor.pieces)
+            require(static_cast<std::uint64_t>(part.shape.elements()) <=
+                        index_.files.at(file) /
+                            static_cast<std::uint64_t>(bytes_of(tensor.dtype)),
+                    "{}: {} {} of {} are said to lie in {}, which has {} bytes",
+                    path.string(), name_of(tensor.dtype), part.shape, name, file,
+                    index_.files.at(file));
 }
 
 HostTensor CheckpointReader::read(const std::string& name, const Part& part,

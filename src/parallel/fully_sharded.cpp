@@ -77,6 +77,7 @@ FullySharded::FullySharded(Device& device, Communicator& line, Sequential& model
         for (const Parameter* parameter : own)
             unit_of_[parameter] = units_.back().get();
     }
+    require_shards("FullySharded", line, shards(), options.on_host);
 }
 
 FullySharded::~FullySharded() = default;
@@ -136,20 +137,12 @@ void FullySharded::passed(Parameter& parameter) {
 }
 
 void FullySharded::reduce(Unit& unit) {
-    finish_reduction();
-    unit.sharded.make_gradients();  // zeros, if nobody added any
+    in_turn_.before(unit.sharded.sum());  // lets go of the last one's gradients
+    unit.sharded.make_gradients();        // zeros, if nobody added any
     unit.sharded.reduce(std::exchange(unit.has_terms, true));
     unit.passed.clear();
-    on_its_way_ = &unit;
 }
-
 // lesson: end
-
-/// Lets go of the gradients that are on their way, when they are there.
-void FullySharded::finish_reduction() {
-    if (on_its_way_) on_its_way_->sharded.sum().finish();
-    on_its_way_ = nullptr;
-}
 
 void FullySharded::begin() {
     for (const auto& unit : units_) {
@@ -163,7 +156,7 @@ void FullySharded::begin() {
 void FullySharded::finish() {
     for (const auto& unit : units_)
         if (!unit->has_terms || unit->sharded.has_gradients()) reduce(*unit);
-    finish_reduction();
+    in_turn_.finish();
     for (const auto& unit : units_)
         unit->sharded.sum().settle();
     complete_gradients(shards(), &line_);

@@ -40,7 +40,7 @@ struct FullyShardedOptions {
 /// gradients are there during its backward; they are reduced and scattered while the next
 /// unit computes. The last module's values are kept between forward and backward, which
 /// begins with it. So at most the values of 1 + prefetch units are there, and the
-/// gradients of two.
+/// gradients of two; and what tied modules share, from the first use to the last.
 ///
 /// Two all-gathers and a reduce-scatter of S a micro-batch, less an all-gather of the
 /// last unit: 3(n-1)/n S bytes, where data parallelism sends 2(n-1)/n S a step. With bf16
@@ -57,14 +57,16 @@ struct FullyShardedOptions {
 /// nodes, too, and shards are added up along that at the end of the step. A parameter
 /// that is a tensor-parallel shard has a shard of that.
 ///
-/// Differs: the paper's root unit (what is in no block) is one, and is never resharded
+/// Differs: in the paper all that is in no block is one unit, the root, whose values stay
 /// after forward. Each rank must use each unit as often as the others do.
 class FullySharded : public GradientSync {
   public:
     /// Takes the model's modules, which may have been made without memory
     /// (ParameterInit::allocate), and puts units in their places: the model can be used
     /// no longer than this. Throws UsageError if the parameters are not known to be
-    /// partial along `line`, or if those of a module have several types.
+    /// partial along `line`, if those of a module have several types, if there are too
+    /// few to give each rank one element, or if shards on the host are to be added up
+    /// along another line, too.
     FullySharded(Device& device, Communicator& line, Sequential& model,
                  const FullyShardedOptions& options = {});
     ~FullySharded() override;
@@ -94,7 +96,6 @@ class FullySharded : public GradientSync {
     void prefetch(const Layer& layer, Direction direction);
     void close(const std::vector<Unit*>& units, bool keep);
     void reduce(Unit& unit);
-    void finish_reduction();
 
     void passed(Parameter& parameter) override;
     void before_use(Parameter& parameter, Use use) override;
@@ -107,8 +108,8 @@ class FullySharded : public GradientSync {
     std::vector<std::unique_ptr<Unit>> units_;
     std::vector<Layer*> layers_;  ///< in forward's order; the model has them
     std::unordered_map<const Parameter*, Unit*> unit_of_;
-    Layer* current_ = nullptr;    ///< that computes
-    Unit* on_its_way_ = nullptr;  ///< whose gradients are
+    Layer* current_ = nullptr;  ///< that computes
+    SumsInTurn in_turn_;
 };
 
 }  // namespace lockstep

@@ -110,6 +110,24 @@ void require_partial(const char* who, const Communicator& line,
     }
 }
 
+void require_shards(const char* who, const Communicator& line,
+                    const std::vector<Parameter*>& shards, bool on_host) {
+    require(!shards.empty(),
+            "{}: the parameters have too few elements for {} ranks: rank {} of {} has "
+            "none of them",
+            who, line.size(), line.rank(), line.name());
+    if (!on_host) return;
+    for (const Parameter* shard : shards)
+        require(std::ranges::count_if(shard->placements,
+                                      [](const Placement& placement) {
+                                          return placement.has_terms() &&
+                                                 placement.line->size() > 1;
+                                      }) <= 1,
+                "{}: {} is partial along another line than {} as well; their gradients "
+                "would have to be added up on the host",
+                who, shard->name(), line.name());
+}
+
 namespace {
 
 /// Returns the tensor on another device, this one's host or the other way round.
@@ -147,7 +165,7 @@ Tensor squared_gradient_norm(Device& device, Communicator& ranks,
             "the gradient of {} has only this rank's terms: add them up over the "
             "ranks that share the parameter (complete_gradients) before its norm. If a "
             "strategy shares gradients out, as Zero1 does, its shards have them after "
-            "finish()",
+            "finish(), or after update() if that is delayed",
             parameter->name());
         require_room(*parameter, ranks, at);
         const bool counts_here =

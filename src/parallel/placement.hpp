@@ -44,6 +44,12 @@ std::vector<std::vector<Parameter*>> placed_alike(
 void require_partial(const char* who, const Communicator& line,
                      const std::vector<Parameter*>& parameters);
 
+/// Throws UsageError, which begins with `who`, if a strategy that shares parameters out
+/// along the line has no shard for this rank; or if shards live on the host and have
+/// terms along another line, too, which are added up on devices.
+void require_shards(const char* who, const Communicator& line,
+                    const std::vector<Parameter*>& shards, bool on_host);
+
 /// The sum of squares of all gradients of a model: (1), the same on every rank. `ranks`
 /// are all that hold the model, with all of its replicas: the mesh's world. Each calls it
 /// with its own parameters; one that several ranks hold alike counts once. One all-reduce

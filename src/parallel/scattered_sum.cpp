@@ -56,4 +56,15 @@ void ScatteredSum::settle(SourceLine at) {
     copies_.clear();
 }
 
+void SumsInTurn::before(ScatteredSum& next, SourceLine at) {
+    if (last_) last_->finish(at);
+    if (before_last_ && program_waits_) before_last_->settle(at);
+    before_last_ = std::exchange(last_, &next);
+    next.settle(at);  // of the micro-batch before
+}
+
+void SumsInTurn::finish(SourceLine at) {
+    if (last_) last_->finish(at);
+}
+
 }  // namespace lockstep

@@ -20,7 +20,8 @@ struct SummedShare {
 /// hold, or is added to it, for gradients of several micro-batches.
 ///
 /// A share on the host is reached by a copy, which starts as soon as the sum is waited
-/// for. Keeps the wholes until then. (n-1)/n of their bytes.
+/// for. Keeps the wholes until then, and what is copied until settle(). (n-1)/n of their
+/// bytes.
 class ScatteredSum {
   public:
     bool is_on_its_way() const { return sums_.has_value(); }
@@ -48,6 +49,26 @@ class ScatteredSum {
     bool adds_ = false;
     std::optional<Work> sums_;
     std::vector<Copy> copies_;
+};
+
+/// Sums that follow one another through backward. Before one starts, the one before it is
+/// finished, and what the one before that sent to the host has arrived: so the wholes of
+/// one are there beside what backward fills, and the shares of two on their way to the
+/// host. The sums must stay as long as this.
+class SumsInTurn {
+  public:
+    /// Makes room for this sum, which is started next.
+    void before(ScatteredSum& next, SourceLine at = SourceLine::here());
+    /// The program never waits for what is on its way to the host: all of it stays, until
+    /// each sum is settled.
+    void let_program_go_on() { program_waits_ = false; }
+    /// The device goes on when the last one is there.
+    void finish(SourceLine at = SourceLine::here());
+
+  private:
+    ScatteredSum* last_ = nullptr;         ///< that was started
+    ScatteredSum* before_last_ = nullptr;  ///< may be on its way to the host
+    bool program_waits_ = true;
 };
 
 }  // namespace lockstep

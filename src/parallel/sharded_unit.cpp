@@ -114,7 +114,6 @@ void ShardedUnit::reduce(bool adds) {
         show(piece, {}, &Parameter::gradient);
     }
     has_gradients_ = false;
-    sum_.settle();  // of the micro-batch before
     sum_.start(device_, line_, std::move(sums), adds);
 }
 // lesson: end
@@ -132,8 +131,10 @@ void ShardedUnit::show(const Piece& piece, const Tensor& whole,
 }
 
 void ShardedUnit::drop() {
-    if (gather_) gather_->wait();
-    gather_.reset();
+    for (auto* copy : {&fetch_, &gather_}) {
+        if (*copy) (*copy)->wait();
+        copy->reset();
+    }
     for (Piece& piece : pieces_) {
         piece.values = {};
         show(piece, {}, &Parameter::value);
@@ -199,7 +200,8 @@ void ShardedUnit::make_shards(const Options& options) {
         parameter->value = parameter->gradient = {};
 }
 
-/// From the whole values if they are there; else as they begin.
+/// Fills the piece's shards, from the whole values if they are there, else as the
+/// parameters begin.
 void ShardedUnit::fill(const Piece& piece) {
     const std::int64_t first = line_.rank() * piece.share;
     std::int64_t begin = 0;  // of the parameter, in the whole
@@ -220,7 +222,7 @@ void ShardedUnit::fill(const Piece& piece) {
     }
 }
 
-/// To the device or to its host.
+/// Copies values to where shards live, which may be the host.
 void ShardedUnit::move_to(const Tensor& place, const Tensor& values) {
     if (place.device() == &device_)
         device_.copy(place, values);

@@ -14,7 +14,7 @@ namespace lockstep {
 enum class ShardBy : std::uint8_t {
     /// Each parameter by its rows, padded to a multiple of n, as FSDP2 has them; a
     /// message
-    /// for each in one group. Nothing is copied.
+    /// for each, all in one group. Nothing is copied.
     rows,
     /// The same shards; all of a unit are one message. Each parameter's rows are copied
     /// out of what was gathered, and gradients are copied into what is scattered: that is

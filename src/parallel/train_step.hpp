@@ -35,6 +35,9 @@ class GradientSync {
     virtual void finish() = 0;
     /// One step of the optimizer, and what has to follow it on other ranks.
     virtual void update(Optimizer& optimizer) { optimizer.step(); }
+    /// New values that other ranks have made may still be on their way after update();
+    /// modules wait for them. Who reads values otherwise calls this before.
+    virtual void wait_for_values() {}
 
     /// The shards have got other values, from a checkpoint: brings them to the model, as
     /// after an update.

@@ -31,12 +31,15 @@ Zero1::Zero1(const Stage& stage, Device& device, Communicator& replicas,
       replicas_(replicas),
       options_(options) {
     require_partial(stage.name, replicas, this->parameters());
-    for (const Bucket& bucket : buckets())
+    for (const Bucket& bucket : buckets()) {
         shared_.push_back(share_out(bucket));
-    require(!shards().empty(),
-            "{}: the parameters have too few elements for {} ranks: rank {} of {} has "
-            "none of them",
-            stage.name, replicas.size(), replicas.rank(), replicas.name());
+        const DType dtype = shared_.back().values.dtype();
+        require(!options.all_reduce || options.reduce_in.value_or(dtype) == dtype,
+                "{}: all_reduce adds up gradients where they are, in {}; to add them up "
+                "in {}, leave it out",
+                stage.name, name_of(dtype), name_of(*options.reduce_in));
+    }
+    require_shards(stage.name, replicas, shards(), stage.home != nullptr);
     places_ = places_of(this->parameters());
 }
 
@@ -82,10 +85,9 @@ void Zero1::begin() {
 // lesson: zero-1
 void Zero1::start(std::size_t bucket) {
     Shared& it = shared_[bucket];
-    if (options_.all_reduce)
-        sums_.push_back(replicas_.all_reduce(it.gradients));
-    else
-        it.sum.start(device_, replicas_, {{it.gradients, it.own_gradients}}, false);
+    if (options_.all_reduce) return sums_.push_back(replicas_.all_reduce(it.gradients));
+    if (options_.reduce_in) in_turn_.before(it.sum);  // one bucket is cast at a time
+    it.sum.start(device_, replicas_, {{it.gradients, it.own_gradients}}, false);
 }
 
 // lesson: end

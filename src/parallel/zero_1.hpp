@@ -13,14 +13,16 @@ namespace lockstep {
 struct ZeroOptions {
     BucketSizes sizes{};
     /// Each rank gets the sums of all gradients, not of its share alone: half as many
-    /// bytes again a step, for nothing. For comparison; stage 1 only.
+    /// bytes again a step, for nothing. For comparison; stage 1 only, and not in another
+    /// type.
     bool all_reduce = false;
     /// New values are on their way while the next step begins: a bucket's are waited for
     /// when a module first reads one of them. Who reads values otherwise calls
     /// wait_for_values() before.
     bool hide_gather = false;
     /// The type in which gradients are added up, and in which shards have them; their own
-    /// by default. For gradients in bf16 of many ranks, f32.
+    /// by default. For gradients in bf16 of many ranks, f32: then shards have 4 bytes of
+    /// it, and a bucket is cast at a time.
     std::optional<DType> reduce_in{};
 };
 
@@ -48,7 +50,8 @@ struct ZeroOptions {
 class Zero1 : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,
-    /// or are too few to give each rank one element.
+    /// or are too few to give each rank one element, or for options that exclude each
+    /// other.
     Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
           ZeroOptions options = {});
 
@@ -60,8 +63,7 @@ class Zero1 : public GradientBuckets {
     /// Throws UsageError if the optimizer has other parameters than the shards.
     void update(Optimizer& optimizer) override;
     void send_values() override { renew(nullptr); }
-    /// With hide_gather: the device goes on when all values are there.
-    void wait_for_values();
+    void wait_for_values() override;
 
   protected:
     /// What stages differ in.
@@ -85,6 +87,7 @@ class Zero1 : public GradientBuckets {
         std::optional<Work> gather{};
     };
     std::vector<Shared>& shared() { return shared_; }
+    SumsInTurn& in_turn() { return in_turn_; }
     Device& device() const { return device_; }
     Communicator& replicas() const { return replicas_; }
     const ZeroOptions& options() const { return options_; }
@@ -111,7 +114,8 @@ class Zero1 : public GradientBuckets {
     ZeroOptions options_;
     std::vector<Shared> shared_;  ///< by bucket
     std::vector<Work> sums_;      ///< if gradients are all-reduced
-    std::size_t places_ = 0;      ///< of all parameters, when it was made
+    SumsInTurn in_turn_;
+    std::size_t places_ = 0;  ///< of all parameters, when it was made
 };
 
 }  // namespace lockstep

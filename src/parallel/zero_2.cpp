@@ -40,16 +40,14 @@ void Zero2::make_gradients(std::size_t bucket) {
 }
 
 void Zero2::start(std::size_t bucket) {
-    if (on_its_way_) shared()[*on_its_way_].sum.finish();  // lets go of its gradients
-    make_gradients(bucket);                                // zeros, if nobody added any
     Shared& it = shared()[bucket];
-    it.sum.settle();
+    in_turn().before(it.sum);  // lets go of the last one's gradients
+    make_gradients(bucket);    // zeros, if nobody added any
     it.sum.start(device(), replicas(),
                  {{std::exchange(it.gradients, {}), it.own_gradients}},
                  std::exchange(has_terms_[bucket], 1) != 0);
     for (Parameter* parameter : buckets()[bucket])
         parameter->gradient = {};
-    on_its_way_ = bucket;
 }
 // lesson: end
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "src/parallel/zero_1.hpp"
@@ -16,10 +15,10 @@ namespace lockstep {
 ///     AdamW optimizer(sync.shards());
 ///     train_step(device, model, loss, micro_batches, sync, optimizer);
 ///
-/// As many bytes as stage 1 with one micro-batch a step. With m of them each has its own
-/// reduce-scatter, since nobody has room for the whole sum: (m + 1)(n-1)/n of the
-/// gradients' bytes. With bf16 values and gradients, f32 masters and AdamW a device holds
-/// 2 + 14/n bytes a parameter, and two buckets.
+/// As many bytes as stage 1 with one micro-batch a step. Of m micro-batches, which each
+/// rank must have, each has its own reduce-scatter, since nobody has room for the whole
+/// sum: (m + 1)(n-1)/n of the gradients' bytes. With bf16 values and gradients, f32
+/// masters and AdamW a device holds 2 + 14/n bytes a parameter, and two buckets.
 class Zero2 : public Zero1 {
   public:
     /// Throws UsageError as Zero1 does, and if gradients were to be all-reduced.
@@ -38,7 +37,6 @@ class Zero2 : public Zero1 {
     void make_gradients(std::size_t bucket);
 
     std::vector<char> has_terms_;  ///< by bucket: its share, of this step
-    std::optional<std::size_t> on_its_way_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 #include "src/parallel/zero_offload.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "src/core/require.hpp"
@@ -14,16 +13,8 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
     : Zero2("ZeroOffload", &device.host(), device, replicas, std::move(parameters),
             options),
       delayed_(delayed) {
-    for (const Parameter* shard : shards())
-        require(std::ranges::count_if(shard->placements,
-                                      [](const Placement& placement) {
-                                          return placement.has_terms() &&
-                                                 placement.line->size() > 1;
-                                      }) <= 1,
-                "ZeroOffload: {} is partial along another line than {} as well; their "
-                "gradients would have to be added up on the host",
-                shard->name(), replicas.name());
     if (!delayed_) return;
+    in_turn().let_program_go_on();  // to the update, while the device is in backward
     Device& host = device.host();
     const MemoryScope scope(host, MemoryCategory::gradients);
     const PinnedMemory pinned(host);
@@ -48,6 +39,11 @@ void ZeroOffload::update(Optimizer& optimizer) {
         bucket.sum.settle();
     turn_gradients();
     complete_shards();
+}
+
+void ZeroOffload::send_values() {
+    steps_ = 0;  // the gradient that waits is one of other values
+    Zero2::send_values();
 }
 
 // lesson: zero-offload

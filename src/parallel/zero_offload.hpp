@@ -14,15 +14,18 @@ namespace lockstep {
 ///     const auto optimizer = make_optimizer<AdamW>(sync.shards(), AdamWOptions{});
 ///
 /// Of a parameter in bf16 a device sends 2/n bytes to its host and gets 2/n back, a step;
-/// it holds values, and two buckets of gradients. The host holds 16/n: value, gradient,
-/// master and two moments.
+/// it holds values, two buckets of gradients, and the shares of two on their way. The
+/// host holds 16/n: value, gradient, master and two moments.
 ///
 /// The host's update stands between two steps, and the device waits. With `delayed` it
 /// runs beside the next step instead, which so reads values that lack the newest gradient
-/// (section 4.2; one-step delayed parameter update): what is trained is another function
+/// (section 5.2; one-step delayed parameter update): what is trained is another function
 /// of the data. If it is shorter than the step, only the new values' way back is seen,
 /// since nothing may overwrite values before backward is done. The last step's gradient
-/// is then never used, and the first step updates nothing.
+/// is then never used, and the first step updates nothing, nor does the first one after a
+/// checkpoint was loaded. The shards' gradients are the batch's after update(), and are
+/// clipped there. The device keeps all its shares until they have gone, 2/n bytes a
+/// parameter more: the program does not wait for them in backward.
 ///
 /// Differs: the paper starts to delay after a few dozen steps, which is more stable.
 /// Gradients of several micro-batches are added up on the host.
@@ -36,6 +39,7 @@ class ZeroOffload : public Zero2 {
 
     void finish() override;
     void update(Optimizer& optimizer) override;
+    void send_values() override;
     const char* unsaved() const override {
         return delayed_ ? "the gradient that its next update takes" : nullptr;
     }

@@ -42,8 +42,8 @@ std::filesystem::path place_of(const std::filesystem::path& path) {
 /// system.
 std::filesystem::path name_beside(const std::filesystem::path& path) {
     static std::atomic<unsigned> count{0};
-    return path.parent_path() / fmt::format(".{}.{}-{}.part", path.filename().string(),
-                                            getpid(), count.fetch_add(1));
+    return path.parent_path() / fmt::format(".{}.{}-{}{}", path.filename().string(),
+                                            getpid(), count.fetch_add(1), kUnfinished);
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -95,11 +95,19 @@ void WholeFile::finish_durably() {
 }
 
 void make_durable_folder(const std::filesystem::path& path) {
-    if (std::filesystem::is_directory(path)) return;
     const std::filesystem::path parent = folder_of(path);
-    make_durable_folder(parent);
-    if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail(errno, path);
+    if (!std::filesystem::is_directory(path)) {
+        make_durable_folder(parent);
+        if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail(errno, path);
+    }
     keep_names(parent);
+}
+
+void remove_durably(const std::filesystem::path& path) {
+    if (unlink(path.c_str()) == 0)
+        keep_names(folder_of(path));
+    else if (errno != ENOENT)
+        fail(errno, path);
 }
 
 void write_text_file(const std::filesystem::path& path, std::string_view text) {

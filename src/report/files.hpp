@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+/// The end of the name that a file has until it is whole, behind a "." and its own.
+inline constexpr std::string_view kUnfinished = ".part";
+
 /// A file that appears whole or not at all: it is written under another name beside its
 /// place and takes the place in finish(). Without finish() the destructor removes what
 /// was written. If the path is a link, the file that it names is replaced.
@@ -41,8 +44,13 @@ class WholeFile {
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 /// The same, durably.
 void write_durable_text_file(const std::filesystem::path& path, std::string_view text);
-/// Makes the folder, and those on the way to it, unless they are there; durably.
+/// Makes the folder, and those on the way to it, unless they are there. When it returns,
+/// it stays there, even if the power fails, if those on the way do.
 void make_durable_folder(const std::filesystem::path& path);
+
+/// Removes the file, if there is one; when it returns, it does not come back, even if the
+/// power fails.
+void remove_durably(const std::filesystem::path& path);
 
 /// Throws what writing the file would throw; asked before a long run. Nothing is left.
 void require_writable_file(const std::filesystem::path& path);

@@ -241,10 +241,30 @@ void train(Rank& rank, Communicator& line, Sequential& model, const Way& way,
         const PhaseScope phase(device, Phase::update);
         sync->update(*optimizer);
     }
-    if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+    sync->wait_for_values();
 }
 
 }  // namespace
+
+TEST_CASE("correct: a frozen layer, and values in a flat buffer", "[faults]") {
+    for (const bool flat : {false, true})
+        must_stay_silent(2, [&](Rank& rank) {
+            Device& device = rank.device();
+            const auto model = make_mlp(device);
+            if (flat) make_flat(device, model->parameters(), &Parameter::value);
+            declare_replicas_of(rank.world(), *model);
+            AllReduceSync sync(model->parameters());
+            AdamW optimizer({model->parameters()[2], model->parameters()[3]});
+            for (int i = 0; i < kSteps; ++i) {
+                const int first = 4 * (i * rank.size() + rank.index());
+                const MicroBatch batch{random_rows(device, "x", first, 4, 6),
+                                       random_rows(device, "y", first, 4, 4),
+                                       1.0 / rank.size()};
+                train_step(device, *model, mean_squared_error, {&batch, 1}, sync,
+                           optimizer);
+            }
+        });
+}
 
 TEST_CASE("correct: the library's ZeRO, with micro-batches and a clip", "[faults]") {
     for (const Way& way : ways()) {

@@ -41,7 +41,18 @@ constexpr int kSequences = 24;  // of a step, over all replicas
 constexpr int kMicroBatches = 2;
 constexpr BucketSizes kSmall{400, 400};
 
-enum class Way { all_reduce, buckets, zero_1, zero_2, rows, packed, flat, offload };
+enum class Way {
+    all_reduce,
+    buckets,
+    zero_1,
+    zero_2,
+    hidden,
+    rows,
+    packed,
+    flat,
+    offload,
+    on_host
+};
 enum class Updates { sgd, adamw };
 
 /// How a GPT is trained.
@@ -69,7 +80,8 @@ std::vector<Layout> layouts() {
         {"hybrid of 2 x 2", 1, 2, 2, 1, Way::rows},
         {"offload on 2", 1, 1, 2, 1, Way::offload},
         {"tp 2 x pp 2", 2, 1, 1, 2},
-        {"tp 2 x ZeRO-1 on 3", 1, 1, 3, 2, Way::zero_1},
+        {"by rows on the host, on 2", 1, 1, 2, 1, Way::on_host},
+        {"tp 2 x ZeRO-1 on 3, hidden", 1, 1, 3, 2, Way::hidden},
         {"pp 2, interleaved, flat on 2 x tp 2", 2, 1, 2, 2, Way::flat, true},
     };
 }
@@ -99,6 +111,13 @@ std::unique_ptr<GradientSync> make_sync(Device& device, Way way, Communicator& l
         case Way::zero_2:
             return std::make_unique<Zero2>(device, line, parameters,
                                            ZeroOptions{.sizes = kSmall});
+        case Way::hidden:
+            return std::make_unique<Zero1>(
+                device, line, parameters,
+                ZeroOptions{.sizes = kSmall, .hide_gather = true});
+        case Way::on_host:
+            return std::make_unique<FullySharded>(device, line, model,
+                                                  FullyShardedOptions{.on_host = true});
         case Way::rows:
             return sharded(ShardBy::rows);
         case Way::packed:
@@ -166,6 +185,11 @@ class Session {
         return loss && tp_.rank() == 0 ? device_.peek(loss).at(0) : 0;
     }
 
+    void wait_for_values() {
+        for (const auto& sync : syncs_)
+            sync->wait_for_values();
+    }
+
     const TrainingState& state() const { return state_; }
 
   private:
@@ -215,6 +239,7 @@ double train(const Layout& layout, const fs::path& from, int last, const fs::pat
             const double own = session.train(static_cast<int>(step));
             if (step + 1 == last) loss += own;
         }
+        session.wait_for_values();
         save_checkpoint(rank.device(), rank.world(), to, step, session.state());
     });
     return loss;
@@ -352,8 +377,81 @@ TEST_CASE("A file of whole tensors is loaded by any layout", "[parallel][checkpo
             CHECK(load_checkpoint(rank.device(), rank.world(),
                                   folder / "whole.safetensors", values) == 0);
             save_checkpoint(rank.device(), rank.world(), again, 7, values);
+            session.wait_for_values();
         });
         CHECK(read_checkpoint(*latest_checkpoint(again)) == whole);
+    }
+}
+
+TEST_CASE("Values that are loaded replace what was on its way, and masters",
+          "[parallel][checkpoint]") {
+    const TemporaryFolder folder;
+    const fs::path file = folder / "whole.safetensors";
+    write_safetensors(file, {{"weight", normal_values({5, 3}, "w").as(DType::bf16)},
+                             {"bias", normal_values({5}, "b").as(DType::bf16)}});
+    using Make =
+        std::function<std::unique_ptr<GradientSync>(Device&, Communicator&, Sequential&)>;
+    const Make ways[] = {
+        [](Device& device, Communicator& line, Sequential& model) {
+            return std::make_unique<Zero1>(device, line, model.parameters(),
+                                           ZeroOptions{.hide_gather = true});
+        },
+        [](Device& device, Communicator& line, Sequential& model) {
+            return std::make_unique<Zero2>(device, line, model.parameters());
+        },
+        [](Device& device, Communicator& line, Sequential& model) {
+            return std::make_unique<ZeroOffload>(device, line, model.parameters(),
+                                                 ZeroOptions{}, /*delayed=*/true);
+        },
+        [](Device& device, Communicator& line, Sequential& model) {
+            return std::make_unique<FullySharded>(device, line, model);
+        },
+        [](Device& /*device*/, Communicator& /*line*/, Sequential& model) {
+            return std::make_unique<AllReduceSync>(model.parameters());
+        }};
+    for (std::size_t way = 0; way < std::size(ways); ++way) {
+        CAPTURE(way);
+        const auto train = [&](int steps_before) {
+            sim::ClusterOptions options;
+            options.ranks = 4;
+            options.check = sim::CheckLevel::full;
+            return sim::make_cluster(options)->run([&](Rank& rank) {
+                Device& device = rank.device();
+                const int between = way == 2 ? 1 : 2;  // a host adds up nothing
+                const Mesh mesh(rank.world(),
+                                {{"between", between}, {"dp", 4 / between}});
+                Sequential model;
+                model.add<Linear>(ParameterInit{device, DType::bf16, 1, ""}, 3, 5);
+                for (const char* axis : {"between", "dp"})
+                    declare_replicas_of(mesh[axis], model);
+                const auto sync = ways[way](device, mesh["dp"], model);
+                const auto optimizer =
+                    make_optimizer<Sgd>(sync->shards(), SgdOptions{0.001, 0, 0});
+                const auto step = [&](const std::string& name) {
+                    const Shape rows{2, 3};
+                    const MicroBatch batch{
+                        device.upload(
+                            normal_values(rows, fmt::format("{} {}", name, rank.index()))
+                                .as(DType::bf16)),
+                        device.zeros({2, 5}, DType::bf16), 0.25};
+                    train_step(device, model, mean_squared_error, {&batch, 1}, *sync,
+                               *optimizer);
+                };
+                for (int i = 0; i < steps_before; ++i)
+                    step(fmt::format("before {}", i));
+                load_checkpoint(device, rank.world(), file, *sync);
+                step("first");
+                step("second");
+                sync->wait_for_values();
+                for (const Parameter* shard : sync->shards())
+                    rank.keep(shard->name(), shard->value);
+                for (const Optimizer::State& state : optimizer->state())
+                    rank.keep(state.name, state.tensor);
+            });
+        };
+        const RunReport fresh = train(0), after = train(2);
+        for (std::size_t rank = 0; rank < fresh.ranks.size(); ++rank)
+            CHECK(fresh.ranks[rank].kept == after.ranks[rank].kept);
     }
 }
 

@@ -60,6 +60,11 @@ extern "C" int rename(const char* from, const char* to) {
     return static_cast<int>(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
 }
 
+extern "C" int unlink(const char* path) noexcept {
+    if (is_last_call()) die();
+    return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+
 extern "C" int mkdir(const char* path, mode_t mode) {
     if (is_last_call()) die();
     return static_cast<int>(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
@@ -130,6 +135,13 @@ bool is_killed(const std::filesystem::path& folder, int moment) {
     return WIFSIGNALED(status);
 }
 
+std::size_t files_in(const std::filesystem::path& folder) {
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+        files += entry.is_regular_file() ? 1 : 0;
+    return files;
+}
+
 }  // namespace
 
 TEST_CASE("Whenever a training is killed, the last checkpoint is whole, and it goes on",
@@ -149,6 +161,8 @@ TEST_CASE("Whenever a training is killed, the last checkpoint is whole, and it g
             CHECK(saved_step(folder.path()) >= step);
         CHECK(!is_killed(folder.path(), 0));
         CHECK(saved_step(folder.path()) == kSteps);
+        CHECK(files_in(folder.path()) ==
+              std::size_t{3 * kSteps});  // nothing else is left
     }
     CHECK(moment > 100);
     for (const int times : seen)

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "sim/cluster.hpp"
@@ -178,6 +179,42 @@ TEST_CASE("A checkpoint that is not whole is none", "[parallel][checkpoint][erro
     CHECK(!latest_checkpoint(folder.path()));
 }
 
+TEST_CASE("What is left of a checkpoint that is not whole goes before the next save",
+          "[parallel][checkpoint]") {
+    const TemporaryFolder folder;
+    const fs::path place = saved(folder);
+    const NamedTensors before = read_checkpoint(place);
+    fs::remove(place / "rank-0.safetensors");
+    for (const char* name : {"rank-7.safetensors", ".rank-1.safetensors.12-3.part",
+                             "notes.txt", "rank-1.safetensors.old"})
+        write_text_file(place / name, "old");
+    const auto save_again = [&](double value, bool fails) {
+        return refused_on(2, [&](Rank& rank) {
+            Model model(rank);
+            Zero1 sync(rank.device(), rank.world(), model.layer.parameters());
+            AdamW optimizer(sync.shards()), of_others(model.layer.parameters());
+            for (const Parameter* shard : sync.shards())
+                rank.device().fill(shard->value, value);
+            const bool wrong = fails && rank.index() == 1;
+            save_checkpoint(rank.device(), rank.world(), folder.path(), 0,
+                            {sync, wrong ? &of_others : &optimizer});
+        });
+    };
+    CHECK_THAT(save_again(2, true), says("made of other parameters"));
+    CHECK(!latest_checkpoint(folder.path()));
+    CHECK(save_again(3, false) == "nothing was refused");
+    for (const auto& [name, tensor] : read_checkpoint(place)) {
+        CHECK(tensor.shape() == before.at(name).shape());
+        for (std::int64_t i = 0; i < tensor.elements(); ++i)
+            CHECK(tensor.at(i) == 3);
+    }
+    std::set<std::string> files;
+    for (const auto& entry : fs::directory_iterator(place))
+        files.insert(entry.path().filename().string());
+    CHECK(files == std::set<std::string>{"index.json", "notes.txt", "rank-0.safetensors",
+                                         "rank-1.safetensors", "rank-1.safetensors.old"});
+}
+
 TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
     const TemporaryFolder folder;
     const fs::path place = saved(folder);
@@ -211,6 +248,8 @@ TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
         says("that the index says"));
     CHECK_THAT(refused(R"("tensors":{)", R"("tensors":[{)"),
                says("this is no index of a checkpoint"));
+    CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":[288230376151711744,3])"),
+               says("layer.weight"));
     CHECK_THAT(refused(R"("flat":true)", R"("flat":1)"), says("true or false"));
     CHECK_THAT(refused(R"("column":0)", R"("column":7)"), says("not there"));
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "src/comm/mesh.hpp"
+#include "src/nn/linear.hpp"
 #include "src/nn/part.hpp"
 #include "src/nn/sequential.hpp"
 #include "src/nn/wrapper.hpp"
@@ -17,6 +18,7 @@
 #include "tests/catch.hpp"
 #include "tests/parallel/data_parallel_task.hpp"
 #include "tests/parallel/twin.hpp"
+#include "tests/refusal.hpp"
 
 namespace lockstep::test {
 
@@ -144,7 +146,7 @@ Trained train_on_mesh(const Form& form, const Task& task, const Sizes& sizes,
                 device.peek(squared_gradient_norm(device, rank.world(), sync->shards()))
                     .at(0);
         }
-        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+        sync->wait_for_values();
         keep_updated(rank, sync->shards());
     }));
     return trained;
@@ -267,6 +269,37 @@ TEST_CASE("Parameters that no module uses leave the others as they are",
         CAPTURE(form.name);
         check_same(train_in(form, task, {3, 3, 3}, sim::CheckLevel::full), one);
     }
+}
+
+TEST_CASE("What cannot be shared out is refused", "[parallel][zero]") {
+    const auto refused = [](const Form& form, DType dtype, std::int64_t width) {
+        return refusal([&] {
+            sim::make_cluster(4)->run([&](Rank& rank) {
+                const Mesh mesh(rank.world(), {{"between", 2}, {"dp", 2}});
+                Sequential model;
+                model.add<Linear>(ParameterInit{rank.device(), dtype, 1, "layer"}, width,
+                                  width, false);
+                for (const char* axis : {"between", "dp"})
+                    declare_replicas_of(mesh[axis], model);
+                form.make(rank, mesh["dp"], model);
+            });
+        });
+    };
+    CHECK_THAT(refused(stage<Zero1>("", {.all_reduce = true, .reduce_in = DType::f32}),
+                       DType::bf16, 4),
+               says("Zero1: all_reduce adds up gradients where they are, in bf16; to add "
+                    "them up in f32, leave it out"));
+    const std::string on_host =
+        "layer.weight is partial along another line than dp as well; their gradients "
+        "would have to be added up on the host";
+    CHECK_THAT(refused(stage<ZeroOffload>("", {}), DType::f64, 4),
+               says("ZeroOffload: " + on_host));
+    CHECK_THAT(refused(sharded("", {.on_host = true}), DType::f64, 4),
+               says("FullySharded: " + on_host));
+    for (const Form& form : {sharded("", {.by = ShardBy::flat}), stage<Zero2>("", {})})
+        CHECK_THAT(refused(form, DType::f64, 1),
+                   says("the parameters have too few elements for 2 ranks: rank 1 of dp "
+                        "has none of them"));
 }
 
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {

@@ -122,7 +122,7 @@ Course train(const Layout& layout, const Form& form, const Task& task, int steps
                 train_step(device, model, task.loss, mine, *sync, *optimizer);
             course.losses[step] += device.peek(loss).at(0);
         }
-        if (auto* zero = dynamic_cast<Zero1*>(sync.get())) zero->wait_for_values();
+        sync->wait_for_values();
         keep_updated(rank, sync->shards());
     }));
     return course;

@@ -36,29 +36,20 @@ std::unique_ptr<Sequential> stack_of(Device& device, DType dtype) {
     return model;
 }
 
-/// A strategy, and what this rank updates.
-struct Way {
-    std::unique_ptr<GradientSync> sync;
-    std::vector<Parameter*> updated;
-};
-using MakeWay = std::function<Way(Rank&, Sequential&)>;
+using MakeSync = std::function<std::unique_ptr<GradientSync>(Rank&, Sequential&)>;
 
 template <typename Stage>
-MakeWay stage(const ZeroOptions& options) {
+MakeSync stage(const ZeroOptions& options) {
     return [=](Rank& rank, Sequential& model) {
-        auto sync = std::make_unique<Stage>(rank.device(), rank.world(),
-                                            model.parameters(), options);
-        auto shards = sync->shards();
-        return Way{std::move(sync), std::move(shards)};
+        return std::make_unique<Stage>(rank.device(), rank.world(), model.parameters(),
+                                       options);
     };
 }
 
-MakeWay sharded(const FullyShardedOptions& options) {
+MakeSync sharded(const FullyShardedOptions& options) {
     return [=](Rank& rank, Sequential& model) {
-        auto sync =
-            std::make_unique<FullySharded>(rank.device(), rank.world(), model, options);
-        auto shards = sync->shards();
-        return Way{std::move(sync), std::move(shards)};
+        return std::make_unique<FullySharded>(rank.device(), rank.world(), model,
+                                              options);
     };
 }
 
@@ -70,7 +61,7 @@ ClusterSpec products_and_messages() {
     return spec;
 }
 
-RunReport step_of(const MakeWay& make, DType dtype, std::int64_t micro_batches,
+RunReport step_of(const MakeSync& make, DType dtype, std::int64_t micro_batches,
                   const ClusterSpec& spec = products_and_messages()) {
     sim::ClusterOptions options;
     options.ranks = kRanks;
@@ -81,15 +72,15 @@ RunReport step_of(const MakeWay& make, DType dtype, std::int64_t micro_batches,
         Device& device = rank.device();
         const auto model = stack_of(device, dtype);
         declare_replicas_of(rank.world(), *model);
-        const Way way = make(rank, *model);
-        const auto optimizer = make_optimizer<AdamW>(way.updated, AdamWOptions{});
+        const auto sync = make(rank, *model);
+        const auto optimizer = make_optimizer<AdamW>(sync->shards(), AdamWOptions{});
         std::vector<MicroBatch> batches;
         batches.reserve(micro_batches);
         for (std::int64_t i = 0; i < micro_batches; ++i)
             batches.push_back({device.empty({kRows, kWidth}, dtype),
                                device.empty({kRows, kWidth}, dtype),
                                1.0 / static_cast<double>(kRanks * micro_batches)});
-        train_step(device, *model, mean_squared_error, batches, *way.sync, *optimizer);
+        train_step(device, *model, mean_squared_error, batches, *sync, *optimizer);
     });
 }
 
@@ -108,7 +99,7 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
     CAPTURE(m);
     constexpr std::int64_t kShare = 2 * kAll / kRanks * (kRanks - 1);  // (n-1)/n of bf16
     constexpr std::int64_t kLast = kShare / kLayers;
-    const auto check = [&](const MakeWay& make, std::int64_t reduced,
+    const auto check = [&](const MakeSync& make, std::int64_t reduced,
                            std::int64_t scattered, std::int64_t gathered) {
         for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
             CHECK(sent_by(rank, "all_reduce") == reduced);
@@ -136,8 +127,9 @@ TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
     const std::int64_t m = GENERATE(1, 3);
     CAPTURE(m);
     constexpr std::int64_t kBucket = 2 * kLayer;
-    const auto check = [&](const MakeWay& make, std::int64_t parameters,
-                           std::int64_t gradients, std::int64_t optimizer) {
+    const auto check = [&](const MakeSync& make, std::int64_t parameters,
+                           std::int64_t gradients, std::int64_t optimizer,
+                           std::int64_t communication) {
         for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
             const auto peak = [&](MemoryCategory category) {
                 return rank.memory.category_peak[static_cast<std::size_t>(category)];
@@ -145,25 +137,38 @@ TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
             CHECK(peak(MemoryCategory::parameters) == parameters);
             CHECK(peak(MemoryCategory::gradients) == gradients);
             CHECK(peak(MemoryCategory::optimizer) == optimizer);
+            CHECK(peak(MemoryCategory::communication) == communication);
         }
     };
     constexpr std::int64_t kState = 12 * kAll / kRanks;
-    check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState);
+    constexpr std::int64_t kBucketShare = kBucket / kRanks;
+    // The first micro-batch's sums arrive in the shards, others' are added to them.
+    const std::int64_t arriving = m == 1 ? 0 : kBucketShare;
+    check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState, 0);
     // Two buckets: one fills while the other is on its way.
     check(stage<Zero2>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll / kRanks + 2 * kBucket,
-          kState);
-    check(stage<ZeroOffload>({.sizes = kOneLayer}), 2 * kAll, 2 * kBucket, 0);
+          kState, arriving);
+    // A bucket's share arrives, and the one before is on its way to the host.
+    check(stage<ZeroOffload>({.sizes = kOneLayer}), 2 * kAll, 2 * kBucket, 0,
+          2 * kBucketShare);
+    // One bucket is cast at a time; shards have gradients of their own.
+    check(stage<Zero1>({.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kAll,
+          2 * kAll + 4 * kAll / kRanks, kState, 2 * kBucket);
     for (const ShardBy by : {ShardBy::rows, ShardBy::flat}) {
         for (const int ahead : {0, 1, 2}) {
             CAPTURE(ahead);
             check(sharded({.by = by, .prefetch = ahead}),
                   2 * kAll / kRanks + (1 + ahead) * kBucket,
-                  2 * kAll / kRanks + 2 * kBucket, kState);
+                  2 * kAll / kRanks + 2 * kBucket, kState, arriving);
         }
         check(sharded({.by = by, .reshard_after_forward = false}),
-              2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState);
-        // The host has the shards, the masters and the moments.
-        check(sharded({.by = by, .on_host = true}), 2 * kBucket, 2 * kBucket, 0);
+              2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState,
+              arriving);
+        // The host has the shards, the masters and the moments. Shares of three layers'
+        // values come from there: of the one that is to compute, the one that is gathered
+        // beside it, and the one behind that.
+        check(sharded({.by = by, .on_host = true}), 2 * kBucket, 2 * kBucket, 0,
+              5 * kBucketShare);
     }
 }
 
