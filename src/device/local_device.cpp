@@ -170,28 +170,37 @@ bool may_clash(const Operand& written, const Operand& other, bool sums_may_overl
     return !(sums_may_overlap && written.use == other.use);
 }
 
+/// What an operation allows its operands.
+struct Sharing {
+    bool in_place;          ///< what is written may be what is read
+    bool sums_may_overlap;  ///< what is added to may share memory
+};
+
+template <typename Op>
+constexpr Sharing sharing_of() {
+    return {requires {Op::kInPlace;
+}
+, requires {
+    Op::kSumsMayOverlap;
+}
+};  // namespace
+}  // namespace lockstep
+
 /// An operand that is written shares no memory with any other, except if the operation
 /// allows it.
-template <typename Op>
 void check_memory(const OperandCheck& check, const OperandList& operands,
-                  Derivation::Kind kind) {
-    constexpr bool kInPlace = requires {
-        Op::kInPlace;
-    };
-    constexpr bool kSumsMayOverlap = requires {
-        Op::kSumsMayOverlap;
-    };
+                  Derivation::Kind kind, const Sharing& allowed) {
     for (const Operand& written : operands)
         for (const Operand& other : operands) {
-            if (!may_clash(written, other, kSumsMayOverlap)) continue;
+            if (!may_clash(written, other, allowed.sums_may_overlap)) continue;
             // A copy names its source first. An update names the later first: its state,
             // its gradient, its parameter.
             const bool backwards =
-                kInPlace || kind == Derivation::Kind::part ||
+                allowed.in_place || kind == Derivation::Kind::part ||
                 (kind == Derivation::Kind::update && &written < &other);
             const Operand& first = backwards ? other : written;
             const Operand& second = backwards ? written : other;
-            if constexpr (kInPlace)
+            if (allowed.in_place)
                 check.same_or_apart(first.name, *first.tensor, second.name,
                                     *second.tensor);
             else
@@ -214,10 +223,6 @@ constexpr bool kHasIndices = requires(const Op operation) {
     operation.indices();
 };
 
-}  // namespace
-
-namespace {
-
 /// Memory in bf16 that one or several operands of an operation lie in.
 struct Narrow {
     Tensor flat;
@@ -225,6 +230,12 @@ struct Narrow {
     bool is_written = false;
     Tensor wide = {};  ///< the same numbers in f32
 };
+
+bool has_bf16(const OperandList& operands) {
+    return std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
+        return operand.tensor->dtype() == DType::bf16;
+    });
+}
 
 /// Returns the least range that both lie in; they overlap.
 Tensor joined(const Tensor& a, const Tensor& b) {
@@ -271,41 +282,36 @@ void LocalDevice::do_compute(OperationRef operation, SourceLine at) {
 /// Computes on bf16 as it is if the backend does, and else on f32 copies.
 void LocalDevice::compute_in_own_types(OperationRef operation) {
     operation.visit([&](const auto& op) {
-        const OperandList operands = op.operands();
-        const bool has_bf16 =
-            std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
-                return operand.tensor->dtype() == DType::bf16;
-            });
-        if (has_bf16 && !takes_bf16(operation)) return compute_in_f32(op);
-        compute_native(operation);
+        if (takes_bf16(operation) || !has_bf16(op.operands()))
+            return compute_native(operation);
+        auto copy = op;
+        compute_in_f32(OperationRef(copy), copy.operands());
     });
 }
 
 /// Computes the operation on f32 copies of its operands in bf16, and rounds what it has
-/// written.
-template <typename Op>
-void LocalDevice::compute_in_f32(Op operation) {
+/// written. Its tensors, which `operands` names, are replaced by these copies.
+void LocalDevice::compute_in_f32(OperationRef operation, const OperandList& operands) {
     const auto cast = [this](const Tensor& destination, const Tensor& source) {
         const ops::Cast conversion{destination, source};
         compute_native(OperationRef(conversion));
     };
-    std::vector<Narrow> ranges = narrow_ranges(operation.operands());
+    std::vector<Narrow> ranges = narrow_ranges(operands);
     for (Narrow& range : ranges) {
         range.wide = scratch(range.flat.shape(), DType::f32);
         if (range.is_read) cast(range.wide, range.flat);
     }
-    for (const Operand& operand : operation.operands()) {
+    for (const Operand& operand : operands) {
         if (operand.tensor->dtype() != DType::bf16) continue;
         const Tensor flat = operand.tensor->flat();
         const Narrow& range = *std::ranges::find_if(
             ranges, [&](const Narrow& known) { return known.flat.overlaps(flat); });
         const std::int64_t begin =
             (flat.offset_bytes() - range.flat.offset_bytes()) / bytes_of(DType::bf16);
-        // The list names the tensors of this very copy of the operation.
         const_cast<Tensor&>(*operand.tensor) =
             range.wide.slice(begin, flat.elements()).reshaped(operand.tensor->shape());
     }
-    compute_native(OperationRef(operation));
+    compute_native(operation);
     for (const Narrow& range : ranges)
         if (range.is_written) cast(range.flat, range.wide);
 }
@@ -325,7 +331,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     const OperandList operands = operation.operands();
     Derivation derivation = operation.derivation();
     derivation.adds = operands.adds();
-    check_memory<Op>(check, operands, derivation.kind);
+    check_memory(check, operands, derivation.kind, sharing_of<Op>());
     const std::int64_t flops = operation.flops();
     if constexpr (requires { Op::kIdleWithoutFlops; })
         if (flops == 0) return;

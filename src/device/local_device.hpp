@@ -85,8 +85,7 @@ class LocalDevice : public Device {
     void allocate_for(Storage& storage, const char* operation, SourceLine at);
     HostTensor values_of(const Tensor& source, const char* operation, SourceLine at);
     void put_values(const Tensor& destination, const HostTensor& values, SourceLine at);
-    template <typename Op>
-    void compute_in_f32(Op operation);
+    void compute_in_f32(OperationRef operation, const OperandList& operands);
     template <typename Op>
     void perform(Op& operation, SourceLine at);
     template <typename Op>

@@ -267,13 +267,14 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
                 (place_ / name).string(), there, bytes);
     }
     for (const auto& [name, tensor] : index_.tensors)
-        for (const auto& [file, part] : tensor.pieces)
+        for (const auto& [file, part] : tensor.pieces) {
+            const auto known = index_.files.find(file);
+            const std::uint64_t bytes = known == index_.files.end() ? 0 : known->second;
             require(static_cast<std::uint64_t>(part.shape.elements()) <=
-                        index_.files.at(file) /
-                            static_cast<std::uint64_t>(bytes_of(tensor.dtype)),
-                    "{}: {} {} of {} are said to lie in {}, which has {} bytes",
-                    path.string(), name_of(tensor.dtype), part.shape, name, file,
-                    index_.files.at(file));
+                        bytes / static_cast<std::uint64_t>(bytes_of(tensor.dtype)),
+                    "{}: {} {} of {} are said to lie in {}, which has {} bytes there",
+                    path.string(), name_of(tensor.dtype), part.shape, name, file, bytes);
+        }
 }
 
 HostTensor CheckpointReader::read(const std::string& name, const Part& part,

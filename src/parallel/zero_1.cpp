@@ -34,10 +34,11 @@ Zero1::Zero1(const Stage& stage, Device& device, Communicator& replicas,
     for (const Bucket& bucket : buckets()) {
         shared_.push_back(share_out(bucket));
         const DType dtype = shared_.back().values.dtype();
-        require(!options.all_reduce || options.reduce_in.value_or(dtype) == dtype,
+        const DType sums = options.reduce_in.value_or(dtype);
+        require(!options.all_reduce || sums == dtype,
                 "{}: all_reduce adds up gradients where they are, in {}; to add them up "
                 "in {}, leave it out",
-                stage.name, name_of(dtype), name_of(*options.reduce_in));
+                stage.name, name_of(dtype), name_of(sums));
     }
     require_shards(stage.name, replicas, shards(), stage.home != nullptr);
     places_ = places_of(this->parameters());

@@ -224,10 +224,10 @@ void train(Rank& rank, Communicator& line, Sequential& model, const Way& way,
     const DType dtype = model.parameters().front()->dtype();
     const auto [sync, shards] = way.make(device, line, model);
     const auto optimizer = make(shards);
-    for (int i = 0; i < kSteps; ++i) {
+    for (std::int64_t i = 0; i < kSteps; ++i) {
         std::vector<MicroBatch> batches;
         for (int m = 0; m < 2; ++m) {
-            const int first = 6 * (2 * (i * rank.size() + rank.index()) + m);
+            const std::int64_t first = 6 * (2 * (i * rank.size() + rank.index()) + m);
             MicroBatch batch{device.empty({3, 6}, dtype), device.empty({3, 4}, dtype),
                              0.5 / rank.size()};
             device.random_normal(batch.input, RandomStream(3, "x"), 0, 1, first * 6);
@@ -273,7 +273,7 @@ TEST_CASE("correct: the library's ZeRO, with micro-batches and a clip", "[faults
             must_stay_silent(ranks, [&](Rank& rank) {
                 const auto model = make_mlp(rank.device());
                 declare_replicas_of(rank.world(), *model);
-                train(rank, rank.world(), *model, way, [](Shards shards) {
+                train(rank, rank.world(), *model, way, [](const Shards& shards) {
                     return std::make_unique<AdamW>(
                         decay_matrices_only(shards, {.weight_decay = 0.1}));
                 });
@@ -308,7 +308,7 @@ TEST_CASE("correct: the library's ZeRO inside of nodes, replicas between them",
             declare_replicas_of(mesh["between"], *model);
             declare_replicas_of(mesh["inside"], *model);
             train(rank, mesh["inside"], *model, way,
-                  [](Shards shards) { return std::make_unique<AdamW>(shards); });
+                  [](const Shards& shards) { return std::make_unique<AdamW>(shards); });
         });
     }
 }

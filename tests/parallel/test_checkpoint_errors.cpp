@@ -246,6 +246,9 @@ TEST_CASE("An index that lies is refused", "[parallel][checkpoint][errors]") {
     CHECK_THAT(
         refused(R"("file":"rank-0.safetensors")", R"("file":"rank-1.safetensors")"),
         says("that the index says"));
+    CHECK_THAT(
+        refused(R"("file":"rank-0.safetensors")", R"("file":"rank-9.safetensors")"),
+        says("said to lie in rank-9.safetensors, which has 0 bytes there"));
     CHECK_THAT(refused(R"("tensors":{)", R"("tensors":[{)"),
                says("this is no index of a checkpoint"));
     CHECK_THAT(refused(R"("shape":[5,3])", R"("shape":[288230376151711744,3])"),
