@@ -186,7 +186,7 @@ TEST_CASE("Each stage of ZeRO ends where one device does", "[parallel][zero][slo
             for (const int micro_batches : {1, 3}) {
                 CAPTURE(gpt, workers, form.name, micro_batches);
                 check_same(train_in(form, task, {workers, micro_batches, kSteps},
-                                    sim::CheckLevel::cheap),
+                                    sim::CheckLevel::full),
                            one);
             }
         }
