@@ -20,7 +20,7 @@ enum class ExecutorKind : std::uint8_t { fibers, threads };
 /// Which mistakes are looked for: those that cost next to nothing, or all. What is looked
 /// for only under `full`: races between communication and compute (F16 to F18), launch
 /// orders that may deadlock (F12), and what the values of several ranks say together (F21
-/// to F29). And what was never written is NaN there.
+/// to F29). Under `full`, memory that was never written is NaN.
 enum class CheckLevel : std::uint8_t { cheap, full };
 
 /// Returns `full` if the environment says LOCKSTEP_CHECK=full, so that a program need not

@@ -15,10 +15,11 @@ class CpuDevice final : public LocalDevice {
     /// Pinned memory comes from `pages`, which then outlive the device; without, it is
     /// like any other.
     CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages = nullptr);
+    ~CpuDevice() override;
+
     /// From now on new memory is NaN, or -1 in integers, until something is written
     /// there: who reads it before gets the same in each run, and notices.
     void spoil_new_memory() { spoils_ = true; }
-    ~CpuDevice() override;
 
   private:
     std::byte* do_allocate(const Storage& storage) override;

@@ -270,9 +270,7 @@ std::string link_text(const LinkSpec& link) {
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
     const RankReport& rank = busiest(report);
     const auto peak = [&](const std::string& name, MemoryCategory category) {
-        found.give(run + "." + name,
-                   Figure::memory(
-                       rank.memory.category_peak[static_cast<std::size_t>(category)]));
+        found.give(run + "." + name, Figure::memory(rank.memory.peak_of(category)));
     };
     found.give(run + ".time", Figure::time(report.makespan()));
     peak("parameters", MemoryCategory::parameters);

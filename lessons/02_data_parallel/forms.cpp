@@ -120,8 +120,7 @@ std::int64_t UsualStep::sent(Verb verb) const {
     std::int64_t bytes = 0;
     for (const auto& [report, sign] : {std::pair{&three_, 1}, std::pair{&two_, -1}})
         for (const RankReport& rank : report->ranks)
-            for (const Traffic& traffic : rank.traffic)
-                if (traffic.verb == name_of(verb)) bytes += sign * traffic.bytes_sent;
+            bytes += sign * rank.bytes_sent_by(name_of(verb));
     return bytes;
 }
 

@@ -581,12 +581,12 @@ void ColumnLinear::record_mlp(const Task& alone) {
 namespace {
 
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
-    constexpr auto kActivations = static_cast<std::size_t>(MemoryCategory::activations);
     found.give(run + ".forward", Figure::memory(bytes_of_half(report, 0, "forward")));
     found.give(run + ".backward", Figure::memory(bytes_of_half(report, 0, "backward")));
     found.give(run + ".time", Figure::time(pass_time(report)));
-    found.give(run + ".activations",
-               Figure::memory(report.ranks.front().memory.category_peak[kActivations]));
+    found.give(
+        run + ".activations",
+        Figure::memory(report.ranks.front().memory.peak_of(MemoryCategory::activations)));
 }
 
 }  // namespace

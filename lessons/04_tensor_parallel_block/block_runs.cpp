@@ -103,8 +103,7 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
         block->backward(device.empty(shape, DType::bf16), saved);
     });
     const RankReport& first = report.ranks.front();
-    result.peak =
-        first.memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+    result.peak = first.memory.peak_of(MemoryCategory::activations);
     result.sent = first.bytes_sent();
     for (const Traffic& traffic : first.traffic)
         if (traffic.verb == name_of(Verb::reduce_scatter))

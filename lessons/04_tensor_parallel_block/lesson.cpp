@@ -548,10 +548,6 @@ namespace {
 constexpr std::int64_t kHidden = 20'480;
 constexpr std::int64_t kHeads = 160;
 
-std::int64_t of(const RankReport& rank, MemoryCategory category) {
-    return rank.memory.category_peak[static_cast<std::size_t>(category)];
-}
-
 /// Parameters, gradients and AdamW's state of a block, in 16 bits.
 RankReport block_of(int ranks) {
     return make_shapes_only_cluster(ranks)
@@ -568,7 +564,7 @@ void give_block_sizes(Findings& found) {
     for (const int ranks : {1, 2, 4, 8, 16}) {
         const RankReport rank = block_of(ranks);
         const auto memory = [&](MemoryCategory category) {
-            return Figure::memory(of(rank, category));
+            return Figure::memory(rank.memory.peak_of(category));
         };
         Findings& row = found.row("sizes");
         row.give("on", ranks);
@@ -581,7 +577,7 @@ void give_block_sizes(Findings& found) {
         // (2 h) are on every device; 7 h are shared out.
         const std::int64_t expected =
             2 * ((12 * kHidden * kHidden + 7 * kHidden) / ranks + 6 * kHidden);
-        row.equal("size", Figure::bytes(of(rank, MemoryCategory::parameters)),
+        row.equal("size", Figure::bytes(rank.memory.peak_of(MemoryCategory::parameters)),
                   static_cast<double>(expected));
     }
 }
@@ -600,7 +596,7 @@ void TensorParallelLesson::size(Findings& found) {
     found.give("wide", kHidden);
     found.give("wide_inner", 4 * kHidden);
     found.give("wide_bytes", Figure::bytes(2 * weights));
-    found.equal("wide_held", Figure::bytes(of(up, MemoryCategory::parameters)),
+    found.equal("wide_held", Figure::bytes(up.memory.peak_of(MemoryCategory::parameters)),
                 static_cast<double>(2 * weights));
     found.give("squares", 12);
     found.give("squares_attention", 4);

@@ -176,8 +176,7 @@ void PipelineLesson::gpipe(Findings& found) {
 namespace {
 
 std::int64_t activations(const RunReport& report, int stage) {
-    return report.ranks[stage]
-        .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+    return report.ranks[stage].memory.peak_of(MemoryCategory::activations);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void Zero::bytes(Findings& found) {
         Findings& row = found.row("sixteen");
         row.give("what", name);
         row.give("each", Figure::count(each));
-        row.give("held", Figure::memory(peak_of(rank, category)));
+        row.give("held", Figure::memory(rank.memory.peak_of(category)));
     }
     found.equal("sixteen_bytes", Figure::bytes(state_of(rank)), kPerParameter * psi);
     constexpr double kLarge = 7.5e9;
@@ -120,9 +120,9 @@ void Zero::stage_1(Findings& found) {
         const RankReport& rank = report->ranks[0];
         Findings& row = found.row("first");
         row.give("way", name);
-        row.give("all_reduce", Figure::memory(sent_by(rank, Verb::all_reduce)));
-        row.give("reduce_scatter", Figure::memory(sent_by(rank, Verb::reduce_scatter)));
-        row.give("all_gather", Figure::memory(sent_by(rank, Verb::all_gather)));
+        row.give("all_reduce", Figure::memory(rank.bytes_sent_by("all_reduce")));
+        row.give("reduce_scatter", Figure::memory(rank.bytes_sent_by("reduce_scatter")));
+        row.give("all_gather", Figure::memory(rank.bytes_sent_by("all_gather")));
         row.give("state", Figure::memory(state_of(rank)));
     }
     found.equal("first_bytes", Figure::bytes(shared.ranks[0].bytes_sent()),
@@ -346,7 +346,7 @@ void Zero::activations(Findings& found) {
         row.give("way", name);
         row.give("state", Figure::memory(state_of(rank)));
         row.give("activations",
-                 Figure::memory(peak_of(rank, MemoryCategory::activations)));
+                 Figure::memory(rank.memory.peak_of(MemoryCategory::activations)));
         row.give("peak", Figure::memory(rank.memory.peak));
         row.give("time", Figure::time(usual.time()));
     }

@@ -121,21 +121,10 @@ MeasuredStep FamilyGpt::step() const {
     return step;
 }
 
-std::int64_t peak_of(const RankReport& rank, MemoryCategory category) {
-    return rank.memory.category_peak[static_cast<std::size_t>(category)];
-}
-
 std::int64_t state_of(const RankReport& rank) {
-    return peak_of(rank, MemoryCategory::parameters) +
-           peak_of(rank, MemoryCategory::gradients) +
-           peak_of(rank, MemoryCategory::optimizer);
-}
-
-std::int64_t sent_by(const RankReport& rank, Verb verb) {
-    std::int64_t bytes = 0;
-    for (const Traffic& traffic : rank.traffic)
-        if (traffic.verb == name_of(verb)) bytes += traffic.bytes_sent;
-    return bytes;
+    return rank.memory.peak_of(MemoryCategory::parameters) +
+           rank.memory.peak_of(MemoryCategory::gradients) +
+           rank.memory.peak_of(MemoryCategory::optimizer);
 }
 
 // lesson: largest-that-fits

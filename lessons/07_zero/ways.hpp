@@ -39,8 +39,8 @@ struct Stack {
 /// numbers are in the blocks; 50,257 words, a table of its own for the head. One sequence
 /// of 1,024 tokens on each device. Trained as a Stack is.
 struct FamilyGpt {
-    /// What blocks keep for backward: all that it needs, all but what stands between
-    /// attention's linear layers, their input; or one of these on the host.
+    /// Blocks keep one of these for backward: all that it needs, all but what stands
+    /// between attention's linear layers, or their input; on the device or on the host.
     enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
 
     int layers = 0;
@@ -50,10 +50,8 @@ struct FamilyGpt {
     MeasuredStep step() const;
 };
 
-std::int64_t peak_of(const RankReport& rank, MemoryCategory category);
 /// Values, gradients and the optimizer's state, each at its peak.
 std::int64_t state_of(const RankReport& rank);
-std::int64_t sent_by(const RankReport& rank, Verb verb);
 
 /// Returns the largest n such that the family's GPT fits each of so many devices of the
 /// cluster. By bisection from a size on that is known to fit; each GPT is run.

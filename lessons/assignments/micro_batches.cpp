@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -44,6 +43,16 @@ std::vector<std::string> MicroBatchCase::layer_names() const {
     return names;
 }
 
+std::vector<std::pair<std::string, Shape>> MicroBatchCase::parameters() const {
+    std::vector<std::pair<std::string, Shape>> all;
+    for (int layer = 0; layer < layers; ++layer) {
+        const std::string name = fmt::format("layer{}", layer);
+        all.emplace_back(name + ".weight", Shape{out(layer), in(layer)});
+        all.emplace_back(name + ".bias", Shape{out(layer)});
+    }
+    return all;
+}
+
 MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alike) {
     MicroBatchCase drawn{label, {}};
     drawn.layers = static_cast<int>(judge.draw("layers", 4, 6));
@@ -63,19 +72,14 @@ MicroBatchCase draw_case(const Judge& judge, const std::string& label, bool alik
 }
 
 NetworkTensors draw_network(const Judge& judge, const MicroBatchCase& one) {
+    const double scale = 1 / std::sqrt(static_cast<double>(one.width));
     NetworkTensors network;
-    const std::vector<std::string> names = one.layer_names();
-    for (int layer = 0; layer < one.layers; ++layer)
-        for (const auto& [part, shape] :
-             {std::pair{".weight", Shape{one.out(layer), one.in(layer)}},
-              std::pair{".bias", Shape{one.out(layer)}}}) {
-            const std::string name = names[static_cast<std::size_t>(layer)] + part;
-            HostTensor values = judge.normal(one.name() + ", " + name, shape);
-            const double scale = 1 / std::sqrt(static_cast<double>(one.in(layer)));
-            for (std::int64_t i = 0; i < values.elements(); ++i)
-                values.set(i, values.at(i) * scale);
-            network.emplace(name, values);
-        }
+    for (const auto& [name, shape] : one.parameters()) {
+        HostTensor values = judge.normal(one.name() + ", " + name, shape);
+        for (std::int64_t i = 0; i < values.elements(); ++i)
+            values.set(i, values.at(i) * scale);
+        network.emplace(name, values);
+    }
     return network;
 }
 

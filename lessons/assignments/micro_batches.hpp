@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lessons/assignments/classifier.hpp"
@@ -26,6 +27,8 @@ struct MicroBatchCase {
     std::string on_rank(std::size_t rank, const std::string& what) const;
 
     std::vector<std::string> layer_names() const;  ///< "layer0" and on
+    /// Names and shapes of the parameters, in the network's order.
+    std::vector<std::pair<std::string, Shape>> parameters() const;
     std::int64_t in(int layer) const { return layer == 0 ? features : width; }
     std::int64_t out(int layer) const { return layer + 1 == layers ? classes : width; }
 };

@@ -51,8 +51,8 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
-    /// Whether what an optimizer updates is a shard: it is if its gradient was reduced
-    /// and scattered, and may be if that was all-reduced.
+    /// An optimizer updates a shard if the gradient was reduced and scattered, and
+    /// perhaps one if that was all-reduced.
     enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {
         ByteRange range;

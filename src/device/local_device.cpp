@@ -170,21 +170,22 @@ bool may_clash(const Operand& written, const Operand& other, bool sums_may_overl
     return !(sums_may_overlap && written.use == other.use);
 }
 
-/// What an operation allows its operands.
+/// An operation may allow its operands to share memory.
 struct Sharing {
     bool in_place;          ///< what is written may be what is read
     bool sums_may_overlap;  ///< what is added to may share memory
 };
 
 template <typename Op>
-constexpr Sharing sharing_of() {
-    return {requires {Op::kInPlace;
+Sharing sharing_of() {
+    constexpr bool kInPlace = requires {
+        Op::kInPlace;
+    };
+    constexpr bool kSumsMayOverlap = requires {
+        Op::kSumsMayOverlap;
+    };
+    return {kInPlace, kSumsMayOverlap};
 }
-, requires {
-    Op::kSumsMayOverlap;
-}
-};  // namespace
-}  // namespace lockstep
 
 /// An operand that is written shares no memory with any other, except if the operation
 /// allows it.

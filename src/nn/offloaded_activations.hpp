@@ -37,9 +37,9 @@ struct OffloadOptions {
 /// What goes is memory of the category `activations`, not values of parameters, and not
 /// indices, which are small, and the caller's. A tensor that one module saved under
 /// several names or shapes is copied once; so is one that neighbours saved, if they are
-/// under way together (prefetch is not 0). An input that the
-/// caller holds as well is copied, but its memory stays. Between the halves of a
-/// backward, what backward_weight needs stays on the device.
+/// under way together (prefetch is not 0). An input that the caller holds as well is
+/// copied, but its memory stays. Between the halves of a backward, what backward_weight
+/// needs stays on the device.
 ///
 /// A module may be one that is recomputed (Recompute): then its input is all that goes
 /// (Rajbhandari et al. 2021, ZeRO-Infinity, 2104.07857). A block of a GPT saves 16 times

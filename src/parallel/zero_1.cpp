@@ -31,15 +31,8 @@ Zero1::Zero1(const Stage& stage, Device& device, Communicator& replicas,
       replicas_(replicas),
       options_(options) {
     require_partial(stage.name, replicas, this->parameters());
-    for (const Bucket& bucket : buckets()) {
+    for (const Bucket& bucket : buckets())
         shared_.push_back(share_out(bucket));
-        const DType dtype = shared_.back().values.dtype();
-        const DType sums = options.reduce_in.value_or(dtype);
-        require(!options.all_reduce || sums == dtype,
-                "{}: all_reduce adds up gradients where they are, in {}; to add them up "
-                "in {}, leave it out",
-                stage.name, name_of(dtype), name_of(sums));
-    }
     require_shards(stage.name, replicas, shards(), stage.home != nullptr);
     places_ = places_of(this->parameters());
 }
@@ -60,7 +53,12 @@ Zero1::Shared Zero1::share_out(const Bucket& bucket) const {
         for (Parameter* parameter : bucket)
             parameter->gradient = {};
     }
-    const DType sums = options_.reduce_in.value_or(made.values.dtype());
+    const DType dtype = made.values.dtype(), sums = options_.reduce_in.value_or(dtype);
+    require(
+        !options_.all_reduce || sums == dtype,
+        "{}: all_reduce adds up gradients where they are, in {}; to add them up in {}, "
+        "leave it out",
+        stage_.name, name_of(dtype), name_of(sums));
     if (!made.own_gradients || sums != made.own_gradients.dtype()) {
         const MemoryScope scope(home, MemoryCategory::gradients);
         made.own_gradients = home.zeros(share, sums);

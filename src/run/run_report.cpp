@@ -18,6 +18,13 @@ std::int64_t RankReport::bytes_sent() const {
     return bytes;
 }
 
+std::int64_t RankReport::bytes_sent_by(std::string_view verb) const {
+    std::int64_t bytes = 0;
+    for (const Traffic& part : traffic)
+        if (part.verb == verb) bytes += part.bytes_sent;
+    return bytes;
+}
+
 std::int64_t RankReport::messages_sent() const {
     std::int64_t messages = 0;
     for (const Traffic& part : traffic)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/core/host_tensor.hpp"
@@ -33,6 +34,10 @@ struct MemoryReport {
     std::int64_t peak = 0;
     /// The largest each category has been by itself.
     std::array<std::int64_t, kMemoryCategories> category_peak{};
+
+    std::int64_t peak_of(MemoryCategory category) const {
+        return category_peak[static_cast<std::size_t>(category)];
+    }
 };
 
 /// Time a rank's queues were busy, and what its compute queue spent waiting.
@@ -68,6 +73,7 @@ struct RankReport {
     std::map<std::string, SourceLine> series_at;  ///< the lines that kept their first
 
     std::int64_t bytes_sent() const;
+    std::int64_t bytes_sent_by(std::string_view verb) const;
     std::int64_t messages_sent() const;
     /// Returns the part of a whole that was kept under the name.
     Part part_of(const std::string& name) const;

@@ -115,7 +115,7 @@ inline std::vector<NamedOperation> repeated_by_row() {
 }
 
 /// Losses, sums and what adds.
-inline std::vector<NamedOperation> repeated_sums() {
+inline std::vector<NamedOperation> repeated_losses() {
     using B = Bench;
     using T = const Tensor;
     return {
@@ -132,6 +132,13 @@ inline std::vector<NamedOperation> repeated_sums() {
               }),
         named("squared_error",
               [](B& x, T& a, T& b, T&) { return x->squared_error(a, b); }),
+    };
+}
+
+inline std::vector<NamedOperation> repeated_sums() {
+    using B = Bench;
+    using T = const Tensor;
+    return {
         named("sum",
               [](B& x, T& a, T&, T&) {
                   Tensor sum = x->empty({1}, computed_in(a.dtype()));
@@ -254,7 +261,8 @@ inline std::vector<NamedOperation> repeated_batch_norm() {
 /// could be loaded in one way or another. What one gives has been rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();
-    for (const auto& more : {repeated_sums(), repeated_norms(), repeated_batch_norm()})
+    for (const auto& more :
+         {repeated_losses(), repeated_sums(), repeated_norms(), repeated_batch_norm()})
         all.insert(all.end(), more.begin(), more.end());
     return all;
 }

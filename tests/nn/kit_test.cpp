@@ -103,7 +103,7 @@ TEST_CASE("infer gives what forward gives, and holds less at a time", "[nn][sim]
                 pass(*model, rank.device().zeros({6, 2}, DType::i32));
             })
             .ranks.front()
-            .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+            .memory.peak_of(MemoryCategory::activations);
     };
     const std::int64_t forward = peak([](Module& model, const Tensor& x) {
         Saved all;

@@ -118,12 +118,9 @@ TEST_CASE("bf16 with masters takes 16 bytes a parameter", "[nn][bf16]") {
     });
     // By the ledger, to which a step adds nothing.
     const MemoryReport& memory = report.ranks[0].memory;
-    const auto peak = [&](MemoryCategory category) {
-        return memory.category_peak[static_cast<std::size_t>(category)];
-    };
-    CHECK(peak(MemoryCategory::parameters) == 2 * kElements);
-    CHECK(peak(MemoryCategory::gradients) == 2 * kElements);
-    CHECK(peak(MemoryCategory::optimizer) == 12 * kElements);
+    CHECK(memory.peak_of(MemoryCategory::parameters) == 2 * kElements);
+    CHECK(memory.peak_of(MemoryCategory::gradients) == 2 * kElements);
+    CHECK(memory.peak_of(MemoryCategory::optimizer) == 12 * kElements);
     CHECK(memory.peak == 16 * kElements);
 }
 
@@ -153,8 +150,7 @@ TEST_CASE("Masters step by the gradient that the parameter has then", "[nn][bf16
         other->step();
         CHECK(device.peek(w.value).at(0) == -7);
     });
-    const std::size_t gradients = static_cast<std::size_t>(MemoryCategory::gradients);
-    CHECK(report.ranks[0].memory.category_peak[gradients] == 8);
+    CHECK(report.ranks[0].memory.peak_of(MemoryCategory::gradients) == 8);
 }
 
 TEST_CASE("Only parameters in bf16 have masters, wherever they stand", "[nn][bf16]") {

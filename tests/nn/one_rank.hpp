@@ -27,7 +27,7 @@ inline RankReport figures_of(const Program& program,
 
 /// The most that was held of activations at a time.
 inline std::int64_t peak_of(const MemoryReport& memory) {
-    return memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+    return memory.peak_of(MemoryCategory::activations);
 }
 
 }  // namespace lockstep::nn_test

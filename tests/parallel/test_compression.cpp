@@ -614,12 +614,11 @@ TEST_CASE("A compressed step takes as many bytes as its formula has", "[parallel
     elements += r == 4 ? 63 : r * (9 + 7);
     CHECK(bytes_sent(report) == e * elements * 2 * (ranks - 1));
     const MemoryReport& memory = report.ranks[0].memory;
-    const auto held = [&](MemoryCategory category) {
-        return memory.category_peak[static_cast<std::size_t>(category)];
-    };
     const std::int64_t small = r == 4 ? 0 : 1;  // the second goes as factors
-    CHECK(held(MemoryCategory::optimizer) == e * (620 + r * 31 + small * (63 + r * 7)));
-    CHECK(held(MemoryCategory::communication) == e * r * (20 + 31 + small * (9 + 7)));
+    CHECK(memory.peak_of(MemoryCategory::optimizer) ==
+          e * (620 + r * 31 + small * (63 + r * 7)));
+    CHECK(memory.peak_of(MemoryCategory::communication) ==
+          e * r * (20 + 31 + small * (9 + 7)));
 }
 
 TEST_CASE("Ranks with shares of a batch, of any size, do what one does with all of it",

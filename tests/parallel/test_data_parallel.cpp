@@ -123,8 +123,7 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
             return accumulate_gradients(rank.device(), model, mean_squared_error,
                                         batches);
         });
-        return report.ranks[0]
-            .memory.category_peak[static_cast<std::size_t>(MemoryCategory::activations)];
+        return report.ranks[0].memory.peak_of(MemoryCategory::activations);
     };
     const std::int64_t whole = activations(1);
     const std::int64_t thirds = activations(3);

@@ -257,8 +257,7 @@ TEST_CASE("A server that is no worker holds its part of the parameters only",
     CHECK(held[static_cast<std::size_t>(MemoryCategory::gradients)] == kBytes / 2);
     CHECK(held[static_cast<std::size_t>(MemoryCategory::optimizer)] == kBytes / 2);
     CHECK(held[kArriving] == 2 * kBytes / 2);  // one of each worker
-    CHECK(report.ranks[3].memory.category_peak[static_cast<std::size_t>(
-              MemoryCategory::optimizer)] == 0);
+    CHECK(report.ranks[3].memory.peak_of(MemoryCategory::optimizer) == 0);
 }
 
 TEST_CASE("Bytes of one process with many devices", "[parallel][costs]") {

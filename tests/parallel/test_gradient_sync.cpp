@@ -192,8 +192,7 @@ TEST_CASE("Buckets send as many bytes as one all-reduce a parameter, in less tim
     CHECK(buckets.makespan() < one_by_one.makespan());
 
     const auto optimizer_bytes = [](const RunReport& report) {
-        return report.ranks[0]
-            .memory.category_peak[static_cast<std::size_t>(MemoryCategory::optimizer)];
+        return report.ranks[0].memory.peak_of(MemoryCategory::optimizer);
     };
     CHECK(optimizer_bytes(zero) == std::int64_t{2} * 8 * ((elements + 3) / 4));
 }

@@ -186,13 +186,6 @@ HostTensor joined(const RunReport& report, const Shape& shape) {
     return whole;
 }
 
-std::int64_t bytes_by(const RankReport& rank, const std::string& verb) {
-    std::int64_t bytes = 0;
-    for (const Traffic& traffic : rank.traffic)
-        if (traffic.verb == verb) bytes += traffic.bytes_sent;
-    return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("Experts on several ranks give what a loop over the tokens gives",
@@ -224,9 +217,9 @@ TEST_CASE("A mixture of experts of shapes only has the time and bytes of an even
         for (std::size_t rank = 0; rank < shapes.ranks.size(); ++rank) {
             const RankReport& mine = shapes.ranks[rank];
             // There, and back.
-            CHECK(bytes_by(mine, "send") ==
+            CHECK(mine.bytes_sent_by("send") ==
                   2 * mixture.copies() * kWidth * 8 * others / mixture.ranks);
-            CHECK(bytes_by(mine, "all_to_all") == others * mixture.experts * 4);
+            CHECK(mine.bytes_sent_by("all_to_all") == others * mixture.experts * 4);
             CHECK(mine.bytes_sent() == even.ranks[rank].bytes_sent());
             CHECK(mine.memory.peak == even.ranks[rank].memory.peak);
             CHECK(mine.flops == even.ranks[rank].flops);
@@ -242,7 +235,8 @@ TEST_CASE("Copies that cannot be dealt evenly go to the first ranks in a run of 
     for (std::size_t rank = 0; rank < 4; ++rank) {
         const std::int64_t own = rank < 2 ? 3 : 2;
         // A rank sends the rest of 10 rows to the others, and 3 times its own back.
-        CHECK(bytes_by(report.ranks[rank], "send") == (10 - own + 3 * own) * kWidth * 8);
+        CHECK(report.ranks[rank].bytes_sent_by("send") ==
+              (10 - own + 3 * own) * kWidth * 8);
     }
 }
 

@@ -84,13 +84,6 @@ RunReport step_of(const MakeSync& make, DType dtype, std::int64_t micro_batches,
     });
 }
 
-std::int64_t sent_by(const RankReport& rank, const char* verb) {
-    std::int64_t bytes = 0;
-    for (const Traffic& traffic : rank.traffic)
-        if (traffic.verb == verb) bytes += traffic.bytes_sent;
-    return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
@@ -102,9 +95,9 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
     const auto check = [&](const MakeSync& make, std::int64_t reduced,
                            std::int64_t scattered, std::int64_t gathered) {
         for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
-            CHECK(sent_by(rank, "all_reduce") == reduced);
-            CHECK(sent_by(rank, "reduce_scatter") == scattered);
-            CHECK(sent_by(rank, "all_gather") == gathered);
+            CHECK(rank.bytes_sent_by("all_reduce") == reduced);
+            CHECK(rank.bytes_sent_by("reduce_scatter") == scattered);
+            CHECK(rank.bytes_sent_by("all_gather") == gathered);
             CHECK(rank.bytes_sent() == reduced + scattered + gathered);
         }
     };
@@ -131,13 +124,10 @@ TEST_CASE("Memory of ZeRO's stages is the paper's, and what it leaves out",
                            std::int64_t gradients, std::int64_t optimizer,
                            std::int64_t communication) {
         for (const RankReport& rank : step_of(make, DType::bf16, m).ranks) {
-            const auto peak = [&](MemoryCategory category) {
-                return rank.memory.category_peak[static_cast<std::size_t>(category)];
-            };
-            CHECK(peak(MemoryCategory::parameters) == parameters);
-            CHECK(peak(MemoryCategory::gradients) == gradients);
-            CHECK(peak(MemoryCategory::optimizer) == optimizer);
-            CHECK(peak(MemoryCategory::communication) == communication);
+            CHECK(rank.memory.peak_of(MemoryCategory::parameters) == parameters);
+            CHECK(rank.memory.peak_of(MemoryCategory::gradients) == gradients);
+            CHECK(rank.memory.peak_of(MemoryCategory::optimizer) == optimizer);
+            CHECK(rank.memory.peak_of(MemoryCategory::communication) == communication);
         }
     };
     constexpr std::int64_t kState = 12 * kAll / kRanks;

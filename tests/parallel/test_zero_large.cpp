@@ -139,15 +139,14 @@ void check_memory(const Layout& layout, const RunReport& report) {
     // The unit that computes and the next one; gradients of one are on their way.
     const std::int64_t open = 2 * units.block;
     for (const RankReport& rank : report.ranks) {
-        const auto peak = [&](MemoryCategory category) {
-            return rank.memory.category_peak[static_cast<std::size_t>(category)];
-        };
-        REQUIRE(peak(MemoryCategory::parameters) == kBf16 * (share + open));
-        REQUIRE(peak(MemoryCategory::gradients) == kBf16 * (share + open));
-        REQUIRE(peak(MemoryCategory::optimizer) == 12 * share);
-        REQUIRE(peak(MemoryCategory::activations) == activations(layout));
-        REQUIRE(peak(MemoryCategory::communication) == 0);
-        REQUIRE(peak(MemoryCategory::workspace) == 4 * kLength);  // places of tokens
+        REQUIRE(rank.memory.peak_of(MemoryCategory::parameters) ==
+                kBf16 * (share + open));
+        REQUIRE(rank.memory.peak_of(MemoryCategory::gradients) == kBf16 * (share + open));
+        REQUIRE(rank.memory.peak_of(MemoryCategory::optimizer) == 12 * share);
+        REQUIRE(rank.memory.peak_of(MemoryCategory::activations) == activations(layout));
+        REQUIRE(rank.memory.peak_of(MemoryCategory::communication) == 0);
+        REQUIRE(rank.memory.peak_of(MemoryCategory::workspace) ==
+                4 * kLength);  // places of tokens
     }
 }
 

@@ -216,8 +216,7 @@ TEST_CASE("An optimizer of host parameters costs what the formulas say", "[sim][
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 4 * kBytes);
     CHECK(rank.host.memory.current[static_cast<std::size_t>(optimizer)] == 0);
-    CHECK(rank.host.memory.category_peak[static_cast<std::size_t>(optimizer)] ==
-          2 * kBytes);
+    CHECK(rank.host.memory.peak_of(optimizer) == 2 * kBytes);
     CHECK(rank.memory.peak == 2 * kBytes);
     CHECK(rank.host.bytes_to_host == kBytes);
     CHECK(rank.host.bytes_to_device == kBytes);
@@ -338,8 +337,7 @@ TEST_CASE("Weights in bf16 are offloaded with their f32 masters on the host",
     // 16 bytes a parameter there, 12 of them the optimizer's; 4 on the device.
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 16 * kElements);
-    CHECK(rank.host.memory.category_peak[static_cast<std::size_t>(optimizer)] ==
-          12 * kElements);
+    CHECK(rank.host.memory.peak_of(optimizer) == 12 * kElements);
     CHECK(rank.memory.peak == 4 * kElements);
     CHECK(rank.host.bytes_to_host == 4 * kElements);
     CHECK(rank.host.bytes_to_device == 4 * kElements);

@@ -19,17 +19,6 @@ constexpr std::int64_t kRateInThousandths = 250;
 struct BucketCase : MicroBatchCase {
     std::int64_t first_bytes = 0;
     std::int64_t bytes = 0;
-
-    /// Names and shapes of the parameters, in the network's order.
-    std::vector<std::pair<std::string, Shape>> parameters() const {
-        std::vector<std::pair<std::string, Shape>> all;
-        for (int layer = 0; layer < layers; ++layer) {
-            const std::string name = fmt::format("layer{}", layer);
-            all.emplace_back(name + ".weight", Shape{out(layer), in(layer)});
-            all.emplace_back(name + ".bias", Shape{out(layer)});
-        }
-        return all;
-    }
 };
 
 const TaskResult& run_case(Judge& judge, const std::string& task, const BucketCase& one) {

@@ -25,7 +25,7 @@ struct ZeroCase : MicroBatchCase {
     int steps = 3;
 
     std::int64_t elements(int layer) const { return (in(layer) + 1) * out(layer); }
-    /// Of a rank's range of the layer.
+    /// A rank's range of the layer has so many.
     std::int64_t range(int layer) const {
         return (elements(layer) + ranks() - 1) / ranks();
     }
@@ -206,11 +206,11 @@ void judge_memory(Judge& judge, Stage stage) {
     const TaskResult& result = run_case(judge, stage, one);
     // In stage 1 sums may lie beside the whole gradients: an n-th more of these.
     const int percent_more = stage == Stage::one ? 15 : 4;
-    constexpr auto kOptimizer = static_cast<std::size_t>(MemoryCategory::optimizer);
     for (std::size_t rank = 0; rank < one.rows.size(); ++rank) {
         const MemoryReport& memory = result.report.ranks[rank].memory;
         judge.as_reference(target(stage, one.on_rank(rank, "optimizer's state")),
-                           "bytes of memory", memory.category_peak[kOptimizer], {0, 1});
+                           "bytes of memory", memory.peak_of(MemoryCategory::optimizer),
+                           {0, 1});
         judge.as_reference(target(stage, one.on_rank(rank, "peak")), "bytes of memory",
                            memory.peak, {100, percent_more});
     }

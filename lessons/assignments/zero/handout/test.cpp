@@ -163,7 +163,7 @@ void test_values(const Rows& rows, Stage stage, bool whole) {
             const std::string name = fmt::format("layer{}", i);
             const HostTensor& left =
                 got.ranks[static_cast<std::size_t>(rank)].kept.at(name);
-            // Of a range at the end, less may be values.
+            // A range at the end may hold fewer values.
             const std::int64_t first = whole ? 0 : rank * range(i, ranks);
             const std::int64_t count =
                 std::min(left.elements(), elements(i) - std::min(first, elements(i)));

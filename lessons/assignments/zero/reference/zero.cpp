@@ -28,7 +28,7 @@ Tensor own_range(const Rank& rank, const Tensor& whole) {
     return whole.slice(rank.index() * count, count);
 }
 
-/// What this rank has of a layer: always its range, and the rest for a while.
+/// A layer as this rank has it: always its range, and the rest for a while.
 struct Sharded {
     const Layer* layer;
     std::int64_t elements;             ///< of all ranges
@@ -66,7 +66,7 @@ std::vector<Parameter*> shards_of(const Network& network) {
     return shards;
 }
 
-/// What a stage does around a layer's halves.
+/// A stage has something to do around a layer's halves.
 class Stage {
   public:
     virtual ~Stage() = default;
