@@ -14,6 +14,16 @@ void Device::compute(const ops::TanhBackward& op) {
 }
 
 template <>
+void Device::compute(const ops::Sigmoid& op) {
+    launch_sigmoid(stream_.get(), op.y, op.x, op.x.elements());
+}
+
+template <>
+void Device::compute(const ops::SigmoidBackward& op) {
+    launch_sigmoid_backward(stream_.get(), op.dx, op.y, op.dy, op.y.elements());
+}
+
+template <>
 void Device::compute(const ops::Gelu& op) {
     launch_gelu(stream_.get(), op.y, op.x, op.x.elements(), op.form);
 }

@@ -1,4 +1,5 @@
 #include "gpu/device.hpp"
+#include "gpu/kernels/columns_by_index.hpp"
 #include "gpu/kernels/move.hpp"
 #include "gpu/kernels/random.hpp"
 #include "gpu/kernels/scatter.hpp"
@@ -62,20 +63,35 @@ void Device::compute(const ops::AddRows& op) {
 }
 
 template <>
+void Device::compute(const ops::TakeColumns& op) {
+    launch_take_columns(stream_.get(), op.destination, op.source,
+                        op.index.data<const std::int32_t>(), op.index.elements(),
+                        op.index.shape().columns(), op.source.shape().columns());
+}
+
+template <>
+void Device::compute(const ops::AddColumns& op) {
+    launch_add_columns(stream_.get(), op.destination, op.source,
+                       op.index.data<const std::int32_t>(), op.destination.elements(),
+                       op.index.shape().columns(), op.destination.shape().columns());
+}
+
+template <>
 void Device::compute(const ops::TopK& op) {
     launch_top_k(stream_.get(), op.values, op.indices.data<std::int32_t>(), op.x,
-                 op.x.shape().rows(), op.x.shape().columns(), op.k);
+                 op.x.shape().rows(), op.x.shape().columns(), op.k, op.groups);
 }
 
 template <>
 void Device::compute(const ops::SortIds& op) {
     const std::int64_t elements = op.ids.elements();
     const Tensor workspace = scratch({sort_workspace(elements)}, DType::i32);
-    launch_sort_ids(
-        stream_.get(),
-        {op.order.data<std::int32_t>(), op.rows.data<std::int32_t>(),
-         op.counts.data<std::int32_t>(), op.ids.shape().columns(), op.counts.elements()},
-        workspace.data<std::int32_t>(), op.ids.data<const std::int32_t>(), elements);
+    launch_sort_ids(stream_.get(),
+                    {op.order.data<std::int32_t>(), op.rows.data<std::int32_t>(),
+                     op.counts.data<std::int32_t>(), op.ids.shape().columns(),
+                     op.counts.elements(), op.by_columns},
+                    workspace.data<std::int32_t>(), op.ids.data<const std::int32_t>(),
+                    elements);
 }
 
 template <>

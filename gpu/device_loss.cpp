@@ -22,6 +22,24 @@ void Device::compute(const ops::SoftmaxBackward& op) {
 }
 
 template <>
+void Device::compute(const ops::LogSumExp& op) {
+    launch_log_sum_exp(stream_.get(), op.y, op.x, op.x.shape().rows(),
+                       op.x.shape().columns());
+}
+
+template <>
+void Device::compute(const ops::NormalizeRows& op) {
+    launch_normalize_rows(stream_.get(), op.y, op.x, op.x.shape().rows(),
+                          op.x.shape().columns());
+}
+
+template <>
+void Device::compute(const ops::NormalizeRowsBackward& op) {
+    launch_normalize_rows_backward(stream_.get(), op.dx, op.x, op.dy, op.x.shape().rows(),
+                                   op.x.shape().columns());
+}
+
+template <>
 void Device::compute(const ops::CrossEntropy& op) {
     launch_cross_entropy(stream_.get(), op.losses, op.logits,
                          op.targets.data<const std::int32_t>(), op.logits.shape().rows(),

@@ -58,6 +58,16 @@ void Device::compute(const ops::Matmul& op) {
 }
 
 template <>
+void Device::compute(const ops::GroupedMatmul& op) {
+    op.each_group([&](const ops::Matmul& product) {
+        if (product.a.elements() > 0)
+            compute(product);
+        else if (product.destination.elements() > 0 && !product.options.accumulate)
+            compute(ops::Fill{product.destination, 0});
+    });
+}
+
+template <>
 void Device::compute(const ops::AddBias& op) {
     launch_add_bias(stream_.get(), op.y, op.bias, op.y.shape().rows(),
                     op.y.shape().columns());

@@ -29,6 +29,24 @@ void CpuDevice::compute(const ops::TanhBackward& op) {
 }
 
 template <>
+void CpuDevice::compute(const ops::Sigmoid& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const T* in = op.x.data<T>();
+        map_lanes(op.x.elements(), op.y.data<T>(), formulas::sigmoid<Lane<T>>, in);
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::SigmoidBackward& op) {
+    with_real(op.y.dtype(), [&]<typename T>(T) {
+        const T* in = op.y.data<T>();
+        const T* gradient = op.dy.data<T>();
+        map_lanes(op.y.elements(), op.dx.data<T>(), formulas::sigmoid_backward<Lane<T>>,
+                  in, gradient);
+    });
+}
+
+template <>
 void CpuDevice::compute(const ops::Gelu& op) {
     with_real(op.x.dtype(), [&]<typename T>(T) {
         const T* in = op.x.data<T>();

@@ -74,13 +74,19 @@ void causal_softmax(T* out, const T* row, const Shape& shape,
     }
 }
 
-/// -log softmax(row)[target].
+/// The logarithm of the sum of exp(x) of a row, less `off`.
 template <typename T>
-double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target) {
+double log_sum_exp_of(const T* row, std::int64_t columns, double off) {
     const T most = largest(row, columns);
     const auto exponential = [most](const Lane<T>& a) { return exp_lane<T>(a - most); };
     return std::log(sum_lanes(columns, exponential, row)) +
-           (static_cast<double>(most) - static_cast<double>(row[target]));
+           (static_cast<double>(most) - off);
+}
+
+/// -log softmax(row)[target].
+template <typename T>
+double cross_entropy_of(const T* row, std::int64_t columns, std::int64_t target) {
+    return log_sum_exp_of(row, columns, static_cast<double>(row[target]));
 }
 
 }  // namespace
@@ -113,6 +119,51 @@ void CpuDevice::compute(const ops::SoftmaxBackward& op) {
                 return a * (b - along);
             };
             map_lanes(columns, op.dx.data<T>() + at, across, row, gradient);
+        }
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::LogSumExp& op) {
+    const std::int64_t columns = op.x.shape().columns();
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        for (std::int64_t i = 0; i < op.y.elements(); ++i)
+            op.y.data<T>()[i] = static_cast<T>(
+                log_sum_exp_of<T>(op.x.data<T>() + i * columns, columns, 0));
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::NormalizeRows& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        for (std::int64_t at = 0; at < op.x.elements(); at += columns) {
+            const T* row = op.x.data<T>() + at;
+            const auto by = static_cast<T>(1 / sum_lanes(columns, itself<T>, row));
+            map_lanes(
+                columns, op.y.data<T>() + at,
+                [by](const Lane<T>& a) -> Lane<T> { return by * a; }, row);
+        }
+    });
+}
+
+template <>
+void CpuDevice::compute(const ops::NormalizeRowsBackward& op) {
+    with_real(op.x.dtype(), [&]<typename T>(T) {
+        const std::int64_t columns = op.x.shape().columns();
+        const auto product = [](const Lane<T>& a, const Lane<T>& b) -> Lane<T> {
+            return a * b;
+        };
+        for (std::int64_t at = 0; at < op.x.elements(); at += columns) {
+            const T* row = op.x.data<T>() + at;
+            const T* gradient = op.dy.data<T>() + at;
+            const double inverse = 1 / sum_lanes(columns, itself<T>, row);
+            const auto by = static_cast<T>(inverse);
+            const auto along =
+                static_cast<T>(inverse * sum_lanes(columns, product, row, gradient));
+            map_lanes(
+                columns, op.dx.data<T>() + at,
+                [&](const Lane<T>& a) -> Lane<T> { return by * (a - along); }, gradient);
         }
     });
 }

@@ -17,6 +17,16 @@ void CpuDevice::compute(const ops::Matmul& op) {
 }
 
 template <>
+void CpuDevice::compute(const ops::GroupedMatmul& op) {
+    op.each_group([&](const ops::Matmul& product) {
+        if (product.a.elements() > 0)
+            compute(product);
+        else if (product.destination.elements() > 0 && !product.options.accumulate)
+            compute(ops::Fill{product.destination, 0});
+    });
+}
+
+template <>
 void CpuDevice::compute(const ops::AddBias& op) {
     with_real(op.y.dtype(), [&]<typename T>(T) {
         const std::int64_t columns = op.y.shape().columns();

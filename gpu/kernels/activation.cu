@@ -28,6 +28,20 @@ struct TanhBackward : Function {
     }
 };
 
+struct Sigmoid : Function {
+    template <typename T>
+    __device__ void operator()(T& y, const T& x) const {
+        y = formulas::sigmoid(x);
+    }
+};
+
+struct SigmoidBackward : Function {
+    template <typename T>
+    __device__ void operator()(T& dx, const T& y, const T& dy) const {
+        dx = formulas::sigmoid_backward(y, dy);
+    }
+};
+
 struct Gelu : Function {
     template <typename T>
     __device__ void operator()(T& y, const T& x) const {
@@ -141,6 +155,15 @@ void launch_tanh(cudaStream_t stream, Numbers y, Numbers x, std::int64_t element
 void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                           std::int64_t elements) {
     each(stream, elements, TanhBackward{}, dx, y, dy);
+}
+
+void launch_sigmoid(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements) {
+    each(stream, elements, Sigmoid{}, y, x);
+}
+
+void launch_sigmoid_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
+                             std::int64_t elements) {
+    each(stream, elements, SigmoidBackward{}, dx, y, dy);
 }
 
 void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,

@@ -12,6 +12,9 @@ namespace lockstep::gpu {
 void launch_tanh(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
 void launch_tanh_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                           std::int64_t elements);
+void launch_sigmoid(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements);
+void launch_sigmoid_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
+                             std::int64_t elements);
 void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t elements,
                  GeluForm form);
 void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "gpu/kernels/rows.cuh"
 #include "gpu/kernels/softmax.hpp"
@@ -162,45 +163,120 @@ __global__ void __launch_bounds__(Plan::kThreads,
     }
 }
 
+/// The logarithm of each row's sum of exp(x), less its target's x if there are targets.
 template <typename S, typename Plan>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
-    cross_entropy_rows(Computed<S>* losses, const S* logits, const std::int32_t* targets,
-                       MatrixShape shape) {
+    log_sum_exp_rows(Computed<S>* y, const S* x, const std::int32_t* targets,
+                     MatrixShape shape) {
     using T = Computed<S>;
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     Pack<T, Plan::kWidth> held[kHeld];
-    const Exponentials<T> whole = exponentials(row, logits, Unmasked::OfRow{}, held);
+    const Exponentials<T> whole = exponentials(row, x, Unmasked::OfRow{}, held);
     if (!row.first_thread()) return;
-    const T logit = logits[row.index() * shape.columns + targets[row.index()]];
-    losses[row.index()] = std::log(whole.sum) + (whole.largest - logit);
+    const T off =
+        targets ? T(x[row.index() * shape.columns + targets[row.index()]]) : T{0};
+    y[row.index()] = std::log(whole.sum) + (whole.largest - off);
 }
 
-/// dx = y * (dy - sum(y * dy)).
+/// y = x / sum(x).
 template <typename S, typename Plan>
 __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
-    softmax_backward_rows(S* dx, const S* y, const S* dy, MatrixShape shape) {
+    normalize_rows(S* y, const S* x, MatrixShape shape) {
+    using T = Computed<S>;
+    const Row<T, Plan> row(shape);
+    if (!row.exists()) return;
+    Pack<T, Plan::kWidth> held[kHeld];
+    T sum = 0;
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        row.read(base, held, x);
+        row.each(base, [&](int k, std::int64_t) {
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
+                sum += held[k].value[lane];
+        });
+    }
+    const T inverse = 1 / row.sum(sum);
+    for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
+        if (!Plan::kOnce) row.read(base, held, x);
+        row.each(base, [&](int k, std::int64_t pack) {
+            for (int lane = 0; lane < Plan::kWidth; ++lane)
+                held[k].value[lane] *= inverse;
+            row.write(y, pack, held[k]);
+        });
+    }
+}
+
+// The two derivatives are alike: from one operand of forward, and dy, what becomes of an
+// element follows from two sums over its row.
+
+/// dx = y * (dy - sum(y * dy)).
+struct OfSoftmax {
+    template <typename T>
+    __device__ static T dx(T y, T dy, T /*sum*/, T along) {
+        return y * (dy - along);
+    }
+};
+
+/// dx = (dy - sum(x * dy) / sum(x)) / sum(x).
+struct OfNormalized {
+    template <typename T>
+    __device__ static T dx(T /*x*/, T dy, T sum, T along) {
+        return (dy - along / sum) / sum;
+    }
+};
+
+template <typename Of, typename S, typename Plan>
+__global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
+    backward_rows(S* dx, const S* of, const S* dy, MatrixShape shape) {
     using T = Computed<S>;
     const Row<T, Plan> row(shape);
     if (!row.exists()) return;
     Pack<T, Plan::kWidth> held[kHeld], gradient[kHeld];
-    T along = 0;
+    T sum = 0, along = 0;
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        row.read(base, held, y, gradient, dy);
+        row.read(base, held, of, gradient, dy);
         row.each(base, [&](int k, std::int64_t) {
-            for (int lane = 0; lane < Plan::kWidth; ++lane)
+            for (int lane = 0; lane < Plan::kWidth; ++lane) {
+                sum += held[k].value[lane];
                 along += held[k].value[lane] * gradient[k].value[lane];
+            }
         });
     }
+    if constexpr (std::is_same_v<Of, OfNormalized>) sum = row.sum(sum);
     along = row.sum(along);
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
-        if (!Plan::kOnce) row.read(base, held, y, gradient, dy);
+        if (!Plan::kOnce) row.read(base, held, of, gradient, dy);
         row.each(base, [&](int k, std::int64_t pack) {
             for (int lane = 0; lane < Plan::kWidth; ++lane)
-                held[k].value[lane] *= gradient[k].value[lane] - along;
+                held[k].value[lane] =
+                    Of::dx(held[k].value[lane], gradient[k].value[lane], sum, along);
             row.write(dx, pack, held[k]);
         });
     }
+}
+
+template <typename Of>
+void launch_backward_rows(cudaStream_t stream, Numbers dx, Numbers of, Numbers dy,
+                          std::int64_t rows, std::int64_t columns) {
+    with_type(dx, [&]<typename S>(S) {
+        const MatrixShape shape{rows, columns, aligned(dx, of, dy)};
+        with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, backward_rows<Of, S, Plan>, blocks, Plan::kThreads, dx.as<S>(),
+                   of.as<S>(), dy.as<S>(), shape);
+        });
+    });
+}
+
+void launch_log_sum_exp_rows(cudaStream_t stream, Numbers y, Numbers x,
+                             const std::int32_t* targets, std::int64_t rows,
+                             std::int64_t columns) {
+    with_type(x, [&]<typename S>(S) {
+        const MatrixShape shape{rows, columns, aligned(x)};
+        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, log_sum_exp_rows<S, Plan>, blocks, Plan::kThreads,
+                   y.as<Computed<S>>(), x.as<S>(), targets, shape);
+        });
+    });
 }
 
 template <typename Masks, typename Finish>
@@ -238,25 +314,34 @@ void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64
 
 void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                              std::int64_t rows, std::int64_t columns) {
-    with_type(dx, [&]<typename S>(S) {
-        const MatrixShape shape{rows, columns, aligned(dx, y, dy)};
-        with_plan<S, Keeps::much>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, softmax_backward_rows<S, Plan>, blocks, Plan::kThreads,
-                   dx.as<S>(), y.as<S>(), dy.as<S>(), shape);
+    launch_backward_rows<OfSoftmax>(stream, dx, y, dy, rows, columns);
+}
+
+void launch_log_sum_exp(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
+                        std::int64_t columns) {
+    launch_log_sum_exp_rows(stream, y, x, nullptr, rows, columns);
+}
+
+void launch_normalize_rows(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
+                           std::int64_t columns) {
+    with_type(y, [&]<typename S>(S) {
+        const MatrixShape shape{rows, columns, aligned(y, x)};
+        with_plan<S, Keeps::little>(shape, [&]<typename Plan>(Plan, int blocks) {
+            launch(stream, normalize_rows<S, Plan>, blocks, Plan::kThreads, y.as<S>(),
+                   x.as<S>(), shape);
         });
     });
+}
+
+void launch_normalize_rows_backward(cudaStream_t stream, Numbers dx, Numbers x,
+                                    Numbers dy, std::int64_t rows, std::int64_t columns) {
+    launch_backward_rows<OfNormalized>(stream, dx, x, dy, rows, columns);
 }
 
 void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns) {
-    with_type(logits, [&]<typename S>(S) {
-        const MatrixShape shape{rows, columns, aligned(logits)};
-        with_plan<S, Keeps::nothing>(shape, [&]<typename Plan>(Plan, int blocks) {
-            launch(stream, cross_entropy_rows<S, Plan>, blocks, Plan::kThreads,
-                   losses.as<Computed<S>>(), logits.as<S>(), targets, shape);
-        });
-    });
+    launch_log_sum_exp_rows(stream, losses, logits, targets, rows, columns);
 }
 
 void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,

@@ -27,6 +27,16 @@ void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64
 void launch_softmax_backward(cudaStream_t stream, Numbers dx, Numbers y, Numbers dy,
                              std::int64_t rows, std::int64_t columns);
 
+/// y (rows), of the type that x is computed in: the logarithm of each row's sum of
+/// exp(x).
+void launch_log_sum_exp(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
+                        std::int64_t columns);
+/// y = x / the sum of its row.
+void launch_normalize_rows(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
+                           std::int64_t columns);
+void launch_normalize_rows_backward(cudaStream_t stream, Numbers dx, Numbers x,
+                                    Numbers dy, std::int64_t rows, std::int64_t columns);
+
 /// losses (rows): -log softmax(logits)[target].
 void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,

@@ -24,11 +24,14 @@ struct Pairs {
 };
 
 __global__ void __launch_bounds__(kSortThreads)
-    number_ids(Pairs to, const std::int32_t* ids, std::int64_t elements) {
+    number_ids(Pairs to, const std::int32_t* ids, std::int64_t elements,
+               std::int64_t columns) {
     const std::int64_t i = thread_number();
     if (i >= elements) return;
-    to.ids[i] = ids[i];
-    to.positions[i] = static_cast<std::int32_t>(i);
+    const std::int64_t rows = elements / columns;
+    const std::int64_t place = i % rows * columns + i / rows;
+    to.ids[i] = ids[place];
+    to.positions[i] = static_cast<std::int32_t>(place);
 }
 
 /// Merges runs of `run` sorted ids, two and two. An id's place is its place in its own
@@ -72,11 +75,11 @@ __global__ void __launch_bounds__(kSortThreads)
 }  // namespace
 
 SortedIds sorted(cudaStream_t stream, std::int32_t* workspace, const std::int32_t* ids,
-                 std::int64_t elements) {
+                 std::int64_t elements, std::int64_t columns) {
     Pairs sorted{workspace, workspace + elements};
     Pairs next{workspace + 2 * elements, workspace + 3 * elements};
     const int blocks = blocks_for(elements);
-    launch(stream, number_ids, blocks, kSortThreads, sorted, ids, elements);
+    launch(stream, number_ids, blocks, kSortThreads, sorted, ids, elements, columns);
     for (std::int64_t run = 1; run < elements; run *= 2) {
         launch(stream, merge_runs, blocks, kSortThreads, next, sorted, elements, run);
         std::swap(sorted, next);
@@ -87,7 +90,8 @@ SortedIds sorted(cudaStream_t stream, std::int32_t* workspace, const std::int32_
 void launch_sort_ids(cudaStream_t stream, const SortResults& results,
                      std::int32_t* workspace, const std::int32_t* ids,
                      std::int64_t elements) {
-    const SortedIds in_order = sorted(stream, workspace, ids, elements);
+    const SortedIds in_order = sorted(stream, workspace, ids, elements,
+                                      results.by_columns ? results.columns : 1);
     launch(stream, place_sorted, blocks_for(elements), kSortThreads, results, in_order,
            elements);
     launch(stream, count_sorted, blocks_for(results.bound), kSortThreads, results,

@@ -35,27 +35,75 @@ struct First {
     }
 };
 
-/// A team of threads finds one of a row's k after the other: the first of all that come
-/// behind the last that was found.
+/// A team of threads finds one of a row's largest after the other: the first of all that
+/// come behind the last that was found.
+template <typename S, int kTeam>
+struct RowOfTeam {
+    using T = Computed<S>;
+    using One = Ranked<T>;
+    const S* x;
+    int thread = static_cast<int>(threadIdx.x % kTeam);
+
+    __device__ static One none() { return {T{0}, -1}; }
+    __device__ static One first_behind(const One& last, const One& first,
+                                       const One& other) {
+        return last.column < 0 || last.comes_before(other) ? First{}(first, other)
+                                                           : first;
+    }
+
+    /// Of columns [begin, end), those that `looks_at` says.
+    template <typename LooksAt>
+    __device__ One next(const One& last, std::int64_t begin, std::int64_t end,
+                        const LooksAt& looks_at) const {
+        One first = none();
+        for (std::int64_t column = begin + thread; column < end; column += kTeam)
+            if (looks_at(column)) first = first_behind(last, first, {x[column], column});
+        return combined<kTeam>(first, First{});
+    }
+
+    /// Returns a bit for each group that the row chooses. Each thread has the sum of the
+    /// group of its number.
+    __device__ unsigned chosen(const ColumnGroups& groups, std::int64_t width) const {
+        T own = 0;
+        for (std::int64_t group = 0; group < groups.count; ++group) {
+            T sum = 0;
+            One last = none();
+            for (std::int64_t i = 0; i < groups.best; ++i) {
+                last = next(last, group * width, (group + 1) * width,
+                            [](std::int64_t) { return true; });
+                sum += last.value;
+            }
+            if (thread == group) own = sum;
+        }
+        unsigned bits = 0;
+        One last = none();
+        for (std::int64_t i = 0; i < groups.chosen; ++i) {
+            One first = none();
+            if (thread < groups.count) first = first_behind(last, first, {own, thread});
+            last = combined<kTeam>(first, First{});
+            bits |= 1U << last.column;
+        }
+        return bits;
+    }
+};
+
 template <typename S, int kTeam>
 __global__ void __launch_bounds__(kTopThreads)
     top_of_rows(S* values, std::int32_t* indices, const S* x, MatrixShape shape,
-                std::int64_t k) {
-    using T = Computed<S>;
+                std::int64_t k, ColumnGroups groups) {
+    static_assert(ColumnGroups::kMost <= kTeam);
     const std::int64_t row =
         std::int64_t{blockIdx.x} * (kTopThreads / kTeam) + threadIdx.x / kTeam;
     if (row >= shape.rows) return;
-    Ranked<T> last{T{0}, -1};
+    const RowOfTeam<S, kTeam> team{x + row * shape.columns};
+    const std::int64_t width = shape.columns / groups.count;
+    const unsigned bits = groups.count == 1 ? 1U : team.chosen(groups, width);
+    auto last = team.none();
     for (std::int64_t place = row * k; place < (row + 1) * k; ++place) {
-        Ranked<T> first{T{0}, -1};
-        for (std::int64_t column = threadIdx.x % kTeam; column < shape.columns;
-             column += kTeam) {
-            const Ranked<T> other{x[row * shape.columns + column], column};
-            if (last.column < 0 || last.comes_before(other))
-                first = First{}(first, other);
-        }
-        last = combined<kTeam>(first, First{});
-        if (threadIdx.x % kTeam != 0) continue;
+        last = team.next(last, 0, shape.columns, [&](std::int64_t column) {
+            return (bits >> column / width & 1U) != 0;
+        });
+        if (team.thread != 0) continue;
         values[place] = static_cast<S>(last.value);
         indices[place] = static_cast<std::int32_t>(last.column);
     }
@@ -64,14 +112,15 @@ __global__ void __launch_bounds__(kTopThreads)
 }  // namespace
 
 void launch_top_k(cudaStream_t stream, Numbers values, std::int32_t* indices, Numbers x,
-                  std::int64_t rows, std::int64_t columns, std::int64_t k) {
+                  std::int64_t rows, std::int64_t columns, std::int64_t k,
+                  const ColumnGroups& groups) {
     constexpr std::int64_t kNarrow = 1024;
     with_type(x, [&]<typename S>(S) {
         const auto start = [&]<int kTeam>(Constant<kTeam>) {
             launch(stream, top_of_rows<S, kTeam>,
                    static_cast<int>(divided_up(rows, kTopThreads / kTeam)), kTopThreads,
                    values.as<S>(), indices, x.as<S>(), MatrixShape{rows, columns, false},
-                   k);
+                   k, groups);
         };
         if (columns <= kNarrow)
             start(Constant<kWarp>());

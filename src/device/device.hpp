@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "src/core/host_tensor.hpp"
 #include "src/core/philox.hpp"
@@ -158,6 +160,15 @@ class Device {
                      MatmulOptions options = {}, SourceLine at = SourceLine::here()) {
         run(ops::Matmul{destination, a, b, options, true}, at);
     }
+    /// A product for each group of a's rows, rows[g] of them group g, with a matrix of
+    /// its own: what Mixture-of-Experts layers compute in one kernel (Gale et al. 2022,
+    /// MegaBlocks, 2211.15841, section 5). See ops::GroupedMatmul for what lies where.
+    /// 2 M k n flops, if a is (M, k); a matrix whose group has no rows is not read.
+    void grouped_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
+                        std::vector<std::int64_t> rows, MatmulOptions options = {},
+                        SourceLine at = SourceLine::here()) {
+        run(ops::GroupedMatmul{destination, a, b, std::move(rows), options}, at);
+    }
     /// y (rows, columns) += bias (columns).
     void add_bias(const Tensor& y, const Tensor& bias,
                   SourceLine at = SourceLine::here()) {
@@ -202,6 +213,15 @@ class Device {
     Tensor tanh_backward(const Tensor& y, const Tensor& dy,
                          SourceLine at = SourceLine::here()) {
         return run(ops::TanhBackward{{}, y, dy}, at).dx;
+    }
+    /// 1 / (1 + exp(-x)).
+    Tensor sigmoid(const Tensor& x, SourceLine at = SourceLine::here()) {
+        return run(ops::Sigmoid{{}, x}, at).y;
+    }
+    /// From y = sigmoid(x): dx = dy y (1 - y).
+    Tensor sigmoid_backward(const Tensor& y, const Tensor& dy,
+                            SourceLine at = SourceLine::here()) {
+        return run(ops::SigmoidBackward{{}, y, dy}, at).dx;
     }
     /// GELU (Hendrycks & Gimpel, 1606.08415): x Phi(x), or with GeluForm::tanh, x (1 +
     /// tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2.
@@ -406,6 +426,19 @@ class Device {
                             SourceLine at = SourceLine::here()) {
         return run(ops::SoftmaxBackward{{}, y, dy}, at).dx;
     }
+    /// The logarithm of the sum of exp(x) of each row: (rows).
+    Tensor log_sum_exp(const Tensor& x, SourceLine at = SourceLine::here()) {
+        return run(ops::LogSumExp{{}, x}, at).y;
+    }
+    /// x divided by the sum of its row, which is not 0.
+    Tensor normalize_rows(const Tensor& x, SourceLine at = SourceLine::here()) {
+        return run(ops::NormalizeRows{{}, x}, at).y;
+    }
+    /// dx = (dy - the row's sum of y dy) / its sum of x.
+    Tensor normalize_rows_backward(const Tensor& x, const Tensor& dy,
+                                   SourceLine at = SourceLine::here()) {
+        return run(ops::NormalizeRowsBackward{{}, x, dy}, at).dx;
+    }
     /// Row losses -log softmax(logits)[target]: (rows). Targets, rows of them, i32; a
     /// target outside [0, columns) throws UsageError where there are numbers.
     Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
@@ -483,7 +516,7 @@ class Device {
     // and a list (n, columns). An index outside [0, rows) throws UsageError where there
     // are numbers. Charged for the rows that are named, not for the matrix.
 
-    /// destination[i] = source[indices[i]]; destination is the list.
+    /// destination[i] = source[indices[i]]; destination is the list. Of any type.
     void take_rows(const Tensor& destination, const Tensor& source, const Tensor& indices,
                    SourceLine at = SourceLine::here()) {
         run(ops::TakeRows{destination, source, indices}, at);
@@ -494,25 +527,44 @@ class Device {
         run(ops::AddRows{destination, source, indices}, at);
     }
 
+    // Of each row some columns, by indices, i32, (rows, k): each in [0, columns), else
+    // UsageError where there are numbers. Charged for the elements that are named.
+
+    /// destination[i][j] = source[i][indices[i][j]]: (rows, k).
+    void take_columns(const Tensor& destination, const Tensor& source,
+                      const Tensor& indices, SourceLine at = SourceLine::here()) {
+        run(ops::TakeColumns{destination, source, indices}, at);
+    }
+    /// destination[i][indices[i][j]] += source[i][j], in order of j.
+    void add_columns(const Tensor& destination, const Tensor& source,
+                     const Tensor& indices, SourceLine at = SourceLine::here()) {
+        run(ops::AddColumns{destination, source, indices}, at);
+    }
+
     /// The k largest of each row of x (rows, columns), the largest first: into values
     /// (rows, k), and their columns into indices (rows, k), i32. Of equal ones the lower
     /// column comes first; a NaN is larger than all numbers. With k = 1, indices are what
-    /// other libraries call argmax. A k outside [1, columns] is refused.
+    /// other libraries call argmax. Of columns in groups, only those of some groups are
+    /// looked at. A k outside [1, columns] is refused, and one of more columns than are
+    /// looked at.
     void top_k(const Tensor& values, const Tensor& indices, const Tensor& x,
-               std::int64_t k, SourceLine at = SourceLine::here()) {
-        run(ops::TopK{values, indices, x, k}, at);
+               std::int64_t k, const ColumnGroups& groups = {},
+               SourceLine at = SourceLine::here()) {
+        run(ops::TopK{values, indices, x, k, groups}, at);
     }
 
     /// Sorts ids (n, k), i32, each from 0 to the number of counts: a stable counting
     /// sort, which brings what goes to one expert, say, side by side (Gale et al. 2022,
     /// 2211.15841, section 5). Of the places 0, 1, … of ids laid out flat, order (n k)
     /// has those of id 0 first, then those of id 1, and so on, each in ascending order;
-    /// rows (n k) has the row of each such place: order[i] / k. counts[i] says how many
-    /// places have the id i. All are i32, and may have any shape with that many elements.
-    /// An id outside [0, counts) throws UsageError if there are numbers.
+    /// or by columns: those of column 0 first, each column's in ascending order. rows
+    /// (n k) has the row of each such place: order[i] / k. counts[i] says how many places
+    /// have the id i. All are i32, and may have any shape with that many elements. An id
+    /// outside [0, counts) throws UsageError if there are numbers.
     void sort_ids(const Tensor& order, const Tensor& rows, const Tensor& counts,
-                  const Tensor& ids, SourceLine at = SourceLine::here()) {
-        run(ops::SortIds{order, rows, counts, ids}, at);
+                  const Tensor& ids, bool by_columns = false,
+                  SourceLine at = SourceLine::here()) {
+        run(ops::SortIds{order, rows, counts, ids, by_columns}, at);
     }
 
     // Optimizers; state and parameter are updated in place.

@@ -79,6 +79,12 @@ constexpr Real sigmoid(const Real& x) {
     return 1 / (1 + exp(-x));
 }
 
+/// dx of y = sigmoid(x).
+template <typename Real>
+constexpr Real sigmoid_backward(const Real& y, const Real& dy) {
+    return dy * y * (1 - y);
+}
+
 template <typename N>
 inline constexpr N kTwiceSqrt2OverPi = static_cast<N>(1.59576912160573071176);
 template <typename N>

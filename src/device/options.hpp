@@ -69,6 +69,17 @@ struct RandomPart {
     std::int64_t pitch;
 };
 
+/// Columns fall into `count` groups of as many each, side by side, of which only some are
+/// looked at: the `chosen` groups the sums of whose `best` largest values are largest (of
+/// equal ones, the first). So a token's experts lie on few nodes (DeepSeek-AI 2024,
+/// DeepSeek-V3, 2412.19437, section 2.1.2). By itself: one group, all columns.
+struct ColumnGroups {
+    static constexpr std::int64_t kMost = 32;
+    std::int64_t count = 1;
+    std::int64_t chosen = 1;
+    std::int64_t best = 1;
+};
+
 struct SgdOptions {
     double learning_rate = 0.01;
     double momentum = 0;  ///< velocity = momentum * velocity + gradient

@@ -13,7 +13,7 @@ Routing route(Device& device, const Tensor& ids, std::int64_t experts, SourceLin
     {
         const MemoryScope scope(device, MemoryCategory::workspace);
         const Tensor on_device = device.empty({experts}, DType::i32, at);
-        device.sort_ids(routing.order, routing.rows, on_device, ids, at);
+        device.sort_ids(routing.order, routing.rows, on_device, ids, false, at);
         counts = device.download(on_device, at);
     }
     for (std::int64_t expert = 0; expert < experts; ++expert) {

@@ -56,6 +56,26 @@ TEST_CASE("The derivative of tanh is 1 - y^2", kTags) {
     }
 }
 
+TEST_CASE("A sigmoid is 1 / (1 + exp(-x)), and its derivative y (1 - y)", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    Bench bench;
+    const HostTensor x = trial_values(dtype);
+    const auto f = [](double a) { return 1 / (1 + std::exp(-a)); };
+    // Far to the left exp(-x) has the rounding of -x, as often as that is large.
+    each(x, f, [&](double a) {
+        return f(a) * (1 + std::abs(a));
+    }).check(bench->download(bench->sigmoid(bench->upload(x))));
+    for (const std::int64_t count : {0, 1, 7, 16, 33, 1000}) {
+        const HostTensor y = random_values({count}, dtype, "y", 0, 1);
+        const HostTensor dy = random_values({count}, dtype, "dy");
+        Expected expected({count}, dtype);
+        for (std::int64_t i = 0; i < count; ++i)
+            expected.add(dy.at(i) * y.at(i) * (1 - y.at(i)), std::abs(dy.at(i)));
+        expected.check(bench->download(
+            bench->sigmoid_backward(bench->upload(y), bench->upload(dy))));
+    }
+}
+
 TEST_CASE("GELU is x times the normal distribution function, and exact", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;

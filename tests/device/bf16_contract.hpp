@@ -159,6 +159,18 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
                 t.gives(c);
             },
             kColumns + 1);
+    rounds_once(
+        "grouped_matmul",
+        [](T& t) {
+            const Tensor a = t.in("a", kMatrix), y = t.in("y", {kRows, 5});
+            const Tensor b = t.in("b", {3 * kColumns, 5});
+            t->grouped_matmul(y, a, b, {2, 0, 4}, {.accumulate = true});
+            t.gives(y);
+            t->grouped_matmul(b, a, t.in("dy", {kRows, 5}), {2, 0, 4},
+                              {.transpose_a = true});
+            t.gives(b);
+        },
+        kColumns + 1);
     rounds_once("rows and columns", [](T& t) {
         const Tensor y = t.in("y", kMatrix), row = t.in("row", {kColumns});
         t->add_bias(y, t.in("bias", {kColumns}));
@@ -180,6 +192,8 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         const Tensor x = t.in("x", kMatrix, -3, 3), dy = t.in("dy", kMatrix);
         t.gives(t->tanh(x));
         t.gives(t->tanh_backward(x, dy));
+        t.gives(t->sigmoid(x));
+        t.gives(t->sigmoid_backward(x, dy));
         for (const GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
             t.gives(t->gelu(x, form));
             t.gives(t->gelu_backward(x, dy, form));
@@ -297,6 +311,10 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t.gives(t->softmax_backward(y, x));
         t.gives_f32(t->cross_entropy(x, targets));
         t.gives(t->cross_entropy_backward(x, targets, 0.3));
+        t.gives_f32(t->log_sum_exp(x));
+        const Tensor weights = t.in("weights", kMatrix, 0.1, 1);
+        t.gives(t->normalize_rows(weights));
+        t.gives(t->normalize_rows_backward(weights, y));
         const Tensor maximum = t->row_maximum(x);
         t.gives_f32(maximum);
         const Tensor parts = t->cross_entropy_parts(x, targets, maximum);
@@ -319,6 +337,12 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         const Tensor sums = t.in("sums", {9, kColumns});
         t->add_rows(sums, t.in("dz", kMatrix), t.indices("others", {kRows}, 9));
         t.gives(sums);
+        const Tensor some = t.in("some", {kRows, 3}), in = t.in("in", kMatrix);
+        const Tensor columns = t.indices("columns", {kRows, 3}, kColumns);
+        t->add_columns(in, some, columns);
+        t.gives(in);
+        t->take_columns(some, in, columns);
+        t.gives(some);
         const Tensor best = t.empty({kRows, 2}),
                      which = t.indices("which", {kRows, 2}, 1);
         t->top_k(best, which, t.in("x", kMatrix), 2);

@@ -35,6 +35,53 @@ TEST_CASE("An embedding is the rows that the ids name; its gradient adds to them
     expected.check(bench->download(on_device));
 }
 
+TEST_CASE("Columns by index are taken, and added to, row by row", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape =
+        GENERATE(Shape{1, 1}, Shape{5, 7}, Shape{300, 33}, Shape{2, 9, 5}, Shape{0, 3});
+    const std::int64_t many = GENERATE(1, 2, 6, 0);
+    CAPTURE(shape.text(), many);
+    const std::int64_t columns = shape.columns();
+    Bench bench;
+    const HostTensor whole = random_values(shape, dtype, "whole");
+    const Shape list_shape = shape.with_last(many);
+    const HostTensor index = random_indices(list_shape, columns, "index");
+    const HostTensor added = random_values(list_shape, dtype, "added");
+    const Tensor on_device = bench->upload(whole), indices = bench->upload(index);
+
+    const Tensor list = bench->zeros(list_shape, dtype);
+    bench->take_columns(list, on_device, indices);
+    HostTensor taken(list_shape, dtype);
+    std::vector<Sum> sums(static_cast<std::size_t>(whole.elements()));
+    for (std::int64_t i = 0; i < whole.elements(); ++i)
+        sums[static_cast<std::size_t>(i)].add(whole.at(i));
+    for (std::int64_t i = 0; i < taken.elements(); ++i) {
+        const std::int64_t at =
+            i / many * columns + static_cast<std::int64_t>(index.at(i));
+        taken.set(i, whole.at(at));
+        sums[static_cast<std::size_t>(at)].add(added.at(i));
+    }
+    REQUIRE(bench->download(list) == taken);
+    bench->add_columns(on_device, bench->upload(added), indices);
+    Expected expected(shape, dtype);
+    for (const Sum& sum : sums)
+        sum.expect(expected);
+    expected.check(bench->download(on_device));
+}
+
+TEST_CASE("An index that is no column is named", kTags) {
+    const std::int32_t wrong = GENERATE(-1, 3);
+    Bench bench;
+    const Tensor whole = bench->zeros({2, 3}, DType::f32);
+    const Tensor list = bench->zeros({2, 1}, DType::f32);
+    const Tensor index =
+        bench->upload(HostTensor::of<std::int32_t>({2, 1}, std::vector{2, wrong}));
+    const std::string sentence = fmt::format("index 1 is {}, outside [0, 3)", wrong);
+    refuses("take_columns: " + sentence,
+            [&] { bench->take_columns(list, whole, index); });
+    refuses("add_columns: " + sentence, [&] { bench->add_columns(whole, list, index); });
+}
+
 TEST_CASE(
     "Embeddings of a table's shards add up to that of the whole, and so do gradients",
     kTags) {

@@ -37,13 +37,16 @@ TEST_CASE("Softmax and cross entropy are their definitions, for logits of any si
     const Tensor logits = bench->upload(x);
     const Tensor targets = bench->upload(ids);
 
-    Expected y(shape, dtype), losses({rows}, dtype), d_logits(shape, dtype);
+    Expected y(shape, dtype), losses({rows}, dtype), d_logits(shape, dtype),
+        sums({rows}, dtype);
     const auto size = static_cast<double>(columns);
     for (std::int64_t i = 0; i < rows; ++i) {
         const LogSoftmax reference(x, i);
         const auto target = static_cast<std::int64_t>(ids.at(i));
         const double loss = -reference.of(x.at(i * columns + target));
         losses.add(loss, loss + 1, size);
+        const double whole = reference.most + reference.log_sum;
+        sums.add(whole, std::abs(whole) + std::abs(reference.log_sum) + 1, size);
         for (std::int64_t j = 0; j < columns; ++j) {
             // An exponent e is rounded by |e| epsilon; that much the power is off.
             const double exponent = reference.of(x.at(i * columns + j));
@@ -54,9 +57,47 @@ TEST_CASE("Softmax and cross entropy are their definitions, for logits of any si
                          3 * (off + (j == target ? 1 : 0)), size);
         }
     }
+    sums.check(bench->download(bench->log_sum_exp(logits)));
     y.check(bench->download(bench->softmax(logits)));
     losses.check(bench->download(bench->cross_entropy(logits, targets)));
     d_logits.check(bench->download(bench->cross_entropy_backward(logits, targets, -3)));
+}
+
+TEST_CASE("Rows are divided by their sums, and so are gradients", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const Shape shape = GENERATE(Shape{1, 1}, Shape{7, 3}, Shape{9, 130}, Shape{2, 3, 8},
+                                 Shape{2, 3000}, Shape{0, 4}, Shape{3, 0});
+    CAPTURE(shape.text());
+    Bench bench;
+    const std::int64_t columns = shape.columns();
+    const HostTensor x = random_values(shape, dtype, "x", 0.1, 1);
+    const HostTensor dy = random_values(shape, dtype, "dy");
+    Expected y(shape, dtype), dx(shape, dtype);
+    for (std::int64_t i = 0; i < shape.rows(); ++i) {
+        double sum = 0, along = 0;
+        for (std::int64_t j = 0; j < columns; ++j) {
+            sum += x.at(i * columns + j);
+            along += x.at(i * columns + j) * dy.at(i * columns + j);
+        }
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const double share = x.at(i * columns + j) / sum;
+            y.add(share, 2 * share, static_cast<double>(columns));
+            dx.add((dy.at(i * columns + j) - along / sum) / sum, 2 / sum,
+                   static_cast<double>(columns));
+        }
+    }
+    const Tensor on_device = bench->upload(x);
+    y.check(bench->download(bench->normalize_rows(on_device)));
+    dx.check(
+        bench->download(bench->normalize_rows_backward(on_device, bench->upload(dy))));
+}
+
+TEST_CASE("The log of a sum of nothing is -infinity", kTags) {
+    Bench bench;
+    const HostTensor sums =
+        bench->download(bench->log_sum_exp(bench->empty({3, 0}, DType::f32)));
+    for (std::int64_t i = 0; i < 3; ++i)
+        REQUIRE(sums.at(i) == -INFINITY);
 }
 
 TEST_CASE("The gradient of softmax is y (dy - y . dy)", kTags) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <numeric>
+#include <vector>
+
 #include "tests/device/support.hpp"
 
 namespace lockstep::test {
@@ -100,6 +103,63 @@ TEST_CASE("A product over nothing is zero, and one without rows is nothing", kTa
     REQUIRE(bench->download(c) == before);
     REQUIRE(bench->download(bench->matmul(b, c.rows(0, 0).reshaped({4, 0}))).elements() ==
             0);
+}
+
+/// Rows of each group; some have none.
+inline std::vector<std::vector<std::int64_t>> trial_groups() {
+    return {{5}, {0}, {1, 2}, {3, 0, 4}, {0, 0, 7, 0}, {33, 1, 0, 64, 2, 0}};
+}
+
+TEST_CASE("Each group of rows is multiplied by its own matrix", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const bool transposed = GENERATE(false, true);
+    const bool accumulates = GENERATE(false, true);
+    const std::vector<std::int64_t> rows = GENERATE(from_range(trial_groups()));
+    const auto groups = static_cast<std::int64_t>(rows.size());
+    const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const std::int64_t k = 17, n = 9;
+    Bench bench;
+    const HostTensor a = random_values({all, k}, dtype, "a");
+    const HostTensor b =
+        random_values({groups * (transposed ? n : k), transposed ? k : n}, dtype, "b");
+    const HostTensor before = random_values({all, n}, dtype, "before");
+    const Tensor to = bench->upload(before);
+    const MatmulOptions options{.transpose_b = transposed, .accumulate = accumulates};
+    bench->grouped_matmul(to, bench->upload(a), bench->upload(b), rows, options);
+    // Of each group what a product by itself gives.
+    const Tensor by_hand = bench->upload(before);
+    for (std::int64_t group = 0, from = 0; group < groups; ++group) {
+        const std::int64_t count = rows[static_cast<std::size_t>(group)];
+        const std::int64_t block = transposed ? n : k;
+        bench->matmul_into(by_hand.rows(from, count), bench->upload(a.rows(from, count)),
+                           bench->upload(b.rows(group * block, block)), options);
+        from += count;
+    }
+    REQUIRE(bench->download(to) == bench->download(by_hand));
+}
+
+TEST_CASE("Each group of rows makes its own matrix", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const bool accumulates = GENERATE(false, true);
+    const std::vector<std::int64_t> rows = GENERATE(from_range(trial_groups()));
+    const auto groups = static_cast<std::int64_t>(rows.size());
+    const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const std::int64_t k = 17, n = 9;
+    Bench bench;
+    const HostTensor a = random_values({all, k}, dtype, "a");
+    const HostTensor b = random_values({all, n}, dtype, "b");
+    const HostTensor before = random_values({groups * k, n}, dtype, "before");
+    const Tensor to = bench->upload(before);
+    const MatmulOptions options{.transpose_a = true, .accumulate = accumulates};
+    bench->grouped_matmul(to, bench->upload(a), bench->upload(b), rows, options);
+    const Tensor by_hand = bench->upload(before);
+    for (std::int64_t group = 0, from = 0; group < groups; ++group) {
+        const std::int64_t count = rows[static_cast<std::size_t>(group)];
+        bench->matmul_into(by_hand.rows(group * k, k), bench->upload(a.rows(from, count)),
+                           bench->upload(b.rows(from, count)), options);
+        from += count;
+    }
+    REQUIRE(bench->download(to) == bench->download(by_hand));
 }
 
 TEST_CASE("Rows are scaled each by its factor, whose gradients are products of rows",

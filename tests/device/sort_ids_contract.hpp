@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "tests/device/support.hpp"
@@ -9,12 +10,16 @@
 namespace lockstep::test {
 
 /// The order is that of std::stable_sort, the rows and counts are what follows from it.
-inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound) {
+inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound,
+                  bool by_columns) {
     const std::int64_t places = ids.elements();
     std::vector<std::int64_t> sorted(static_cast<std::size_t>(places));
     std::iota(sorted.begin(), sorted.end(), 0);
+    const auto column = [&](std::int64_t place) {
+        return by_columns ? place % ids.shape().columns() : 0;
+    };
     std::stable_sort(sorted.begin(), sorted.end(), [&](std::int64_t i, std::int64_t j) {
-        return ids.at(i) < ids.at(j);
+        return std::pair(ids.at(i), column(i)) < std::pair(ids.at(j), column(j));
     });
     HostTensor order(ids.shape(), DType::i32), rows({places}, DType::i32),
         counts({bound, 1}, DType::i32);
@@ -30,7 +35,7 @@ inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound) {
     const Tensor got_counts = bench->empty(counts.shape(), DType::i32);
     // Whatever was there before.
     bench->fill(got_counts, 7);
-    bench->sort_ids(got_order, got_rows, got_counts, bench->upload(ids));
+    bench->sort_ids(got_order, got_rows, got_counts, bench->upload(ids), by_columns);
     REQUIRE(bench->download(got_order) == order);
     REQUIRE(bench->download(got_rows) == rows);
     REQUIRE(bench->download(got_counts) == counts);
@@ -41,14 +46,15 @@ TEST_CASE("Ids are sorted, and equal ones keep their order", kTags) {
         GENERATE(Shape{1, 1}, Shape{7, 1}, Shape{5, 2}, Shape{300, 3}, Shape{2, 40, 8},
                  Shape{1000, 6}, Shape{0, 2}, Shape{4, 0});
     const std::int64_t bound = GENERATE(1, 2, 8, 300, 5000);
-    CAPTURE(shape.text(), bound);
+    const bool by_columns = GENERATE(false, true);
+    CAPTURE(shape.text(), bound, by_columns);
     Bench bench;
-    sorts(bench, random_indices(shape, bound, "ids"), bound);
+    sorts(bench, random_indices(shape, bound, "ids"), bound, by_columns);
     // None of the lower half is there.
     HostTensor upper = random_indices(shape, bound - bound / 2, "upper");
     for (std::int64_t i = 0; i < upper.elements(); ++i)
         upper.set(i, upper.at(i) + static_cast<double>(bound / 2));
-    sorts(bench, upper, bound);
+    sorts(bench, upper, bound, by_columns);
 }
 
 TEST_CASE("An id that is sorted and of which there is no count is named", kTags) {

@@ -328,6 +328,12 @@ TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][d
     costs(bench, "scale_rows", 24, (2 * 24 + 3) * e);
     bench->row_products(factors, list, list);
     costs(bench, "row_products", 2 * 24, (2 * 24 + 3) * e);
+    const Tensor some = bench->zeros({1000, 2}, dtype);
+    const Tensor which = bench->zeros({1000, 2}, DType::i32);
+    bench->take_columns(some, whole, which);
+    costs(bench, "take_columns", 0, 2000 * 4 + 2 * 2000 * e);
+    bench->add_columns(whole, some, which);
+    costs(bench, "add_columns", 2000, 2000 * 4 + 3 * 2000 * e);
     const Tensor largest = bench->zeros({3, 2}, dtype);
     const Tensor columns = bench->zeros({3, 2}, DType::i32);
     bench->top_k(largest, columns, list, 2);
@@ -337,6 +343,25 @@ TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][d
     const Tensor rows = bench->zeros({6}, DType::i32);
     bench->sort_ids(order, rows, bench->zeros({5}, DType::i32), columns);
     costs(bench, "sort_ids", 0, (6 + 6 + 6 + 5) * bytes_of(DType::i32));
+}
+
+TEST_CASE("A grouped product costs what its products do, and one launch",
+          "[sim][device]") {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const std::int64_t e = bytes_of(dtype);
+    Bench bench;
+    // Four matrices; the third group has no rows, so the third matrix is not read.
+    const std::vector<std::int64_t> rows{3, 1, 0, 6};
+    const Tensor a = bench->zeros({10, 8}, dtype), y = bench->zeros({10, 5}, dtype);
+    const Tensor b = bench->zeros({4 * 8, 5}, dtype);
+    bench->grouped_matmul(y, a, b, rows);
+    costs(bench, "grouped_matmul", 2 * 10 * 8 * 5, (80 + 50 + 3 * 8 * 5) * e);
+    bench->grouped_matmul(a, y, b, rows, {.transpose_b = true});
+    costs(bench, "grouped_matmul", 2 * 10 * 8 * 5, (80 + 50 + 3 * 8 * 5) * e);
+    bench->grouped_matmul(b, a, y, rows, {.transpose_a = true, .accumulate = true});
+    costs(bench, "grouped_matmul", 2 * 10 * 8 * 5, (80 + 50 + 2 * 3 * 8 * 5) * e);
+    bench->grouped_matmul(b, a, y, rows, {.transpose_a = true});
+    costs(bench, "grouped_matmul", 2 * 10 * 8 * 5, (80 + 50 + 4 * 8 * 5) * e);
 }
 
 TEST_CASE("Operations on nothing are charged, and cost nothing", "[sim][device]") {

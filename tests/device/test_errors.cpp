@@ -144,9 +144,57 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
     refuses("row_products: destination has shape (2), that is 2 elements; 4 are expected",
             [&] { bench->row_products(two, x, x); });
     const Tensor pairs = bench->zeros({4, 2}, f32);
+    refuses("take_columns: indices has shape (2, 2), and source (4, 3); as many rows",
+            [&] {
+                bench->take_columns(two, x, bench->zeros({2, 2}, i32));
+            });
+    refuses("add_columns: source has shape (4, 2); (4, 1) is expected", [&] {
+        bench->add_columns(x, pairs, bench->zeros({4, 1}, i32));
+    });
+    refuses("take_columns: indices is f32; i32 is expected",
+            [&] { bench->take_columns(pairs, x, pairs); });
     refuses("top_k: values has shape (4, 2); (4, 3) is expected", [&] {
         bench->top_k(pairs, bench->zeros({4, 3}, i32), x, 3);
     });
+    const Tensor six = bench->zeros({4, 6}, f32), columns = bench->zeros({4, 2}, i32);
+    const auto choose = [&](const ColumnGroups& groups) {
+        return [&, groups] { bench->top_k(pairs, columns, six, 2, groups); };
+    };
+    refuses("top_k: 0 groups of columns; from 1 to 32 are expected", choose({0, 1, 1}));
+    refuses("top_k: 6 columns do not fall into 4 groups", choose({4, 1, 1}));
+    refuses("top_k: 4 of 3 groups of columns; from 1 to all", choose({3, 4, 1}));
+    refuses("top_k: the 3 best of a group of 2 columns; from 1", choose({3, 1, 3}));
+    refuses("top_k: the 2 largest of 1 groups of 1 columns; at most", choose({6, 1, 1}));
+    refuses("grouped_matmul: no group of rows; one is expected at least",
+            [&] { bench->grouped_matmul(pairs, x, y, {}); });
+    refuses("grouped_matmul: a group of -1 rows; from 0", [&] {
+        bench->grouped_matmul(pairs, x, y, {5, -1});
+    });
+    refuses("grouped_matmul: groups of 3 rows in all; a has shape (4, 3), that is 4",
+            [&] {
+                bench->grouped_matmul(pairs, x, y, {2, 1});
+            });
+    refuses(
+        "grouped_matmul: b has shape (3, 4), that is 3 rows, for 2 groups of a (4, 3); "
+        "6 are expected",
+        [&] {
+            bench->grouped_matmul(pairs, x, y, {2, 2});
+        });
+    refuses(
+        "grouped_matmul: a (4, 3) times b (3, 4) transposed: the inner extents are 3 "
+        "and 4",
+        [&] { bench->grouped_matmul(pairs, x, y, {4}, {.transpose_b = true}); });
+    refuses(
+        "grouped_matmul: b has shape (3, 4), that is 3 rows, for 2 groups of a (4, 3); "
+        "4 are expected",
+        [&] {
+            bench->grouped_matmul(pairs, x, y, {2, 2}, {.transpose_a = true});
+        });
+    refuses("grouped_matmul: both a and b are transposed", [&] {
+        bench->grouped_matmul(pairs, x, x, {4}, {true, true});
+    });
+    refuses("grouped_matmul: destination has shape (4, 2); (4, 4) is expected",
+            [&] { bench->grouped_matmul(pairs, x, y, {4}); });
     refuses("top_k: indices is f32; i32 is expected",
             [&] { bench->top_k(pairs, pairs, x, 2); });
     for (const std::int64_t k : {-1, 0, 4})

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tests/device/support.hpp"
@@ -57,6 +58,53 @@ TEST_CASE("The largest of a row come first, and of equal ones the lower column",
         if (k > 6 && columns > 100) continue;
         CAPTURE(shape.text(), k, range);
         ranks(bench, x, k);
+    }
+}
+
+TEST_CASE("Only the columns of the best groups are looked at", kTags) {
+    const DType dtype = GENERATE(DType::f32, DType::f64);
+    const ColumnGroups groups =
+        GENERATE(ColumnGroups{4, 2, 2}, ColumnGroups{8, 3, 1}, ColumnGroups{32, 32, 1},
+                 ColumnGroups{2, 1, 4}, ColumnGroups{3, 1, 2}, ColumnGroups{1, 1, 1});
+    const std::int64_t width = GENERATE(4, 33, 500);
+    // Few different values, so that groups are equal, or hardly two that are.
+    const double range = GENERATE(2.0, 1e6);
+    const std::int64_t columns = groups.count * width, rows = 7, k = 4;
+    CAPTURE(groups.count, groups.chosen, groups.best, width, range);
+    HostTensor x = random_values({rows, columns}, dtype, "x", -range, range);
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        x.set(i, std::floor(x.at(i)));
+    HostTensor sums({rows, groups.count}, DType::f64);
+    HostTensor seen(x.shape(), dtype);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t group = 0; group < groups.count; ++group) {
+            std::vector<double> own;
+            for (std::int64_t at = 0; at < width; ++at)
+                own.push_back(x.at(row * columns + group * width + at));
+            std::sort(own.rbegin(), own.rend());
+            sums.set(row * groups.count + group,
+                     std::accumulate(own.begin(), own.begin() + groups.best, 0.0));
+        }
+        const std::vector<std::int64_t> order = ranking(sums, row);
+        for (std::int64_t column = 0; column < columns; ++column) {
+            const auto end = order.begin() + groups.chosen;
+            const bool looks = std::find(order.begin(), end, column / width) != end;
+            seen.set(row * columns + column,
+                     looks ? x.at(row * columns + column) : -INFINITY);
+        }
+    }
+    Bench bench;
+    const Tensor values = bench->empty({rows, k}, dtype);
+    const Tensor indices = bench->empty({rows, k}, DType::i32);
+    bench->top_k(values, indices, bench->upload(x), k, groups);
+    const HostTensor got = bench->download(values), which = bench->download(indices);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const std::vector<std::int64_t> order = ranking(seen, row);
+        for (std::int64_t i = 0; i < k; ++i) {
+            const std::int64_t column = order[static_cast<std::size_t>(i)];
+            REQUIRE(which.at(row * k + i) == static_cast<double>(column));
+            REQUIRE(got.at(row * k + i) == x.at(row * columns + column));
+        }
     }
 }
 

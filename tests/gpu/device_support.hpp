@@ -86,6 +86,22 @@ inline std::vector<NamedOperation> repeated_by_row() {
                               x->empty({a.shape().columns()}, DType::i32), ids);
                   return order;
               }),
+        named("sigmoid", [](B& x, T& a, T&, T&) { return x->sigmoid(a); }),
+        named("sigmoid_backward",
+              [](B& x, T& a, T& b, T&) { return x->sigmoid_backward(a, b); }),
+        named("log_sum_exp", [](B& x, T& a, T&, T&) { return x->log_sum_exp(a); }),
+        named("normalize_rows", [](B& x, T& a, T&, T&) { return x->normalize_rows(a); }),
+        named("normalize_rows_backward",
+              [](B& x, T& a, T& b, T&) { return x->normalize_rows_backward(a, b); }),
+        named("take_columns",
+              [](B& x, T& a, T&, T&) {
+                  Tensor list = x->empty({a.shape().rows(), 3}, a.dtype());
+                  const Tensor which = x->empty(list.shape(), DType::i32);
+                  x->top_k(x->empty(list.shape(), a.dtype()), which, a, 3);
+                  x->take_columns(list, a, which);
+                  x->add_columns(a, list, which);
+                  return a;
+              }),
         named("softmax", [](B& x, T& a, T&, T&) { return x->softmax(a); }),
         named("softmax_backward",
               [](B& x, T& a, T& b, T&) { return x->softmax_backward(a, b); }),

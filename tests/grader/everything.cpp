@@ -94,6 +94,17 @@ void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     device.top_k(largest, columns, rows, 2);
     out.tensors["largest"] = largest;
     out.tensors["columns"] = columns;
+    device.take_columns(largest, rows, columns);
+    device.add_columns(rows, largest, columns);
+    const Tensor scores = device.sigmoid(rows);
+    out.tensors["d_scores"] = device.normalize_rows_backward(
+        scores, device.sigmoid_backward(scores, device.normalize_rows(scores)));
+    out.tensors["log_sums"] = device.log_sum_exp(scores);
+    const Tensor grouped = device.empty({3, 2}, DType::f64);
+    device.grouped_matmul(grouped, scores,
+                          device.zeros({4, scores.shape().columns()}, DType::f64), {1, 2},
+                          {.transpose_b = true});
+    out.tensors["grouped"] = grouped;
     const Tensor order = device.empty({6}, DType::i32);
     const Tensor of_places = device.empty({6}, DType::i32);
     const Tensor counts = device.empty({logits.shape().columns()}, DType::i32);

@@ -77,6 +77,10 @@ void add_layers(std::vector<Request>& to) {
     to.push_back(
         call("matmul_into", ops::Matmul{real(2, {6, 5}), x, real(1, {8, 5}),
                                         MatmulOptions{.accumulate = true}, true}));
+    to.push_back(
+        call("grouped_matmul", ops::GroupedMatmul{real(2, {6, 5}), x, real(1, {16, 5}),
+                                                  std::vector<std::int64_t>{2, 4},
+                                                  MatmulOptions{.accumulate = true}}));
     to.push_back(call("add_bias", ops::AddBias{x, bias}));
     to.push_back(call("accumulate_rows", ops::AccumulateRows{bias, x}));
     to.push_back(call("scale_rows", ops::ScaleRows{x, rstd}));
@@ -84,6 +88,8 @@ void add_layers(std::vector<Request>& to) {
     to.push_back(call("orthonormalize", ops::Orthonormalize{real(0, {8, 6})}));
     to.push_back(call("tanh", ops::Tanh{{}, x}));
     to.push_back(call("tanh_backward", ops::TanhBackward{{}, x, y}));
+    to.push_back(call("sigmoid", ops::Sigmoid{{}, x}));
+    to.push_back(call("sigmoid_backward", ops::SigmoidBackward{{}, x, y}));
     to.push_back(call("gelu", ops::Gelu{{}, x}));
     to.push_back(call("gelu_backward", ops::GeluBackward{{}, x, y, GeluForm::tanh}));
     to.push_back(call("swiglu", ops::Swiglu{{}, x}));
@@ -154,6 +160,9 @@ void add_losses(std::vector<Request>& to) {
         true, {TokenOrder::zigzag, 2, 4, 0}, {TokenOrder::striped, 2, 4, 0}};
     to.push_back(call("softmax", ops::Softmax{{}, x, causal}));
     to.push_back(call("softmax_backward", ops::SoftmaxBackward{{}, x, y}));
+    to.push_back(call("log_sum_exp", ops::LogSumExp{{}, x}));
+    to.push_back(call("normalize_rows", ops::NormalizeRows{{}, x}));
+    to.push_back(call("normalize_rows_backward", ops::NormalizeRowsBackward{{}, x, y}));
     to.push_back(call("cross_entropy", ops::CrossEntropy{{}, x, targets}));
     to.push_back(
         call("cross_entropy_backward", ops::CrossEntropyBackward{{}, x, targets, 0.5}));
@@ -173,9 +182,14 @@ void add_losses(std::vector<Request>& to) {
                       ops::EmbeddingBackward{table, targets, real(5, {6, 4}), shard}));
     to.push_back(call("take_rows", ops::TakeRows{real(5, {6, 4}), table, targets}));
     to.push_back(call("add_rows", ops::AddRows{table, real(5, {6, 4}), targets}));
-    to.push_back(call("top_k", ops::TopK{real(5, {6, 2}), whole(1, {6, 2}), x, 2}));
+    to.push_back(
+        call("take_columns", ops::TakeColumns{real(5, {6, 2}), x, whole(1, {6, 2})}));
+    to.push_back(
+        call("add_columns", ops::AddColumns{x, real(5, {6, 2}), whole(1, {6, 2})}));
+    to.push_back(call("top_k", ops::TopK{real(5, {6, 2}), whole(1, {6, 2}), x, 2,
+                                         ColumnGroups{4, 2, 1}}));
     to.push_back(call("sort_ids", ops::SortIds{whole(1, {6}), whole(2, {6}),
-                                               whole(3, {8}), whole(0, {6, 1})}));
+                                               whole(3, {8}), whole(0, {6, 1}), true}));
 }
 
 // What is no call of the device. Works and communicators are numbered from 1.

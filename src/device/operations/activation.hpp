@@ -39,6 +39,37 @@ struct TanhBackward {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
+struct Sigmoid {
+    static constexpr const char* kName = "sigmoid";
+    Tensor y;
+    Tensor x;
+
+    void check(const OperandCheck& check) const { check.real("x", x); }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
+    OperandList operands() const { return {reads("x", x), makes("y", y)}; }
+    std::int64_t flops() const { return (kTranscendental + 2) * x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
+/// dx = dy y (1 - y).
+struct SigmoidBackward {
+    static constexpr const char* kName = "sigmoid_backward";
+    Tensor dx;
+    Tensor y;
+    Tensor dy;
+
+    void check(const OperandCheck& check) const {
+        check.real("y", y);
+        check.like("dy", dy, "y", y);
+    }
+    void make(const auto& make) { make(dx, y.shape(), y.dtype()); }
+    OperandList operands() const {
+        return {reads("y", y), reads("dy", dy), makes("dx", dx)};
+    }
+    std::int64_t flops() const { return 3 * y.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(1); }
+};
+
 struct Gelu {
     static constexpr const char* kName = "gelu";
     Tensor y;
@@ -125,7 +156,7 @@ struct SwigluBackward {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
-using ActivationOperations =
-    std::tuple<Tanh, TanhBackward, Gelu, GeluBackward, Swiglu, SwigluBackward>;
+using ActivationOperations = std::tuple<Tanh, TanhBackward, Sigmoid, SigmoidBackward,
+                                        Gelu, GeluBackward, Swiglu, SwigluBackward>;
 
 }  // namespace lockstep::ops

@@ -82,10 +82,9 @@ struct EmbeddingBackward {
 };
 
 /// `list` has a row for each index of a row of `whole`.
-inline void check_rows_by_index(const OperandCheck& check, const char* whole_name,
-                                const Tensor& whole, const char* list_name,
-                                const Tensor& list, const Tensor& index) {
-    check.real(whole_name, whole);
+inline void check_rows_by_index(const OperandCheck& check, const Tensor& whole,
+                                const char* list_name, const Tensor& list,
+                                const Tensor& index) {
     check.dtype("indices", index, DType::i32);
     check.dtype(list_name, list, whole.dtype());
     check.matrix(list_name, list, index.elements(), whole.shape().columns());
@@ -99,7 +98,7 @@ struct TakeRows {
     Tensor index;
 
     void check(const OperandCheck& check) const {
-        check_rows_by_index(check, "source", source, "destination", destination, index);
+        check_rows_by_index(check, source, "destination", destination, index);
     }
     OperandList operands() const {
         return {sized(destination.bytes(), reads("source", source)),
@@ -121,7 +120,8 @@ struct AddRows {
     Tensor index;
 
     void check(const OperandCheck& check) const {
-        check_rows_by_index(check, "destination", destination, "source", source, index);
+        check.real("destination", destination);
+        check_rows_by_index(check, destination, "source", source, index);
     }
     OperandList operands() const {
         return {sized(source.bytes(), adds_to("destination", destination)),
@@ -137,6 +137,62 @@ struct AddRows {
     }
 };
 
+/// `list` has a row for each of `whole`, and an element for each index of one of its
+/// columns.
+inline void check_columns_by_index(const OperandCheck& check, const char* whole_name,
+                                   const Tensor& whole, const char* list_name,
+                                   const Tensor& list, const Tensor& index) {
+    check.real(whole_name, whole);
+    check.dtype("indices", index, DType::i32);
+    check.that(index.shape().rows() == whole.shape().rows(),
+               "indices has shape {}, and {} {}; as many rows are expected",
+               index.shape(), whole_name, whole.shape());
+    check.dtype(list_name, list, whole.dtype());
+    check.matrix(list_name, list, index.shape().rows(), index.shape().columns());
+}
+
+/// destination[i][j] = source[i][index[i][j]].
+struct TakeColumns {
+    static constexpr const char* kName = "take_columns";
+    Tensor destination;
+    Tensor source;
+    Tensor index;
+
+    void check(const OperandCheck& check) const {
+        check_columns_by_index(check, "source", source, "destination", destination,
+                               index);
+    }
+    OperandList operands() const {
+        return {sized(destination.bytes(), reads("source", source)),
+                reads("indices", index), writes("destination", destination)};
+    }
+    std::int64_t flops() const { return 0; }
+    Derivation derivation() const { return Derivation::linear_in(0); }
+    const Tensor& indices() const { return index; }
+    std::int64_t bound() const { return source.shape().columns(); }
+};
+
+/// destination[i][index[i][j]] += source[i][j], in order of j.
+struct AddColumns {
+    static constexpr const char* kName = "add_columns";
+    Tensor destination;
+    Tensor source;
+    Tensor index;
+
+    void check(const OperandCheck& check) const {
+        check_columns_by_index(check, "destination", destination, "source", source,
+                               index);
+    }
+    OperandList operands() const {
+        return {sized(source.bytes(), adds_to("destination", destination)),
+                reads("indices", index), reads("source", source)};
+    }
+    std::int64_t flops() const { return source.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(2); }
+    const Tensor& indices() const { return index; }
+    std::int64_t bound() const { return destination.shape().columns(); }
+};
+
 /// values[i] (k) = the largest of row i of x, the largest first; indices[i] (k): their
 /// columns.
 struct TopK {
@@ -145,6 +201,7 @@ struct TopK {
     Tensor indices;
     Tensor x;
     std::int64_t k = 1;
+    ColumnGroups groups;
 
     void check(const OperandCheck& check) const {
         check.real("x", x);
@@ -152,6 +209,7 @@ struct TopK {
         check.that(k >= 1 && k <= columns,
                    "the {} largest of {} columns; from 1 to all of them are expected", k,
                    columns);
+        check_groups(check, columns);
         check.that(columns <= INT32_MAX, "x has {} columns; an i32 names up to {}",
                    columns, INT32_MAX);
         check.dtype("values", values, x.dtype());
@@ -162,20 +220,44 @@ struct TopK {
     OperandList operands() const {
         return {reads("x", x), writes("values", values), writes("indices", indices)};
     }
-    /// Each element is compared with what there is.
-    std::int64_t flops() const { return x.elements(); }
+    /// Each element is compared with what there is; twice, if groups are chosen before.
+    std::int64_t flops() const { return (groups.count > 1 ? 2 : 1) * x.elements(); }
     Derivation derivation() const { return {}; }
+
+  private:
+    void check_groups(const OperandCheck& check, std::int64_t columns) const {
+        check.that(groups.count >= 1 && groups.count <= ColumnGroups::kMost,
+                   "{} groups of columns; from 1 to {} are expected", groups.count,
+                   ColumnGroups::kMost);
+        check.that(columns % groups.count == 0,
+                   "{} columns do not fall into {} groups of as many each", columns,
+                   groups.count);
+        const std::int64_t width = columns / groups.count;
+        check.that(groups.chosen >= 1 && groups.chosen <= groups.count,
+                   "{} of {} groups of columns; from 1 to all of them are expected",
+                   groups.chosen, groups.count);
+        check.that(groups.best >= 1 && groups.best <= width,
+                   "the {} best of a group of {} columns; from 1 to all of them are "
+                   "expected",
+                   groups.best, width);
+        check.that(k <= groups.chosen * width,
+                   "the {} largest of {} groups of {} columns; at most all of them are "
+                   "expected",
+                   k, groups.chosen, width);
+    }
 };
 
 /// The places 0, 1, … of ids (n, k) laid out flat, by id, and of equal ids the first one
-/// first: into order (n k). The row of ids in which each place lies, into rows (n k); and
-/// how many places have the id i, into counts[i].
+/// first, or by columns that of the leftmost column: into order (n k). The row of ids in
+/// which each place lies, into rows (n k); and how many places have the id i, into
+/// counts[i].
 struct SortIds {
     static constexpr const char* kName = "sort_ids";
     Tensor order;
     Tensor rows;
     Tensor counts;
     Tensor ids;
+    bool by_columns = false;
 
     void check(const OperandCheck& check) const {
         check.dtype("ids", ids, DType::i32);
@@ -296,7 +378,8 @@ struct Dropout {
     }
 };
 
-using LookupOperations = std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TopK,
-                                    SortIds, RandomUniform, RandomNormal, Dropout>;
+using LookupOperations =
+    std::tuple<Embedding, EmbeddingBackward, TakeRows, AddRows, TakeColumns, AddColumns,
+               TopK, SortIds, RandomUniform, RandomNormal, Dropout>;
 
 }  // namespace lockstep::ops

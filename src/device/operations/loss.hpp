@@ -52,6 +52,58 @@ struct SoftmaxBackward {
     Derivation derivation() const { return Derivation::linear_in(1); }
 };
 
+/// y (rows) = log of the sum of exp(x) of each row.
+struct LogSumExp {
+    static constexpr const char* kName = "log_sum_exp";
+    Tensor y;
+    Tensor x;
+
+    void check(const OperandCheck& check) const { check.real("x", x); }
+    void make(const auto& make) {
+        make(y, Shape{x.shape().rows()}, computed_in(x.dtype()));
+    }
+    OperandList operands() const { return {reads("x", x), makes("y", y)}; }
+    /// Maximum, subtract, exp, sum.
+    std::int64_t flops() const { return (kTranscendental + 3) * x.elements(); }
+    Derivation derivation() const { return {}; }
+    /// The sum of no exponentials is 0.
+    void when_empty(const auto& fill) const {
+        fill(y, -std::numeric_limits<double>::infinity());
+    }
+};
+
+/// y = x / the sum of its row.
+struct NormalizeRows {
+    static constexpr const char* kName = "normalize_rows";
+    Tensor y;
+    Tensor x;
+
+    void check(const OperandCheck& check) const { check.real("x", x); }
+    void make(const auto& make) { make(y, x.shape(), x.dtype()); }
+    OperandList operands() const { return {reads("x", x), makes("y", y)}; }
+    std::int64_t flops() const { return 2 * x.elements(); }
+    Derivation derivation() const { return {}; }
+};
+
+/// dx = (dy - sum(y * dy)) / the sum of x's row.
+struct NormalizeRowsBackward {
+    static constexpr const char* kName = "normalize_rows_backward";
+    Tensor dx;
+    Tensor x;
+    Tensor dy;
+
+    void check(const OperandCheck& check) const {
+        check.real("x", x);
+        check.like("dy", dy, "x", x);
+    }
+    void make(const auto& make) { make(dx, x.shape(), x.dtype()); }
+    OperandList operands() const {
+        return {reads("x", x), reads("dy", dy), makes("dx", dx)};
+    }
+    std::int64_t flops() const { return 5 * x.elements(); }
+    Derivation derivation() const { return Derivation::linear_in(1); }
+};
+
 /// losses (rows) = -log softmax(logits)[target].
 struct CrossEntropy {
     static constexpr const char* kName = "cross_entropy";
@@ -264,8 +316,9 @@ struct SquaredErrorBackward {
 };
 
 using LossOperations =
-    std::tuple<Softmax, SoftmaxBackward, CrossEntropy, CrossEntropyBackward, RowMaximum,
-               CrossEntropyParts, CrossEntropyOfParts, CrossEntropyBackwardOfParts,
-               SquaredError, SquaredErrorBackward>;
+    std::tuple<Softmax, SoftmaxBackward, LogSumExp, NormalizeRows, NormalizeRowsBackward,
+               CrossEntropy, CrossEntropyBackward, RowMaximum, CrossEntropyParts,
+               CrossEntropyOfParts, CrossEntropyBackwardOfParts, SquaredError,
+               SquaredErrorBackward>;
 
 }  // namespace lockstep::ops

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <tuple>
+#include <vector>
 
 #include "src/device/operation.hpp"
 
@@ -63,6 +66,104 @@ struct Matmul {
     /// The sum of no products is zero.
     void when_empty(const auto& fill) const {
         if (!options.accumulate) fill(destination, 0);
+    }
+};
+
+/// A product for each group of the rows of a (M, k): rows[g] of them are group g, one
+/// group behind the other. b holds a matrix for each group, one below the other, and
+///
+///     destination (M, n)    rows g = a's rows g times op(b[g])
+///
+/// If a is transposed, b (M, n) has the same groups, and the destination holds the
+/// matrices:
+///
+///     destination (G k, n)  matrix g (+)= a's rows g, transposed, times b's rows g
+struct GroupedMatmul {
+    static constexpr const char* kName = "grouped_matmul";
+    Tensor destination;
+    Tensor a;
+    Tensor b;
+    std::vector<std::int64_t> rows;
+    MatmulOptions options;
+
+    std::int64_t groups() const { return static_cast<std::int64_t>(rows.size()); }
+    std::int64_t n() const {
+        return options.transpose_b ? b.shape().rows() / groups() : b.shape().columns();
+    }
+
+    void check(const OperandCheck& check) const {
+        check.real("a", a);
+        check.dtype("b", b, a.dtype());
+        check.that(!(options.transpose_a && options.transpose_b),
+                   "both a and b are transposed; one of them is expected to have groups");
+        check.that(!rows.empty(), "no group of rows; one is expected at least");
+        std::int64_t sum = 0;
+        for (const std::int64_t count : rows) {
+            check.that(count >= 0 && count <= kMostElements,
+                       "a group of {} rows; from 0 to {} are expected", count,
+                       kMostElements);
+            sum += count;
+        }
+        const std::int64_t all = a.shape().rows(), k = a.shape().columns();
+        check.that(sum == all, "groups of {} rows in all; a has shape {}, that is {}",
+                   sum, a.shape(), all);
+        const std::int64_t many = options.transpose_a ? all
+                                  : options.transpose_b
+                                      ? b.shape().rows() / groups() * groups()
+                                      : groups() * k;
+        check.that(b.shape().rows() == many,
+                   "b has shape {}, that is {} rows, for {} groups of a {}; {} are "
+                   "expected",
+                   b.shape(), b.shape().rows(), groups(), a.shape(), many);
+        check.that(!options.transpose_b || b.shape().columns() == k,
+                   "a {} times b {} transposed: the inner extents are {} and {}",
+                   a.shape(), b.shape(), k, b.shape().columns());
+        check.that(groups() <= kMostElements / std::max<std::int64_t>(k, 1),
+                   "{} groups of a {} are more than there can be", groups(), a.shape());
+        check.dtype("destination", destination, a.dtype());
+        check.matrix("destination", destination, options.transpose_a ? groups() * k : all,
+                     n());
+    }
+    /// Matrices of groups without rows are not looked at.
+    OperandList operands() const {
+        const auto use =
+            options.accumulate ? Operand::Use::added_to : Operand::Use::written;
+        const std::int64_t used =
+            groups() - std::count(rows.begin(), rows.end(), std::int64_t{0});
+        const auto of_used = [&](std::int64_t bytes) { return bytes / groups() * used; };
+        const bool adds_to_used = options.transpose_a && options.accumulate;
+        return {
+            reads("a", a),
+            sized(options.transpose_a ? b.bytes() : of_used(b.bytes()), reads("b", b)),
+            Operand{"destination", &destination, use,
+                    adds_to_used ? of_used(destination.bytes()) : destination.bytes()}};
+    }
+    std::int64_t flops() const { return 2 * a.elements() * n(); }
+    Derivation derivation() const { return Derivation::linear_in(0, 1); }
+    /// The sum of no products is zero.
+    void when_empty(const auto& fill) const {
+        if (!options.accumulate) fill(destination, 0);
+    }
+    /// Calls visit(product) for each group, and its matrix; the product has no rows if
+    /// the group has none.
+    template <typename Visit>
+    void each_group(Visit&& visit) const {
+        const auto block = [](const Tensor& of, std::int64_t from, std::int64_t count) {
+            const std::int64_t columns = of.shape().columns();
+            return of.slice(from * columns, count * columns).reshaped({count, columns});
+        };
+        const std::int64_t in_b = b.shape().rows() / groups();
+        const std::int64_t k = a.shape().columns();
+        for (std::int64_t group = 0, from = 0; group < groups(); ++group) {
+            const std::int64_t count = rows[static_cast<std::size_t>(group)];
+            visit(Matmul{options.transpose_a ? block(destination, group * k, k)
+                                             : block(destination, from, count),
+                         block(a, from, count),
+                         options.transpose_a ? block(b, from, count)
+                                             : block(b, group * in_b, in_b),
+                         options, true});
+            from += count;
+        }
     }
 };
 
@@ -153,7 +254,7 @@ struct Orthonormalize {
     Derivation derivation() const { return {}; }
 };
 
-using MatrixOperations =
-    std::tuple<Matmul, AddBias, AccumulateRows, ScaleRows, RowProducts, Orthonormalize>;
+using MatrixOperations = std::tuple<Matmul, GroupedMatmul, AddBias, AccumulateRows,
+                                    ScaleRows, RowProducts, Orthonormalize>;
 
 }  // namespace lockstep::ops
