@@ -15,6 +15,7 @@
 #include "src/nn/gpt.hpp"
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
+#include "src/nn/mixture_of_experts.hpp"
 #include "src/nn/module.hpp"
 #include "src/nn/norm.hpp"
 #include "src/nn/offloaded_activations.hpp"

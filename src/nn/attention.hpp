@@ -69,6 +69,7 @@ class RotaryAttention : public Module {
     /// The core's.
     std::vector<Parameter*> parameters() override { return core_->parameters(); }
     std::vector<Buffer> buffers() override { return core_->buffers(); }
+    void each_part(FunctionRef<void(Module&)> visit) override { visit(*core_); }
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

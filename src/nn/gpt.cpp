@@ -1,5 +1,6 @@
 #include "src/nn/gpt.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -27,6 +28,7 @@ std::unique_ptr<Module> make_linear(const ParameterInit& init, const LinearSizes
 
 std::unique_ptr<Module> make_kind_of_mlp(const ParameterInit& init,
                                          const BlockSizes& sizes, const GptKit& kit) {
+    if (sizes.experts.count > 0) return make_experts(init, sizes, kit);
     if (sizes.mlp == MlpKind::swiglu)
         return make_swiglu_mlp(init, sizes.hidden, sizes.inner_columns(), kit);
     return make_mlp(init, sizes.hidden, sizes.inner_columns(), kit, sizes.gelu,
@@ -60,21 +62,44 @@ std::unique_ptr<Module> make_plain_head(const ParameterInit& init, const GptSize
 
 }  // namespace
 
-std::int64_t GptSizes::parameters() const {
+BlockSizes GptSizes::block_of(std::int64_t layer) const {
+    BlockSizes sizes = block;
+    if (layer < dense_blocks) sizes.experts = {};
+    return sizes;
+}
+
+namespace {
+
+/// Returns the numbers in a block's gate, so many experts and the shared one.
+std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
+    const ExpertSizes& of = block.experts;
+    const std::int64_t matrices = block.mlp == MlpKind::swiglu ? 3 : 2;
+    const std::int64_t inner = of.inner > 0 ? of.inner : block.inner_columns();
+    return block.hidden * (of.count + matrices * (experts * inner + of.shared));
+}
+
+}  // namespace
+
+std::int64_t GptSizes::parameters(std::int64_t experts) const {
     const std::int64_t h = block.hidden;
     const std::int64_t inner = block.inner_columns();
     const std::int64_t kv_columns = block.attention().key_heads() * (h / block.heads);
     const auto linear = [&](std::int64_t in, std::int64_t out) {
         return in * out + (block.bias ? out : 0);
     };
-    const std::int64_t attention = linear(h, h + 2 * kv_columns) + linear(h, h);
+    const std::int64_t attention = block.latent.query_rank > 0
+                                       ? latent_parameters(h, block.heads, block.latent)
+                                       : linear(h, h + 2 * kv_columns) + linear(h, h);
     const std::int64_t mlp = block.mlp == MlpKind::swiglu
                                  ? 3 * h * inner
                                  : linear(h, inner) + linear(inner, h);
     const std::int64_t norm = block.norm == NormKind::layer_norm ? 2 * h : h;
     const std::int64_t tables =
         vocabulary + (learns_positions() ? context : 0) + (tied ? 0 : vocabulary);
-    return layers * (attention + mlp + 2 * norm) + norm + tables * h;
+    const std::int64_t dense =
+        block.experts.count > 0 ? std::min(layers, dense_blocks) : layers;
+    return layers * (attention + 2 * norm) + dense * mlp +
+           (layers - dense) * numbers_in_experts(block, experts) + norm + tables * h;
 }
 
 GptKit::GptKit()
@@ -118,6 +143,20 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
 }
 // lesson: end
 
+std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
+                                          const BlockSizes& sizes, const GptKit& kit) {
+    if (sizes.latent.query_rank == 0)
+        return make_attention(init, sizes.hidden, sizes.attention(), kit);
+    require(
+        !kit.shares_layers && !kit.core && !kit.first && sizes.rotary_base > 0 &&
+            sizes.causal,
+        "{}: latent attention is causal, with rotary positions, and by itself: no kit "
+        "shares out its heads or tokens, or sets another core",
+        init.name);
+    return std::make_unique<LatentAttention>(
+        init, sizes.hidden, sizes.heads, sizes.latent, sizes.rotary_base, sizes.epsilon);
+}
+
 // lesson: mlp
 std::unique_ptr<Sequential> make_mlp(const ParameterInit& init, std::int64_t hidden,
                                      std::int64_t inner, const GptKit& kit, GeluForm gelu,
@@ -141,6 +180,26 @@ std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
     return mlp;
 }
 
+// lesson: experts-kit
+std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes& sizes,
+                                     const GptKit& kit) {
+    require(kit.exchange || !kit.shares_layers,
+            "{}: linear layers are shared out to several devices, but the kit does not "
+            "say how experts are; expert_parallel() does",
+            init.name);
+    BlockSizes shared = sizes;
+    shared.experts = {};
+    shared.inner = sizes.experts.shared;
+    shared.bias = false;
+    MixtureOfExperts::Sizes own{sizes.experts, sizes.hidden, sizes.mlp == MlpKind::swiglu,
+                                sizes.gelu};
+    if (own.of.inner == 0) own.of.inner = sizes.inner_columns();
+    return std::make_unique<MixtureOfExperts>(
+        init, own, kit.exchange ? kit.exchange(init) : nullptr,
+        shared.inner > 0 ? kit.mlp(init.child("shared_experts"), shared, kit) : nullptr);
+}
+// lesson: end
+
 namespace {
 
 /// Tokens of several devices need an attention that sees the others'.
@@ -159,8 +218,7 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSiz
     require_context(init, kit);
     auto attention = std::make_unique<Sequential>();
     attention->add(kit.norm(init.child("ln_1"), sizes));
-    attention->add(
-        make_attention(init.child("attn"), sizes.hidden, sizes.attention(), kit));
+    attention->add(make_attention_of(init.child("attn"), sizes, kit));
 
     auto mlp = std::make_unique<Sequential>();
     mlp->add(kit.norm(init.child("ln_2"), sizes));
@@ -220,8 +278,8 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
             layers->add(kit.positions(body.child("wpe"), sizes, kit));
         } else if (layer < count - 2) {
             const int block = layer - sizes.first_block();
-            layers->add(
-                make_block(body.child(fmt::format("h.{}", block)), sizes.block, kit));
+            layers->add(make_block(body.child(fmt::format("h.{}", block)),
+                                   sizes.block_of(block), kit));
         } else if (layer == count - 2) {
             layers->add(kit.norm(body.child("ln_f"), sizes.block));
         } else {  // (s, b, V)

@@ -16,6 +16,12 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const AttentionSizes& sizes,
                                            const GptKit& kit = {});
 
+/// The attention of a block: make_attention, or LatentAttention, which works on one
+/// device's heads and tokens. Throws UsageError if the kit shares them out.
+std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
+                                          const BlockSizes& sizes,
+                                          const GptKit& kit = {});
+
 /// The transformer's MLP: x (…, hidden) gives y of the same shape.
 ///
 ///     x -> c_fc (…, inner) -> GELU -> c_proj (…, hidden)
@@ -35,6 +41,13 @@ std::unique_ptr<Sequential> make_mlp(const ParameterInit& init, std::int64_t hid
 std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
                                             std::int64_t hidden, std::int64_t inner,
                                             const GptKit& kit = {});
+
+/// A layer of experts, each an MLP of the block's kind without biases, of which a gate
+/// chooses some for each token; and a shared one of the kit's linear layers. See
+/// MixtureOfExperts. Throws UsageError if the kit shares out layers to devices, but does
+/// not say how they share out experts.
+std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes& sizes,
+                                     const GptKit& kit = {});
 
 /// A pre-norm transformer block (Radford et al. 2019, GPT-2, section 2.3): x (s, b, h)
 /// gives y of the same shape.

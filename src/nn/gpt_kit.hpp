@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "src/nn/attention.hpp"
+#include "src/nn/latent_attention.hpp"
 #include "src/nn/losses.hpp"
+#include "src/nn/mixture_of_experts.hpp"
 #include "src/nn/token_deal.hpp"
 
 namespace lockstep {
@@ -29,6 +31,12 @@ struct BlockSizes {
     bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
     GeluForm gelu = GeluForm::exact;
     double epsilon = 1e-5;  ///< of norms
+    /// Latent attention in the place of plain one, causal and without biases; with a
+    /// query_rank of 0 there is none.
+    LatentSizes latent{};
+    /// A gate and experts in the place of the MLP, each like it; with E = 0 there are
+    /// none.
+    ExpertSizes experts{};
 
     AttentionSizes attention() const {
         return {heads, causal, kv_heads, rotary_base, bias};
@@ -45,7 +53,11 @@ struct GptSizes {
     /// not there, and "transformer.wte.weight" gets the gradients of both. It starts with
     /// deviation 1/sqrt(h), as suits the head.
     bool tied = false;
+    /// So many blocks, the first ones, have a plain MLP in the place of experts.
+    std::int64_t dense_blocks = 0;
 
+    /// The sizes of one of the blocks.
+    BlockSizes block_of(std::int64_t layer) const;
     bool learns_positions() const { return block.rotary_base == 0; }
     /// wte, and wpe if positions are learnt, come before the blocks.
     int first_block() const { return learns_positions() ? 2 : 1; }
@@ -53,7 +65,16 @@ struct GptSizes {
     int layer_count() const { return first_block() + static_cast<int>(layers) + 2; }
     /// Returns how many numbers all parameters hold: with the defaults
     /// L (12 h + 13) h + (2 V + C + 2) h.
-    std::int64_t parameters() const;
+    std::int64_t parameters() const { return parameters(block.experts.count); }
+    /// Returns how many of them a token meets: of a block's experts, those that it
+    /// chooses.
+    std::int64_t active_parameters() const {
+        return parameters(block.experts.gate.chosen);
+    }
+
+  private:
+    /// Those of so many experts a block.
+    std::int64_t parameters(std::int64_t experts) const;
 };
 
 /// The columns that a linear layer reads, and makes: several layers side by side read the
@@ -92,6 +113,9 @@ struct GptKit {
     MakeAttention core;
     /// The MLP, of this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;
+    /// Says how ranks share out the experts of a block, which `mlp` makes if there are
+    /// any; if it is empty, they do not.
+    std::function<std::shared_ptr<ExpertExchange>(const ParameterInit&)> exchange;
     Make<const BlockSizes&> norm;
 
     /// The table of tokens, of that deviation. Its weight is its only parameter.

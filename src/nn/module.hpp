@@ -143,6 +143,10 @@ class Module {
 
     virtual std::vector<Buffer> buffers() { return {}; }
 
+    /// Calls `visit` with each module that this one is made of, in order; not with those
+    /// that these are made of.
+    virtual void each_part(FunctionRef<void(Module&)> /*visit*/) {}
+
     /// A first layer need not compute the gradient of its input: backward then gives
     /// none, and reads no parameter. To be chosen before forward, which then may save
     /// less.

@@ -49,6 +49,11 @@ std::vector<Buffer> Sequential::buffers() {
     return all_of(modules_, &Module::buffers);
 }
 
+void Sequential::each_part(FunctionRef<void(Module&)> visit) {
+    for (const auto& module : modules_)
+        visit(*module);
+}
+
 void Sequential::set_input_gradient(bool needed) {
     Module::set_input_gradient(needed);
     if (!modules_.empty()) modules_.front()->set_input_gradient(needed);

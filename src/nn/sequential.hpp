@@ -37,6 +37,7 @@ class Sequential : public Module {
 
     std::vector<Parameter*> parameters() override;
     std::vector<Buffer> buffers() override;
+    void each_part(FunctionRef<void(Module&)> visit) override;
     /// Passes the choice to the first module.
     void set_input_gradient(bool needed) override;
 
@@ -62,6 +63,7 @@ class Residual : public Module {
     Module& branch() { return *branch_; }
     std::vector<Parameter*> parameters() override { return branch_->parameters(); }
     std::vector<Buffer> buffers() override { return branch_->buffers(); }
+    void each_part(FunctionRef<void(Module&)> visit) override { visit(*branch_); }
 
   private:
     Tensor do_forward(const Tensor& x, Saved& saved) override;

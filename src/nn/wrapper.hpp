@@ -11,6 +11,7 @@ class Wrapper : public Module {
   public:
     std::vector<Parameter*> parameters() override { return module_->parameters(); }
     std::vector<Buffer> buffers() override { return module_->buffers(); }
+    void each_part(FunctionRef<void(Module&)> visit) override { visit(*module_); }
     void set_input_gradient(bool needed) override;
 
   protected:

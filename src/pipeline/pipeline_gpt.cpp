@@ -70,19 +70,39 @@ std::vector<LayerRange> cut_layers(const std::vector<std::int64_t>& costs, int p
     return ranges;
 }
 
+namespace {
+
+/// Returns the multiplications of a token in an MLP, whose SwiGLU has a gate beside its
+/// first product; or in a gate and the experts that it chooses.
+std::int64_t mlp_products(const BlockSizes& block) {
+    const std::int64_t matrices = block.mlp == MlpKind::gelu ? 2 : 3;
+    const ExpertSizes& experts = block.experts;
+    const std::int64_t inner = experts.inner > 0 ? experts.inner : block.inner_columns();
+    const std::int64_t columns = experts.count > 0
+                                     ? experts.gate.chosen * inner + experts.shared
+                                     : block.inner_columns();
+    return block.hidden * (experts.count + matrices * columns);
+}
+
+}  // namespace
+
 std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t length,
                                           std::int64_t batch) {
     const BlockSizes& block = sizes.block;
     const std::int64_t tokens = length * batch;
     const std::int64_t h = block.hidden;
-    // Queries, keys, values and output; scores and their sums; the MLP,
-    // whose SwiGLU has a gate beside its first product.
-    const std::int64_t products = block.mlp == MlpKind::gelu ? 2 : 3;
+    // Queries, keys, values and output; scores and their sums.
     const std::int64_t keys = h / block.heads * block.attention().key_heads();
-    const std::int64_t one = 4 * tokens * h * (h + keys) + 4 * tokens * length * h +
-                             2 * products * tokens * h * block.inner_columns();
+    std::int64_t attention = 4 * tokens * h * (h + keys) + 4 * tokens * length * h;
+    if (const LatentSizes& latent = block.latent; latent.query_rank > 0)
+        attention =
+            2 * tokens *
+            (latent_parameters(h, block.heads, latent) +
+             length * block.heads * (latent.width + latent.rotary + latent.value));
     std::vector<std::int64_t> flops(static_cast<std::size_t>(sizes.layer_count()), 0);
-    std::fill_n(flops.begin() + sizes.first_block(), sizes.layers, one);
+    for (std::int64_t layer = 0; layer < sizes.layers; ++layer)
+        flops[static_cast<std::size_t>(sizes.first_block() + layer)] =
+            attention + 2 * tokens * mlp_products(sizes.block_of(layer));
     flops.back() = 2 * tokens * h * sizes.vocabulary;
     return flops;
 }

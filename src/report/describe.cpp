@@ -12,6 +12,32 @@ void append_master(Json& optimizer, DType dtype) {
 
 }  // namespace
 
+namespace {
+
+Json describe(const ExpertSizes& experts, const BlockSizes& block) {
+    constexpr const char* kForms[] = {"softmax_then_top_k", "top_k_then_softmax",
+                                      "sigmoid"};
+    const GateOptions& gate = experts.gate;
+    return {{"count", experts.count},
+            {"inner", experts.inner > 0 ? experts.inner : block.inner_columns()},
+            {"shared", experts.shared},
+            {"capacity", experts.capacity},
+            {"order", experts.order == CopyOrder::tokens ? "tokens" : "choices_first"},
+            {"gate",
+             {{"chosen", gate.chosen},
+              {"form", kForms[static_cast<int>(gate.form)]},
+              {"normalized", gate.normalized},
+              {"factor", gate.factor},
+              {"noise", gate.noise},
+              {"groups", gate.groups},
+              {"chosen_groups", gate.chosen_groups},
+              {"balance", gate.balance},
+              {"z", gate.z},
+              {"biased", gate.biased}}}};
+}
+
+}  // namespace
+
 Json describe(const GptSizes& sizes) {
     const BlockSizes& block = sizes.block;
     const bool gated = block.mlp == MlpKind::swiglu;
@@ -33,6 +59,17 @@ Json describe(const GptSizes& sizes) {
                {"tied", sizes.tied}};
     if (!sizes.learns_positions()) model["rotary_base"] = block.rotary_base;
     if (!gated) model["gelu"] = block.gelu == GeluForm::exact ? "exact" : "tanh";
+    if (const LatentSizes& latent = block.latent; latent.query_rank > 0)
+        model["latent_attention"] = {{"query_rank", latent.query_rank},
+                                     {"key_rank", latent.key_rank},
+                                     {"width", latent.width},
+                                     {"rotary", latent.rotary},
+                                     {"value", latent.value}};
+    if (block.experts.count > 0) {
+        model["experts"] = describe(block.experts, block);
+        model["dense_blocks"] = sizes.dense_blocks;
+        model["active_parameters"] = sizes.active_parameters();
+    }
     model["parameters"] = sizes.parameters();
     return model;
 }

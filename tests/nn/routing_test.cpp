@@ -67,4 +67,64 @@ TEST_CASE("A routing is asked of experts, and of rows of their ids", "[nn][error
           Counts{0, 0, 0});
 }
 
+TEST_CASE("First choices come before second ones, if they are to", "[nn]") {
+    OneDevice one;
+    const HostTensor ids = i32({4, 2}, {2, 0, 3, 2, 0, 2, 3, 0});
+    const Tensor on_device = one.device.upload(ids);
+    const Routing routing = route(one.device, on_device, 5, {CopyOrder::choices_first});
+    CHECK(routing.counts == Counts{3, 0, 3, 2, 0});
+    CHECK(one.device.peek(routing.order) == i32({8}, {4, 1, 7, 0, 3, 5, 2, 6}));
+    CHECK(one.device.peek(routing.rows) == i32({8}, {2, 0, 3, 0, 1, 2, 1, 3}));
+    CHECK(counts_by_choice(one.device, on_device, 5, {}, SourceLine::here()) ==
+          Counts{1, 0, 1, 2, 0, 2, 0, 2, 0, 0});
+
+    const Routing kept =
+        first_of_each(one.device, routing, {2, 0, 1, 2, 0}, SourceLine::here());
+    CHECK(kept.counts == Counts{2, 0, 1, 2, 0});
+    CHECK(one.device.peek(kept.order) == i32({5}, {4, 1, 0, 2, 6}));
+    CHECK(one.device.peek(kept.rows) == i32({5}, {2, 0, 0, 1, 3}));
+}
+
+TEST_CASE("A load is dealt in whole copies, the rest to whom rounding took most",
+          "[nn]") {
+    CHECK(dealt_by_load(10, 4, {}) == Counts{3, 3, 2, 2});
+    CHECK(dealt_by_load(10, 4, {1, 1, 1, 1}) == Counts{3, 3, 2, 2});
+    CHECK(dealt_by_load(10, 3, {1, 0, 3}) == Counts{3, 0, 7});
+    CHECK(dealt_by_load(7, 3, {0.1, 0.1, 0.1}) == Counts{3, 2, 2});
+    CHECK(dealt_by_load(0, 3, {1, 2, 3}) == Counts{0, 0, 0});
+    CHECK(dealt_by_load(5, 4, {5, 8, 5, 2}) == Counts{1, 2, 1, 1});
+    for (const std::vector<double>& load : {std::vector<double>{1, -1, 2},
+                                            {0, 0, 0},
+                                            {1, 2},
+                                            {INFINITY, 1, 1},
+                                            {NAN, 1, 1}})
+        CHECK_THAT(refusal([&] { dealt_by_load(5, 3, load); }),
+                   says("one for each of 3 experts is expected, none of them negative"));
+    // Choices of a load add up to it.
+    OneDevice one(false);
+    const Tensor ids = one.device.zeros({5, 3}, DType::i32);
+    const Counts by_choice =
+        counts_by_choice(one.device, ids, 2, {1, 2}, SourceLine::here());
+    CHECK(by_choice == Counts{1, 3, 2, 3, 2, 4});
+}
+
+TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn]") {
+    // Two ranks, two experts of three copies each.
+    CountsOfRanks counts{{{2, 4}, {3, 1}}, 0};
+    CHECK(all_copies(counts) == 10);
+    CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
+    CHECK(kept_counts(counts, 2, 3) == Counts{2, 3});
+    counts.own = 1;
+    CHECK(kept_counts(counts, 2, 3) == Counts{1, 0});
+    // First choices 1, 2 and 2, 1; second ones 1, 2 and 1, 0.
+    counts = {{{1, 2, 1, 2}, {2, 1, 1, 0}}, 0};
+    CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
+    CHECK(kept_counts(counts, 2, 4) == Counts{2, 3});
+    counts.own = 1;
+    CHECK(kept_counts(counts, 2, 4) == Counts{2, 1});
+    CHECK(expert_capacity(1, 10, 4) == 3);
+    CHECK(expert_capacity(1.25, 16, 4) == 5);
+    CHECK(shares_of({{{0, 0}}, 0}, 2) == std::vector<double>{0, 0});
+}
+
 }  // namespace lockstep::nn_test

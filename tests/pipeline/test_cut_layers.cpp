@@ -82,11 +82,21 @@ TEST_CASE("a GPT's layers cost the flops of their matrix products", "[pipeline]"
     sizes.layers = 2;
     sizes.block.hidden = 32;
     sizes.block.heads = 4;
-    for (const MlpKind kind : {MlpKind::gelu, MlpKind::swiglu}) {
-        sizes.block.mlp = kind;
-        sizes.block.norm = NormKind::rms_norm;
+    sizes.block.norm = NormKind::rms_norm;
+    std::vector<GptSizes> all(5, sizes);
+    all[1].block.mlp = MlpKind::swiglu;
+    all[2].block.experts.count = 6;
+    all[2].block.experts.inner = 24;
+    all[2].dense_blocks = 1;
+    all[3] = all[2];
+    all[3].block.mlp = MlpKind::swiglu;
+    all[3].block.experts.shared = 40;
+    all[4].block.latent = {12, 8, 8, 4, 6};
+    all[4].block.rotary_base = 100;
+    for (const GptSizes& own : all) {
+        sizes = own;
         const Costs costs = gpt_layer_flops(sizes, 16, 3);
-        for (int layer = 2; layer < sizes.layer_count(); ++layer) {
+        for (int layer = sizes.first_block(); layer < sizes.layer_count(); ++layer) {
             const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
                 Device& device = rank.device();
                 const auto module =

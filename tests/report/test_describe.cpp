@@ -20,13 +20,18 @@ std::int64_t numbers_in(Module& module) {
 /// GPTs that differ from the default in one thing each, and one that does in all.
 std::vector<GptSizes> gpts() {
     const GptSizes plain{11, /*context=*/6, /*layers=*/2, {8, 4}};
-    std::vector<GptSizes> all(8, plain);
+    std::vector<GptSizes> all(10, plain);
     all[1].tied = true;
     all[2].block.rotary_base = 10'000;
     all[3].block.kv_heads = 2;
     all[4].block.mlp = MlpKind::swiglu;
     all[5].block.norm = NormKind::rms_norm;
     all[6].block.bias = false;
+    all[8].block.experts.count = 5;
+    all[8].block.experts.shared = 6;
+    all[8].dense_blocks = 1;
+    all[9].block.latent = {4, 3, 3, 2, 5};
+    all[9].block.rotary_base = 10'000;
     GptSizes& other = all[7] = all[2];
     other.block = {12, 6,      20,   NormKind::rms_norm, MlpKind::swiglu, true,
                    3,  10'000, false};
@@ -66,8 +71,16 @@ TEST_CASE("run.json describes a model whole", "[report]") {
     CHECK(gpt.at("optimizer").at("master").is("f32"));
     CHECK(gpt.at("loss").at("factor").get<double>() == 1);
 
-    GptSizes llama = gpts().back();
-    const Json other = describe(llama);
+    const Json experts = describe(gpts()[8]);
+    for (const char* key : {"count", "inner", "shared", "capacity", "order", "gate"})
+        CHECK(experts.at("experts").contains(key));
+    CHECK(experts.at("experts").at("gate").at("form").is("top_k_then_softmax"));
+    CHECK(experts.at("dense_blocks").get<int>() == 1);
+    CHECK(experts.at("active_parameters").get<int>() <
+          experts.at("parameters").get<int>());
+    CHECK(describe(gpts()[9]).at("latent_attention").at("query_rank").get<int>() == 4);
+
+    const Json other = describe(gpts()[7]);
     CHECK(other.at("positions").is("rotary"));
     CHECK(other.at("rotary_base").get<double>() == 10'000);
     CHECK(other.at("mlp").is("swiglu"));

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+
+#include "src/nn/linear.hpp"
+#include "src/nn/norm.hpp"
+
+namespace lockstep {
+
+/// The sizes of multi-head latent attention. DeepSeek-V3 has 1536, 512, 128, 64 and 128.
+struct LatentSizes {
+    std::int64_t query_rank =
+        0;                      ///< columns that queries are made of; 0: plain attention
+    std::int64_t key_rank = 0;  ///< columns that keys and values are made of
+    std::int64_t width = 0;     ///< of a head's queries and keys, without positions
+    std::int64_t rotary = 0;    ///< more columns of both, which turn with positions
+    std::int64_t value = 0;     ///< of a head's values
+
+    bool operator==(const LatentSizes&) const = default;
+};
+
+/// Returns the numbers in its weights.
+std::int64_t latent_parameters(std::int64_t hidden, std::int64_t heads,
+                               const LatentSizes& sizes);
+
+/// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, 2405.04434, section 2.1):
+/// queries, keys and values of all heads are made of few columns, the latent ones, so
+/// that generation has to keep these alone. Positions turn columns of their own, of which
+/// keys have one head for all.
+///
+///     q = q_b(norm(q_a(x)))                  (s, b, a (width + rotary))
+///     c, r = kv_a(x)                         (s, b, key_rank), (s, b, rotary)
+///     k, v = kv_b(norm(c))                   (s, b, a (width + value))
+///     y = o(softmax((q k + turned(q) turned(r)) / sqrt(width + rotary)) v), head by head
+///
+/// x (s, b, hidden) gives y of the same shape, causally. Parameters: those of q_a_proj,
+/// q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj,
+/// linear layers without biases. Differs: rows of q_b_proj and kv_b_proj are, of all
+/// heads, those without positions or of keys before the others; published weights have
+/// them head by head. Costs and saves scores as CoreAttention does.
+class LatentAttention : public Module {
+  public:
+    /// Throws UsageError for sizes that are not positive.
+    LatentAttention(const ParameterInit& init, std::int64_t hidden, std::int64_t heads,
+                    const LatentSizes& sizes, double rotary_base, double epsilon);
+
+    std::vector<Parameter*> parameters() override;
+    void set_input_gradient(bool needed) override;
+    void each_part(FunctionRef<void(Module&)> visit) override;
+
+  private:
+    Tensor do_forward(const Tensor& x, Saved& saved) override;
+    Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
+    void do_backward_weight(Saved& saved) override;
+
+    /// Views of columns, head by head.
+    struct Views {
+        Heads plain;   ///< of q (width), of k (width)
+        Heads turned;  ///< of q (rotary), of r (rotary), one head
+        Heads values;  ///< of v (value)
+    };
+    Views of_queries(const Tensor& q) const;
+    Views of_keys(const Tensor& kv, const Tensor& down) const;
+    void turn(const Heads& heads, bool back, SourceLine at) const;
+
+    Device& device_;
+    std::int64_t heads_;
+    LatentSizes sizes_;
+    double rotary_base_;
+    Linear q_a_;
+    RmsNorm q_norm_;
+    Linear q_b_;
+    Linear kv_a_;
+    RmsNorm kv_norm_;
+    Linear kv_b_;
+    Linear o_;
+};
+
+}  // namespace lockstep

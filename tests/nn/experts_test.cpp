@@ -1,0 +1,410 @@
+// A layer of experts on one device, beside every expert on every token.
+
+#include <numeric>
+
+#include "src/nn/gpt.hpp"
+#include "src/nn/recompute.hpp"
+#include "tests/nn/dense_experts.hpp"
+#include "tests/nn/finite_difference.hpp"
+#include "tests/nn/fixture.hpp"
+
+namespace lockstep::nn_test {
+
+namespace {
+
+constexpr std::int64_t kHidden = 6;
+
+MixtureOfExperts::Sizes small(std::int64_t experts, const GateOptions& gate) {
+    MixtureOfExperts::Sizes sizes;
+    sizes.hidden = kHidden;
+    sizes.of.count = experts;
+    sizes.of.inner = 5;
+    sizes.of.gate = gate;
+    return sizes;
+}
+
+struct Trial {
+    MixtureOfExperts::Sizes sizes;
+    std::int64_t tokens = 11;
+    std::vector<double> bias{};
+    /// The gate's logits are whole numbers, few of them: many are equal.
+    bool ties = false;
+    /// All tokens are alike, and so are their choices.
+    bool alike = false;
+};
+
+/// Backward in one go and in halves, both of which must give the same bits.
+void agrees_with_dense(const Trial& trial) {
+    constexpr double kBound = 1e-12, kWeight = 0.75;
+    OneDevice one;
+    MixtureOfExperts layer(one.init(), trial.sizes, nullptr, nullptr);
+    HostTensor x = random_values({trial.tokens, kHidden}, "x");
+    if (trial.ties)
+        for (std::int64_t i = 0; i < x.elements(); ++i)
+            x.set(i, std::floor(x.at(i)));
+    if (trial.alike)
+        for (std::int64_t i = kHidden; i < x.elements(); ++i)
+            x.set(i, x.at(i % kHidden));
+    std::map<std::string, HostTensor> values;
+    for (const Parameter* parameter : layer.parameters()) {
+        HostTensor value = random_values(parameter->shape(), parameter->name());
+        if (trial.ties && parameter->name() == "gate.weight")
+            for (std::int64_t i = 0; i < value.elements(); ++i)
+                value.set(i, std::floor(value.at(i)));
+        one.device.upload_into(parameter->value, value);
+        values[parameter->name()] = value;
+    }
+    if (!trial.bias.empty())
+        one.device.upload_into(
+            layer.gate().bias(),
+            f64({static_cast<std::int64_t>(trial.bias.size())}, trial.bias));
+    const HostTensor dy = random_values(x.shape(), "dy");
+    const DenseExperts::Results expected =
+        DenseExperts(trial.sizes, values, trial.bias).run(x, dy, kWeight);
+
+    for (const bool halves : {false, true}) {
+        CAPTURE(halves);
+        zero_gradients(layer);
+        Saved saved;
+        saved.set_loss_weight(kWeight);
+        const HostTensor y =
+            one.device.download(layer.forward(one.device.upload(x), saved));
+        double loss = 0;
+        for (const Tensor& term : saved.take_losses())
+            loss += one.device.download(term).at(0);
+        const Tensor gradient = one.device.upload(dy);
+        const Tensor dx = halves ? layer.backward_input(gradient, saved)
+                                 : layer.backward(gradient, saved);
+        if (halves) layer.backward_weight(saved);
+        CHECK(relative_difference(y, expected.y) <= kBound);
+        CHECK(relative_difference(one.device.download(dx), expected.dx) <= kBound);
+        CHECK(std::abs(loss - expected.loss) <= kBound * std::abs(expected.loss));
+        for (const Parameter* parameter : layer.parameters()) {
+            INFO(parameter->name());
+            CHECK(relative_difference(one.device.download(parameter->gradient),
+                                      expected.gradients.at(parameter->name())) <=
+                  kBound);
+        }
+    }
+}
+
+std::vector<GateOptions> all_forms() {
+    std::vector<GateOptions> all;
+    for (const GateForm form :
+         {GateForm::softmax_then_top_k, GateForm::top_k_then_softmax, GateForm::sigmoid})
+        for (const bool normalized : {false, true}) {
+            if (normalized && form == GateForm::top_k_then_softmax) continue;
+            GateOptions gate;
+            gate.form = form;
+            gate.normalized = normalized;
+            all.push_back(gate);
+        }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("Experts make what every expert on every token makes, masked",
+          "[nn][experts]") {
+    GateOptions gate = GENERATE(from_range(all_forms()));
+    gate.chosen = GENERATE(1, 2, 3);
+    const bool losses = GENERATE(false, true);
+    if (losses) {
+        gate.balance = 0.3;
+        gate.z = 0.2;
+        gate.factor = 2.5;
+    }
+    for (const std::int64_t experts : {3, 4, 7})
+        for (const double capacity : {0.0, 0.4, 1.0, 100.0})
+            for (const CopyOrder order : {CopyOrder::tokens, CopyOrder::choices_first})
+                for (const bool ties : {false, true}) {
+                    CAPTURE(static_cast<int>(gate.form), gate.normalized, gate.chosen,
+                            losses, experts, capacity, static_cast<int>(order), ties);
+                    Trial trial{small(experts, gate)};
+                    trial.sizes.of.capacity = capacity;
+                    trial.sizes.of.order = order;
+                    trial.ties = ties;
+                    agrees_with_dense(trial);
+                }
+}
+
+TEST_CASE("Experts without tokens, and all tokens to the same ones", "[nn][experts]") {
+    GateOptions gate = GENERATE(from_range(all_forms()));
+    gate.chosen = GENERATE(1, 2);
+    gate.balance = 0.3;
+    const std::int64_t tokens = GENERATE(1, 2, 9);
+    const double capacity = GENERATE(0.0, 1.0);
+    CAPTURE(static_cast<int>(gate.form), gate.chosen, tokens, capacity);
+    Trial trial{small(8, gate), tokens};
+    trial.sizes.of.capacity = capacity;
+    trial.alike = true;
+    agrees_with_dense(trial);
+}
+
+TEST_CASE("A bias chooses experts, and is no part of weights", "[nn][experts]") {
+    GateOptions gate = GENERATE(from_range(all_forms()));
+    gate.biased = true;
+    Trial trial{small(5, gate)};
+    trial.bias = {0.4, -0.3, 0, 0.1, -0.2};
+    agrees_with_dense(trial);
+    trial.bias = {0, 0, 0, 9, 9};
+    agrees_with_dense(trial);
+}
+
+TEST_CASE("Experts of few groups are chosen", "[nn][experts]") {
+    GateOptions gate = GENERATE(from_range(all_forms()));
+    gate.groups = 4;
+    gate.chosen_groups = GENERATE(1, 2);
+    gate.chosen = 2;
+    Trial trial{small(8, gate), 40};
+    agrees_with_dense(trial);
+}
+
+TEST_CASE("Experts one by one, by GELU and in parts make the same", "[nn][experts]") {
+    const bool gated = GENERATE(true, false);
+    const bool grouped = GENERATE(true, false);
+    const int parts = GENERATE(1, 2, 3, 20);
+    CAPTURE(gated, grouped, parts);
+    GateOptions gate;
+    gate.balance = 0.1;
+    Trial trial{small(4, gate)};
+    trial.sizes.gated = gated;
+    trial.sizes.of.grouped = grouped;
+    trial.sizes.of.parts = parts;
+    agrees_with_dense(trial);
+}
+
+namespace {
+
+/// A layer with everything that a gate can have.
+MixtureOfExperts::Sizes rich() {
+    GateOptions gate;
+    gate.form = GateForm::sigmoid;
+    gate.normalized = true;
+    gate.factor = 2.5;
+    gate.noise = 0.25;
+    gate.balance = 0.1;
+    gate.z = 0.01;
+    gate.biased = true;
+    MixtureOfExperts::Sizes sizes = small(6, gate);
+    sizes.of.capacity = 1.25;
+    return sizes;
+}
+
+std::unique_ptr<MixtureOfExperts> made(const ParameterInit& init,
+                                       const MixtureOfExperts::Sizes& sizes) {
+    return std::make_unique<MixtureOfExperts>(
+        init, sizes, nullptr,
+        std::make_unique<Linear>(init.child("shared_experts"), kHidden, kHidden));
+}
+
+}  // namespace
+
+TEST_CASE("Noise is that of the numbers which were set, and none in inference",
+          "[nn][experts]") {
+    OneDevice one;
+    MixtureOfExperts::Sizes sizes = small(4, {});
+    sizes.of.gate.noise = 3;
+    const auto layer = made(one.init(), sizes);
+    const Tensor x = one.device.upload(random_values({9, kHidden}, "x"));
+    const auto forward = [&](std::int64_t offset) {
+        layer->set_noise(offset);
+        Saved saved;
+        return one.device.download(layer->forward(x, saved));
+    };
+    const HostTensor first = forward(0);
+    CHECK(forward(0) == first);
+    CHECK(forward(36) != first);
+    // Tokens 3 to 8 of the whole have its numbers from 3 E on.
+    layer->set_noise(12);
+    Saved saved;
+    const HostTensor some = one.device.download(layer->forward(x.rows(3, 6), saved));
+    CHECK(relative_difference(some, first.rows(3, 6)) <= 1e-14);
+    const HostTensor quiet = one.device.download(layer->infer(x));
+    CHECK(quiet != first);
+    layer->set_noise(36);
+    CHECK(one.device.download(layer->infer(x)) == quiet);
+}
+
+TEST_CASE("Experts that run again give the same bits, and count once", "[nn][experts]") {
+    OneDevice one;
+    std::vector<Gradients> gradients;
+    std::vector<std::vector<std::int64_t>> loads;
+    for (const bool again : {false, true}) {
+        auto layer = made(one.init(), rich());
+        MixtureOfExperts& experts = *layer;
+        one.device.upload_into(experts.gate().bias(),
+                               f64({6}, {0.2, -0.1, 0, 0.3, 0, -0.4}));
+        std::unique_ptr<Module> module = std::move(layer);
+        if (again) module = std::make_unique<Recompute>(std::move(module));
+        const HostTensor x = random_values({3, 5, kHidden}, "x");
+        gradients.push_back(
+            nn_test::gradients(one.device, *module, x, random_values(x.shape(), "dy")));
+        CHECK(gradients.back().input.shape() == x.shape());
+        loads.push_back(experts.take_load());
+        CHECK(experts.take_load() == std::vector<std::int64_t>(6));
+    }
+    CHECK(gradients[0] == gradients[1]);
+    CHECK(loads[0] == loads[1]);
+    CHECK(std::accumulate(loads[0].begin(), loads[0].end(), std::int64_t{0}) == 15 * 2);
+}
+
+TEST_CASE("Experts in bf16 score and weigh in f32", "[nn][experts]") {
+    OneDevice one;
+    MixtureOfExperts layer(one.init("", DType::bf16), rich(), nullptr, nullptr);
+    CHECK(layer.gate().bias().dtype() == DType::f32);
+    const HostTensor x = random_values({16, kHidden}, "x").as(DType::bf16);
+    zero_gradients(layer);
+    Saved saved;
+    const Tensor y = layer.forward(one.device.upload(x), saved);
+    CHECK(y.dtype() == DType::bf16);
+    for (const Tensor& loss : saved.take_losses())
+        CHECK(loss.dtype() == DType::f32);
+    const Tensor dx = layer.backward(one.device.upload(x), saved);
+    CHECK(dx.dtype() == DType::bf16);
+    for (const Parameter* parameter : layer.parameters())
+        CHECK(largest(one.device.download(parameter->gradient)) > 0);
+}
+
+TEST_CASE("No gradient of the input, and what it took, unless it is needed",
+          "[nn][experts]") {
+    OneDevice one;
+    const HostTensor x = random_values({7, kHidden}, "x");
+    const auto with = made(one.init(), rich());
+    const auto without = made(one.init(), rich());
+    without->set_input_gradient(false);
+    const Gradients all = gradients(one.device, *with, x, x);
+    const std::int64_t products = one.count("grouped_matmul");
+    const Gradients some = gradients(one.device, *without, x, x);
+    CHECK(one.count("grouped_matmul") - products == products - 1);
+    CHECK(some.parameters == all.parameters);
+    CHECK(some.input.elements() == 0);
+}
+
+TEST_CASE("Tokens that there are none of go to no expert", "[nn][experts]") {
+    OneDevice one;
+    const auto layer = made(one.init(), rich());
+    const HostTensor none({0, kHidden}, DType::f64);
+    const Gradients all = gradients(one.device, *layer, none, none);
+    CHECK(all.input.shape() == none.shape());
+    for (const auto& [name, gradient] : all.parameters)
+        CHECK(largest(gradient) == 0);
+}
+
+TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]") {
+    OneDevice one;
+    const auto refuses = [&](const std::string& sentence, const auto& change) {
+        MixtureOfExperts::Sizes sizes = small(6, {});
+        change(sizes.of, sizes.of.gate);
+        CHECK_THAT(
+            refusal([&] { MixtureOfExperts(one.init("mlp"), sizes, nullptr, nullptr); }),
+            says(sentence));
+    };
+    using E = ExpertSizes;
+    using G = GateOptions;
+    refuses("mlp.gate: a token chooses 7 of 6 experts; from 1 to all",
+            [](E&, G& gate) { gate.chosen = 7; });
+    refuses("mlp.gate: a token chooses 0 of 6 experts", [](E&, G& g) { g.chosen = 0; });
+    refuses("the softmax of the chosen logits is normalized by itself",
+            [](E&, G& gate) { gate.normalized = true; });
+    refuses("6 experts do not fall into 4 groups of as many each",
+            [](E&, G& gate) { gate.groups = 4; });
+    refuses("2 experts of 3 of 2 groups of 3", [](E&, G& gate) {
+        gate.groups = 2;
+        gate.chosen_groups = 3;
+    });
+    refuses("3 experts of 2 groups; as many of each are expected", [](E&, G& gate) {
+        gate.groups = 3;
+        gate.chosen_groups = 2;
+        gate.chosen = 3;
+    });
+    refuses("balance is -1, z is 0 and noise is 0; none may be negative",
+            [](E&, G& gate) { gate.balance = -1; });
+    refuses("mlp: tokens in 0 parts; one is expected", [](E& of, G&) { of.parts = 0; });
+    refuses("the capacity is -1 of an equal share", [](E& of, G&) { of.capacity = -1; });
+    refuses("a capacity take all tokens at once; got 2 parts", [](E& of, G&) {
+        of.parts = 2;
+        of.capacity = 1;
+    });
+    refuses("a load of 2 experts, for 6", [](E& of, G&) { of.load = {1, 2}; });
+    refuses("mlp.experts: 6 experts from 6 to 0 columns",
+            [](E& of, G&) { of.inner = 0; });
+}
+
+namespace {
+
+GptSizes mixtral(std::int64_t layers) {
+    GptSizes sizes{32000, 4096, layers, {4096, 32}};
+    sizes.block.inner = 14336;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.kv_heads = 8;
+    sizes.block.rotary_base = 1e6;
+    sizes.block.bias = false;
+    sizes.block.experts.count = 8;
+    return sizes;
+}
+
+}  // namespace
+
+TEST_CASE("Mixtral has 46.7 billion parameters, of which a token meets 12.9",
+          "[nn][experts]") {
+    // Jiang et al. 2024, 2401.04088, table 1 and section 2; 46,702,792,704 is the count
+    // of its published weights.
+    const GptSizes sizes = mixtral(32);
+    CHECK(sizes.parameters() == 46702792704);
+    CHECK(sizes.active_parameters() == 12879925248);
+}
+
+TEST_CASE("A GPT of experts counts the numbers that it has", "[nn][experts]") {
+    OneDevice one;
+    GptSizes sizes{11, 6, /*layers=*/3, {kHidden, 2}};
+    sizes.dense_blocks = GENERATE(0, 1, 5);
+    sizes.block.mlp = GENERATE(MlpKind::gelu, MlpKind::swiglu);
+    sizes.block.experts.count = 4;
+    sizes.block.experts.inner = 5;
+    sizes.block.experts.shared = GENERATE(0, 7);
+    const auto gpt = make_gpt(one.init(), sizes);
+    std::int64_t numbers = 0;
+    for (const Parameter* parameter : gpt->parameters())
+        numbers += parameter->shape().elements();
+    CHECK(numbers == sizes.parameters());
+    CHECK(static_cast<std::int64_t>(expert_layers(*gpt).size()) ==
+          std::max<std::int64_t>(0, 3 - sizes.dense_blocks));
+    const std::int64_t experts = std::max<std::int64_t>(0, 3 - sizes.dense_blocks);
+    const std::int64_t layers = sizes.block.mlp == MlpKind::swiglu ? 3 : 2;
+    CHECK(sizes.active_parameters() == numbers - experts * 2 * layers * 5 * kHidden);
+}
+
+TEST_CASE("A GPT's experts have true gradients", "[nn][experts]") {
+    OneDevice one;
+    GptSizes sizes{5, 4, /*layers=*/1, {4, 2}};
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.experts.count = 3;
+    sizes.block.experts.inner = 3;
+    sizes.block.experts.shared = 2;
+    sizes.block.experts.gate.form = GateForm::softmax_then_top_k;
+    const auto gpt = make_gpt(one.init(), sizes);
+    require_true_gradients(one.device, *gpt, random_ids({4, 2}, 5, "ids"));
+}
+
+TEST_CASE("Experts take the load that is given in a run of shapes only",
+          "[nn][experts]") {
+    MixtureOfExperts::Sizes sizes = small(4, {});
+    sizes.of.load = {4, 1, 0, 3};
+    sizes.of.capacity = GENERATE(0.0, 1.0);
+    OneDevice one(false);
+    MixtureOfExperts layer(one.init("", DType::f32), sizes, nullptr, nullptr);
+    const Tensor x = one.device.zeros({8, kHidden}, DType::f32);
+    Saved saved;
+    layer.backward(layer.forward(x, saved), saved);
+    CHECK(layer.take_load() == std::vector<std::int64_t>{8, 2, 0, 6});
+    // 16 copies, or those of them that experts of 4 take: 4, 2, 0 and 4.
+    const std::int64_t copies = sizes.of.capacity == 0 ? 16 : 10;
+    std::int64_t flops = 0;
+    for (const auto& seen : one.monitor.operations)
+        if (seen.name == std::string("grouped_matmul")) flops += seen.flops;
+    CHECK(flops == 3 * 2 * copies * 3 * kHidden * 5);
+}
+
+}  // namespace lockstep::nn_test
