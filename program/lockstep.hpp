@@ -29,6 +29,7 @@
 #include "src/parallel/context_parallel.hpp"
 #include "src/parallel/data_parallel.hpp"
 #include "src/parallel/data_parallel_one_process.hpp"
+#include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/gradient_accumulation.hpp"
 #include "src/parallel/parameter_server.hpp"

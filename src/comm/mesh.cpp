@@ -80,9 +80,13 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
     }
     if (axes.size() == 1) return (*this)[axes[0]];
     std::string name;
-    for (std::size_t i = 0; i < axes_.size(); ++i)
-        if (free[i]) name += (name.empty() ? "" : " x ") + axes_[i].name;
-    const auto found = planes_.find(name);
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < axes_.size(); ++i) {
+        if (!free[i]) continue;
+        name += (name.empty() ? "" : " x ") + axes_[i].name;
+        places.push_back(i);
+    }
+    const auto found = planes_.find(places);
     if (found != planes_.end()) return *found->second;
 
     // Ranks of one plane are at one place along all other axes.
@@ -97,7 +101,16 @@ Communicator& Mesh::plane(const std::vector<std::string>& axes, SourceLine at) {
     SplitRequest request{fixed(world_->rank()), world_->rank(), name, {}, false};
     for (int rank = 0; rank < world_->size(); ++rank)
         if (fixed(rank) == request.color) request.members.push_back(rank);
-    return *planes_.emplace(name, world_->split(request, at)).first->second;
+    return *planes_.emplace(places, world_->split(request, at)).first->second;
+}
+
+bool Mesh::spans(const Communicator& ranks, const std::string& axis) const {
+    const std::size_t place = place_of(axis);
+    if (lines_[place].get() == &ranks) return true;
+    return std::any_of(planes_.begin(), planes_.end(), [&](const auto& plane) {
+        return plane.second.get() == &ranks &&
+               std::count(plane.first.begin(), plane.first.end(), place) > 0;
+    });
 }
 
 int Mesh::coordinate(const std::string& axis) const {

@@ -45,6 +45,8 @@ class Mesh {
     /// no axis, or there twice.
     Communicator& plane(const std::vector<std::string>& axes,
                         SourceLine at = SourceLine::here());
+    /// Returns whether `ranks` is a line of that axis, or a plane along it, of this mesh.
+    bool spans(const Communicator& ranks, const std::string& axis) const;
     /// Returns this rank's place along the axis, from 0.
     int coordinate(const std::string& axis) const;
     int size(const std::string& axis) const;
@@ -60,7 +62,8 @@ class Mesh {
     Communicator* world_;
     std::vector<Axis> axes_;
     std::vector<std::unique_ptr<Communicator>> lines_;  ///< by axis
-    std::map<std::string, std::unique_ptr<Communicator>> planes_;
+    /// The axes of each plane, in order.
+    std::map<std::vector<std::size_t>, std::unique_ptr<Communicator>> planes_;
 };
 
 }  // namespace lockstep

@@ -33,8 +33,47 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
     }
 }
 
+namespace {
+
+bool is_sharded_along(const Parameter& parameter, const Communicator& line) {
+    const Placement* known = find(parameter, line);
+    return known && known->is_sharded();
+}
+
+}  // namespace
+
 void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
-    replicate_over(replicas, model.parameters(), Placement::Kind::partial, at);
+    for (Parameter* parameter : model.parameters())
+        if (!is_sharded_along(*parameter, replicas))
+            replicate_over(replicas, {parameter}, Placement::Kind::partial, at);
+}
+
+void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
+                         SourceLine at) {
+    Communicator& all = mesh.plane(axes, at);
+    for (Parameter* parameter : model.parameters()) {
+        const auto shares_out = [&](const std::string& axis) {
+            return std::ranges::any_of(
+                parameter->placements, [&](const Placement& placement) {
+                    return placement.is_sharded() && mesh.spans(*placement.line, axis);
+                });
+        };
+        if (std::ranges::none_of(axes, shares_out)) {
+            replicate_over(all, {parameter}, Placement::Kind::partial, at);
+            continue;
+        }
+        for (const std::string& axis : axes)
+            if (!shares_out(axis))
+                replicate_over(mesh[axis], {parameter}, Placement::Kind::partial, at);
+    }
+}
+
+std::vector<Parameter*> sharded_along(const Communicator& line,
+                                      const std::vector<Parameter*>& parameters) {
+    std::vector<Parameter*> sharded;
+    for (Parameter* parameter : parameters)
+        if (is_sharded_along(*parameter, line)) sharded.push_back(parameter);
+    return sharded;
 }
 
 bool is_partial(const Parameter& parameter) {

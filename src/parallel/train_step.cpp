@@ -25,6 +25,59 @@ GradientSync::~GradientSync() {
         parameter->remove_hook(hook);
 }
 
+void GradientSync::update(Optimizer& optimizer) {
+    if (!shares_optimizer_) return optimizer.step();
+    for (const Parameter* parameter : shards())
+        optimizer.step(*parameter);
+}
+
+void CombinedSync::add(std::unique_ptr<GradientSync> sync) {
+    sync->shares_optimizer_ = true;
+    parameters_.insert(parameters_.end(), sync->parameters().begin(),
+                       sync->parameters().end());
+    syncs_.push_back(std::move(sync));
+}
+
+std::vector<Parameter*> CombinedSync::shards() const {
+    std::vector<Parameter*> all;
+    for (const auto& sync : syncs_)
+        for (Parameter* shard : sync->shards())
+            all.push_back(shard);
+    return all;
+}
+
+void CombinedSync::begin() {
+    for (const auto& sync : syncs_)
+        sync->begin();
+}
+
+void CombinedSync::finish() {
+    for (const auto& sync : syncs_)
+        sync->finish();
+}
+
+void CombinedSync::update(Optimizer& optimizer) {
+    optimizer.require_of("strategies that are combined", shards());
+    for (const auto& sync : syncs_)
+        sync->update(optimizer);
+}
+
+void CombinedSync::wait_for_values() {
+    for (const auto& sync : syncs_)
+        sync->wait_for_values();
+}
+
+void CombinedSync::send_values() {
+    for (const auto& sync : syncs_)
+        sync->send_values();
+}
+
+const char* CombinedSync::unsaved() const {
+    for (const auto& sync : syncs_)
+        if (const char* what = sync->unsaved()) return what;
+    return nullptr;
+}
+
 void AllReduceSync::finish() {
     complete_gradients(parameters());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ class GradientSync {
     /// this rank's shard of them is.
     virtual void finish() = 0;
     /// One step of the optimizer, and what has to follow it on other ranks.
-    virtual void update(Optimizer& optimizer) { optimizer.step(); }
+    virtual void update(Optimizer& optimizer);
     /// New values that other ranks have made may still be on their way after update();
     /// modules wait for them. Who reads values otherwise calls this before.
     virtual void wait_for_values() {}
@@ -46,7 +47,12 @@ class GradientSync {
     /// nothing.
     virtual const char* unsaved() const { return nullptr; }
 
+  protected:
+    /// The optimizer has other parameters, too, which other strategies update.
+    bool shares_optimizer() const { return shares_optimizer_; }
+
   private:
+    friend class CombinedSync;
     /// The gradient has its last contribution of a backward pass.
     virtual void passed(Parameter& /*parameter*/) {}
     /// The gradient has its last contribution of the step, of all micro-batches: its
@@ -58,6 +64,7 @@ class GradientSync {
 
     std::vector<Parameter*> parameters_;
     std::vector<std::pair<Parameter*, Parameter::HookId>> hooks_;
+    bool shares_optimizer_ = false;
 };
 
 /// The simplest: once backward is done, one all-reduce a parameter along each axis where
@@ -67,6 +74,33 @@ class AllReduceSync : public GradientSync {
   public:
     using GradientSync::GradientSync;
     void finish() override;
+};
+
+/// Several strategies at once, each for parameters of its own, and one optimizer for all:
+/// AllReduceSync and the stages of ZeRO can be among them. Experts, say, lie on other
+/// ranks than the layers around them, so that each of the two shares its state out over
+/// ranks of its own:
+///
+///     CombinedSync sync;
+///     sync.add(std::make_unique<Zero1>(device, mesh["dp"], experts));
+///     sync.add(std::make_unique<Zero1>(device, mesh.plane({"dp", "ep"}), others));
+///     AdamW optimizer(sync.shards());
+class CombinedSync : public GradientSync {
+  public:
+    CombinedSync() : GradientSync({}) {}
+    void add(std::unique_ptr<GradientSync> sync);
+
+    std::vector<Parameter*> shards() const override;
+    void begin() override;
+    void finish() override;
+    /// Throws UsageError if the optimizer has other parameters than the shards.
+    void update(Optimizer& optimizer) override;
+    void wait_for_values() override;
+    void send_values() override;
+    const char* unsaved() const override;
+
+  private:
+    std::vector<std::unique_ptr<GradientSync>> syncs_;
 };
 
 /// One step of training: micro-batches whose weights, over all ranks, make the mean that

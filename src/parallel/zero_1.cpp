@@ -155,6 +155,7 @@ void Zero1::wait_for_values() {
 }
 
 void Zero1::require_own(const Optimizer& optimizer) const {
+    if (shares_optimizer()) return;
     const std::string who = std::string(stage_.name) + ", where a rank updates shards()";
     optimizer.require_of(who.c_str(), shards());
 }

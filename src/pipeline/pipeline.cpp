@@ -345,6 +345,11 @@ void Pipeline::reduce_over(Communicator& replicas) {
         declare_replicas_of(replicas, *chunk);
 }
 
+void Pipeline::reduce_over(Mesh& mesh, const std::vector<std::string>& axes) {
+    for (Module* chunk : chunks_)
+        declare_replicas_of(mesh, axes, *chunk);
+}
+
 void Pipeline::sync_by(std::vector<GradientSync*> syncs, SourceLine at) {
     require(syncs.size() == chunks_.size() && std::ranges::count(syncs, nullptr) == 0, at,
             "{} ways to reduce gradients, of which {} are null, for {} chunks; one for "

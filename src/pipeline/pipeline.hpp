@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "src/comm/communicator.hpp"
+#include "src/comm/mesh.hpp"
 #include "src/comm/rank.hpp"
 #include "src/nn/losses.hpp"
 #include "src/nn/module.hpp"
@@ -144,6 +144,8 @@ class Pipeline {
     /// Gradients will be summed over `replicas`, which hold the same chunks and have
     /// micro-batches of their own: data parallelism. Every rank of them calls it.
     void reduce_over(Communicator& replicas);
+    /// Does so for ranks along those axes, of which some may share parameters out.
+    void reduce_over(Mesh& mesh, const std::vector<std::string>& axes);
     /// Says how gradients become whole at R, and who updates what at U: syncs[c] for
     /// chunk c. Without it R adds up each gradient along the axes where it is partial,
     /// after the chunk's last backward. Throws UsageError if there is not one for each

@@ -98,7 +98,8 @@ constexpr FaultClass kClasses[] = {
     {"F24", "replicas have drifted apart",
      "Replicas must start from the same values and take the same steps: use one "
      "seed, broadcast or load the same state on every rank, and step with the "
-     "same gradient."},
+     "same gradient. Different experts are no replicas of each other: reduce each over "
+     "the ranks that hold that one alone."},
     {"F25", "stale weights",
      "Forward and backward of a micro-batch must use one version of the weights; "
      "gather them again after each step, or let the step write to a copy while "

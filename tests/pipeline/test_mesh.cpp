@@ -20,6 +20,7 @@
 #include "src/nn/recompute.hpp"
 #include "src/parallel/bucketed_data_parallel.hpp"
 #include "src/parallel/context_parallel.hpp"
+#include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/fully_sharded.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/power_sgd.hpp"
@@ -69,13 +70,24 @@ struct Spread {
     bool selective = false;  ///< recomputation of attention's core
     bool offload = false;    ///< what is saved waits on the host
     bool flash = false;      ///< FlashAttention, on a rank's heads
+    int ep = 1;              ///< ranks that share out experts, replicas of all else
+    std::int64_t experts = 0;
+    TensorRanks tensor_ranks = TensorRanks::share_columns;
+    bool drop_copies = true;
 
-    int ranks() const { return pp * dp * cp * tp; }
+    int ranks() const { return pp * dp * ep * cp * tp; }
+    int replicas() const { return dp * ep; }
+    /// Tokens of a micro-batch lie on the ranks of these axes, each has some.
+    std::vector<std::string> token_axes() const {
+        if (tp > 1 && (sequence || drop_copies)) return {"cp", "tp"};
+        return {"cp"};
+    }
     std::string text() const {
-        return fmt::format("pp {} dp {} cp {} tp {}{} {} {}kv {} {} {} sync {}", pp, dp,
-                           cp, tp, sequence ? " sp" : "", schedule, tied ? "tied " : "",
-                           kv_heads, name_of(method), name_of(order),
-                           static_cast<int>(sync));
+        return fmt::format(
+            "pp {} dp {} ep {} cp {} tp {}{} {} {}kv {} {} {} sync {} experts {} {} {}",
+            pp, dp, ep, cp, tp, sequence ? " sp" : "", schedule, tied ? "tied " : "",
+            kv_heads, name_of(method), name_of(order), static_cast<int>(sync), experts,
+            static_cast<int>(tensor_ranks), drop_copies);
     }
 };
 
@@ -94,6 +106,17 @@ GptSizes sizes_of(const Spread& spread) {
         sizes.block.inner = 24;
         sizes.block.rotary_base = 10000;
         sizes.block.bias = false;
+    }
+    if (spread.experts > 0) {
+        ExpertSizes& experts = sizes.block.experts;
+        sizes.dense_blocks = 1;
+        experts.count = spread.experts;
+        experts.inner = 12;
+        experts.shared = 8;
+        experts.gate.form = GateForm::softmax_then_top_k;
+        experts.gate.normalized = true;
+        experts.gate.balance = 0.02;
+        experts.gate.z = 0.01;
     }
     return sizes;
 }
@@ -134,7 +157,7 @@ std::map<std::string, HostTensor> wholes(const RunReport& report) {
 
 Trained train_alone(const Spread& spread) {
     Trained trained;
-    const int all = kMicroBatches * spread.dp;
+    const int all = kMicroBatches * spread.replicas();
     const RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
         const auto gpt = make_gpt({device, DType::f64, 1, ""}, sizes_of(spread));
@@ -161,7 +184,8 @@ Trained train_alone(const Spread& spread) {
     return trained;
 }
 
-GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
+GptKit kit_of(const Spread& spread, TensorParallel& tp, Mesh& mesh) {
+    Communicator& cp = mesh["cp"];
     GptKit kit;
     if (spread.flash)
         kit.core = [](Device& device, const AttentionSizes& sizes) {
@@ -173,6 +197,15 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Communicator& cp) {
     if (spread.context_first) context();
     kit = tensor_parallel(kit, tp);
     if (!spread.context_first) context();
+    if (spread.experts > 0) {
+        const bool holds_other = spread.tensor_ranks == TensorRanks::hold_other_experts;
+        Communicator& group = holds_other ? mesh.plane({"ep", "tp"}) : mesh["ep"];
+        kit = expert_parallel(kit, group,
+                              {.batch = &mesh.plane(spread.token_axes()),
+                               .tp = &tp,
+                               .tensor_ranks = spread.tensor_ranks,
+                               .drop_copies = spread.drop_copies});
+    }
     return spread.selective ? selective_recompute(kit) : kit;
 }
 
@@ -181,7 +214,7 @@ std::vector<MicroBatch> own_batches(Device& device, const Spread& spread, int st
                                     int replica, const TokenDeal& tokens) {
     std::vector<MicroBatch> batches;
     batches.reserve(kMicroBatches);
-    const int all = kMicroBatches * spread.dp;
+    const int all = kMicroBatches * spread.replicas();
     for (int i = 0; i < kMicroBatches; ++i)
         batches.push_back(micro_batch(device, step, kMicroBatches * replica + i, all,
                                       tokens, 1.0 / (all * spread.cp)));
@@ -206,14 +239,15 @@ std::deque<OffloadedActivations> hold_activations(Device& device, const Spread& 
 /// U.
 class SyncOfChunks {
   public:
-    SyncOfChunks(Device& device, Communicator& replicas, const GptStage& stage, Sync way,
+    SyncOfChunks(Device& device, Mesh& mesh, const GptStage& stage, Sync way,
                  Pipeline& pipeline) {
+        Communicator& replicas = mesh.plane({"dp", "ep", "cp"});
         std::vector<GradientSync*> syncs;
         std::vector<Optimizer*> optimizers;
         for (const auto& chunk : stage.chunks) {
             const auto all = chunk->parameters();
             const auto own =
-                way == Sync::zero1     ? share<Zero1>(device, replicas, all)
+                way == Sync::zero1     ? share_by_places(device, mesh, all)
                 : way == Sync::zero2   ? share<Zero2>(device, replicas, all,
                                                     ZeroOptions{.sizes = {2000, 2000}})
                 : way == Sync::by_rows ? share<FullySharded>(device, replicas, *chunk)
@@ -247,6 +281,23 @@ class SyncOfChunks {
                                              std::forward<Arguments>(arguments)...);
         auto shards = stage->shards();
         syncs_.push_back(std::move(stage));
+        return shards;
+    }
+
+    /// Experts lie on other ranks than the rest: those of "ep" hold other ones.
+    std::vector<Parameter*> share_by_places(Device& device, Mesh& mesh,
+                                            const std::vector<Parameter*>& all) {
+        const auto experts = sharded_along(mesh["ep"], all);
+        Communicator& replicas = mesh.plane({"dp", "ep", "cp"});
+        if (experts.empty()) return share<Zero1>(device, replicas, all);
+        std::vector<Parameter*> others;
+        for (Parameter* parameter : all)
+            if (std::ranges::count(experts, parameter) == 0) others.push_back(parameter);
+        auto both = std::make_unique<CombinedSync>();
+        both->add(std::make_unique<Zero1>(device, mesh["dp"], experts));
+        both->add(std::make_unique<Zero1>(device, replicas, others));
+        auto shards = both->shards();
+        syncs_.push_back(std::move(both));
         return shards;
     }
 
@@ -285,13 +336,15 @@ Trained train_spread(const Spread& spread) {
     options.workers = 1;  // ranks add up losses
     const RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
-        Mesh mesh(
-            rank.world(),
-            {{"pp", spread.pp}, {"dp", spread.dp}, {"cp", spread.cp}, {"tp", spread.tp}});
+        Mesh mesh(rank.world(), {{"pp", spread.pp},
+                                 {"dp", spread.dp},
+                                 {"ep", spread.ep},
+                                 {"cp", spread.cp},
+                                 {"tp", spread.tp}});
         const std::unique_ptr<TensorParallel> tp =
             spread.sequence ? std::make_unique<SequenceParallel>(device, mesh["tp"])
                             : std::make_unique<TensorParallel>(device, mesh["tp"]);
-        const GptKit kit = kit_of(spread, *tp, mesh["cp"]);
+        const GptKit kit = kit_of(spread, *tp, mesh);
         Communicator& line = mesh["pp"];
         const Schedule& schedule = plan.schedule();
         const GptStage stage =
@@ -301,17 +354,18 @@ Trained train_spread(const Spread& spread) {
         const auto parameters = stage.parameters();
         Pipeline pipeline(device, line, plan, stage.modules(),
                           gpt_boundary(sizes, DType::f64, kit));
-        pipeline.reduce_over(mesh.plane({"dp", "cp"}));
+        pipeline.reduce_over(mesh, {"dp", "ep", "cp"});
         const auto tied = tie_gpt(pipeline, stage, schedule, line);
         std::optional<SyncOfChunks> sync;
         if (spread.sync != Sync::all_reduce)
-            sync.emplace(device, mesh.plane({"dp", "cp"}), stage, spread.sync, pipeline);
+            sync.emplace(device, mesh, stage, spread.sync, pipeline);
         const auto updated = sync ? sync->updated() : parameters;
         std::optional<Sgd> optimizer;
         if (!sync) optimizer.emplace(parameters, kSgd);
         for (int step = 0; step < kSteps; ++step) {
-            const auto batches =
-                own_batches(device, spread, step, mesh.coordinate("dp"), kit.tokens);
+            const auto batches = own_batches(
+                device, spread, step,
+                mesh.coordinate("dp") * spread.ep + mesh.coordinate("ep"), kit.tokens);
             const Tensor loss = pipeline.run(kit.loss(sizes), batches);
             note_step(rank, step, tp->rank() == 0 ? loss : Tensor(), updated, trained);
             if (!optimizer) continue;
@@ -470,6 +524,56 @@ TEST_CASE("FlashAttention works on the heads that a rank has", "[pipeline][mesh]
     spread.sequence = GENERATE(false, true);
     spread.kv_heads = GENERATE(0, 4);
     spread.schedule = spread.pp == 1 ? "gpipe" : "1f1b";
+    check_as_alone(spread);
+}
+
+namespace {
+
+/// Experts on a mesh of ep, tp and whatever else there is.
+Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
+                  const std::string& schedule = "gpipe") {
+    Spread spread{pp, dp, 1, tp, sequence, schedule};
+    spread.ep = ep;
+    spread.experts = 8;
+    return spread;
+}
+
+}  // namespace
+
+TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
+          "[pipeline][mesh][experts]") {
+    Spread spread = GENERATE(
+        of_experts(1, 1, 2, 1, false), of_experts(1, 2, 2, 1, false),
+        of_experts(2, 1, 2, 1, false, "1f1b"), of_experts(2, 2, 2, 1, false, "zb-h1"),
+        of_experts(1, 1, 4, 2, false), of_experts(1, 1, 2, 2, true),
+        of_experts(2, 1, 2, 2, true, "interleaved"),
+        of_experts(2, 1, 2, 4, false, "1f1b"), of_experts(1, 2, 2, 4, true),
+        of_experts(2, 2, 1, 2, true, "1f1b"));
+    spread.llama = GENERATE(false, true);
+    if (spread.tp > 1) {
+        spread.tensor_ranks =
+            GENERATE(TensorRanks::share_columns, TensorRanks::hold_other_experts,
+                     TensorRanks::hold_same_experts);
+        spread.drop_copies = spread.tensor_ranks == TensorRanks::hold_other_experts ||
+                             GENERATE(true, false);
+        if (spread.tensor_ranks == TensorRanks::hold_other_experts &&
+            spread.ep * spread.tp > 8)
+            spread.experts = 16;
+    }
+    check_as_alone(spread);
+}
+
+TEST_CASE("Experts, tokens of other ranks and ZeRO train as one device",
+          "[pipeline][mesh][experts]") {
+    Spread spread = GENERATE(of_experts(1, 2, 2, 1, false), of_experts(1, 2, 2, 2, true),
+                             of_experts(2, 2, 2, 1, false, "1f1b"),
+                             of_experts(2, 2, 2, 2, false, "zb-h1"));
+    spread.cp = GENERATE(1, 2);
+    spread.order = TokenOrder::zigzag;
+    spread.sync = GENERATE(Sync::all_reduce, Sync::zero1);
+    spread.recompute = GENERATE(false, true);
+    spread.tied = true;
+    if (spread.ranks() > 16) return;
     check_as_alone(spread);
 }
 

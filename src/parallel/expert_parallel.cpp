@@ -1,0 +1,389 @@
+#include "src/parallel/expert_parallel.hpp"
+
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "src/core/require.hpp"
+#include "src/parallel/arriving.hpp"
+#include "src/parallel/exchange_counts.hpp"
+#include "src/parallel/placement.hpp"
+
+namespace lockstep {
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+std::int64_t sum_of(const Counts& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+/// Returns the sums of `blocks` blocks of as many counts each.
+Counts sums_of_blocks(const Counts& counts, int blocks) {
+    const auto block = static_cast<std::ptrdiff_t>(counts.size()) / blocks;
+    Counts sums;
+    for (int i = 0; i < blocks; ++i)
+        sums.push_back(std::accumulate(counts.begin() + i * block,
+                                       counts.begin() + (i + 1) * block,
+                                       std::int64_t{0}));
+    return sums;
+}
+
+/// Gives every rank's counts, in rank order. In a run that computes shapes only, all are
+/// taken to have this rank's.
+std::vector<Counts> gathered_counts(Device& device, Communicator& ranks,
+                                    const Counts& own, SourceLine at) {
+    const auto n = static_cast<std::int64_t>(own.size());
+    HostTensor mine({n}, DType::i32);
+    for (std::int64_t i = 0; i < n; ++i)
+        mine.set(i, static_cast<double>(own[static_cast<std::size_t>(i)]));
+    const MemoryScope scope(device, MemoryCategory::workspace);
+    const Tensor input = device.upload(mine, at);
+    const Tensor output = device.empty({ranks.size() * n}, DType::i32, at);
+    ranks.all_gather(output, input, at).wait(at);
+    const HostTensor all = device.download(output, at);
+    std::vector<Counts> counts(static_cast<std::size_t>(ranks.size()), own);
+    for (std::int64_t i = 0; device.has_numbers() && i < all.elements(); ++i)
+        counts[static_cast<std::size_t>(i / n)][static_cast<std::size_t>(i % n)] =
+            static_cast<std::int64_t>(all.at(i));
+    return counts;
+}
+
+/// Rows that come source by source, and of each source expert by expert, lie expert by
+/// expert afterwards, and of each expert source by source. Costs a copy each way, unless
+/// the two are the same.
+class ExpertOrder {
+  public:
+    /// counts[s * experts + e] rows of source s for expert e.
+    ExpertOrder(Device& device, const Counts& counts, std::int64_t experts, SourceLine at)
+        : device_(device) {
+        const auto sources = static_cast<std::int64_t>(counts.size()) / experts;
+        if (sources == 1 || experts == 1) return;
+        std::vector<std::int64_t> begins(counts.size() + 1);
+        std::partial_sum(counts.begin(), counts.end(), begins.begin() + 1);
+        HostTensor from({begins.back()}, DType::i32), to(from.shape(), DType::i32);
+        std::int64_t place = 0;
+        for (std::int64_t e = 0; e < experts; ++e)
+            for (std::int64_t s = 0; s < sources; ++s) {
+                const auto block = static_cast<std::size_t>(s * experts + e);
+                for (std::int64_t i = begins[block]; i < begins[block + 1]; ++i) {
+                    from.set(place, static_cast<double>(i));
+                    to.set(i, static_cast<double>(place++));
+                }
+            }
+        from_ = device.upload(from, at);
+        to_ = device.upload(to, at);
+    }
+
+    Tensor by_expert(const Tensor& by_source, SourceLine at) const {
+        return taken(by_source, from_, at);
+    }
+    Tensor by_source(const Tensor& by_expert, SourceLine at) const {
+        return taken(by_expert, to_, at);
+    }
+
+  private:
+    Tensor taken(const Tensor& rows, const Tensor& places, SourceLine at) const {
+        if (!places) return rows;
+        Tensor taken = device_.empty(rows.shape(), rows.dtype(), at);
+        device_.take_rows(taken, rows, places, at);
+        return taken;
+    }
+
+    Device& device_;
+    Tensor from_;  ///< none if nothing has to move
+    Tensor to_;
+};
+
+/// A micro-batch's counts, once all ranks have told theirs.
+struct Plan {
+    Counts sent;      ///< rows for each rank of the group
+    Counts received;  ///< rows from each
+    /// Rows that each rank of the tensor group received, if it shares columns and its
+    /// ranks have tokens of their own; else this rank's alone.
+    Counts of_tensor_ranks;
+    Counts by_source;  ///< all of them, source by source and expert by expert
+    Counts rows;       ///< of each own expert
+};
+
+Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
+               const Counts& counts, SourceLine at) {
+    Plan plan;
+    const auto experts = static_cast<std::int64_t>(counts.size()) / group.size();
+    const Counts received = exchange_counts(device, group, counts, at);
+    plan.sent = sums_of_blocks(counts, group.size());
+    plan.received = sums_of_blocks(received, group.size());
+    plan.by_source = received;
+    plan.of_tensor_ranks = {sum_of(received)};
+    if (tensor_ranks) {
+        plan.by_source.clear();
+        plan.of_tensor_ranks.clear();
+        for (const Counts& of_rank :
+             gathered_counts(device, *tensor_ranks, received, at)) {
+            plan.by_source.insert(plan.by_source.end(), of_rank.begin(), of_rank.end());
+            plan.of_tensor_ranks.push_back(sum_of(of_rank));
+        }
+    }
+    plan.rows.assign(static_cast<std::size_t>(experts), 0);
+    for (std::size_t i = 0; i < plan.by_source.size(); ++i)
+        plan.rows[i % plan.rows.size()] += plan.by_source[i];
+    return plan;
+}
+
+/// What a tensor group that shares columns does between the two all-to-alls.
+enum class Columns { are_whole, gather_tokens, have_all_tokens };
+
+// lesson: expert-delivery
+class ExpertDelivery : public Delivery {
+  public:
+    ExpertDelivery(Device& device, Communicator& group, Communicator* tensor_ranks,
+                   Columns columns, Plan plan, SourceLine at)
+        : Delivery(plan.rows),
+          device_(device),
+          group_(group),
+          tensor_ranks_(tensor_ranks),
+          columns_(columns),
+          plan_(std::move(plan)),
+          order_(device, plan_.by_source, static_cast<std::int64_t>(plan_.rows.size()),
+                 at) {}
+
+    // (M, h), rank by rank, since each rank's experts are neighbours. What comes is put
+    // into its place among what the tensor group's ranks get.
+    void start_there(const Tensor& copies, SourceLine at) override {
+        const std::int64_t all = sum_of(plan_.of_tensor_ranks);
+        Tensor arriving = device_.empty({all, copies.shape()[1]}, copies.dtype(), at);
+        Work work =
+            group_.all_to_all_v(own_of(arriving), plan_.received, copies, plan_.sent, at);
+        under_way_ = {std::move(arriving), copies, std::move(work)};
+    }
+
+    // (rows of all own experts, h), expert by expert
+    Tensor there(SourceLine at) override {
+        const Tensor arrived = under_way_.wait();
+        if (columns_ == Columns::gather_tokens) gather(arrived, at);
+        return order_.by_expert(arrived, at);
+    }
+
+    void start_back(const Tensor& made, SourceLine at) override {
+        const Tensor by_source = order_.by_source(made, at);
+        if (columns_ == Columns::gather_tokens) scatter(by_source, at);
+        if (columns_ == Columns::have_all_tokens)
+            tensor_ranks_->all_reduce(by_source, Reduction::sum, at).wait(at);
+        Tensor arriving =
+            device_.empty({sum_of(plan_.sent), made.shape()[1]}, made.dtype(), at);
+        Work work = group_.all_to_all_v(arriving, plan_.sent, own_of(by_source),
+                                        plan_.received, at);
+        under_way_ = {std::move(arriving), by_source, std::move(work)};
+    }
+
+    Tensor back(SourceLine /*at*/) override { return under_way_.wait(); }
+
+  private:
+    // Every rank of the tensor group gets all ranks' rows …
+    void gather(const Tensor& rows, SourceLine at) {
+        Group messages = tensor_ranks_->group(at);
+        each_part(rows, [&](const Tensor& part, int rank) {
+            messages.broadcast(part, rank, at);
+        });
+        messages.start(at).wait(at);
+    }
+    // … and the sum of what all make of its own.
+    void scatter(const Tensor& rows, SourceLine at) {
+        Group messages = tensor_ranks_->group(at);
+        each_part(rows, [&](const Tensor& part, int rank) {
+            messages.reduce(part, rank, Reduction::sum, at);
+        });
+        messages.start(at).wait(at);
+    }
+    // lesson: end
+
+    template <typename Visit>
+    void each_part(const Tensor& rows, Visit&& visit) const {
+        std::int64_t first = 0;
+        for (std::size_t rank = 0; rank < plan_.of_tensor_ranks.size(); ++rank) {
+            const std::int64_t count = plan_.of_tensor_ranks[rank];
+            if (count > 0) visit(rows.rows(first, count), static_cast<int>(rank));
+            first += count;
+        }
+    }
+    /// Returns this rank's part of the rows.
+    Tensor own_of(const Tensor& rows) const {
+        if (columns_ != Columns::gather_tokens) return rows;
+        const Counts& counts = plan_.of_tensor_ranks;
+        const auto own = static_cast<std::size_t>(tensor_ranks_->rank());
+        const std::int64_t first = std::accumulate(
+            counts.begin(), counts.begin() + tensor_ranks_->rank(), std::int64_t{0});
+        return rows.rows(first, counts[own]);
+    }
+
+    Device& device_;
+    Communicator& group_;
+    Communicator* tensor_ranks_;  ///< null if they have nothing to do here
+    Columns columns_;
+    Plan plan_;
+    ExpertOrder order_;
+    Arriving under_way_;
+};
+
+class ExpertParallel : public ExpertExchange {
+  public:
+    ExpertParallel(Communicator& group, const ExpertParallelOptions& options)
+        : group_(group), options_(options) {
+        require(
+            !has_same_tokens() || options.tensor_ranks != TensorRanks::hold_other_experts,
+            "expert_parallel: ranks of a tensor group hold the same tokens, and other "
+            "experts. If all of them brought all tokens, each expert would get each "
+            "token {} times, and its gradient as often; leave drop_copies on",
+            options.tp ? options.tp->size() : 1);
+    }
+
+    Share share(const std::string& layer, std::int64_t experts) const override {
+        require(experts % group_.size() == 0,
+                "{}: {} experts cannot be shared out to {} ranks; each must get as many",
+                layer, experts, group_.size());
+        const std::int64_t own = experts / group_.size();
+        if (!shares_columns()) return {group_.rank() * own, own, 1, 0};
+        return {group_.rank() * own, own, options_.tp->size(), options_.tp->rank()};
+    }
+
+    // lesson: expert-places
+    void place(const std::vector<Parameter*>& gate,
+               const std::vector<Parameter*>& experts) override {
+        const auto of_tokens =
+            has_same_tokens() ? Placement::Kind::replicated : Placement::Kind::partial;
+        for (Parameter* parameter : experts)
+            parameter->placements.push_back({&group_, Placement::Kind::sharded});
+        if (!options_.tp) return;
+        replicate_over(options_.tp->group(), gate, of_tokens);
+        if (shares_columns())
+            for (Parameter* parameter : experts)
+                options_.tp->shard(*parameter);
+        if (options_.tensor_ranks == TensorRanks::hold_same_experts)
+            replicate_over(options_.tp->group(), experts, of_tokens);
+    }
+    // lesson: end
+
+    // lesson: expert-tokens
+    Tensor own_tokens(const Tensor& x, SourceLine at) override {
+        if (!drops()) return x;
+        const std::int64_t tokens = x.shape()[0], ranks = options_.tp->size();
+        require(tokens % ranks == 0, at,
+                "experts: {} tokens cannot be shared out to the {} ranks of a tensor "
+                "group; each must get as many",
+                tokens, ranks);
+        return x.rows(options_.tp->rank() * (tokens / ranks), tokens / ranks);
+    }
+    Tensor all_tokens(const Tensor& own, SourceLine at) override {
+        if (!drops()) return own;
+        const Shape& shape = own.shape();
+        Tensor all = own.device()->empty(shape.with_first(shape[0] * options_.tp->size()),
+                                         own.dtype(), at);
+        options_.tp->group().all_gather(all, own, at).wait(at);
+        return all;
+    }
+    // lesson: end
+
+    // The ranks of a tensor group have one loss, and each some of its tokens.
+    double token_share() const override {
+        return has_own_tokens() ? 1.0 / options_.tp->size() : 1;
+    }
+    void add_up_loss(const Tensor& loss, SourceLine at) override {
+        if (has_own_tokens())
+            options_.tp->group().all_reduce(loss, Reduction::sum, at).wait(at);
+    }
+
+    CountsOfRanks all_counts(Device& device, const Counts& own, SourceLine at) override {
+        if (!options_.batch) return {{own}, 0};
+        return {gathered_counts(device, *options_.batch, own, at),
+                static_cast<std::size_t>(options_.batch->rank())};
+    }
+
+    std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
+                                      SourceLine at) override {
+        Columns columns = Columns::are_whole;
+        if (shares_columns())
+            columns =
+                has_same_tokens() ? Columns::have_all_tokens : Columns::gather_tokens;
+        Communicator* tensor_ranks = shares_columns() ? &options_.tp->group() : nullptr;
+        Plan plan = make_plan(device, group_,
+                              columns == Columns::gather_tokens ? tensor_ranks : nullptr,
+                              counts, at);
+        return std::make_unique<ExpertDelivery>(device, group_, tensor_ranks, columns,
+                                                std::move(plan), at);
+    }
+
+  private:
+    bool shares_columns() const {
+        return options_.tp && options_.tensor_ranks == TensorRanks::share_columns;
+    }
+    /// Each rank of the tensor group brings its share of tokens that all of them hold.
+    bool drops() const {
+        return options_.tp && !options_.tp->splits_sequence() && options_.drop_copies;
+    }
+    bool has_same_tokens() const { return options_.tp && !has_own_tokens(); }
+    bool has_own_tokens() const {
+        return options_.tp && (options_.tp->splits_sequence() || options_.drop_copies);
+    }
+
+    Communicator& group_;
+    ExpertParallelOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<ExpertExchange> exchange_experts(Communicator& group,
+                                                 const ExpertParallelOptions& options) {
+    return std::make_shared<ExpertParallel>(group, options);
+}
+
+// lesson: expert-parallel
+GptKit expert_parallel(GptKit kit, Communicator& group,
+                       const ExpertParallelOptions& options) {
+    require(!kit.exchange,
+            "expert_parallel() of a kit whose experts are shared out already");
+    kit.exchange = [exchange = exchange_experts(group, options)](const ParameterInit&) {
+        return exchange;
+    };
+    return kit;
+}
+// lesson: end
+
+// lesson: balance-by-bias
+std::vector<Counts> balance_by_bias(Device& device, Communicator& ranks,
+                                    const std::vector<MixtureOfExperts*>& layers,
+                                    double rate, SourceLine at) {
+    std::vector<Counts> loads;
+    for (MixtureOfExperts* layer : layers) {
+        const Counts own = layer->take_load();
+        const auto experts = static_cast<std::int64_t>(own.size());
+        HostTensor copies({experts}, DType::i32);
+        for (std::int64_t e = 0; e < experts; ++e)
+            copies.set(e, static_cast<double>(own[static_cast<std::size_t>(e)]));
+        const Tensor all = device.upload(copies, at);
+        ranks.all_reduce(all, Reduction::sum, at).wait(at);
+        const HostTensor summed = device.download(all, at);
+        Counts& load = loads.emplace_back(own);
+        if (!device.has_numbers()) continue;
+        double copies_of_all = 0;
+        for (std::int64_t e = 0; e < experts; ++e) {
+            load[static_cast<std::size_t>(e)] = static_cast<std::int64_t>(summed.at(e));
+            copies_of_all += summed.at(e);
+        }
+        const Tensor& bias = layer->gate().bias();
+        if (!bias) continue;
+        HostTensor steps({experts}, bias.dtype());
+        for (std::int64_t e = 0; e < experts; ++e) {
+            const double above = summed.at(e) * static_cast<double>(experts);
+            steps.set(e, above < copies_of_all   ? rate
+                         : above > copies_of_all ? -rate
+                                                 : 0);
+        }
+        device.add(bias, device.upload(steps, at), 1, at);
+    }
+    return loads;
+}
+// lesson: end
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#include "tests/parallel/expert_task.hpp"
+
+#include <fmt/format.h>
+
+#include "src/comm/chunks.hpp"
+#include "src/nn/sequential.hpp"
+#include "src/parallel/placement.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+MixtureOfExperts::Sizes ExpertTask::sizes() const {
+    MixtureOfExperts::Sizes sizes;
+    sizes.hidden = kExpertHidden;
+    sizes.of.count = experts;
+    sizes.of.inner = 7;
+    sizes.of.shared = shared;
+    sizes.of.gate = gate;
+    sizes.of.capacity = capacity;
+    sizes.of.order = order;
+    sizes.of.parts = parts;
+    return sizes;
+}
+
+std::unique_ptr<Module> ExpertTask::make_model(
+    const ParameterInit& init, std::shared_ptr<ExpertExchange> exchange) const {
+    const ParameterInit mlp = init.child("mlp");
+    auto model = std::make_unique<Sequential>();
+    model->add<Linear>(init.child("in"), kExpertIn, kExpertHidden);
+    model->add<Residual>(std::make_unique<MixtureOfExperts>(
+        mlp, sizes(), std::move(exchange),
+        shared > 0 ? make_swiglu_mlp(mlp.child("shared_experts"), kExpertHidden, shared)
+                   : nullptr));
+    model->add<Linear>(init.child("out"), kExpertHidden, kExpertOut);
+    model->set_input_gradient(false);
+    return model;
+}
+
+namespace {
+
+std::pair<HostTensor, HostTensor> rows_of(int step, int all, std::int64_t first,
+                                          std::int64_t count) {
+    const std::string name = fmt::format("{}", step);
+    return {normal_values({all, kExpertIn}, "x" + name).rows(first, count),
+            normal_values({all, kExpertOut}, "y" + name).rows(first, count)};
+}
+
+/// One step of a rank that has rows [first, first + count) of all.
+double step_of(Rank& rank, Communicator& world, const ExpertTask& task, Module& model,
+               GradientSync& sync, Optimizer& optimizer, int step, int all,
+               const Chunk& own, int micro_batches) {
+    Device& device = rank.device();
+    std::vector<MicroBatch> batches;
+    for (int i = 0; i < micro_batches; ++i) {
+        const Chunk part = chunk(own.count, micro_batches, i);
+        const auto [input, target] =
+            rows_of(step, all, own.begin + part.begin, part.count);
+        batches.push_back({device.upload(input), device.upload(target),
+                           static_cast<double>(part.count) / all});
+    }
+    const auto layers = expert_layers(model);
+    for (MixtureOfExperts* layer : layers)
+        layer->set_noise((step * 1000 + own.begin) * task.experts);
+    const Tensor loss =
+        train_step(device, model, mean_squared_error, batches, sync, optimizer);
+    if (task.gate.biased) balance_by_bias(device, world, layers, task.bias_rate);
+    return device.peek(loss).at(0);
+}
+
+void keep_biases(Rank& rank, Module& model) {
+    for (const Buffer& buffer : model.buffers())
+        rank.keep("value/" + buffer.name, buffer.tensor);
+}
+
+}  // namespace
+
+Course train_experts_alone(const ExpertTask& task, int workers, int steps) {
+    Course course;
+    RunReport report = sim::make_cluster(1)->run([&](Rank& rank) {
+        const auto model = task.make_model({rank.device(), DType::f64, 1, ""}, nullptr);
+        AllReduceSync sync(model->parameters());
+        const auto optimizer = adamw(model->parameters());
+        const int all = rows_of_all(workers);
+        for (int step = 0; step < steps; ++step)
+            course.losses.push_back(step_of(rank, rank.world(), task, *model, sync,
+                                            *optimizer, step, all, {0, all}, 1));
+        keep_updated(rank, model->parameters());
+        keep_biases(rank, *model);
+    });
+    collect(course, std::move(report));
+    return course;
+}
+
+Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps) {
+    Course course;
+    course.losses.resize(static_cast<std::size_t>(steps));
+    sim::ClusterOptions options;
+    options.ranks = 1;
+    for (const Mesh::Axis& axis : workers.axes)
+        options.ranks *= axis.size;
+    options.check = workers.check;
+    options.workers = 1;  // ranks add up losses
+    const int all = rows_of_all(options.ranks);
+    RunReport report = sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), workers.axes);
+        const auto model =
+            task.make_model({device, DType::f64, 1, ""}, workers.exchange(mesh));
+        workers.declare(mesh, *model);
+        const auto sync = workers.sync(device, mesh, *model);
+        const auto optimizer = adamw(sync->shards());
+        const Chunk own{rows_of_all(rank.index()), rows_of_worker(rank.index())};
+        for (int step = 0; step < steps; ++step)
+            course.losses[static_cast<std::size_t>(step)] +=
+                step_of(rank, rank.world(), task, *model, *sync, *optimizer, step, all,
+                        own, workers.micro_batches);
+        sync->wait_for_values();
+        keep_updated(rank, sync->shards());
+        keep_biases(rank, *model);
+    });
+    collect(course, std::move(report));
+    return course;
+}
+
+std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh) {
+    return exchange_experts(mesh["ep"], {.batch = &mesh.world()});
+}
+
+}  // namespace lockstep::test

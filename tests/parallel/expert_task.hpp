@@ -1,0 +1,60 @@
+// A small model with a layer of experts, whose rows ranks deal out, beside one device.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/parallel/expert_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "tests/parallel/data_parallel_task.hpp"
+
+namespace lockstep::test {
+
+inline constexpr std::int64_t kExpertIn = 6, kExpertHidden = 8, kExpertOut = 3;
+
+/// Linear, x + experts(x), linear; on rows.
+struct ExpertTask {
+    std::int64_t experts = 24;
+    std::int64_t shared = 5;
+    GateOptions gate{};
+    double capacity = 0;
+    CopyOrder order = CopyOrder::choices_first;
+    int parts = 1;
+    double bias_rate = 0.02;  ///< if experts are chosen by a bias
+
+    MixtureOfExperts::Sizes sizes() const;
+    /// `exchange` may be null.
+    std::unique_ptr<Module> make_model(const ParameterInit& init,
+                                       std::shared_ptr<ExpertExchange> exchange) const;
+};
+
+/// Trains on one device, all workers' rows in one batch.
+Course train_experts_alone(const ExpertTask& task, int workers, int steps);
+
+/// Makes the exchange of a rank, and the strategy by which it trains.
+struct ExpertWorkers {
+    std::vector<Mesh::Axis> axes;  ///< of ranks, each of which has rows of its own
+    std::function<std::shared_ptr<ExpertExchange>(Mesh&)> exchange;
+    std::function<void(Mesh&, Module&)> declare = [](Mesh& mesh, Module& model) {
+        std::vector<std::string> names;
+        for (const Mesh::Axis& axis : mesh.axes())
+            names.push_back(axis.name);
+        declare_replicas_of(mesh, names, model);
+    };
+    std::function<std::unique_ptr<GradientSync>(Device&, Mesh&, Module&)> sync =
+        [](Device&, Mesh&, Module& model) -> std::unique_ptr<GradientSync> {
+        return std::make_unique<AllReduceSync>(model.parameters());
+    };
+    int micro_batches = 1;
+    sim::CheckLevel check = sim::CheckLevel::full;
+};
+Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int steps);
+
+/// The exchange of ranks along "ep", whose batch is that of all ranks.
+std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);
+
+}  // namespace lockstep::test

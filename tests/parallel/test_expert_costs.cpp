@@ -1,0 +1,250 @@
+// Bytes, messages, memory and virtual time of a layer of experts, against formulas.
+
+#include <numeric>
+
+#include "src/cost/collectives.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/expert_task.hpp"
+#include "tests/parallel/twin.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kH = 32, kTokens = 64, kInner = 48;
+constexpr std::int64_t kNumber = 8;  // bytes
+
+MixtureOfExperts::Sizes layer_of(std::int64_t experts, std::int64_t chosen) {
+    MixtureOfExperts::Sizes sizes;
+    sizes.hidden = kH;
+    sizes.of.count = experts;
+    sizes.of.inner = kInner;
+    sizes.of.gate.chosen = chosen;
+    return sizes;
+}
+
+/// Products and messages take time, 1 us + b / (10 GB/s); all else is free.
+ClusterSpec products_and_messages() {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.launch_seconds = spec.memory_bytes_per_second = 0;
+    spec.host_copy = {};
+    spec.devices_per_node = 16;
+    return spec;
+}
+
+struct Layer {
+    MixtureOfExperts::Sizes sizes;
+    int ranks = 4;
+    bool numbers = false;
+    bool trains = true;
+    std::int64_t shared = 0;
+    std::function<std::shared_ptr<ExpertExchange>(Rank&)> exchange = [](Rank& rank) {
+        return exchange_experts(rank.world());
+    };
+};
+
+RunReport run(const Layer& of) {
+    sim::ClusterOptions options;
+    options.ranks = of.ranks;
+    options.workers = 1;
+    options.numbers = of.numbers;
+    options.spec = products_and_messages();
+    return sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const ParameterInit init{device, DType::f64, 1, ""};
+        MixtureOfExperts layer(
+            init, of.sizes, of.exchange(rank),
+            of.shared > 0 ? make_swiglu_mlp(init.child("shared_experts"), kH, of.shared)
+                          : nullptr);
+        const Tensor x = device.empty({kTokens, kH}, DType::f64);
+        device.random_normal(x, RandomStream(3, "x"), 0, 1, kTokens * kH * rank.index());
+        if (!of.trains) {
+            layer.infer(x);
+            return;
+        }
+        Saved saved;
+        const Tensor y = layer.forward(x, saved);
+        layer.backward(x, saved);
+        for (const std::int64_t copies : layer.take_load())
+            rank.keep_value("load", static_cast<double>(copies));
+    });
+}
+
+/// Rows of each rank for each.
+std::vector<std::vector<std::int64_t>> rows_between(const RunReport& report) {
+    const std::size_t ranks = report.ranks.size();
+    std::vector<std::vector<std::int64_t>> rows;
+    for (const RankReport& rank : report.ranks) {
+        const std::vector<double>& load = rank.series.at("load");
+        rows.emplace_back(ranks);
+        for (std::size_t e = 0; e < load.size(); ++e)
+            rows.back()[e * ranks / load.size()] += static_cast<std::int64_t>(load[e]);
+    }
+    return rows;
+}
+
+Picoseconds counts_time(const Layer& of) {
+    std::vector<int> members(static_cast<std::size_t>(of.ranks));
+    std::iota(members.begin(), members.end(), 0);
+    return collective_time({Verb::all_to_all, of.sizes.of.count / of.ranks, 4, of.ranks},
+                           products_and_messages(), members);
+}
+
+/// A rank's messages of so many rows to, or from, each other.
+Picoseconds messages_time(const Layer& of, std::int64_t rows) {
+    return (of.ranks - 1) *
+           message_time(products_and_messages().inside, rows * kH * kNumber);
+}
+
+Picoseconds compute_time(std::int64_t flops) {
+    return picoseconds(static_cast<double>(flops) / products_and_messages().flops_f64);
+}
+
+}  // namespace
+
+TEST_CASE("Experts' bytes and messages are those of the copies that went there and back",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.ranks = GENERATE(1, 2, 3, 4);
+    of.numbers = GENERATE(true, false);
+    of.sizes = layer_of(12, GENERATE(3, 6));
+    CAPTURE(of.ranks, of.numbers, of.sizes.of.gate.chosen);
+    const RunReport report = run(of);
+    const auto rows = rows_between(report);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        std::int64_t copies = 0, messages = 0;
+        for (std::size_t other = 0; other < rows.size(); ++other) {
+            if (other == r) continue;
+            copies += rows[r][other] + rows[other][r];
+            messages += (rows[r][other] > 0) + (rows[other][r] > 0);
+        }
+        const RankReport& rank = report.ranks[r];
+        // Forward and backward each there and back.
+        CHECK(rank.bytes_sent_by("send") == 2 * copies * kH * kNumber);
+        CHECK(rank.bytes_sent_by("all_to_all") == 4 * 12 * (of.ranks - 1) / of.ranks);
+        CHECK(rank.bytes_sent() ==
+              rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all"));
+        CHECK(rank.messages_sent() == 2 * messages + of.ranks - 1);
+        // 4 k N h (n - 1) / n numbers, if all experts get as many.
+        if (!of.numbers)
+            CHECK(rank.bytes_sent_by("send") == 4 * of.sizes.of.gate.chosen * kTokens *
+                                                    kH * kNumber * (of.ranks - 1) /
+                                                    of.ranks);
+    }
+}
+
+TEST_CASE("A layer of experts takes the time of its slowest rank",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.sizes = layer_of(4, 1);
+    of.trains = GENERATE(false, true);
+    of.sizes.of.load = GENERATE(std::vector<double>{}, std::vector<double>{4, 2, 1, 1},
+                                std::vector<double>{1, 1, 1, 13});
+    CAPTURE(of.trains, of.sizes.of.load);
+    const RunReport report = run(of);
+    const auto most = std::max_element(
+        report.ranks.begin(), report.ranks.end(),
+        [](const RankReport& a, const RankReport& b) { return a.flops < b.flops; });
+    const std::vector<std::int64_t> rows = dealt_by_load(kTokens, 4, of.sizes.of.load);
+    const std::int64_t hot = *std::max_element(rows.begin(), rows.end());
+    CHECK(most->flops -
+              report
+                  .ranks[static_cast<std::size_t>(
+                      std::min_element(rows.begin(), rows.end()) - rows.begin())]
+                  .flops >=
+          (hot - *std::min_element(rows.begin(), rows.end())) * 6 * kH * kInner *
+              (of.trains ? 3 : 1));
+    // It gets its rows from all others, computes, and sends as many back: once, or in
+    // backward, too, where the weights' gradients and the gate's are computed meanwhile.
+    const Picoseconds there = messages_time(of, hot);
+    if (!of.trains) {
+        CHECK(std::abs(report.makespan() -
+                       (compute_time(most->flops) + counts_time(of) + 2 * there)) <= 100);
+        return;
+    }
+    const Picoseconds hidden =
+        most->time.compute + counts_time(of) + 4 * there - report.makespan();
+    CHECK(hidden >= -100);
+    CHECK(hidden <= there + 100);
+}
+
+TEST_CASE("The way to experts hides behind the shared expert",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.trains = false;
+    of.sizes = layer_of(4, 2);
+    const RunReport alone = run(of);
+    of.shared = GENERATE(8, 100, 4000);
+    CAPTURE(of.shared);
+    const RunReport both = run(of);
+    const Picoseconds there = messages_time(of, 2 * kTokens / 4);
+    // Its products and its SwiGLU; the sum of both is taken at the end.
+    const std::int64_t sum = 2 * kTokens * kH;
+    const Picoseconds shared =
+        compute_time(both.ranks[0].flops - alone.ranks[0].flops - sum);
+    CHECK(std::abs(both.makespan() - alone.makespan() -
+                   (std::max(shared, there) - there) - compute_time(sum)) <= 100);
+}
+
+TEST_CASE("One half's way hides behind the other half's experts",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.trains = false;
+    of.sizes = layer_of(4, 2);
+    of.sizes.of.inner = GENERATE(48, 4800);
+    of.sizes.of.parts = 2;
+    const RunReport report = run(of);
+    const std::int64_t rows = kTokens / 4;  // of a half's copies, at each rank
+    const Picoseconds way = messages_time(of, rows);
+    // Of a half: three products, and SwiGLU.
+    const Picoseconds experts =
+        compute_time(4 * rows * (6 * kH + kTranscendental + 4) * of.sizes.of.inner);
+    const Picoseconds rest = compute_time(report.ranks[0].flops) - 2 * experts;
+    // There, there, back, back on one queue; experts beside it. What comes back first is
+    // added up while the rest is on its way.
+    const Picoseconds first_done = way + experts;
+    const Picoseconds first_back = std::max(first_done, 2 * way) + way;
+    const Picoseconds second_done = std::max(first_done, 2 * way) + experts;
+    const Picoseconds second_back = std::max(first_back, second_done) + way;
+    CHECK(report.makespan() <= 2 * counts_time(of) + second_back + rest + 200);
+    CHECK(report.makespan() >= 2 * counts_time(of) + second_back + rest / 2);
+}
+
+TEST_CASE("Tensor ranks that drop copies send a t-th of them",
+          "[parallel][experts][costs]") {
+    // Two experts' ranks, each with a tensor group of two beside it.
+    const auto bytes_of = [](bool drop, const std::string& verb) {
+        Layer of;
+        of.sizes = layer_of(4, 2);
+        std::vector<std::unique_ptr<Mesh>> meshes(4);
+        std::vector<std::unique_ptr<TensorParallel>> tps(4);
+        of.exchange = [&, drop](Rank& rank) {
+            auto& mesh = meshes[static_cast<std::size_t>(rank.index())];
+            auto& tp = tps[static_cast<std::size_t>(rank.index())];
+            mesh = std::make_unique<Mesh>(rank.world(),
+                                          std::vector<Mesh::Axis>{{"ep", 2}, {"tp", 2}});
+            tp = std::make_unique<TensorParallel>(rank.device(), (*mesh)["tp"]);
+            return exchange_experts((*mesh)["ep"], {.tp = tp.get(), .drop_copies = drop});
+        };
+        const RunReport report = run(of);
+        std::int64_t bytes = 0;
+        for (const RankReport& rank : report.ranks)
+            bytes += rank.bytes_sent_by(verb);
+        return bytes / 4;
+    };
+    constexpr std::int64_t kCopies = 2 * kTokens * kH * kNumber;  // of all tokens
+    // Half of them to the other rank, there and back, forward and backward.
+    CHECK(bytes_of(false, "send") == 4 * kCopies / 2);
+    CHECK(bytes_of(true, "send") == 4 * kCopies / 2 / 2);
+    // Experts' sums, forward and backward, of all copies of both ranks' …
+    CHECK(bytes_of(false, "all_reduce") == 2 * kCopies);
+    // … or gathered before, and reduced and scattered after; tokens gathered at the end.
+    CHECK(bytes_of(true, "broadcast") == 2 * kCopies / 2);
+    CHECK(bytes_of(true, "reduce") == 2 * kCopies / 2);
+    CHECK(bytes_of(true, "all_gather") ==
+          2 * kTokens * kH * kNumber / 2 + 4 * 4 /* of counts */);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,371 @@
+// What goes wrong with experts: each mistake ends in a sentence, or is far off.
+
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "src/parallel/exchange_counts.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/sequence_parallel.hpp"
+#include "src/run/diagnosis.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/expert_task.hpp"
+#include "tests/parallel/twin.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+constexpr int kRanks = 4;
+constexpr int kSteps = 3;
+
+/// A delivery by hand, and what may be wrong with it.
+struct Mistakes {
+    bool counts_after_data = false;  ///< it expects as many as it sends
+    bool undone_backwards = false;   ///< the permutation is done twice, not undone
+};
+
+class ByHand : public Delivery {
+  public:
+    ByHand(Device& device, Communicator& group, const Counts& counts, Counts received,
+           const Mistakes& mistakes)
+        : Delivery(rows_of(received, group.size())),
+          device_(device),
+          group_(group),
+          mistakes_(mistakes),
+          sent_(of_ranks(counts, group.size())),
+          received_(of_ranks(received, group.size())) {
+        // From source by source to expert by expert.
+        const auto experts = static_cast<std::int64_t>(rows().size());
+        std::vector<std::int32_t> ids;
+        for (std::size_t block = 0; block < received.size(); ++block)
+            ids.insert(
+                ids.end(), static_cast<std::size_t>(received[block]),
+                static_cast<std::int32_t>(block) % static_cast<std::int32_t>(experts));
+        const auto n = static_cast<std::int64_t>(ids.size());
+        order_ = route(device, device.upload(HostTensor::of<std::int32_t>({n, 1}, ids)),
+                       experts)
+                     .order;
+    }
+
+    void start_there(const Tensor& copies, SourceLine at) override {
+        Tensor arrived = empty(received_, copies);
+        group_.all_to_all_v(arrived, received_, copies, sent_, at).wait(at);
+        moved_ = taken(arrived);
+    }
+    Tensor there(SourceLine /*at*/) override { return std::move(moved_); }
+    void start_back(const Tensor& made, SourceLine at) override {
+        Tensor by_source = made;
+        if (mistakes_.undone_backwards) {
+            by_source = taken(made);
+        } else {
+            by_source = device_.zeros(made.shape(), made.dtype());
+            device_.add_rows(by_source, made, order_);
+        }
+        moved_ = empty(sent_, made);
+        group_.all_to_all_v(moved_, sent_, by_source, received_, at).wait(at);
+    }
+    Tensor back(SourceLine /*at*/) override { return std::move(moved_); }
+
+  private:
+    static Counts of_ranks(const Counts& counts, int ranks) {
+        const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
+        Counts sums;
+        for (auto at = counts.begin(); at != counts.end(); at += block)
+            sums.push_back(std::accumulate(at, at + block, std::int64_t{0}));
+        return sums;
+    }
+    static Counts rows_of(const Counts& received, int ranks) {
+        Counts rows(received.size() / static_cast<std::size_t>(ranks));
+        for (std::size_t i = 0; i < received.size(); ++i)
+            rows[i % rows.size()] += received[i];
+        return rows;
+    }
+    Tensor empty(const Counts& counts, const Tensor& like) {
+        return device_.empty(
+            {std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
+             like.shape().columns()},
+            like.dtype());
+    }
+    Tensor taken(const Tensor& rows) {
+        Tensor taken = device_.empty(rows.shape(), rows.dtype());
+        device_.take_rows(taken, rows, order_);
+        return taken;
+    }
+
+    Device& device_;
+    Communicator& group_;
+    Mistakes mistakes_;
+    Counts sent_;
+    Counts received_;
+    Tensor order_;
+    Tensor moved_;
+};
+
+/// Places and shares are the right ones.
+class ExchangeByHand : public ExpertExchange {
+  public:
+    ExchangeByHand(Communicator& group, const Mistakes& mistakes)
+        : group_(group), right_(exchange_experts(group)), mistakes_(mistakes) {}
+
+    Share share(const std::string& layer, std::int64_t experts) const override {
+        return right_->share(layer, experts);
+    }
+    void place(const std::vector<Parameter*>& gate,
+               const std::vector<Parameter*>& experts) override {
+        right_->place(gate, experts);
+    }
+    std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
+                                      SourceLine /*at*/) override {
+        Counts received = counts;
+        if (mistakes_.counts_after_data) {
+            // Of each rank what this one sends to the first: right if loads are equal.
+            const auto block = static_cast<std::ptrdiff_t>(counts.size()) / group_.size();
+            for (int rank = 0; rank < group_.size(); ++rank)
+                std::copy_n(counts.begin() + group_.rank() * block, block,
+                            received.begin() + rank * block);
+        } else {
+            received = exchange_counts(device, group_, counts);
+        }
+        return std::make_unique<ByHand>(device, group_, counts, received, mistakes_);
+    }
+
+  private:
+    Communicator& group_;
+    std::shared_ptr<ExpertExchange> right_;
+    Mistakes mistakes_;
+};
+
+/// The fault that is found, or how far weights are off one device's.
+struct Result {
+    std::string fault;
+    std::string text;
+    double off = 0;
+};
+
+Result result_of(const ExpertTask& task, const ExpertWorkers& workers) {
+    try {
+        const Course many = train_experts(task, workers, kSteps);
+        int ranks = 1;
+        for (const Mesh::Axis& axis : workers.axes)
+            ranks *= axis.size;
+        const Course one = train_experts_alone(task, ranks, kSteps);
+        Result result;
+        for (const auto& [name, value] : one.values)
+            result.off =
+                std::max(result.off, relative_difference(many.values.at(name), value));
+        return result;
+    } catch (const FaultError& error) {
+        return {error.diagnosis().fault, error.diagnosis().text(), 1};
+    } catch (const std::exception& error) {
+        return {"?", error.what(), 1};
+    }
+}
+
+/// After backward, does something to gradients of experts.
+class Afterwards : public AllReduceSync {
+  public:
+    Afterwards(std::vector<Parameter*> parameters, std::function<void(Parameter&)> change)
+        : AllReduceSync(std::move(parameters)), change_(std::move(change)) {}
+    void finish() override {
+        AllReduceSync::finish();
+        for (Parameter* parameter : parameters())
+            if (parameter->name().find(".experts.") != std::string::npos)
+                change_(*parameter);
+    }
+
+  private:
+    std::function<void(Parameter&)> change_;
+};
+
+ExpertWorkers afterwards(const std::function<void(Mesh&, Parameter&)>& change) {
+    ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
+    workers.sync = [change](Device&, Mesh& mesh, Module& model) {
+        return std::make_unique<Afterwards>(
+            model.parameters(),
+            [change, &mesh](Parameter& parameter) { change(mesh, parameter); });
+    };
+    return workers;
+}
+
+}  // namespace
+
+namespace {
+
+ExpertTask softmax_first() {
+    ExpertTask task;
+    task.gate.form = GateForm::softmax_then_top_k;
+    return task;
+}
+
+Result by_hand(const Mistakes& mistakes) {
+    return result_of(softmax_first(), {{{"ep", kRanks}}, [mistakes](Mesh& mesh) {
+                                           return std::make_shared<ExchangeByHand>(
+                                               mesh["ep"], mistakes);
+                                       }});
+}
+
+/// All but experts is said to be replicas; gates in the way that is given, or not at all.
+ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
+    ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
+    workers.declare = [kind](Mesh& mesh, Module& model) {
+        for (Parameter* parameter : model.parameters()) {
+            const bool gate = parameter->name().find("gate.weight") != std::string::npos;
+            if (parameter->name().find(".experts.") != std::string::npos) continue;
+            if (!gate)
+                replicate_over(mesh["ep"], {parameter}, Placement::Kind::partial);
+            else if (kind)
+                replicate_over(mesh["ep"], {parameter}, *kind);
+        }
+    };
+    return workers;
+}
+
+/// A weight that is off by more than this is no rounding.
+constexpr double kFar = 1e-3;
+
+}  // namespace
+
+TEST_CASE("Counts that are told after the data are named",
+          "[parallel][experts][errors]") {
+    CHECK(by_hand({}).off <= 1e-12);
+    const Result wrong = by_hand({.counts_after_data = true});
+    CHECK(wrong.fault == "F08");
+    CHECK_THAT(wrong.text, says("Exchange the counts first"));
+}
+
+TEST_CASE("A permutation that is done twice leaves other weights",
+          "[parallel][experts][errors]") {
+    const Result wrong = by_hand({.undone_backwards = true});
+    CHECK(wrong.fault.empty());
+    CHECK(wrong.off > kFar);
+}
+
+TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
+          "[parallel][experts][errors]") {
+    const Result averaged =
+        result_of(softmax_first(), afterwards([](Mesh& mesh, Parameter& parameter) {
+                      mesh["ep"].all_reduce(parameter.gradient, Reduction::mean).wait();
+                  }));
+    CHECK(averaged.fault == "F24");
+    CHECK_THAT(averaged.text, says("replicas of mlp.experts.down_proj.weight over ep"));
+    CHECK_THAT(averaged.text, says("Different experts"));
+    // Ranks that hold other experts were said to hold the same.
+    ExpertWorkers plane{{{"dp", 2}, {"ep", 2}}, along_ep};
+    plane.declare = [](Mesh& mesh, Module& model) {
+        declare_replicas_of(mesh.world(), model);
+    };
+    const Result declared = result_of(softmax_first(), plane);
+    CHECK(declared.fault == "F24");
+    CHECK_THAT(declared.text, says("Different experts"));
+}
+
+TEST_CASE("Gradients of experts that are divided by the ranks once more are far off",
+          "[parallel][experts][errors]") {
+    const Result scaled = result_of(
+        softmax_first(), afterwards([](Mesh&, Parameter& parameter) {
+            parameter.gradient.device()->scale(parameter.gradient, 1.0 / kRanks);
+        }));
+    CHECK(scaled.fault.empty());
+    CHECK(scaled.off > kFar);
+}
+
+TEST_CASE("Gates that drift are named", "[parallel][experts][errors]") {
+    const Result said =
+        result_of(softmax_first(), with_gates(Placement::Kind::replicated));
+    CHECK(said.fault == "F23");
+    CHECK_THAT(said.text, says("hold the same mlp.gate.weight"));
+    // If nobody says that they are replicas, they are found where a record is made.
+    const Result unsaid = result_of(softmax_first(), with_gates({}));
+    CHECK_THAT(unsaid.text,
+               says("'value/mlp.gate.weight': ranks 0 and 1 kept different bits"));
+}
+
+TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
+          "[parallel][experts][errors]") {
+    const ExpertWorkers local{{{"ep", kRanks}},
+                              [](Mesh& mesh) { return exchange_experts(mesh["ep"]); }};
+    ExpertTask task = softmax_first();
+    CHECK(result_of(task, local).off <= 1e-12);
+    task.capacity = 1;
+    CHECK(result_of(task, local).off > kFar);
+    task.capacity = 0;
+    task.gate.balance = 1;
+    CHECK(result_of(task, local).off > kFar);
+}
+
+namespace {
+
+/// Ranks of a tensor group that hold other experts, and all of them bring all tokens.
+class BroughtTwice : public ExpertExchange {
+  public:
+    BroughtTwice(Communicator& group, bool gate_is_whole)
+        : right_(exchange_experts(group)), gate_is_whole_(gate_is_whole), group_(group) {}
+
+    Share share(const std::string& layer, std::int64_t experts) const override {
+        return right_->share(layer, experts);
+    }
+    void place(const std::vector<Parameter*>& gate,
+               const std::vector<Parameter*>& experts) override {
+        right_->place(gate, experts);
+        if (gate_is_whole_) replicate_over(group_, gate, Placement::Kind::replicated);
+    }
+    std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
+                                      SourceLine at) override {
+        return right_->deliver(device, counts, at);
+    }
+
+  private:
+    std::shared_ptr<ExpertExchange> right_;
+    bool gate_is_whole_;
+    Communicator& group_;
+};
+
+}  // namespace
+
+TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
+          "[parallel][experts][errors]") {
+    // The exchange refuses it …
+    classroom(2)->run([](Rank& rank) {
+        TensorParallel tp(rank.device(), rank.world());
+        CHECK_THAT(refusal([&] {
+                       exchange_experts(rank.world(),
+                                        {.tp = &tp,
+                                         .tensor_ranks = TensorRanks::hold_other_experts,
+                                         .drop_copies = false});
+                   }),
+                   says("each expert would get each token 2 times, and its gradient as "
+                        "often; leave drop_copies on"));
+    });
+    // … and by hand it gives the right y, and twice the experts' gradient.
+    const HostTensor x = normal_values({6, 8}, "x");
+    const auto gradients = [&](int ranks) {
+        return classroom(ranks)->run([&](Rank& rank) {
+            ExpertTask task;
+            task.shared = 0;
+            std::shared_ptr<ExpertExchange> exchange;
+            if (ranks > 1) exchange = std::make_shared<BroughtTwice>(rank.world(), true);
+            MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, task.sizes(),
+                                   exchange, nullptr);
+            zero_gradients(layer);
+            Saved saved;
+            const Tensor y = layer.forward(rank.device().upload(x), saved);
+            layer.backward(rank.device().upload(x), saved);
+            rank.keep("y", y);
+            keep_parameters(rank, layer, "grad/", &Parameter::gradient);
+        });
+    };
+    const RunReport one = gradients(1), two = gradients(2);
+    CHECK(relative_difference(two.whole("y"), one.whole("y")) <= 1e-12);
+    const auto right = wholes(one, "grad/"), twice = wholes(two, "grad/");
+    CHECK(relative_difference(twice.at("gate.weight"), right.at("gate.weight")) <= 1e-12);
+    for (const char* name : {"experts.gate_up_proj.weight", "experts.down_proj.weight"})
+        CHECK(std::abs(relative_difference(twice.at(name), right.at(name)) - 1) <= 1e-12);
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,100 @@
+// Experts on several ranks train as on one device, and send what the formulas say.
+
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "tests/catch.hpp"
+#include "tests/parallel/expert_task.hpp"
+#include "tests/parallel/twin.hpp"
+#include "tests/refusal.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+std::vector<std::pair<std::string, ExpertTask>> tasks() {
+    ExpertTask plain;
+    plain.gate.balance = 0.1;
+    plain.gate.z = 0.01;
+    ExpertTask deepseek = plain;
+    deepseek.gate.form = GateForm::sigmoid;
+    deepseek.gate.chosen = 3;
+    deepseek.gate.normalized = true;
+    deepseek.gate.factor = 2.5;
+    deepseek.gate.biased = true;
+    deepseek.parts = 2;
+    ExpertTask gshard = plain;
+    gshard.gate.form = GateForm::softmax_then_top_k;
+    gshard.gate.normalized = true;
+    gshard.gate.noise = 0.1;
+    gshard.capacity = 1.5;
+    ExpertTask switches = plain;
+    switches.gate.form = GateForm::softmax_then_top_k;
+    switches.gate.chosen = 1;
+    switches.capacity = 1;
+    switches.order = CopyOrder::tokens;
+    switches.shared = 0;
+    return {{"top k, then softmax", plain},
+            {"sigmoids and a bias", deepseek},
+            {"softmax, a capacity and noise", gshard},
+            {"one expert a token", switches}};
+}
+
+ExpertWorkers on_ranks(int ranks) {
+    return {{{"ep", ranks}}, along_ep};
+}
+
+}  // namespace
+
+TEST_CASE("Experts of several ranks train as on one device", "[parallel][experts]") {
+    constexpr int kSteps = 20;
+    for (const auto& [name, task] : tasks())
+        for (const int ranks : {1, 2, 3, 4, 8}) {
+            CAPTURE(name, ranks);
+            check_same(train_experts(task, on_ranks(ranks), kSteps),
+                       train_experts_alone(task, ranks, kSteps));
+        }
+}
+
+TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ranks",
+          "[parallel][experts]") {
+    constexpr int kSteps = 20;
+    for (const auto& [name, task] : tasks())
+        for (const auto& [dp, ep] : {std::pair{2, 2}, {3, 2}, {2, 4}})
+            for (const bool zero : {false, true}) {
+                CAPTURE(name, dp, ep, zero);
+                ExpertWorkers workers{{{"dp", dp}, {"ep", ep}}, along_ep};
+                if (zero)
+                    workers.sync = [](Device& device, Mesh& mesh, Module& model) {
+                        const auto experts =
+                            sharded_along(mesh["ep"], model.parameters());
+                        std::vector<Parameter*> others;
+                        for (Parameter* parameter : model.parameters())
+                            if (std::ranges::count(experts, parameter) == 0)
+                                others.push_back(parameter);
+                        auto both = std::make_unique<CombinedSync>();
+                        const ZeroOptions options{.sizes = {400, 400}};
+                        both->add(std::make_unique<Zero1>(device, mesh["dp"], experts,
+                                                          options));
+                        both->add(std::make_unique<Zero1>(
+                            device, mesh.plane({"dp", "ep"}), others, options));
+                        return both;
+                    };
+                check_same(train_experts(task, workers, kSteps),
+                           train_experts_alone(task, dp * ep, kSteps));
+            }
+}
+
+TEST_CASE("Micro-batches of experts add up", "[parallel][experts]") {
+    ExpertTask task;
+    task.gate.chosen = 3;
+    ExpertWorkers workers = on_ranks(4);
+    workers.micro_batches = 3;
+    check_same(train_experts(task, workers, 20), train_experts_alone(task, 4, 20));
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,199 @@
+// Mixtral and DeepSeek-V3 on 256 and 1,024 devices, shapes only: pipelines whose stages
+// share out experts, replicas with ZeRO-1.
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "sim/cluster.hpp"
+#include "src/comm/mesh.hpp"
+#include "src/nn/recompute.hpp"
+#include "src/parallel/expert_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/zero_1.hpp"
+#include "src/pipeline/generators.hpp"
+#include "src/pipeline/pipeline_gpt.hpp"
+#include "tests/catch.hpp"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr std::int64_t kLength = 4096;  // tokens of a micro-batch, one sequence
+
+/// Jiang et al. 2024, 2401.04088, table 1.
+GptSizes mixtral() {
+    GptSizes sizes{32'000, kLength, 32, {4096, 32}};
+    sizes.block.inner = 14'336;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.kv_heads = 8;
+    sizes.block.rotary_base = 1e6;
+    sizes.block.bias = false;
+    sizes.block.experts.count = 8;
+    return sizes;
+}
+
+/// DeepSeek-AI 2024, 2412.19437, section 4.2, without the module that predicts a second
+/// token.
+GptSizes deepseek_v3() {
+    GptSizes sizes{129'280, kLength, 61, {7168, 128}};
+    sizes.block.inner = 18'432;
+    sizes.block.norm = NormKind::rms_norm;
+    sizes.block.mlp = MlpKind::swiglu;
+    sizes.block.rotary_base = 10'000;
+    sizes.block.bias = false;
+    sizes.block.latent = {1536, 512, 128, 64, 128};
+    sizes.dense_blocks = 3;
+    ExpertSizes& experts = sizes.block.experts;
+    experts.count = 256;
+    experts.inner = 2048;
+    experts.shared = 2048;
+    experts.gate.chosen = 8;
+    experts.gate.form = GateForm::sigmoid;
+    experts.gate.normalized = true;
+    experts.gate.factor = 2.5;
+    experts.gate.groups = 8;
+    experts.gate.chosen_groups = 4;
+    experts.gate.biased = true;
+    return sizes;
+}
+
+struct Layout {
+    int pp = 1, dp = 1, ep = 1;
+    int micro_batches = 1;
+
+    int ranks() const { return pp * dp * ep; }
+};
+
+RunReport step_of(const GptSizes& sizes, const Layout& layout) {
+    const PipelinePlan plan(make_schedule("1f1b", {layout.pp, layout.micro_batches, 1}));
+    sim::ClusterOptions options;
+    options.ranks = layout.ranks();
+    options.workers = 1;
+    options.numbers = false;
+    options.spec = load_cluster("h100");
+    return sim::make_cluster(options)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        // Ranks of "ep" are neighbours, so that few nodes hold all experts of a stage.
+        Mesh mesh(rank.world(),
+                  {{"pp", layout.pp}, {"dp", layout.dp}, {"ep", layout.ep}});
+        Communicator& line = mesh["pp"];
+        const Schedule& schedule = plan.schedule();
+        const GptKit kit = expert_parallel({}, mesh["ep"]);
+        const GptStage stage =
+            make_gpt_stage({device, DType::bf16, 1, ""}, sizes, schedule, line.rank(),
+                           cut_gpt(sizes, schedule), kit);
+        for (const auto& chunk : stage.chunks)
+            recompute_modules(*chunk, 0, chunk->size());
+        Pipeline pipeline(device, line, plan, stage.modules(),
+                          gpt_boundary(sizes, DType::bf16, kit));
+        pipeline.reduce_over(mesh, {"dp", "ep"});
+        const auto all = stage.parameters();
+        const auto experts = sharded_along(mesh["ep"], all);
+        std::vector<Parameter*> others;
+        for (Parameter* parameter : all)
+            if (std::ranges::count(experts, parameter) == 0) others.push_back(parameter);
+        const auto numbers = [](const std::vector<Parameter*>& parameters) {
+            std::int64_t sum = 0;
+            for (const Parameter* parameter : parameters)
+                sum += parameter->shape().elements();
+            return static_cast<double>(sum);
+        };
+        rank.keep_value("experts", numbers(experts));
+        rank.keep_value("others", numbers(others));
+        CombinedSync sync;
+        const ZeroOptions zero{.sizes = BucketSizes::all_in_one()};
+        if (!experts.empty())
+            sync.add(std::make_unique<Zero1>(device, mesh["dp"], experts, zero));
+        sync.add(std::make_unique<Zero1>(device, mesh.plane({"dp", "ep"}), others, zero));
+        const auto optimizer = make_optimizer<AdamW>(sync.shards(), AdamWOptions{});
+        pipeline.sync_by({&sync});
+        pipeline.update_by({optimizer.get()});
+        const Tensor ids = device.empty({kLength, 1}, DType::i32);
+        const std::vector<MicroBatch> batches(
+            static_cast<std::size_t>(layout.micro_batches),
+            {ids, ids, 1.0 / (layout.dp * layout.ep * layout.micro_batches)});
+        pipeline.run(kit.loss(sizes), batches);
+    });
+}
+
+/// Of one of the replicas, each rank's experts, and the rest once, are the model.
+std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
+    std::int64_t numbers = 0;
+    for (int stage = 0; stage < layout.pp; ++stage)
+        for (int rank = 0; rank < layout.ep; ++rank) {
+            const RankReport& of = report.ranks[static_cast<std::size_t>(
+                stage * layout.dp * layout.ep + rank)];
+            numbers += static_cast<std::int64_t>(of.series.at("experts")[0]);
+            if (rank == 0)
+                numbers += static_cast<std::int64_t>(of.series.at("others")[0]);
+        }
+    return numbers;
+}
+
+/// Copies go there and back, in forward, in forward again, and in backward.
+void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& report) {
+    const PipelinePlan plan(make_schedule("1f1b", {layout.pp, layout.micro_batches, 1}));
+    const auto cut = cut_gpt(sizes, plan.schedule());
+    const std::int64_t copies = sizes.block.experts.gate.chosen * kLength;
+    REQUIRE(copies % sizes.block.experts.count == 0);
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+        const LayerRange& own =
+            cut[static_cast<std::size_t>(rank / (layout.dp * layout.ep))];
+        std::int64_t layers = 0;
+        for (int layer = own.first; layer < own.last; ++layer) {
+            const std::int64_t block = layer - sizes.first_block();
+            layers += block >= sizes.dense_blocks && block < sizes.layers;
+        }
+        std::int64_t sent = 0;
+        for (const Traffic& traffic :
+             report.ranks[static_cast<std::size_t>(rank)].traffic)
+            if (traffic.group == "ep" && traffic.verb == "send")
+                sent += traffic.bytes_sent;
+        REQUIRE(sent == layout.micro_batches * layers * 6 * copies / layout.ep *
+                            (layout.ep - 1) * sizes.block.hidden * 2);
+    }
+}
+
+/// Returns a line about the step.
+std::string check_step(const char* name, const GptSizes& sizes, const Layout& layout) {
+    const RunReport report = step_of(sizes, layout);
+    CHECK(numbers_in(report, layout) == sizes.parameters());
+    check_bytes(sizes, layout, report);
+    std::int64_t peak = 0;
+    for (const RankReport& rank : report.ranks) {
+        peak = std::max(peak, rank.memory.peak);
+        CHECK(report.makespan() >= rank.time.compute);
+    }
+    return fmt::format("{} on {} devices: {:.3f} s a step, {:.2f} GiB", name,
+                       layout.ranks(), static_cast<double>(report.makespan()) / 1e12,
+                       static_cast<double>(peak) / (1 << 30));
+}
+
+}  // namespace
+
+TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37",
+          "[parallel][experts]") {
+    // DeepSeek-AI 2024, 2412.19437, abstract. 671,026,419,200 is the count of the
+    // published weights without the second token's module and the gates' biases.
+    const GptSizes sizes = deepseek_v3();
+    CHECK(sizes.parameters() == 671'026'404'352);
+    // Without the table of tokens, of which one row is read, 36.6.
+    CHECK(sizes.active_parameters() == 37'552'282'624);
+}
+
+TEST_CASE("Mixtral on 32 devices holds, and sends, what the formulas say",
+          "[parallel][experts]") {
+    check_step("Mixtral", mixtral(), {2, 2, 8, 2});
+}
+
+TEST_CASE("Mixtral and DeepSeek-V3 run on 256 and 1,024 devices", "[.large]") {
+    WARN(check_step("Mixtral", mixtral(), {4, 8, 8, 8}));
+    WARN(check_step("DeepSeek-V3", deepseek_v3(), {16, 1, 16, 16}));
+    WARN(check_step("Mixtral", mixtral(), {4, 32, 8, 8}));
+    WARN(check_step("DeepSeek-V3", deepseek_v3(), {16, 1, 64, 16}));
+}
+
+}  // namespace lockstep::test
