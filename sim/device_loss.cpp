@@ -5,6 +5,7 @@
 #include "sim/device.hpp"
 #include "sim/lanes.hpp"
 #include "src/device/dispatch.hpp"
+#include "src/device/formulas.hpp"
 
 namespace lockstep::sim {
 
@@ -139,7 +140,8 @@ void CpuDevice::compute(const ops::NormalizeRows& op) {
         const std::int64_t columns = op.x.shape().columns();
         for (std::int64_t at = 0; at < op.x.elements(); at += columns) {
             const T* row = op.x.data<T>() + at;
-            const auto by = static_cast<T>(1 / sum_lanes(columns, itself<T>, row));
+            const auto by = static_cast<T>(
+                1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>));
             map_lanes(
                 columns, op.y.data<T>() + at,
                 [by](const Lane<T>& a) -> Lane<T> { return by * a; }, row);
@@ -157,7 +159,8 @@ void CpuDevice::compute(const ops::NormalizeRowsBackward& op) {
         for (std::int64_t at = 0; at < op.x.elements(); at += columns) {
             const T* row = op.x.data<T>() + at;
             const T* gradient = op.dy.data<T>() + at;
-            const double inverse = 1 / sum_lanes(columns, itself<T>, row);
+            const double inverse =
+                1 / (sum_lanes(columns, itself<T>, row) + formulas::kLeastSum<double>);
             const auto by = static_cast<T>(inverse);
             const auto along =
                 static_cast<T>(inverse * sum_lanes(columns, product, row, gradient));

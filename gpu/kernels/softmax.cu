@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
                 sum += held[k].value[lane];
         });
     }
-    const T inverse = 1 / row.sum(sum);
+    const T inverse = 1 / (row.sum(sum) + formulas::kLeastSum<T>);
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!Plan::kOnce) row.read(base, held, x);
         row.each(base, [&](int k, std::int64_t pack) {
@@ -242,7 +242,8 @@ __global__ void __launch_bounds__(Plan::kThreads, Plan::kBlocks)
             }
         });
     }
-    if constexpr (std::is_same_v<Of, OfNormalized>) sum = row.sum(sum);
+    if constexpr (std::is_same_v<Of, OfNormalized>)
+        sum = row.sum(sum) + formulas::kLeastSum<T>;
     along = row.sum(along);
     for (std::int64_t base = 0; base < row.packs(); base += row.kSweep) {
         if (!Plan::kOnce) row.read(base, held, of, gradient, dy);

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kTopThreads)
     auto last = team.none();
     for (std::int64_t place = row * k; place < (row + 1) * k; ++place) {
         last = team.next(last, 0, shape.columns, [&](std::int64_t column) {
-            return (bits >> column / width & 1U) != 0;
+            return groups.count == 1 || (bits >> column / width & 1U) != 0;
         });
         if (team.thread != 0) continue;
         values[place] = static_cast<S>(last.value);

@@ -430,7 +430,7 @@ class Device {
     Tensor log_sum_exp(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::LogSumExp{{}, x}, at).y;
     }
-    /// x divided by the sum of its row, which is not 0.
+    /// x divided by the sum of its row, and by 1e-20 more: a row of zeros stays one.
     Tensor normalize_rows(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::NormalizeRows{{}, x}, at).y;
     }

@@ -72,6 +72,11 @@ constexpr Real gelu_backward(const Real& x, const Real& dy) {
     return dy * (distribution + x * density);
 }
 
+/// Is added to the sums that rows are divided by, so that a row of zeros stays one; as
+/// DeepSeek-V3's gate has it. It is nothing beside any sum that counts.
+template <typename N>
+inline constexpr N kLeastSum = static_cast<N>(1e-20);
+
 /// 1 / (1 + exp(-x)).
 template <typename Real>
 constexpr Real sigmoid(const Real& x) {

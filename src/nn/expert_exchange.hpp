@@ -58,13 +58,16 @@ class ExpertExchange {
     struct Share {
         std::int64_t first = 0;
         std::int64_t count = 0;
-        int parts = 1;  ///< ranks among which the columns of an expert are shared out
-        int part = 0;
+        int column_ranks =
+            1;  ///< ranks among which the columns of an expert are shared out
+        int column_rank = 0;
     };
     /// Throws UsageError, which begins with `layer`, unless all get as many.
     virtual Share share(const std::string& /*layer*/, std::int64_t experts) const {
         return {0, experts};
     }
+    /// Whether it knows the ranks that share out the layers around experts.
+    virtual bool knows_tensor_group() const { return false; }
     /// Says where the parameters lie: of the gate, and of this rank's experts.
     virtual void place(const std::vector<Parameter*>& /*gate*/,
                        const std::vector<Parameter*>& /*experts*/) {}
@@ -74,6 +77,8 @@ class ExpertExchange {
     virtual Tensor own_tokens(const Tensor& x, SourceLine /*at*/) { return x; }
     virtual Tensor all_tokens(const Tensor& own, SourceLine /*at*/) { return own; }
 
+    /// The place of the first of N own tokens among all of the micro-batch.
+    virtual std::int64_t first_token(std::int64_t /*own*/) const { return 0; }
     /// The part of the micro-batch's tokens that this rank has of its own, if several
     /// ranks report the same loss of it.
     virtual double token_share() const { return 1; }

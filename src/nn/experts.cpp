@@ -16,11 +16,11 @@ std::int64_t own_inner(const ParameterInit& init, const Experts::Sizes& sizes,
     require(sizes.hidden > 0 && sizes.inner > 0 && sizes.experts > 0,
             "{}: {} experts from {} to {} columns; all must be positive", init.name,
             sizes.experts, sizes.hidden, sizes.inner);
-    require(sizes.inner % share.parts == 0,
+    require(sizes.inner % share.column_ranks == 0,
             "{}: {} columns of an expert cannot be shared out to {} ranks; each must get "
             "as many",
-            init.name, sizes.inner, share.parts);
-    return sizes.inner / share.parts;
+            init.name, sizes.inner, share.column_ranks);
+    return sizes.inner / share.column_ranks;
 }
 
 /// Of each own expert this rank's rows of each of its layers.
@@ -33,9 +33,10 @@ Part wide_part(const ParameterInit& init, const Experts::Sizes& sizes,
     part.shape = {share.count * layers * own, sizes.hidden};
     for (std::int64_t layer = 0; layer < share.count * layers; ++layer)
         part.rows.push_back(
-            {layer * own, (share.first * layers + layer) * sizes.inner + share.part * own,
+            {layer * own,
+             (share.first * layers + layer) * sizes.inner + share.column_rank * own,
              own});
-    if (share.parts == 1)  // they lie one below the other in the whole, too
+    if (share.column_ranks == 1)  // they lie one below the other in the whole, too
         part.rows = {{0, share.first * layers * sizes.inner, part.shape[0]}};
     return part;
 }
@@ -48,7 +49,7 @@ Part narrow_part(const ParameterInit& init, const Experts::Sizes& sizes,
     part.whole = {sizes.experts * sizes.hidden, sizes.inner};
     part.shape = {share.count * sizes.hidden, own};
     part.rows = {{0, share.first * sizes.hidden, part.shape[0]}};
-    part.column = share.part * own;
+    part.column = share.column_rank * own;
     return part;
 }
 

@@ -15,9 +15,10 @@ void require_fit(const std::string& who, std::int64_t experts,
             who, k, experts);
     require(options.form != GateForm::top_k_then_softmax || !options.normalized,
             "{}: the softmax of the chosen logits is normalized by itself", who);
-    require(groups >= 1 && experts % groups == 0,
-            "{}: {} experts do not fall into {} groups of as many each", who, experts,
-            groups);
+    require(groups >= 1 && groups <= ColumnGroups::kMost && experts % groups == 0,
+            "{}: {} experts do not fall into {} groups of as many each, of which there "
+            "are at most {}",
+            who, experts, groups, ColumnGroups::kMost);
     const std::int64_t chosen = options.chosen_groups;
     require(chosen >= 1 && chosen <= groups && k <= chosen * (experts / groups),
             "{}: {} experts of {} of {} groups of {}; fewer are expected", who, k, chosen,
@@ -50,10 +51,9 @@ Gating Gate::choose(const Tensor& logits, const std::optional<RandomPart>& noise
                     SourceLine at) const {
     Gating gating;
     gating.logits = noise && options_.noise > 0 ? with_noise(logits, *noise, at) : logits;
-    const bool has_losses = options_.balance > 0 || options_.z > 0;
     if (options_.form == GateForm::sigmoid)
         gating.scores = device_.sigmoid(gating.logits, at);
-    else if (!softmax_is_last() || has_losses)
+    else if (!softmax_is_last() || options_.balance > 0)
         gating.scores = device_.softmax(gating.logits, {}, at);
     pick(gating, at);
     weigh(gating, at);
@@ -81,13 +81,13 @@ void Gate::pick(Gating& gating, SourceLine at) const {
 }
 
 void Gate::weigh(Gating& gating, SourceLine at) const {
-    gating.parts = softmax_is_last()     ? device_.softmax(gating.picked, {}, at)
-                   : options_.normalized ? device_.normalize_rows(gating.picked, at)
-                                         : gating.picked;
-    gating.weights = gating.parts;
+    gating.unscaled = softmax_is_last()     ? device_.softmax(gating.picked, {}, at)
+                      : options_.normalized ? device_.normalize_rows(gating.picked, at)
+                                            : gating.picked;
+    gating.weights = gating.unscaled;
     if (options_.factor == 1) return;
-    gating.weights = device_.empty(gating.parts.shape(), gating.parts.dtype(), at);
-    device_.copy(gating.weights, gating.parts, at);
+    gating.weights = device_.empty(gating.unscaled.shape(), gating.unscaled.dtype(), at);
+    device_.copy(gating.weights, gating.unscaled, at);
     device_.scale(gating.weights, options_.factor, at);
 }
 // lesson: end
@@ -116,14 +116,14 @@ std::vector<Tensor> Gate::losses(Gating& gating, const std::vector<double>& shar
         HostTensor f({experts_}, dtype);
         for (std::int64_t i = 0; i < experts_; ++i)
             f.set(i, shares[static_cast<std::size_t>(i)]);
-        gating.shares = device_.upload(f, at);
+        gating.load = device_.upload(f, at);
         const Tensor p = device_.zeros({experts_}, dtype, at);  // N P
         const bool sigmoid = options_.form == GateForm::sigmoid;
         device_.accumulate_rows(
             p, sigmoid ? device_.normalize_rows(gating.scores, at) : gating.scores, at);
         Tensor& loss = losses.emplace_back(device_.empty({1}, dtype, at));
         device_.row_products(loss, p.reshaped({1, experts_}),
-                             gating.shares.reshaped({1, experts_}), at);
+                             gating.load.reshaped({1, experts_}), at);
         device_.scale(loss, balance_factor(gating, weight), at);
     }
     if (options_.z > 0) {  // beta mean(log(sum exp)^2)
@@ -143,9 +143,9 @@ Tensor Gate::backward(const Gating& gating, const Tensor& d_weights, double weig
         device_.zeros(gating.logits.shape(), gating.logits.dtype(), at);
     device_.add_columns(d_among, d_picked(gating, d_weights, at), gating.ids, at);
     Tensor d_balanced;  // alpha E f_i / N, the same for every token
-    if (gating.shares) {
+    if (gating.load) {
         d_balanced = device_.zeros(d_among.shape(), d_among.dtype(), at);
-        device_.add_bias(d_balanced, gating.shares, at);
+        device_.add_bias(d_balanced, gating.load, at);
         device_.scale(d_balanced, balance_factor(gating, weight), at);
     }
 
@@ -177,7 +177,8 @@ Tensor Gate::backward(const Gating& gating, const Tensor& d_weights, double weig
 Tensor Gate::d_picked(const Gating& gating, const Tensor& d_weights,
                       SourceLine at) const {
     if (options_.factor != 1) device_.scale(d_weights, options_.factor, at);
-    if (softmax_is_last()) return device_.softmax_backward(gating.parts, d_weights, at);
+    if (softmax_is_last())
+        return device_.softmax_backward(gating.unscaled, d_weights, at);
     if (options_.normalized)
         return device_.normalize_rows_backward(gating.picked, d_weights, at);
     return d_weights;

@@ -65,8 +65,8 @@ struct Gating {
     Tensor logits;    ///< (N, E), with their noise
     Tensor scores;    ///< (N, E): softmax, or sigmoid; none if nothing needs it
     Tensor picked;    ///< (N, k): what the weights are made of
-    Tensor parts;     ///< (N, k): the weights before they are multiplied
-    Tensor shares;    ///< (E): f of the loss of balance
+    Tensor unscaled;  ///< (N, k): the weights before they are multiplied
+    Tensor load;      ///< (E): f of the loss of balance
     Tensor log_sums;  ///< (N): log(sum exp(logits)) of the loss of z
 };
 

@@ -183,10 +183,13 @@ std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
 // lesson: experts-kit
 std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes& sizes,
                                      const GptKit& kit) {
-    require(kit.exchange || !kit.shares_layers,
-            "{}: linear layers are shared out to several devices, but the kit does not "
-            "say how experts are; expert_parallel() does",
-            init.name);
+    const auto exchange = kit.exchange ? kit.exchange(init) : nullptr;
+    require(
+        !kit.shares_layers || (exchange && exchange->knows_tensor_group()),
+        "{}: linear layers are shared out to a tensor group, but the kit does not say "
+        "what that does with experts; expert_parallel() of a mesh says so, given the "
+        "group",
+        init.name);
     BlockSizes shared = sizes;
     shared.experts = {};
     shared.inner = sizes.experts.shared;
@@ -195,7 +198,7 @@ std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes
                                 sizes.gelu};
     if (own.of.inner == 0) own.of.inner = sizes.inner_columns();
     return std::make_unique<MixtureOfExperts>(
-        init, own, kit.exchange ? kit.exchange(init) : nullptr,
+        init, own, exchange,
         shared.inner > 0 ? kit.mlp(init.child("shared_experts"), shared, kit) : nullptr);
 }
 // lesson: end

@@ -87,6 +87,10 @@ LatentAttention::Views LatentAttention::of_keys(const Tensor& kv,
             {kv, heads_, sizes_.value, heads_ * sizes_.width}};
 }
 
+Tensor LatentAttention::zeros_like(const Tensor& tensor, SourceLine at) const {
+    return device_.zeros(tensor.shape(), tensor.dtype(), at);
+}
+
 void LatentAttention::turn(const Heads& heads, bool back, SourceLine at) const {
     device_.rotate(heads, heads, {}, {rotary_base_, back}, at);
 }
@@ -121,14 +125,33 @@ Tensor LatentAttention::do_forward(const Tensor& x, Saved& saved) {
 
 Tensor LatentAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     const SourceLine at = saved.line();
-    const Tensor &q = saved.at("q"), &kv = saved.at("kv"), &down = saved.at("down");
-    const Tensor d_q = device_.zeros(q.shape(), q.dtype(), at);
-    const Tensor d_kv = device_.zeros(kv.shape(), kv.dtype(), at);
-    const Tensor d_down = device_.zeros(down.shape(), down.dtype(), at);
-    const Views queries = of_queries(q), keys = of_keys(kv, down);
-    const Views d_queries = of_queries(d_q), d_keys = of_keys(d_kv, d_down);
+    const Tensor d_q = zeros_like(saved.at("q"), at);
+    const Tensor d_kv = zeros_like(saved.at("kv"), at);
+    const Tensor d_down = zeros_like(saved.at("down"), at);
+    backward_core(o_.backward_input(dy, saved.child(kO)), of_queries(d_q),
+                  of_keys(d_kv, d_down), saved);
+    for (const char* name : {"q", "kv", "down", "weights"})
+        saved.drop(name);
 
-    const Tensor d_sums = o_.backward_input(dy, saved.child(kO));
+    const Tensor d_latent = kv_norm_.backward_input(
+        kv_b_.backward_input(d_kv, saved.child(kKvB)), saved.child(kKvNorm));
+    device_.copy_columns(d_down, 0, d_latent, 0, sizes_.key_rank, at);
+    Tensor dx = kv_a_.backward_input(d_down, saved.child(kKvA));
+    const Tensor dx_of_q = q_a_.backward_input(
+        q_norm_.backward_input(q_b_.backward_input(d_q, saved.child(kQb)),
+                               saved.child(kQNorm)),
+        saved.child(kQa));
+    if (dx) device_.add(dx, dx_of_q, 1, at);
+    return dx;
+}
+
+// With P the weights and S the scores: dV = P^T dy, dS = softmax'(dy V^T), and both parts
+// of a query and a key get dS times the other's.
+void LatentAttention::backward_core(const Tensor& d_sums, const Views& d_queries,
+                                    const Views& d_keys, Saved& saved) const {
+    const SourceLine at = saved.line();
+    const Views queries = of_queries(saved.at("q"));
+    const Views keys = of_keys(saved.at("kv"), saved.at("down"));
     const Heads d_values{d_sums, heads_, sizes_.value, 0};
     const Tensor& weights = saved.at("weights");
     device_.add_head_sums(d_keys.values, weights, d_values, {.transpose = true}, at);
@@ -143,19 +166,6 @@ Tensor LatentAttention::do_backward_input(const Tensor& dy, Saved& saved) {
     device_.add_head_sums(d_keys.turned, d_scores, queries.turned, of_key, at);
     turn(d_queries.turned, true, at);
     turn(d_keys.turned, true, at);
-    for (const char* name : {"q", "kv", "down", "weights"})
-        saved.drop(name);
-
-    const Tensor d_latent = kv_norm_.backward_input(
-        kv_b_.backward_input(d_kv, saved.child(kKvB)), saved.child(kKvNorm));
-    device_.copy_columns(d_down, 0, d_latent, 0, sizes_.key_rank, at);
-    Tensor dx = kv_a_.backward_input(d_down, saved.child(kKvA));
-    const Tensor dx_of_q = q_a_.backward_input(
-        q_norm_.backward_input(q_b_.backward_input(d_q, saved.child(kQb)),
-                               saved.child(kQNorm)),
-        saved.child(kQa));
-    if (dx) device_.add(dx, dx_of_q, 1, at);
-    return dx;
 }
 // lesson: end
 

@@ -61,6 +61,9 @@ class LatentAttention : public Module {
     };
     Views of_queries(const Tensor& q) const;
     Views of_keys(const Tensor& kv, const Tensor& down) const;
+    Tensor zeros_like(const Tensor& tensor, SourceLine at) const;
+    void backward_core(const Tensor& d_sums, const Views& d_queries, const Views& d_keys,
+                       Saved& saved) const;
     void turn(const Heads& heads, bool back, SourceLine at) const;
 
     Device& device_;

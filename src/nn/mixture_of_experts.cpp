@@ -1,5 +1,6 @@
 #include "src/nn/mixture_of_experts.hpp"
 
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -9,9 +10,15 @@ namespace lockstep {
 
 namespace {
 
-// A forward keeps what its parts save in these children; the experts have one for each
-// part of the tokens.
-constexpr std::size_t kLogits = 0, kShared = 1, kExperts = 2;
+// What a forward keeps for its parts lies in these children. Each portion of the tokens
+// has two: that of the experts, and its own.
+constexpr std::size_t kLogits = 0, kShared = 1, kPortions = 2;
+std::size_t of_experts(std::size_t portion) {
+    return kPortions + 2 * portion;
+}
+std::size_t of_portion(std::size_t portion) {
+    return of_experts(portion) + 1;
+}
 
 Experts::Sizes sizes_of_experts(const MixtureOfExperts::Sizes& sizes) {
     return {sizes.hidden, sizes.of.inner, sizes.of.count,
@@ -23,15 +30,15 @@ std::shared_ptr<ExpertExchange> or_alone(std::shared_ptr<ExpertExchange> exchang
 }
 
 void require_sizes(const std::string& who, const ExpertSizes& sizes) {
-    require(sizes.parts > 0, "{}: tokens in {} parts; one is expected at least", who,
-            sizes.parts);
-    require(sizes.capacity >= 0,
+    require(sizes.portions > 0, "{}: tokens in {} portions; one is expected at least",
+            who, sizes.portions);
+    require(sizes.capacity >= 0 && std::isfinite(sizes.capacity),
             "{}: the capacity is {} of an equal share; it may not be "
             "negative",
             who, sizes.capacity);
-    require(sizes.capacity == 0 || sizes.parts == 1,
-            "{}: experts with a capacity take all tokens at once; got {} parts", who,
-            sizes.parts);
+    require(sizes.capacity == 0 || sizes.portions == 1,
+            "{}: experts with a capacity take all tokens at once; got {} portions", who,
+            sizes.portions);
     require(
         sizes.load.empty() || static_cast<std::int64_t>(sizes.load.size()) == sizes.count,
         "{}: a load of {} experts, for {}", who, sizes.load.size(), sizes.count);
@@ -59,7 +66,7 @@ MixtureOfExperts::MixtureOfExperts(const ParameterInit& init, const Sizes& sizes
       logits_(init.child("gate"), sizes.hidden, sizes.of.count, /*bias=*/false),
       gate_(init.child("gate"), sizes.of.count, sizes.of.gate),
       experts_(init.child("experts"), sizes_of_experts(sizes),
-               exchange_->share(init.name, sizes.of.count), sizes.of.parts),
+               exchange_->share(init.name, sizes.of.count), sizes.of.portions),
       shared_(std::move(shared)),
       load_(static_cast<std::size_t>(sizes.of.count)) {
     require_sizes(init.name, sizes.of);
@@ -100,57 +107,68 @@ Tensor MixtureOfExperts::run(const Tensor& x, Saved& saved, bool trains) {
     const SourceLine at = saved.line();
     const Tensor tokens = exchange_->own_tokens(as_rows(x), at);  // (N, h)
     Gating gating = choose(tokens, saved, trains);
-    std::vector<Part> parts = routed(gating, at);
-    drop_and_count(gating, parts, saved, trains);
+    std::vector<Portion> portions = routed(gating, at);
+    drop_and_count(gating, portions, saved, trains);
 
-    for (Part& part : parts) {
-        part.way = exchange_->deliver(device_, part.routing.counts, at);
-        part.way->start_there(copies(tokens, part, at), at);
-    }
-    Tensor shared;
-    if (shared_) shared = shared_->forward(x, saved.child(kShared));
-    for (std::size_t i = 0; Part & part : parts) {
-        Saved& own = saved.child(kExperts + i++);
-        own.keep_value("rows", part.way->rows());
-        part.way->start_back(experts_.forward(part.way->there(at), own), at);
+    for (Portion& portion : portions)
+        portion.way = exchange_->deliver(device_, portion.routing.counts, at);
+    for (Portion& portion : portions)
+        portion.way->start_there(copies(tokens, portion, at), at);
+    const Tensor shared = of_shared(x, saved, trains);
+    for (std::size_t i = 0; Portion & portion : portions) {
+        Saved& own = saved.child(of_experts(i++));
+        own.keep_value("rows", portion.way->rows());
+        portion.way->start_back(experts_.forward(portion.way->there(at), own), at);
+        if (!trains) own.clear();
     }
     const Tensor y = device_.zeros(tokens.shape(), tokens.dtype(), at);
-    for (Part& part : parts)
-        add_made(y, gating, part, at);
+    for (std::size_t i = 0; Portion & portion : portions)
+        add_made(y, gating, portion, saved.child(of_portion(i++)));
 
     saved.keep_value("gating", std::move(gating));
-    saved.keep_value("parts", std::move(parts));
+    saved.keep_value("portions", std::move(portions));
     Tensor all = exchange_->all_tokens(y, at).reshaped(x.shape());
     if (shared) device_.add(all, shared, 1, at);
     return all;
 }
+// lesson: end
+
+Tensor MixtureOfExperts::of_shared(const Tensor& x, Saved& saved, bool trains) {
+    if (!shared_) return {};
+    if (!trains) return shared_->infer(x, saved.line());
+    return shared_->forward(x, saved.child(kShared));
+}
 
 // Of tokens (N, h), a copy for each expert that they go to, expert by expert: (M, h)
-Tensor MixtureOfExperts::copies(const Tensor& tokens, const Part& part,
+Tensor MixtureOfExperts::copies(const Tensor& tokens, const Portion& portion,
                                 SourceLine at) const {
-    const Tensor& rows = part.routing.rows;
+    const Tensor& rows = portion.routing.rows;
     Tensor copies =
         device_.empty({rows.elements(), tokens.shape()[1]}, tokens.dtype(), at);
-    device_.take_rows(copies, tokens.rows(part.first, part.count), rows, at);
+    device_.take_rows(copies, tokens.rows(portion.first, portion.count), rows, at);
     return copies;
 }
 
 // y (N, h) += what experts made of the copies (M, h), each times its weight
-void MixtureOfExperts::add_made(const Tensor& y, const Gating& gating, Part& part,
-                                SourceLine at) {
-    const Routing& routing = part.routing;
-    const Tensor weights = gating.weights.rows(part.first, part.count);  // (n, k)
-    const Tensor by = device_.empty({routing.rows.elements(), 1}, weights.dtype(), at);
-    device_.take_rows(by, weights.reshaped({weights.elements(), 1}), routing.order, at);
-    part.by = in_type(device_, by, y.dtype(), at);
-    part.made = part.way->back(at);
+void MixtureOfExperts::add_made(const Tensor& y, const Gating& gating,
+                                const Portion& portion, Saved& saved) {
+    const SourceLine at = saved.line();
+    const Routing& routing = portion.routing;
+    const Tensor weights = gating.weights.rows(portion.first, portion.count);  // (n, k)
+    const Tensor in_order =
+        device_.empty({routing.rows.elements(), 1}, weights.dtype(), at);
+    device_.take_rows(in_order, weights.reshaped({weights.elements(), 1}), routing.order,
+                      at);
+    const Tensor by = in_type(device_, in_order, y.dtype(), at);
+    const Tensor made = portion.way->back(at);
 
-    const Tensor weighted = device_.empty(part.made.shape(), y.dtype(), at);
-    device_.copy(weighted, part.made, at);
-    device_.scale_rows(weighted, part.by, at);
-    device_.add_rows(y.rows(part.first, part.count), weighted, routing.rows, at);
+    const Tensor weighted = device_.empty(made.shape(), y.dtype(), at);
+    device_.copy(weighted, made, at);
+    device_.scale_rows(weighted, by, at);
+    device_.add_rows(y.rows(portion.first, portion.count), weighted, routing.rows, at);
+    saved.keep("by", by);
+    saved.keep("made", made);
 }
-// lesson: end
 
 Tensor MixtureOfExperts::do_forward(const Tensor& x, Saved& saved) {
     return run(x, saved, /*trains=*/true);
@@ -167,37 +185,40 @@ Gating MixtureOfExperts::choose(const Tensor& tokens, Saved& saved, bool trains)
     const Tensor logits = in_type(device_, logits_.forward(tokens, saved.child(kLogits)),
                                   computed_in(tokens.dtype()), at);
     if (!trains) return gate_.choose(logits, {}, at);
-    return gate_.choose(logits, saved.keep_state("noise", noise_), at);
+    RandomPart noise = saved.keep_state("noise", noise_);
+    noise.offset += exchange_->first_token(tokens.shape()[0]) * sizes_.of.count;
+    return gate_.choose(logits, noise, at);
 }
 
-std::vector<MixtureOfExperts::Part> MixtureOfExperts::routed(const Gating& gating,
+std::vector<MixtureOfExperts::Portion> MixtureOfExperts::routed(const Gating& gating,
                                                              SourceLine at) const {
     const std::int64_t tokens = gating.ids.shape()[0];
-    std::vector<Part> parts(static_cast<std::size_t>(sizes_.of.parts));
-    for (std::int64_t i = 0; Part & part : parts) {
-        part.first = tokens * i / sizes_.of.parts;
-        part.count = tokens * ++i / sizes_.of.parts - part.first;
-        part.routing = route(device_, gating.ids.rows(part.first, part.count),
-                             sizes_.of.count, {sizes_.of.order, sizes_.of.load}, at);
+    std::vector<Portion> portions(static_cast<std::size_t>(sizes_.of.portions));
+    for (std::int64_t i = 0; Portion & portion : portions) {
+        portion.first = tokens * i / sizes_.of.portions;
+        portion.count = tokens * ++i / sizes_.of.portions - portion.first;
+        portion.routing = route(device_, gating.ids.rows(portion.first, portion.count),
+                                sizes_.of.count, {sizes_.of.order, sizes_.of.load}, at);
     }
-    return parts;
+    return portions;
 }
 
 // Losses count all copies, also those that are dropped.
-void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Part>& parts,
+void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& portions,
                                       Saved& saved, bool trains) {
     const SourceLine at = saved.line();
     const std::int64_t experts = sizes_.of.count;
     CountsOfRanks all;
     if (sizes_.of.capacity > 0 || (trains && gate_.options().balance > 0))
-        all = exchange_->all_counts(device_, own_counts(gating, parts, at), at);
+        all = exchange_->all_counts(device_, own_counts(gating, portions, at), at);
     if (trains) {
         // A forward that runs again counts as the one before.
         ++forwards_;
         const bool again = saved.keep_state("forward", forwards_) != forwards_;
-        for (const Part& part : parts)
+        if (!again) noise_.offset += noise_apart_;
+        for (const Portion& portion : portions)
             for (std::size_t e = 0; !again && e < load_.size(); ++e)
-                load_[e] += part.routing.counts[e];
+                load_[e] += portion.routing.counts[e];
         for (Tensor& loss :
              gate_.losses(gating, shares_of(all, experts), loss_weight(saved), at)) {
             exchange_->add_up_loss(loss, at);
@@ -205,8 +226,8 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Part>& parts,
         }
     }
     if (sizes_.of.capacity > 0)
-        parts[0].routing = first_of_each(
-            device_, parts[0].routing,
+        portions[0].routing = first_of_each(
+            device_, portions[0].routing,
             kept_counts(all, experts,
                         expert_capacity(sizes_.of.capacity, all_copies(all), experts)),
             at);
@@ -215,14 +236,14 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Part>& parts,
 // With a capacity, if choices come first, the counts of the first choices, then those of
 // the second …
 ExpertExchange::Counts MixtureOfExperts::own_counts(const Gating& gating,
-                                                    const std::vector<Part>& parts,
+                                                    const std::vector<Portion>& portions,
                                                     SourceLine at) const {
     if (sizes_.of.capacity > 0 && sizes_.of.order == CopyOrder::choices_first)
         return counts_by_choice(device_, gating.ids, sizes_.of.count, sizes_.of.load, at);
     ExpertExchange::Counts counts(load_.size());
-    for (const Part& part : parts)
+    for (const Portion& portion : portions)
         for (std::size_t e = 0; e < counts.size(); ++e)
-            counts[e] += part.routing.counts[e];
+            counts[e] += portion.routing.counts[e];
     return counts;
 }
 
@@ -238,19 +259,22 @@ Tensor MixtureOfExperts::do_backward(const Tensor& dy, Saved& saved) {
 Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole) {
     const SourceLine at = saved.line();
     const auto& gating = saved.value<Gating>("gating");
-    const auto& parts = saved.value<std::vector<Part>>("parts");
+    const auto& portions = saved.value<std::vector<Portion>>("portions");
     const Tensor d_tokens = exchange_->own_tokens(as_rows(dy), at);  // (N, h)
     const Tensor d_weights =
         device_.zeros(gating.weights.shape(), gating.weights.dtype(), at);
 
-    for (const Part& part : parts)
-        part.way->start_there(d_made(d_tokens, d_weights, part, at), at);
+    for (std::size_t i = 0; const Portion& portion : portions) {
+        Saved& own = saved.child(of_portion(i++));
+        portion.way->start_there(d_made(d_tokens, d_weights, portion, own), at);
+        own.clear();
+    }
     Tensor d_shared;
     if (shared_) d_shared = shared_->backward_input(dy, saved.child(kShared));
-    for (std::size_t i = 0; const Part& part : parts) {
-        Saved& own = saved.child(kExperts + i++);
-        const Tensor d_copies = experts_.backward_input(part.way->there(at), own);
-        if (input_gradient()) part.way->start_back(d_copies, at);
+    for (std::size_t i = 0; const Portion& portion : portions) {
+        Saved& own = saved.child(of_experts(i++));
+        const Tensor d_copies = experts_.backward_input(portion.way->there(at), own);
+        if (input_gradient()) portion.way->start_back(d_copies, at);
         if (whole) experts_.backward_weight(own);
     }
     if (whole && shared_) shared_->backward_weight(saved.child(kShared));
@@ -259,10 +283,13 @@ Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole
                 dy.dtype(), at);
     const Tensor dx = logits_.backward_input(d_logits, saved.child(kLogits));
     if (whole) logits_.backward_weight(saved.child(kLogits));
+    for (const Portion& portion : portions)
+        if (input_gradient())
+            device_.add_rows(dx.rows(portion.first, portion.count), portion.way->back(at),
+                             portion.routing.rows, at);
+    saved.drop("gating");
+    saved.drop("portions");
     if (!input_gradient()) return {};
-    for (const Part& part : parts)
-        device_.add_rows(dx.rows(part.first, part.count), part.way->back(at),
-                         part.routing.rows, at);
     Tensor all = exchange_->all_tokens(dx, at).reshaped(dy.shape());
     if (shared_) device_.add(all, d_shared, 1, at);
     return all;
@@ -271,22 +298,24 @@ Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole
 // The gradient of what experts made, w_j dy, and of the weights, dy times what they made:
 // y = sum_j w_j made_j
 Tensor MixtureOfExperts::d_made(const Tensor& d_tokens, const Tensor& d_weights,
-                                const Part& part, SourceLine at) const {
-    Tensor d_made = copies(d_tokens, part, at);
-    const Tensor products = device_.empty(part.by.shape(), d_made.dtype(), at);
-    device_.row_products(products, d_made, part.made, at);
-    const Tensor own = d_weights.rows(part.first, part.count);
+                                const Portion& portion, Saved& saved) const {
+    const SourceLine at = saved.line();
+    const Tensor &by = saved.at("by"), &made = saved.at("made");
+    Tensor d_made = copies(d_tokens, portion, at);
+    const Tensor products = device_.empty(by.shape(), d_made.dtype(), at);
+    device_.row_products(products, d_made, made, at);
+    const Tensor own = d_weights.rows(portion.first, portion.count);
     device_.add_rows(own.reshaped({own.elements(), 1}),
                      in_type(device_, products, d_weights.dtype(), at),
-                     part.routing.order, at);
-    device_.scale_rows(d_made, part.by, at);
+                     portion.routing.order, at);
+    device_.scale_rows(d_made, by, at);
     return d_made;
 }
 // lesson: end
 
 void MixtureOfExperts::do_backward_weight(Saved& saved) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.of.parts); ++i)
-        experts_.backward_weight(saved.child(kExperts + i));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.of.portions); ++i)
+        experts_.backward_weight(saved.child(of_experts(i)));
     if (shared_) shared_->backward_weight(saved.child(kShared));
     logits_.backward_weight(saved.child(kLogits));
 }

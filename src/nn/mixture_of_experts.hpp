@@ -28,10 +28,10 @@ struct ExpertSizes {
     /// Copies come in the order of tokens, or first the first choice of every token, then
     /// every second choice …, as GShard has it. That decides which of them are dropped.
     CopyOrder order = CopyOrder::choices_first;
-    /// Tokens go to experts in so many parts, one after the other, so that one part's
+    /// Tokens go to experts in so many portions, one after the other, so that one's
     /// messages hide behind another's products. With 1, they hide behind the shared
     /// expert alone.
-    int parts = 1;
+    int portions = 1;
     bool grouped = true;  ///< see Experts::Sizes
     /// In a run that computes shapes only, the part of all copies that each expert gets;
     /// if it is empty, all get as many.
@@ -47,8 +47,9 @@ struct ExpertSizes {
 /// x (…, h) gives y of the same shape. Parameters: gate.weight (E, h), those of Experts
 /// under "experts", of the shared expert under "shared_experts"; with a bias, the buffer
 /// gate.e_score_correction_bias (E). Scores, weights and losses are computed in f32 if x
-/// is bf16 (Fedus et al., section 2.4). The program waits for the counts of copies, once
-/// a forward.
+/// is bf16 (Differs: Fedus et al., section 2.4, make the logits in f32, too; here their
+/// product is rounded to bf16). The program waits for the counts of copies, once for each
+/// portion of the tokens, and as often as the exchange does.
 ///
 /// Losses of the gate are added to the micro-batch's (Saved::add_loss).
 class MixtureOfExperts : public Module {
@@ -77,18 +78,21 @@ class MixtureOfExperts : public Module {
     /// since the last call. A forward that runs again does not count again.
     std::vector<std::int64_t> take_load();
     /// Which numbers the gate's noise has from now on: (token, expert) is one of the
-    /// stream's; see Dropout::set_part.
-    void set_noise(const RandomPart& part) { noise_ = part; }
+    /// stream's, as in Dropout::set_part, the first token being that of the ranks which
+    /// share this micro-batch. Each forward in training begins `apart` numbers behind the
+    /// one before; until it is set, all have the same.
+    void set_noise(const RandomPart& part, std::int64_t apart = 0) {
+        noise_ = part;
+        noise_apart_ = apart;
+    }
 
   private:
     /// Some of the tokens, on their way.
-    struct Part {
+    struct Portion {
         std::int64_t first = 0;
         std::int64_t count = 0;
         Routing routing{};
         std::shared_ptr<Delivery> way{};
-        Tensor by{};    ///< (M): the weight of each copy
-        Tensor made{};  ///< (M, h): what its expert made of it
     };
 
     Tensor do_forward(const Tensor& x, Saved& saved) override;
@@ -100,20 +104,22 @@ class MixtureOfExperts : public Module {
     Tensor run(const Tensor& x, Saved& saved, bool trains);
     Tensor run_backward(const Tensor& dy, Saved& saved, bool whole);
     Gating choose(const Tensor& tokens, Saved& saved, bool trains);
-    std::vector<Part> routed(const Gating& gating, SourceLine at) const;
-    void drop_and_count(Gating& gating, std::vector<Part>& parts, Saved& saved,
+    std::vector<Portion> routed(const Gating& gating, SourceLine at) const;
+    void drop_and_count(Gating& gating, std::vector<Portion>& portions, Saved& saved,
                         bool trains);
     /// Of this rank's own tokens in the step.
     double loss_weight(Saved& saved) const {
         return saved.loss_weight() * exchange_->token_share();
     }
     ExpertExchange::Counts own_counts(const Gating& gating,
-                                      const std::vector<Part>& parts,
+                                      const std::vector<Portion>& portions,
                                       SourceLine at) const;
-    Tensor copies(const Tensor& tokens, const Part& part, SourceLine at) const;
-    void add_made(const Tensor& y, const Gating& gating, Part& part, SourceLine at);
-    Tensor d_made(const Tensor& d_tokens, const Tensor& d_weights, const Part& part,
-                  SourceLine at) const;
+    Tensor of_shared(const Tensor& x, Saved& saved, bool trains);
+    Tensor copies(const Tensor& tokens, const Portion& portion, SourceLine at) const;
+    void add_made(const Tensor& y, const Gating& gating, const Portion& portion,
+                  Saved& saved);
+    Tensor d_made(const Tensor& d_tokens, const Tensor& d_weights, const Portion& portion,
+                  Saved& saved) const;
 
     Device& device_;
     Sizes sizes_;
@@ -123,6 +129,7 @@ class MixtureOfExperts : public Module {
     Experts experts_;
     std::unique_ptr<Module> shared_;
     RandomPart noise_;
+    std::int64_t noise_apart_ = 0;
     std::vector<std::int64_t> load_;
     int forwards_ = 0;
 };

@@ -8,15 +8,11 @@
 
 namespace lockstep {
 
-namespace {
-
 using Counts = std::vector<std::int64_t>;
 
-std::int64_t sum_of(const Counts& counts) {
+std::int64_t total(const Counts& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
-
-}  // namespace
 
 Counts dealt_by_load(std::int64_t copies, std::int64_t experts,
                      const std::vector<double>& load) {
@@ -40,7 +36,7 @@ Counts dealt_by_load(std::int64_t copies, std::int64_t experts,
     }
     std::ranges::stable_sort(by_loss, std::greater<>(),
                              [&](std::size_t e) { return lost[e]; });
-    const std::int64_t left = copies - sum_of(counts);
+    const std::int64_t left = copies - total(counts);
     for (std::int64_t i = 0; i < left; ++i)
         ++counts[by_loss[static_cast<std::size_t>(i) % n]];
     return counts;
@@ -93,7 +89,7 @@ Counts counts_by_choice(Device& device, const Tensor& ids, std::int64_t experts,
 std::int64_t all_copies(const CountsOfRanks& counts) {
     std::int64_t copies = 0;
     for (const Counts& of_rank : counts.of_rank)
-        copies += sum_of(of_rank);
+        copies += total(of_rank);
     return copies;
 }
 
@@ -109,8 +105,13 @@ std::vector<double> shares_of(const CountsOfRanks& counts, std::int64_t experts)
 }
 
 std::int64_t expert_capacity(double factor, std::int64_t copies, std::int64_t experts) {
-    return static_cast<std::int64_t>(
-        std::ceil(factor * static_cast<double>(copies) / static_cast<double>(experts)));
+    const double exact =
+        factor * static_cast<double>(copies) / static_cast<double>(experts);
+    if (!(exact < static_cast<double>(copies))) return copies;  // no expert gets more
+    // 1.1 times 50 is a little more than 55 only because 1.1 has no end in binary digits.
+    const double nearest = std::round(exact);
+    const bool is_whole = std::abs(exact - nearest) <= 1e-9 * nearest;
+    return static_cast<std::int64_t>(is_whole ? nearest : std::ceil(exact));
 }
 
 // lesson: capacity
@@ -134,7 +135,7 @@ Counts kept_counts(const CountsOfRanks& counts, std::int64_t experts,
 Routing first_of_each(Device& device, const Routing& routing, const Counts& counts,
                       SourceLine at) {
     if (counts == routing.counts) return routing;
-    HostTensor places({sum_of(counts)}, DType::i32);
+    HostTensor places({total(counts)}, DType::i32);
     for (std::int64_t at_place = 0, begin = 0, e = 0;
          e < static_cast<std::int64_t>(counts.size()); ++e) {
         for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(e)]; ++i)

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// The way of N tokens to the experts that a router chose for them, k each, and back. The
-/// N k copies of tokens lie expert by expert, of each expert's in the order of tokens:
+/// N k copies of tokens lie expert by expert, of each expert's in the order of tokens, or
+/// of choices (CopyOrder):
 ///
 ///     device.take_rows(copies, x, routing.rows);     x (N, width), copies (N k, width)
 ///     …                                              experts, each on its own rows
@@ -22,6 +23,8 @@ struct Routing {
     /// of messages follow from them.
     std::vector<std::int64_t> counts;
 };
+
+std::int64_t total(const std::vector<std::int64_t>& counts);
 
 /// In which order the copies of tokens for one expert come.
 enum class CopyOrder : std::uint8_t {
@@ -72,7 +75,8 @@ struct CountsOfRanks {
 std::int64_t all_copies(const CountsOfRanks& counts);
 std::vector<double> shares_of(const CountsOfRanks& counts, std::int64_t experts);
 
-/// Returns the copies that an expert takes: factor * copies / experts, rounded up
+/// Returns the copies that an expert takes: factor * copies / experts, rounded up, and no
+/// more than there are
 /// (Lepikhin et al. 2020, 2006.16668, section 2.2).
 std::int64_t expert_capacity(double factor, std::int64_t copies, std::int64_t experts);
 

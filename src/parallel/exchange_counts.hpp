@@ -23,4 +23,16 @@ std::vector<std::int64_t> exchange_counts(Device& device, Communicator& group,
                                           const std::vector<std::int64_t>& counts,
                                           SourceLine at = SourceLine::here());
 
+/// Gives the counts of all ranks, which have as many each, in rank order. An all-gather
+/// of 4 bytes a count; otherwise as above.
+std::vector<std::vector<std::int64_t>> gather_counts(
+    Device& device, Communicator& ranks, const std::vector<std::int64_t>& counts,
+    SourceLine at = SourceLine::here());
+
+/// Gives the sums of all ranks' counts: an all-reduce of 4 bytes a count. In a run that
+/// computes shapes only, this rank's own.
+std::vector<std::int64_t> add_up_counts(Device& device, Communicator& ranks,
+                                        const std::vector<std::int64_t>& counts,
+                                        SourceLine at = SourceLine::here());
+
 }  // namespace lockstep

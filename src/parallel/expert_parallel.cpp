@@ -1,5 +1,6 @@
 #include "src/parallel/expert_parallel.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -16,10 +17,6 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-std::int64_t sum_of(const Counts& counts) {
-    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
 /// Returns the sums of `blocks` blocks of as many counts each.
 Counts sums_of_blocks(const Counts& counts, int blocks) {
     const auto block = static_cast<std::ptrdiff_t>(counts.size()) / blocks;
@@ -29,26 +26,6 @@ Counts sums_of_blocks(const Counts& counts, int blocks) {
                                        counts.begin() + (i + 1) * block,
                                        std::int64_t{0}));
     return sums;
-}
-
-/// Gives every rank's counts, in rank order. In a run that computes shapes only, all are
-/// taken to have this rank's.
-std::vector<Counts> gathered_counts(Device& device, Communicator& ranks,
-                                    const Counts& own, SourceLine at) {
-    const auto n = static_cast<std::int64_t>(own.size());
-    HostTensor mine({n}, DType::i32);
-    for (std::int64_t i = 0; i < n; ++i)
-        mine.set(i, static_cast<double>(own[static_cast<std::size_t>(i)]));
-    const MemoryScope scope(device, MemoryCategory::workspace);
-    const Tensor input = device.upload(mine, at);
-    const Tensor output = device.empty({ranks.size() * n}, DType::i32, at);
-    ranks.all_gather(output, input, at).wait(at);
-    const HostTensor all = device.download(output, at);
-    std::vector<Counts> counts(static_cast<std::size_t>(ranks.size()), own);
-    for (std::int64_t i = 0; device.has_numbers() && i < all.elements(); ++i)
-        counts[static_cast<std::size_t>(i / n)][static_cast<std::size_t>(i % n)] =
-            static_cast<std::int64_t>(all.at(i));
-    return counts;
 }
 
 /// Rows that come source by source, and of each source expert by expert, lie expert by
@@ -116,14 +93,13 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
     plan.sent = sums_of_blocks(counts, group.size());
     plan.received = sums_of_blocks(received, group.size());
     plan.by_source = received;
-    plan.of_tensor_ranks = {sum_of(received)};
+    plan.of_tensor_ranks = {total(received)};
     if (tensor_ranks) {
         plan.by_source.clear();
         plan.of_tensor_ranks.clear();
-        for (const Counts& of_rank :
-             gathered_counts(device, *tensor_ranks, received, at)) {
+        for (const Counts& of_rank : gather_counts(device, *tensor_ranks, received, at)) {
             plan.by_source.insert(plan.by_source.end(), of_rank.begin(), of_rank.end());
-            plan.of_tensor_ranks.push_back(sum_of(of_rank));
+            plan.of_tensor_ranks.push_back(total(of_rank));
         }
     }
     plan.rows.assign(static_cast<std::size_t>(experts), 0);
@@ -135,7 +111,6 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
 /// What a tensor group that shares columns does between the two all-to-alls.
 enum class Columns { are_whole, gather_tokens, have_all_tokens };
 
-// lesson: expert-delivery
 class ExpertDelivery : public Delivery {
   public:
     ExpertDelivery(Device& device, Communicator& group, Communicator* tensor_ranks,
@@ -152,7 +127,7 @@ class ExpertDelivery : public Delivery {
     // (M, h), rank by rank, since each rank's experts are neighbours. What comes is put
     // into its place among what the tensor group's ranks get.
     void start_there(const Tensor& copies, SourceLine at) override {
-        const std::int64_t all = sum_of(plan_.of_tensor_ranks);
+        const std::int64_t all = total(plan_.of_tensor_ranks);
         Tensor arriving = device_.empty({all, copies.shape()[1]}, copies.dtype(), at);
         Work work =
             group_.all_to_all_v(own_of(arriving), plan_.received, copies, plan_.sent, at);
@@ -172,7 +147,7 @@ class ExpertDelivery : public Delivery {
         if (columns_ == Columns::have_all_tokens)
             tensor_ranks_->all_reduce(by_source, Reduction::sum, at).wait(at);
         Tensor arriving =
-            device_.empty({sum_of(plan_.sent), made.shape()[1]}, made.dtype(), at);
+            device_.empty({total(plan_.sent), made.shape()[1]}, made.dtype(), at);
         Work work = group_.all_to_all_v(arriving, plan_.sent, own_of(by_source),
                                         plan_.received, at);
         under_way_ = {std::move(arriving), by_source, std::move(work)};
@@ -181,6 +156,7 @@ class ExpertDelivery : public Delivery {
     Tensor back(SourceLine /*at*/) override { return under_way_.wait(); }
 
   private:
+    // lesson: expert-columns
     // Every rank of the tensor group gets all ranks' rows …
     void gather(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
@@ -229,15 +205,28 @@ class ExpertDelivery : public Delivery {
 
 class ExpertParallel : public ExpertExchange {
   public:
-    ExpertParallel(Communicator& group, const ExpertParallelOptions& options)
-        : group_(group), options_(options) {
+    ExpertParallel(Mesh& mesh, const std::vector<std::string>& axes,
+                   const ExpertParallelOptions& options)
+        : group_(mesh.plane(axes)), options_(options) {
+        if (!options.tp) return;
+        const auto is_along = [&](const std::string& axis) {
+            return &mesh[axis] == &options.tp->group();
+        };
+        holds_other_experts_ = std::ranges::any_of(axes, is_along);
         require(
-            !has_same_tokens() || options.tensor_ranks != TensorRanks::hold_other_experts,
+            std::ranges::any_of(
+                mesh.axes(), [&](const Mesh::Axis& axis) { return is_along(axis.name); }),
+            "expert_parallel: the tensor group {} is no line of this mesh",
+            options.tp->group().name());
+        require(
+            !has_same_tokens() || !holds_other_experts_,
             "expert_parallel: ranks of a tensor group hold the same tokens, and other "
             "experts. If all of them brought all tokens, each expert would get each "
             "token {} times, and its gradient as often; leave drop_copies on",
-            options.tp ? options.tp->size() : 1);
+            options.tp->size());
     }
+
+    bool knows_tensor_group() const override { return options_.tp != nullptr; }
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         require(experts % group_.size() == 0,
@@ -260,7 +249,7 @@ class ExpertParallel : public ExpertExchange {
         if (shares_columns())
             for (Parameter* parameter : experts)
                 options_.tp->shard(*parameter);
-        if (options_.tensor_ranks == TensorRanks::hold_same_experts)
+        else if (!holds_other_experts_)
             replicate_over(options_.tp->group(), experts, of_tokens);
     }
     // lesson: end
@@ -285,6 +274,9 @@ class ExpertParallel : public ExpertExchange {
     }
     // lesson: end
 
+    std::int64_t first_token(std::int64_t own) const override {
+        return has_own_tokens() ? options_.tp->rank() * own : 0;
+    }
     // The ranks of a tensor group have one loss, and each some of its tokens.
     double token_share() const override {
         return has_own_tokens() ? 1.0 / options_.tp->size() : 1;
@@ -296,8 +288,10 @@ class ExpertParallel : public ExpertExchange {
 
     CountsOfRanks all_counts(Device& device, const Counts& own, SourceLine at) override {
         if (!options_.batch) return {{own}, 0};
-        return {gathered_counts(device, *options_.batch, own, at),
-                static_cast<std::size_t>(options_.batch->rank())};
+        auto all = gather_counts(device, *options_.batch, own, at);
+        // Without numbers all ranks do what this one does, also with what is dropped.
+        if (!device.has_numbers()) return {{own}, 0};
+        return {std::move(all), static_cast<std::size_t>(options_.batch->rank())};
     }
 
     std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
@@ -316,7 +310,7 @@ class ExpertParallel : public ExpertExchange {
 
   private:
     bool shares_columns() const {
-        return options_.tp && options_.tensor_ranks == TensorRanks::share_columns;
+        return options_.tp && !holds_other_experts_ && options_.share_columns;
     }
     /// Each rank of the tensor group brings its share of tokens that all of them hold.
     bool drops() const {
@@ -329,61 +323,65 @@ class ExpertParallel : public ExpertExchange {
 
     Communicator& group_;
     ExpertParallelOptions options_;
+    bool holds_other_experts_ = false;  ///< each rank of the tensor group
 };
 
 }  // namespace
 
-std::shared_ptr<ExpertExchange> exchange_experts(Communicator& group,
+std::shared_ptr<ExpertExchange> exchange_experts(Mesh& mesh,
+                                                 const std::vector<std::string>& axes,
                                                  const ExpertParallelOptions& options) {
-    return std::make_shared<ExpertParallel>(group, options);
+    return std::make_shared<ExpertParallel>(mesh, axes, options);
 }
 
 // lesson: expert-parallel
-GptKit expert_parallel(GptKit kit, Communicator& group,
+GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& axes,
                        const ExpertParallelOptions& options) {
     require(!kit.exchange,
             "expert_parallel() of a kit whose experts are shared out already");
-    kit.exchange = [exchange = exchange_experts(group, options)](const ParameterInit&) {
-        return exchange;
-    };
+    kit.exchange = [exchange = exchange_experts(mesh, axes, options)](
+                       const ParameterInit&) { return exchange; };
     return kit;
 }
 // lesson: end
 
+namespace {
+
 // lesson: balance-by-bias
+/// Up if an expert had fewer copies than the mean, down if it had more.
+void move_bias(const Tensor& bias, const Counts& load, double rate, SourceLine at) {
+    const auto experts = static_cast<std::int64_t>(load.size());
+    HostTensor steps({experts}, bias.dtype());
+    for (std::int64_t e = 0; e < experts; ++e) {
+        const std::int64_t own = experts * load[static_cast<std::size_t>(e)];
+        const std::int64_t mean = total(load);  // times the experts, so that it is whole
+        steps.set(e, own < mean ? rate : own > mean ? -rate : 0);
+    }
+    Device& device = *bias.device();
+    device.add(bias, device.upload(steps, at), 1, at);
+}
+// lesson: end
+
+}  // namespace
+
 std::vector<Counts> balance_by_bias(Device& device, Communicator& ranks,
                                     const std::vector<MixtureOfExperts*>& layers,
                                     double rate, SourceLine at) {
+    if (layers.empty()) return {};
+    Counts own;
     std::vector<Counts> loads;
     for (MixtureOfExperts* layer : layers) {
-        const Counts own = layer->take_load();
-        const auto experts = static_cast<std::int64_t>(own.size());
-        HostTensor copies({experts}, DType::i32);
-        for (std::int64_t e = 0; e < experts; ++e)
-            copies.set(e, static_cast<double>(own[static_cast<std::size_t>(e)]));
-        const Tensor all = device.upload(copies, at);
-        ranks.all_reduce(all, Reduction::sum, at).wait(at);
-        const HostTensor summed = device.download(all, at);
-        Counts& load = loads.emplace_back(own);
-        if (!device.has_numbers()) continue;
-        double copies_of_all = 0;
-        for (std::int64_t e = 0; e < experts; ++e) {
-            load[static_cast<std::size_t>(e)] = static_cast<std::int64_t>(summed.at(e));
-            copies_of_all += summed.at(e);
-        }
-        const Tensor& bias = layer->gate().bias();
-        if (!bias) continue;
-        HostTensor steps({experts}, bias.dtype());
-        for (std::int64_t e = 0; e < experts; ++e) {
-            const double above = summed.at(e) * static_cast<double>(experts);
-            steps.set(e, above < copies_of_all   ? rate
-                         : above > copies_of_all ? -rate
-                                                 : 0);
-        }
-        device.add(bias, device.upload(steps, at), 1, at);
+        loads.push_back(layer->take_load());
+        own.insert(own.end(), loads.back().begin(), loads.back().end());
+    }
+    const Counts all = add_up_counts(device, ranks, own, at);
+    for (std::size_t i = 0, first = 0; i < layers.size(); first += loads[i++].size()) {
+        std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(first), loads[i].size(),
+                    loads[i].begin());
+        const Tensor& bias = layers[i]->gate().bias();
+        if (bias && device.has_numbers()) move_bias(bias, loads[i], rate, at);
     }
     return loads;
 }
-// lesson: end
 
 }  // namespace lockstep

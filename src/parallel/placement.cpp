@@ -33,47 +33,57 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
     }
 }
 
+void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
+    replicate_over(replicas, model.parameters(), Placement::Kind::partial, at);
+}
+
 namespace {
 
-bool is_sharded_along(const Parameter& parameter, const Communicator& line) {
-    const Placement* known = find(parameter, line);
-    return known && known->is_sharded();
+/// Returns the axes along which no rank of the mesh has another share of the parameter.
+std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& parameter,
+                                        const std::vector<std::string>& axes,
+                                        SourceLine at) {
+    std::vector<std::string> copies = axes;
+    for (const Placement& placement : parameter.placements) {
+        if (!placement.is_sharded()) continue;
+        const auto spans = [&](const Mesh::Axis& axis) {
+            return mesh.spans(*placement.line, axis.name);
+        };
+        require(std::ranges::any_of(mesh.axes(), spans), at,
+                "{} is shared out along {}, which is neither a line nor a plane of this "
+                "mesh; the mesh of all is expected",
+                parameter.name(), placement.line->name());
+        std::erase_if(copies, [&](const std::string& axis) {
+            return mesh.spans(*placement.line, axis);
+        });
+    }
+    return copies;
 }
 
 }  // namespace
-
-void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
-    for (Parameter* parameter : model.parameters())
-        if (!is_sharded_along(*parameter, replicas))
-            replicate_over(replicas, {parameter}, Placement::Kind::partial, at);
-}
 
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at) {
     Communicator& all = mesh.plane(axes, at);
     for (Parameter* parameter : model.parameters()) {
-        const auto shares_out = [&](const std::string& axis) {
-            return std::ranges::any_of(
-                parameter->placements, [&](const Placement& placement) {
-                    return placement.is_sharded() && mesh.spans(*placement.line, axis);
-                });
-        };
-        if (std::ranges::none_of(axes, shares_out)) {
+        const auto copies = axes_of_copies(mesh, *parameter, axes, at);
+        if (copies.size() == axes.size()) {
             replicate_over(all, {parameter}, Placement::Kind::partial, at);
             continue;
         }
-        for (const std::string& axis : axes)
-            if (!shares_out(axis))
-                replicate_over(mesh[axis], {parameter}, Placement::Kind::partial, at);
+        for (const std::string& axis : copies)
+            replicate_over(mesh[axis], {parameter}, Placement::Kind::partial, at);
     }
 }
 
-std::vector<Parameter*> sharded_along(const Communicator& line,
-                                      const std::vector<Parameter*>& parameters) {
-    std::vector<Parameter*> sharded;
-    for (Parameter* parameter : parameters)
-        if (is_sharded_along(*parameter, line)) sharded.push_back(parameter);
-    return sharded;
+Shares shares_along(const Communicator& line, const std::vector<Parameter*>& parameters) {
+    Shares shares;
+    for (Parameter* parameter : parameters) {
+        const Placement* known = find(*parameter, line);
+        (known && known->is_sharded() ? shares.along : shares.others)
+            .push_back(parameter);
+    }
+    return shares;
 }
 
 bool is_partial(const Parameter& parameter) {

@@ -18,8 +18,7 @@ namespace lockstep {
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at = SourceLine::here());
 /// Says so of all of a model whose replicas have micro-batches, or tokens, of their own:
-/// each rank's gradients are terms of the batch's. What those ranks share out, as they do
-/// experts, is left out.
+/// each rank's gradients are terms of the batch's.
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
 /// Does so for the ranks of all those axes: as one group for parameters that all of them
@@ -28,13 +27,17 @@ void declare_replicas_of(Communicator& replicas, Module& model,
 ///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);
 ///
 /// makes an expert's gradient the sum over the line of "dp", and all others' the sum over
-/// the plane of "dp" and "ep".
+/// the plane of "dp" and "ep". Throws UsageError if a parameter is shared out along what
+/// is neither a line nor a plane of the mesh.
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at = SourceLine::here());
 
-/// Returns those of the parameters that the ranks of the line share out.
-std::vector<Parameter*> sharded_along(const Communicator& line,
-                                      const std::vector<Parameter*>& parameters);
+/// Returns those of the parameters that the ranks of the line share out, and the rest.
+struct Shares {
+    std::vector<Parameter*> along;
+    std::vector<Parameter*> others;
+};
+Shares shares_along(const Communicator& line, const std::vector<Parameter*>& parameters);
 
 /// Returns whether this rank's gradient has its own terms only, of a sum over ranks that
 /// it shares the parameter with.

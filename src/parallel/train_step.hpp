@@ -81,6 +81,7 @@ class AllReduceSync : public GradientSync {
 /// ranks than the layers around them, so that each of the two shares its state out over
 /// ranks of its own:
 ///
+///     const auto [experts, others] = shares_along(mesh["ep"], gpt->parameters());
 ///     CombinedSync sync;
 ///     sync.add(std::make_unique<Zero1>(device, mesh["dp"], experts));
 ///     sync.add(std::make_unique<Zero1>(device, mesh.plane({"dp", "ep"}), others));

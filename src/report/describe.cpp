@@ -10,10 +10,6 @@ void append_master(Json& optimizer, DType dtype) {
     if (dtype == DType::bf16) optimizer["master"] = name_of(DType::f32);
 }
 
-}  // namespace
-
-namespace {
-
 Json describe(const ExpertSizes& experts, const BlockSizes& block) {
     constexpr const char* kForms[] = {"softmax_then_top_k", "top_k_then_softmax",
                                       "sigmoid"};

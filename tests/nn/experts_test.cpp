@@ -2,11 +2,14 @@
 
 #include <numeric>
 
+#include "src/nn/dropout.hpp"
 #include "src/nn/gpt.hpp"
+#include "src/nn/published_sizes.hpp"
 #include "src/nn/recompute.hpp"
 #include "tests/nn/dense_experts.hpp"
 #include "tests/nn/finite_difference.hpp"
 #include "tests/nn/fixture.hpp"
+#include "tests/nn/one_rank.hpp"
 
 namespace lockstep::nn_test {
 
@@ -160,17 +163,17 @@ TEST_CASE("Experts of few groups are chosen", "[nn][experts]") {
     agrees_with_dense(trial);
 }
 
-TEST_CASE("Experts one by one, by GELU and in parts make the same", "[nn][experts]") {
+TEST_CASE("Experts one by one, by GELU and in portions make the same", "[nn][experts]") {
     const bool gated = GENERATE(true, false);
     const bool grouped = GENERATE(true, false);
-    const int parts = GENERATE(1, 2, 3, 20);
-    CAPTURE(gated, grouped, parts);
+    const int portions = GENERATE(1, 2, 3, 20);
+    CAPTURE(gated, grouped, portions);
     GateOptions gate;
     gate.balance = 0.1;
     Trial trial{small(4, gate)};
     trial.sizes.gated = gated;
     trial.sizes.of.grouped = grouped;
-    trial.sizes.of.parts = parts;
+    trial.sizes.of.portions = portions;
     agrees_with_dense(trial);
 }
 
@@ -266,6 +269,64 @@ TEST_CASE("Experts in bf16 score and weigh in f32", "[nn][experts]") {
         CHECK(largest(one.device.download(parameter->gradient)) > 0);
 }
 
+TEST_CASE("Sigmoids that are all 0 weigh nothing, and are no NaN", "[nn][experts]") {
+    OneDevice one;
+    GateOptions gate;
+    gate.form = GateForm::sigmoid;
+    gate.normalized = true;
+    gate.balance = 0.1;
+    MixtureOfExperts layer(one.init("", DType::f32), small(4, gate), nullptr, nullptr);
+    one.device.fill(layer.parameters()[0]->value, -100);
+    HostTensor x({3, kHidden}, DType::f32);
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+        x.set(i, 1);
+    const Gradients all = gradients(one.device, layer, x, x);
+    CHECK(largest(all.input) == 0);
+    for (const auto& [name, gradient] : all.parameters)
+        CHECK(largest(gradient) == 0);
+}
+
+TEST_CASE("Inference drops nothing of the shared expert, and keeps nothing",
+          "[nn][experts]") {
+    OneDevice one;
+    auto shared = std::make_unique<Sequential>();
+    shared->add<Linear>(one.init("shared"), kHidden, kHidden);
+    shared->add<Dropout>(one.device, 0.5, RandomStream(1, "dropped"));
+    MixtureOfExperts layer(one.init(), small(4, {}), nullptr, std::move(shared));
+    const Tensor x = one.device.upload(random_values({9, kHidden}, "x"));
+    Saved saved;
+    const HostTensor trained = one.device.download(layer.forward(x, saved));
+    CHECK(one.device.download(layer.infer(x)) != trained);
+    CHECK(one.count("dropout") == 1);
+}
+
+TEST_CASE("Backward lets go of what experts made before it computes", "[nn][experts]") {
+    // Of the layer's own tensors what experts made is as large as what they read.
+    const auto kept_between_halves = [](bool backward) {
+        std::int64_t held = 0;
+        run_one(
+            [&](Rank& rank) {
+                MixtureOfExperts layer({rank.device(), DType::f32, 7, ""}, small(4, {}),
+                                       nullptr, nullptr);
+                const Tensor x = rank.device().zeros({64, kHidden}, DType::f32);
+                const Tensor dy = rank.device().zeros({64, kHidden}, DType::f32);
+                zero_gradients(layer);
+                Saved saved;
+                layer.forward(x, saved);
+                if (backward) layer.backward_input(dy, saved);
+                for (const Storage* storage = rank.device().live(); storage != nullptr;
+                     storage = storage->next)
+                    if (storage->category == MemoryCategory::activations)
+                        held += storage->bytes;
+            },
+            /*numbers=*/true);
+        return held;
+    };
+    const std::int64_t copies = 64 * 2 * 4;  // bytes of a column of f32
+    // "made" and "wide" go; dy of the experts and d_wide come, and the logits' gradient.
+    CHECK(kept_between_halves(true) <= kept_between_halves(false) + copies);
+}
+
 TEST_CASE("No gradient of the input, and what it took, unless it is needed",
           "[nn][experts]") {
     OneDevice one;
@@ -320,10 +381,11 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
     });
     refuses("balance is -1, z is 0 and noise is 0; none may be negative",
             [](E&, G& gate) { gate.balance = -1; });
-    refuses("mlp: tokens in 0 parts; one is expected", [](E& of, G&) { of.parts = 0; });
+    refuses("mlp: tokens in 0 portions; one is expected",
+            [](E& of, G&) { of.portions = 0; });
     refuses("the capacity is -1 of an equal share", [](E& of, G&) { of.capacity = -1; });
-    refuses("a capacity take all tokens at once; got 2 parts", [](E& of, G&) {
-        of.parts = 2;
+    refuses("a capacity take all tokens at once; got 2 portions", [](E& of, G&) {
+        of.portions = 2;
         of.capacity = 1;
     });
     refuses("a load of 2 experts, for 6", [](E& of, G&) { of.load = {1, 2}; });
@@ -331,27 +393,11 @@ TEST_CASE("Experts' options that do not fit are refused", "[nn][experts][errors]
             [](E& of, G&) { of.inner = 0; });
 }
 
-namespace {
-
-GptSizes mixtral(std::int64_t layers) {
-    GptSizes sizes{32000, 4096, layers, {4096, 32}};
-    sizes.block.inner = 14336;
-    sizes.block.norm = NormKind::rms_norm;
-    sizes.block.mlp = MlpKind::swiglu;
-    sizes.block.kv_heads = 8;
-    sizes.block.rotary_base = 1e6;
-    sizes.block.bias = false;
-    sizes.block.experts.count = 8;
-    return sizes;
-}
-
-}  // namespace
-
 TEST_CASE("Mixtral has 46.7 billion parameters, of which a token meets 12.9",
           "[nn][experts]") {
     // Jiang et al. 2024, 2401.04088, table 1 and section 2; 46,702,792,704 is the count
     // of its published weights.
-    const GptSizes sizes = mixtral(32);
+    const GptSizes sizes = mixtral_8x7b(4096);
     CHECK(sizes.parameters() == 46702792704);
     CHECK(sizes.active_parameters() == 12879925248);
 }

@@ -124,6 +124,8 @@ TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn
     CHECK(kept_counts(counts, 2, 4) == Counts{2, 1});
     CHECK(expert_capacity(1, 10, 4) == 3);
     CHECK(expert_capacity(1.25, 16, 4) == 5);
+    CHECK(expert_capacity(1.1, 200, 4) == 55);  // though 1.1 * 50 is a little more
+    CHECK(expert_capacity(1e300, 10, 4) == 10);
     CHECK(shares_of({{{0, 0}}, 0}, 2) == std::vector<double>{0, 0});
 }
 

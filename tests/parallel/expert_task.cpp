@@ -18,7 +18,7 @@ MixtureOfExperts::Sizes ExpertTask::sizes() const {
     sizes.of.gate = gate;
     sizes.of.capacity = capacity;
     sizes.of.order = order;
-    sizes.of.parts = parts;
+    sizes.of.portions = portions;
     return sizes;
 }
 
@@ -123,7 +123,7 @@ Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int s
 }
 
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh) {
-    return exchange_experts(mesh["ep"], {.batch = &mesh.world()});
+    return exchange_experts(mesh, {"ep"}, {.batch = &mesh.world()});
 }
 
 }  // namespace lockstep::test

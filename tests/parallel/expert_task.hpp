@@ -23,7 +23,7 @@ struct ExpertTask {
     GateOptions gate{};
     double capacity = 0;
     CopyOrder order = CopyOrder::choices_first;
-    int parts = 1;
+    int portions = 1;
     double bias_rate = 0.02;  ///< if experts are chosen by a bias
 
     MixtureOfExperts::Sizes sizes() const;

@@ -1,6 +1,8 @@
 // Bytes, messages, memory and virtual time of a layer of experts, against formulas.
 
+#include <functional>
 #include <numeric>
+#include <optional>
 
 #include "src/cost/collectives.hpp"
 #include "src/cost/virtual_time.hpp"
@@ -40,9 +42,9 @@ struct Layer {
     bool numbers = false;
     bool trains = true;
     std::int64_t shared = 0;
-    std::function<std::shared_ptr<ExpertExchange>(Rank&)> exchange = [](Rank& rank) {
-        return exchange_experts(rank.world());
-    };
+    std::vector<Mesh::Axis> axes{};  ///< those of the ranks; else they are "ep"
+    std::function<std::shared_ptr<ExpertExchange>(Mesh&, TensorParallel*)> exchange =
+        [](Mesh& mesh, TensorParallel*) { return exchange_experts(mesh, {"ep"}); };
 };
 
 RunReport run(const Layer& of) {
@@ -54,8 +56,12 @@ RunReport run(const Layer& of) {
     return sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
         const ParameterInit init{device, DType::f64, 1, ""};
+        Mesh mesh(rank.world(),
+                  of.axes.empty() ? std::vector<Mesh::Axis>{{"ep", of.ranks}} : of.axes);
+        std::optional<TensorParallel> tp;
+        if (mesh.has("tp")) tp.emplace(device, mesh["tp"]);
         MixtureOfExperts layer(
-            init, of.sizes, of.exchange(rank),
+            init, of.sizes, of.exchange(mesh, tp ? &*tp : nullptr),
             of.shared > 0 ? make_swiglu_mlp(init.child("shared_experts"), kH, of.shared)
                           : nullptr);
         const Tensor x = device.empty({kTokens, kH}, DType::f64);
@@ -194,7 +200,7 @@ TEST_CASE("One half's way hides behind the other half's experts",
     of.trains = false;
     of.sizes = layer_of(4, 2);
     of.sizes.of.inner = GENERATE(48, 4800);
-    of.sizes.of.parts = 2;
+    of.sizes.of.portions = 2;
     const RunReport report = run(of);
     const std::int64_t rows = kTokens / 4;  // of a half's copies, at each rank
     const Picoseconds way = messages_time(of, rows);
@@ -218,15 +224,9 @@ TEST_CASE("Tensor ranks that drop copies send a t-th of them",
     const auto bytes_of = [](bool drop, const std::string& verb) {
         Layer of;
         of.sizes = layer_of(4, 2);
-        std::vector<std::unique_ptr<Mesh>> meshes(4);
-        std::vector<std::unique_ptr<TensorParallel>> tps(4);
-        of.exchange = [&, drop](Rank& rank) {
-            auto& mesh = meshes[static_cast<std::size_t>(rank.index())];
-            auto& tp = tps[static_cast<std::size_t>(rank.index())];
-            mesh = std::make_unique<Mesh>(rank.world(),
-                                          std::vector<Mesh::Axis>{{"ep", 2}, {"tp", 2}});
-            tp = std::make_unique<TensorParallel>(rank.device(), (*mesh)["tp"]);
-            return exchange_experts((*mesh)["ep"], {.tp = tp.get(), .drop_copies = drop});
+        of.axes = {{"ep", 2}, {"tp", 2}};
+        of.exchange = [drop](Mesh& mesh, TensorParallel* tp) {
+            return exchange_experts(mesh, {"ep"}, {.tp = tp, .drop_copies = drop});
         };
         const RunReport report = run(of);
         std::int64_t bytes = 0;
@@ -245,6 +245,43 @@ TEST_CASE("Tensor ranks that drop copies send a t-th of them",
     CHECK(bytes_of(true, "reduce") == 2 * kCopies / 2);
     CHECK(bytes_of(true, "all_gather") ==
           2 * kTokens * kH * kNumber / 2 + 4 * 4 /* of counts */);
+}
+
+TEST_CASE("Ranks that drop copies do so alike in a run of shapes only",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.sizes = layer_of(4, 1);
+    of.sizes.of.load = GENERATE(std::vector<double>{}, std::vector<double>{5, 1, 1, 1});
+    of.sizes.of.capacity = GENERATE(0.5, 1.0);
+    of.exchange = [](Mesh& mesh, TensorParallel*) {
+        return exchange_experts(mesh, {"ep"}, {.batch = &mesh.world()});
+    };
+    const RunReport report = run(of);
+    const std::int64_t capacity =
+        expert_capacity(of.sizes.of.capacity, kTokens, 4);  // of each rank's
+    const std::vector<std::int64_t> rows = dealt_by_load(kTokens, 4, of.sizes.of.load);
+    std::int64_t kept = 0;
+    for (const std::int64_t count : rows)
+        kept += std::min(count, capacity);
+    // Of all copies of four ranks those that go to others, there and back, both ways.
+    std::int64_t sent = 0;
+    for (const RankReport& rank : report.ranks)
+        sent += rank.bytes_sent_by("send");
+    CHECK(sent == 4 * 3 * kept * kH * kNumber);
+}
+
+TEST_CASE("Portions' ways hide behind the shared expert, too",
+          "[parallel][experts][costs]") {
+    Layer of;
+    of.trains = false;
+    of.sizes = layer_of(4, 2);
+    of.shared = 4000;  // takes longer than all ways there
+    const auto time = [&](int portions) {
+        of.sizes.of.portions = portions;
+        return run(of).makespan() - portions * counts_time(of);
+    };
+    // The same products; one way back less what hides behind the second half's experts.
+    CHECK(time(2) <= time(1) + (of.ranks - 1) * 1'000'000 /* latencies, 1 us each */);
 }
 
 }  // namespace lockstep::test

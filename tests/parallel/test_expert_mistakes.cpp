@@ -9,6 +9,7 @@
 #include "src/parallel/exchange_counts.hpp"
 #include "src/parallel/placement.hpp"
 #include "src/parallel/sequence_parallel.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
 #include "tests/parallel/expert_task.hpp"
@@ -110,8 +111,10 @@ class ByHand : public Delivery {
 /// Places and shares are the right ones.
 class ExchangeByHand : public ExpertExchange {
   public:
-    ExchangeByHand(Communicator& group, const Mistakes& mistakes)
-        : group_(group), right_(exchange_experts(group)), mistakes_(mistakes) {}
+    ExchangeByHand(Mesh& mesh, const Mistakes& mistakes)
+        : group_(mesh["ep"]),
+          right_(exchange_experts(mesh, {"ep"})),
+          mistakes_(mistakes) {}
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         return right_->share(layer, experts);
@@ -206,7 +209,7 @@ ExpertTask softmax_first() {
 Result by_hand(const Mistakes& mistakes) {
     return result_of(softmax_first(), {{{"ep", kRanks}}, [mistakes](Mesh& mesh) {
                                            return std::make_shared<ExchangeByHand>(
-                                               mesh["ep"], mistakes);
+                                               mesh, mistakes);
                                        }});
 }
 
@@ -289,7 +292,7 @@ TEST_CASE("Gates that drift are named", "[parallel][experts][errors]") {
 TEST_CASE("Capacities and balance of a rank's own tokens are not the batch's",
           "[parallel][experts][errors]") {
     const ExpertWorkers local{{{"ep", kRanks}},
-                              [](Mesh& mesh) { return exchange_experts(mesh["ep"]); }};
+                              [](Mesh& mesh) { return exchange_experts(mesh, {"ep"}); }};
     ExpertTask task = softmax_first();
     CHECK(result_of(task, local).off <= 1e-12);
     task.capacity = 1;
@@ -304,8 +307,8 @@ namespace {
 /// Ranks of a tensor group that hold other experts, and all of them bring all tokens.
 class BroughtTwice : public ExpertExchange {
   public:
-    BroughtTwice(Communicator& group, bool gate_is_whole)
-        : right_(exchange_experts(group)), gate_is_whole_(gate_is_whole), group_(group) {}
+    explicit BroughtTwice(Mesh& mesh)
+        : group_(mesh["tp"]), right_(exchange_experts(mesh, {"tp"})) {}
 
     Share share(const std::string& layer, std::int64_t experts) const override {
         return right_->share(layer, experts);
@@ -313,7 +316,7 @@ class BroughtTwice : public ExpertExchange {
     void place(const std::vector<Parameter*>& gate,
                const std::vector<Parameter*>& experts) override {
         right_->place(gate, experts);
-        if (gate_is_whole_) replicate_over(group_, gate, Placement::Kind::replicated);
+        replicate_over(group_, gate, Placement::Kind::replicated);
     }
     std::unique_ptr<Delivery> deliver(Device& device, const Counts& counts,
                                       SourceLine at) override {
@@ -321,9 +324,8 @@ class BroughtTwice : public ExpertExchange {
     }
 
   private:
-    std::shared_ptr<ExpertExchange> right_;
-    bool gate_is_whole_;
     Communicator& group_;
+    std::shared_ptr<ExpertExchange> right_;
 };
 
 }  // namespace
@@ -332,12 +334,10 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
           "[parallel][experts][errors]") {
     // The exchange refuses it …
     classroom(2)->run([](Rank& rank) {
-        TensorParallel tp(rank.device(), rank.world());
+        Mesh mesh(rank.world(), {{"tp", 2}});
+        TensorParallel tp(rank.device(), mesh["tp"]);
         CHECK_THAT(refusal([&] {
-                       exchange_experts(rank.world(),
-                                        {.tp = &tp,
-                                         .tensor_ranks = TensorRanks::hold_other_experts,
-                                         .drop_copies = false});
+                       exchange_experts(mesh, {"tp"}, {.tp = &tp, .drop_copies = false});
                    }),
                    says("each expert would get each token 2 times, and its gradient as "
                         "often; leave drop_copies on"));
@@ -349,7 +349,11 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
             ExpertTask task;
             task.shared = 0;
             std::shared_ptr<ExpertExchange> exchange;
-            if (ranks > 1) exchange = std::make_shared<BroughtTwice>(rank.world(), true);
+            std::optional<Mesh> mesh;
+            if (ranks > 1) {
+                mesh.emplace(rank.world(), std::vector<Mesh::Axis>{{"tp", ranks}});
+                exchange = std::make_shared<BroughtTwice>(*mesh);
+            }
             MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, task.sizes(),
                                    exchange, nullptr);
             zero_gradients(layer);
@@ -366,6 +370,47 @@ TEST_CASE("Tokens that all ranks of a tensor group bring count as often",
     CHECK(relative_difference(twice.at("gate.weight"), right.at("gate.weight")) <= 1e-12);
     for (const char* name : {"experts.gate_up_proj.weight", "experts.down_proj.weight"})
         CHECK(std::abs(relative_difference(twice.at(name), right.at(name)) - 1) <= 1e-12);
+}
+
+TEST_CASE("Experts beside a tensor group that they do not know are refused",
+          "[parallel][experts][errors]") {
+    classroom(2)->run([](Rank& rank) {
+        Mesh mesh(rank.world(), {{"ep", 1}, {"tp", 2}}), other(rank.world(), {{"tp", 2}});
+        TensorParallel tp(rank.device(), mesh["tp"]);
+        BlockSizes sizes{8, 2};
+        sizes.experts.count = 2;
+        const ParameterInit init{rank.device(), DType::f64, 1, "h.0"};
+        const auto refused = [&](const GptKit& kit) {
+            return refusal([&] { make_block(init, sizes, kit); });
+        };
+        const GptKit shared = tensor_parallel({}, tp);
+        const std::string sentence =
+            "h.0.mlp: linear layers are shared out to a tensor group, but the kit does "
+            "not "
+            "say what that does with experts";
+        CHECK_THAT(refused(shared), says(sentence));
+        CHECK_THAT(refused(expert_parallel(shared, mesh, {"ep"})), says(sentence));
+        CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
+                   says("the tensor group tp is no line of this mesh"));
+        // Shared out along another mesh than replicas are said along.
+        MixtureOfExperts layer(init, softmax_first().sizes(),
+                               exchange_experts(other, {"tp"}), nullptr);
+        CHECK_THAT(refusal([&] { declare_replicas_of(mesh, {"ep"}, layer); }),
+                   says("is shared out along tp, which is neither a line nor a plane of "
+                        "this mesh"));
+        CHECK_THAT(refusal([&] {
+                       const GptKit once = expert_parallel({}, mesh, {"ep"});
+                       expert_parallel(once, mesh, {"ep"});
+                   }),
+                   says("whose experts are shared out already"));
+        ExpertTask odd = softmax_first();
+        odd.experts = 3;
+        CHECK_THAT(refusal([&] {
+                       MixtureOfExperts(init, odd.sizes(), exchange_experts(mesh, {"tp"}),
+                                        nullptr);
+                   }),
+                   says("h.0: 3 experts cannot be shared out to 2 ranks"));
+    });
 }
 
 }  // namespace lockstep::test

@@ -26,7 +26,7 @@ std::vector<std::pair<std::string, ExpertTask>> tasks() {
     deepseek.gate.normalized = true;
     deepseek.gate.factor = 2.5;
     deepseek.gate.biased = true;
-    deepseek.parts = 2;
+    deepseek.portions = 2;
     ExpertTask gshard = plain;
     gshard.gate.form = GateForm::softmax_then_top_k;
     gshard.gate.normalized = true;
@@ -70,12 +70,8 @@ TEST_CASE("Replicas of experts train as one device, with ZeRO for each by its ra
                 ExpertWorkers workers{{{"dp", dp}, {"ep", ep}}, along_ep};
                 if (zero)
                     workers.sync = [](Device& device, Mesh& mesh, Module& model) {
-                        const auto experts =
-                            sharded_along(mesh["ep"], model.parameters());
-                        std::vector<Parameter*> others;
-                        for (Parameter* parameter : model.parameters())
-                            if (std::ranges::count(experts, parameter) == 0)
-                                others.push_back(parameter);
+                        const auto [experts, others] =
+                            shares_along(mesh["ep"], model.parameters());
                         auto both = std::make_unique<CombinedSync>();
                         const ZeroOptions options{.sizes = {400, 400}};
                         both->add(std::make_unique<Zero1>(device, mesh["dp"], experts,

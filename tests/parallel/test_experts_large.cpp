@@ -8,6 +8,7 @@
 
 #include "sim/cluster.hpp"
 #include "src/comm/mesh.hpp"
+#include "src/nn/published_sizes.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/parallel/expert_parallel.hpp"
 #include "src/parallel/placement.hpp"
@@ -21,44 +22,6 @@ namespace lockstep::test {
 namespace {
 
 constexpr std::int64_t kLength = 4096;  // tokens of a micro-batch, one sequence
-
-/// Jiang et al. 2024, 2401.04088, table 1.
-GptSizes mixtral() {
-    GptSizes sizes{32'000, kLength, 32, {4096, 32}};
-    sizes.block.inner = 14'336;
-    sizes.block.norm = NormKind::rms_norm;
-    sizes.block.mlp = MlpKind::swiglu;
-    sizes.block.kv_heads = 8;
-    sizes.block.rotary_base = 1e6;
-    sizes.block.bias = false;
-    sizes.block.experts.count = 8;
-    return sizes;
-}
-
-/// DeepSeek-AI 2024, 2412.19437, section 4.2, without the module that predicts a second
-/// token.
-GptSizes deepseek_v3() {
-    GptSizes sizes{129'280, kLength, 61, {7168, 128}};
-    sizes.block.inner = 18'432;
-    sizes.block.norm = NormKind::rms_norm;
-    sizes.block.mlp = MlpKind::swiglu;
-    sizes.block.rotary_base = 10'000;
-    sizes.block.bias = false;
-    sizes.block.latent = {1536, 512, 128, 64, 128};
-    sizes.dense_blocks = 3;
-    ExpertSizes& experts = sizes.block.experts;
-    experts.count = 256;
-    experts.inner = 2048;
-    experts.shared = 2048;
-    experts.gate.chosen = 8;
-    experts.gate.form = GateForm::sigmoid;
-    experts.gate.normalized = true;
-    experts.gate.factor = 2.5;
-    experts.gate.groups = 8;
-    experts.gate.chosen_groups = 4;
-    experts.gate.biased = true;
-    return sizes;
-}
 
 struct Layout {
     int pp = 1, dp = 1, ep = 1;
@@ -81,7 +44,7 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
                   {{"pp", layout.pp}, {"dp", layout.dp}, {"ep", layout.ep}});
         Communicator& line = mesh["pp"];
         const Schedule& schedule = plan.schedule();
-        const GptKit kit = expert_parallel({}, mesh["ep"]);
+        const GptKit kit = expert_parallel({}, mesh, {"ep"});
         const GptStage stage =
             make_gpt_stage({device, DType::bf16, 1, ""}, sizes, schedule, line.rank(),
                            cut_gpt(sizes, schedule), kit);
@@ -91,10 +54,7 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
                           gpt_boundary(sizes, DType::bf16, kit));
         pipeline.reduce_over(mesh, {"dp", "ep"});
         const auto all = stage.parameters();
-        const auto experts = sharded_along(mesh["ep"], all);
-        std::vector<Parameter*> others;
-        for (Parameter* parameter : all)
-            if (std::ranges::count(experts, parameter) == 0) others.push_back(parameter);
+        const auto [experts, others] = shares_along(mesh["ep"], all);
         const auto numbers = [](const std::vector<Parameter*>& parameters) {
             std::int64_t sum = 0;
             for (const Parameter* parameter : parameters)
@@ -176,9 +136,10 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
 
 TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37",
           "[parallel][experts]") {
-    // DeepSeek-AI 2024, 2412.19437, abstract. 671,026,419,200 is the count of the
-    // published weights without the second token's module and the gates' biases.
-    const GptSizes sizes = deepseek_v3();
+    // DeepSeek-AI 2024, 2412.19437, abstract. The published weights have
+    // 671,026,419,200 numbers beside the second token's module: these, and a bias for
+    // each of the 58 gates' 256 experts, which is no parameter here.
+    const GptSizes sizes = deepseek_v3(kLength);
     CHECK(sizes.parameters() == 671'026'404'352);
     // Without the table of tokens, of which one row is read, 36.6.
     CHECK(sizes.active_parameters() == 37'552'282'624);
@@ -186,14 +147,14 @@ TEST_CASE("DeepSeek-V3 has 671 billion parameters, of which a token meets 37",
 
 TEST_CASE("Mixtral on 32 devices holds, and sends, what the formulas say",
           "[parallel][experts]") {
-    check_step("Mixtral", mixtral(), {2, 2, 8, 2});
+    check_step("Mixtral", mixtral_8x7b(kLength), {2, 2, 8, 2});
 }
 
 TEST_CASE("Mixtral and DeepSeek-V3 run on 256 and 1,024 devices", "[.large]") {
-    WARN(check_step("Mixtral", mixtral(), {4, 8, 8, 8}));
-    WARN(check_step("DeepSeek-V3", deepseek_v3(), {16, 1, 16, 16}));
-    WARN(check_step("Mixtral", mixtral(), {4, 32, 8, 8}));
-    WARN(check_step("DeepSeek-V3", deepseek_v3(), {16, 1, 64, 16}));
+    WARN(check_step("Mixtral", mixtral_8x7b(kLength), {4, 8, 8, 8}));
+    WARN(check_step("DeepSeek-V3", deepseek_v3(kLength), {16, 1, 16, 16}));
+    WARN(check_step("Mixtral", mixtral_8x7b(kLength), {4, 32, 8, 8}));
+    WARN(check_step("DeepSeek-V3", deepseek_v3(kLength), {16, 1, 64, 16}));
 }
 
 }  // namespace lockstep::test

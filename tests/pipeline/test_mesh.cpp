@@ -37,7 +37,6 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr int kSteps = 3;
 constexpr int kMicroBatches = 4;  // of a replica's, for schedules of 2 and 4 stages
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
@@ -70,9 +69,12 @@ struct Spread {
     bool selective = false;  ///< recomputation of attention's core
     bool offload = false;    ///< what is saved waits on the host
     bool flash = false;      ///< FlashAttention, on a rank's heads
-    int ep = 1;              ///< ranks that share out experts, replicas of all else
+    int steps = 3;
+    int ep = 1;  ///< ranks that share out experts, replicas of all else
     std::int64_t experts = 0;
-    TensorRanks tensor_ranks = TensorRanks::share_columns;
+    enum class Gate { plain, deepseek, gshard } gate = Gate::plain;
+    bool other_experts = false;  ///< ranks of "tp" hold other ones, too
+    bool share_columns = true;   ///< else they hold the same ones whole
     bool drop_copies = true;
 
     int ranks() const { return pp * dp * ep * cp * tp; }
@@ -84,10 +86,14 @@ struct Spread {
     }
     std::string text() const {
         return fmt::format(
-            "pp {} dp {} ep {} cp {} tp {}{} {} {}kv {} {} {} sync {} experts {} {} {}",
+            "pp {} dp {} ep {} cp {} tp {}{} {} {}kv {} {} {} sync {} experts {} {} {} "
+            "gate {}",
             pp, dp, ep, cp, tp, sequence ? " sp" : "", schedule, tied ? "tied " : "",
             kv_heads, name_of(method), name_of(order), static_cast<int>(sync), experts,
-            static_cast<int>(tensor_ranks), drop_copies);
+            other_experts   ? "apart"
+            : share_columns ? "shared"
+                            : "copied",
+            drop_copies, static_cast<int>(gate));
     }
 };
 
@@ -113,10 +119,21 @@ GptSizes sizes_of(const Spread& spread) {
         experts.count = spread.experts;
         experts.inner = 12;
         experts.shared = 8;
-        experts.gate.form = GateForm::softmax_then_top_k;
-        experts.gate.normalized = true;
         experts.gate.balance = 0.02;
         experts.gate.z = 0.01;
+        if (spread.gate == Spread::Gate::deepseek) {
+            experts.gate.form = GateForm::sigmoid;
+            experts.gate.normalized = true;
+            experts.gate.factor = 2.5;
+            experts.gate.chosen = 3;
+            experts.gate.noise = 0.1;
+            experts.portions = 2;
+        }
+        if (spread.gate == Spread::Gate::gshard) {
+            experts.gate.form = GateForm::softmax_then_top_k;
+            experts.gate.normalized = true;
+            experts.capacity = 1.25;
+        }
     }
     return sizes;
 }
@@ -166,7 +183,7 @@ Trained train_alone(const Spread& spread) {
         if (spread.sync == Sync::power_sgd)
             sync = std::make_unique<PowerSgd>(device, rank.world(), parameters);
         Sgd optimizer(parameters, kSgd);
-        for (int step = 0; step < kSteps; ++step) {
+        for (int step = 0; step < spread.steps; ++step) {
             std::vector<MicroBatch> batches;
             batches.reserve(all);
             for (int i = 0; i < all; ++i)
@@ -198,12 +215,12 @@ GptKit kit_of(const Spread& spread, TensorParallel& tp, Mesh& mesh) {
     kit = tensor_parallel(kit, tp);
     if (!spread.context_first) context();
     if (spread.experts > 0) {
-        const bool holds_other = spread.tensor_ranks == TensorRanks::hold_other_experts;
-        Communicator& group = holds_other ? mesh.plane({"ep", "tp"}) : mesh["ep"];
-        kit = expert_parallel(kit, group,
+        std::vector<std::string> axes{"ep"};
+        if (spread.other_experts) axes.push_back("tp");
+        kit = expert_parallel(kit, mesh, axes,
                               {.batch = &mesh.plane(spread.token_axes()),
                                .tp = &tp,
-                               .tensor_ranks = spread.tensor_ranks,
+                               .share_columns = spread.share_columns,
                                .drop_copies = spread.drop_copies});
     }
     return spread.selective ? selective_recompute(kit) : kit;
@@ -287,12 +304,9 @@ class SyncOfChunks {
     /// Experts lie on other ranks than the rest: those of "ep" hold other ones.
     std::vector<Parameter*> share_by_places(Device& device, Mesh& mesh,
                                             const std::vector<Parameter*>& all) {
-        const auto experts = sharded_along(mesh["ep"], all);
+        const auto [experts, others] = shares_along(mesh["ep"], all);
         Communicator& replicas = mesh.plane({"dp", "ep", "cp"});
         if (experts.empty()) return share<Zero1>(device, replicas, all);
-        std::vector<Parameter*> others;
-        for (Parameter* parameter : all)
-            if (std::ranges::count(experts, parameter) == 0) others.push_back(parameter);
         auto both = std::make_unique<CombinedSync>();
         both->add(std::make_unique<Zero1>(device, mesh["dp"], experts));
         both->add(std::make_unique<Zero1>(device, replicas, others));
@@ -328,8 +342,8 @@ Trained train_spread(const Spread& spread) {
         make_schedule(spread.schedule, {spread.pp, kMicroBatches, chunks}));
     const GptSizes sizes = sizes_of(spread);
     Trained trained;
-    trained.losses.assign(kSteps, 0);
-    trained.norms.assign(kSteps, std::numeric_limits<double>::quiet_NaN());
+    trained.losses.assign(spread.steps, 0);
+    trained.norms.assign(spread.steps, std::numeric_limits<double>::quiet_NaN());
     sim::ClusterOptions options;
     options.ranks = spread.ranks();
     options.check = sim::CheckLevel::full;
@@ -362,7 +376,7 @@ Trained train_spread(const Spread& spread) {
         const auto updated = sync ? sync->updated() : parameters;
         std::optional<Sgd> optimizer;
         if (!sync) optimizer.emplace(parameters, kSgd);
-        for (int step = 0; step < kSteps; ++step) {
+        for (int step = 0; step < spread.steps; ++step) {
             const auto batches = own_batches(
                 device, spread, step,
                 mesh.coordinate("dp") * spread.ep + mesh.coordinate("ep"), kit.tokens);
@@ -392,7 +406,7 @@ double largest_difference(const HostTensor& a, const HostTensor& b) {
 void check_as_alone(const Spread& spread) {
     CAPTURE(spread.text());
     const Trained one = train_alone(spread), many = train_spread(spread);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < spread.steps; ++step) {
         CHECK(std::abs(many.losses[step] - one.losses[step]) <= 1e-12 * one.losses[step]);
         CHECK(std::abs(many.norms[step] - one.norms[step]) <= 1e-12 * one.norms[step]);
     }
@@ -542,38 +556,47 @@ Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
 
 TEST_CASE("A GPT of experts spread over a mesh trains as on one device",
           "[pipeline][mesh][experts]") {
-    Spread spread = GENERATE(
-        of_experts(1, 1, 2, 1, false), of_experts(1, 2, 2, 1, false),
-        of_experts(2, 1, 2, 1, false, "1f1b"), of_experts(2, 2, 2, 1, false, "zb-h1"),
-        of_experts(1, 1, 4, 2, false), of_experts(1, 1, 2, 2, true),
-        of_experts(2, 1, 2, 2, true, "interleaved"),
-        of_experts(2, 1, 2, 4, false, "1f1b"), of_experts(1, 2, 2, 4, true),
-        of_experts(2, 2, 1, 2, true, "1f1b"));
-    spread.llama = GENERATE(false, true);
+    Spread spread = GENERATE(of_experts(1, 1, 2, 1, false), of_experts(1, 2, 2, 1, false),
+                             of_experts(2, 2, 2, 1, false, "zb-h1"),
+                             of_experts(1, 1, 4, 2, false), of_experts(1, 1, 2, 2, true),
+                             of_experts(2, 1, 2, 2, true, "interleaved"),
+                             of_experts(2, 2, 1, 2, false, "1f1b"));
+    spread.gate =
+        GENERATE(Spread::Gate::plain, Spread::Gate::deepseek, Spread::Gate::gshard);
+    spread.llama = spread.gate == Spread::Gate::deepseek;
     if (spread.tp > 1) {
-        spread.tensor_ranks =
-            GENERATE(TensorRanks::share_columns, TensorRanks::hold_other_experts,
-                     TensorRanks::hold_same_experts);
-        spread.drop_copies = spread.tensor_ranks == TensorRanks::hold_other_experts ||
-                             GENERATE(true, false);
-        if (spread.tensor_ranks == TensorRanks::hold_other_experts &&
-            spread.ep * spread.tp > 8)
-            spread.experts = 16;
+        const auto [other, columns, drop] =
+            GENERATE(std::array{true, true, true}, std::array{false, true, true},
+                     std::array{false, true, false}, std::array{false, false, true},
+                     std::array{false, false, false});
+        spread.other_experts = other;
+        spread.share_columns = columns;
+        spread.drop_copies = drop;
     }
+    check_as_alone(spread);
+}
+
+TEST_CASE("Experts on a mesh end where one device does",
+          "[pipeline][mesh][experts][slow]") {
+    Spread spread =
+        GENERATE(of_experts(1, 1, 2, 2, false), of_experts(2, 1, 2, 2, true, "1f1b"),
+                 of_experts(2, 2, 2, 1, false, "zb-h1"));
+    spread.gate = spread.sequence ? Spread::Gate::gshard : Spread::Gate::deepseek;
+    spread.other_experts = spread.sequence;
+    spread.steps = 20;
+    if (spread.dp > 1) spread.sync = Sync::zero1;
     check_as_alone(spread);
 }
 
 TEST_CASE("Experts, tokens of other ranks and ZeRO train as one device",
           "[pipeline][mesh][experts]") {
     Spread spread = GENERATE(of_experts(1, 2, 2, 1, false), of_experts(1, 2, 2, 2, true),
-                             of_experts(2, 2, 2, 1, false, "1f1b"),
-                             of_experts(2, 2, 2, 2, false, "zb-h1"));
-    spread.cp = GENERATE(1, 2);
+                             of_experts(2, 2, 2, 1, false, "1f1b"));
+    spread.cp = 2;
     spread.order = TokenOrder::zigzag;
     spread.sync = GENERATE(Sync::all_reduce, Sync::zero1);
-    spread.recompute = GENERATE(false, true);
+    spread.recompute = spread.pp > 1;
     spread.tied = true;
-    if (spread.ranks() > 16) return;
     check_as_alone(spread);
 }
 

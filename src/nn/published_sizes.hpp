@@ -1,0 +1,18 @@
+#pragma once
+
+#include "src/nn/gpt_kit.hpp"
+
+namespace lockstep {
+
+// The sizes of published models, for runs that compute shapes only. `context` is the
+// longest sequence, which costs no parameters: positions are rotary.
+
+/// Mixtral 8x7B: 46.7 billion parameters, of which a token meets 12.9 (Jiang et al. 2024,
+/// 2401.04088, table 1).
+GptSizes mixtral_8x7b(std::int64_t context);
+
+/// DeepSeek-V3: 671 billion, 37 without the table of tokens (DeepSeek-AI 2024,
+/// 2412.19437, section 4.2). Without the module that predicts a second token.
+GptSizes deepseek_v3(std::int64_t context);
+
+}  // namespace lockstep
