@@ -5,6 +5,7 @@
 #include "lessons/05_pipeline_1f1b/lesson.hpp"
 #include "lessons/06_ring_self_attention/lesson.hpp"
 #include "lessons/07_zero/lesson.hpp"
+#include "lessons/08_experts/lesson.hpp"
 #include "lessons/runner/lesson.hpp"
 
 namespace lockstep::lessons {
@@ -16,7 +17,8 @@ const std::vector<LessonEntry>& catalogue() {
                                                   tensor_parallel_block_lesson(),
                                                   pipeline_1f1b_lesson(),
                                                   ring_self_attention_lesson(),
-                                                  zero_lesson()};
+                                                  zero_lesson(),
+                                                  experts_lesson()};
     return lessons;
 }
 

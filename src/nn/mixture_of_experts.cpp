@@ -191,7 +191,7 @@ Gating MixtureOfExperts::choose(const Tensor& tokens, Saved& saved, bool trains)
 }
 
 std::vector<MixtureOfExperts::Portion> MixtureOfExperts::routed(const Gating& gating,
-                                                             SourceLine at) const {
+                                                                SourceLine at) const {
     const std::int64_t tokens = gating.ids.shape()[0];
     std::vector<Portion> portions(static_cast<std::size_t>(sizes_.of.portions));
     for (std::int64_t i = 0; Portion & portion : portions) {

@@ -20,6 +20,8 @@ LESSON = ["lesson", "gradient-accumulation", "--set", "epochs=10", "--set", "ste
           "--set", "rows=16", "--set", "hidden=32"]
 FORMS = ["lesson", "data-parallel", "--set", "steps=5", "--step", "4"]
 STAGES = ["lesson", "zero", "--set", "steps=5", "--step", "7"]
+EXPERTS = ["lesson", "experts", "--set", "layers=1", "--set", "hidden=16", "--set", "steps=2", "--step",
+           "9"]
 COLUMNS = ["lesson", "column-linear", "--set", "rows=16"]
 BLOCK = ["lesson", "tensor-parallel-block", "--set", "layers=1", "--set", "hidden=16",
          "--set", "batch=2", "--set", "steps=3"]
@@ -134,6 +136,9 @@ class Lessons(unittest.TestCase):
 
     def test_stages_of_zero(self):
         self.check_forms(STAGES)
+
+    def test_experts_that_ranks_share(self):
+        self.check_forms(EXPERTS)
 
     def test_a_layer_that_ranks_share(self):
         for dtype in ("f32", "f64", "bf16"):

@@ -78,7 +78,7 @@ void add_layers(std::vector<Request>& to) {
         call("matmul_into", ops::Matmul{real(2, {6, 5}), x, real(1, {8, 5}),
                                         MatmulOptions{.accumulate = true}, true}));
     to.push_back(
-        call("grouped_matmul", ops::GroupedMatmul{real(2, {6, 5}), x, real(1, {16, 5}),
+        call("grouped_matmul", ops::GroupedMatmul{real(2, {6, 4}), x, real(1, {16, 4}),
                                                   std::vector<std::int64_t>{2, 4},
                                                   MatmulOptions{.accumulate = true}}));
     to.push_back(call("add_bias", ops::AddBias{x, bias}));

@@ -61,6 +61,12 @@ class Bf16(unittest.TestCase):
             with self.subTest(lesson=slug):
                 self.check(slug)
 
+    def test_experts(self):
+        # A gate's choice has no rounding: where two scores are near, f32 takes another expert.
+        for options in ([], ["--check", "full", "--ranks", "2"]):
+            done = run("lesson", "experts", "--dtype", "bf16", "--set", "steps=5", *options)
+            self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
+
     def test_by_all_that_is_looked_for(self):
         for slug in SHORT:
             with self.subTest(lesson=slug):

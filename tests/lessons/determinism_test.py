@@ -63,6 +63,11 @@ class Determinism(unittest.TestCase):
         self.check("--ranks", "2", "--set", "method=ulysses", "--set", "order=striped", "--dtype",
                    "f64", *short)
 
+    def test_experts_that_ranks_share(self):
+        self.lesson = "experts"
+        self.check("--ranks", "4", "--set", "layers=1", "--set", "hidden=16", "--set",
+                   "steps=2")
+
     def test_shapes_only_give_the_same_times_bytes_and_memory(self):
         for self.lesson in ("gradient-accumulation", "column-linear", "pipeline-1f1b",
                             "ring-self-attention"):

@@ -100,8 +100,9 @@ class Gpt:
         y, layer_backward = layer(name, n)
         return plus(x, y), lambda dy: plus(dy, norm_backward(layer_backward(dy)))
 
-    def sequence(self, ids, following, factor):
-        """Loss of a sequence, and its gradients; both are weighted by factor."""
+    def begin(self, ids, following, factor):
+        """Loss of a sequence, and a function that adds its gradients; both are weighted by
+        factor."""
         wte, wpe = (self.values[f"{name}.weight"] for name in (TABLE, "transformer.wpe"))
         x = plus([wte[i] for i in ids], wpe)
         backwards = []
@@ -113,11 +114,20 @@ class Gpt:
         for layer, name in ((self.norm, "transformer.ln_f"), (self.linear, head)):
             x, backward = layer(name, x)
             backwards.append(backward)
-        loss, dx = cross_entropy(x, following, factor)
-        for backward in reversed(backwards):
-            dx = backward(dx)
-        self.add("transformer.wpe.weight", dx)
-        self.look_up_backward(ids, dx)
+        loss, d_logits = cross_entropy(x, following, factor)
+
+        def backward_of_all():
+            dx = d_logits
+            for backward in reversed(backwards):
+                dx = backward(dx)
+            self.add("transformer.wpe.weight", dx)
+            self.look_up_backward(ids, dx)
+        return loss, backward_of_all
+
+    def sequence(self, ids, following, factor):
+        """Loss of a sequence, and its gradients; both are weighted by factor."""
+        loss, backward = self.begin(ids, following, factor)
+        backward()
         return loss
 
     def look_up_backward(self, ids, dx):

@@ -1,0 +1,97 @@
+#include "lessons/08_experts/gpt_experts.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "src/comm/mesh.hpp"
+#include "src/parallel/expert_parallel.hpp"
+#include "src/parallel/placement.hpp"
+#include "src/parallel/tensor_parallel_kit.hpp"
+#include "src/parallel/train_step.hpp"
+
+namespace lockstep::lessons {
+
+std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
+                                                 int ranks) {
+    const std::int64_t batch = options.values.integer("batch", least_multiple(ranks, 8));
+    require_shared_out("batch", batch, ranks, fmt::format("{} ranks", ranks));
+    return make_gpt_task(options, batch, [&](std::int64_t vocabulary) {
+        GptSizes sizes;
+        sizes.vocabulary = vocabulary;
+        sizes.context = options.values.integer("context", least_multiple(ranks, 32));
+        sizes.layers = options.values.integer("layers");
+        BlockSizes& block = sizes.block;
+        block.heads = options.values.integer("heads", least_multiple(ranks, 4));
+        block.hidden = options.values.integer("hidden", 8 * block.heads);
+        block.norm = NormKind::rms_norm;
+        block.mlp = MlpKind::swiglu;
+        block.bias = false;
+        ExpertSizes& experts = block.experts;
+        experts.count = options.values.integer("experts", least_multiple(ranks, 8));
+        experts.inner = options.values.integer("inner", least_multiple(ranks, 32));
+        experts.gate.chosen = options.values.integer("chosen");
+        experts.gate.form = GateForm::softmax_then_top_k;
+        experts.gate.normalized = true;
+        const std::string all = fmt::format("{} ranks", ranks);
+        require_shared_out("heads", block.heads, ranks, all);
+        require_shared_out("hidden", block.hidden, block.heads, "the heads");
+        require_shared_out("experts", experts.count, ranks, all);
+        require_shared_out("inner", experts.inner, ranks, all);
+        require_shared_out("context", sizes.context, ranks, all);
+        return sizes;
+    });
+}
+
+namespace {
+
+/// How much busier than the mean the busiest expert of any layer was.
+double busiest(const std::vector<std::vector<std::int64_t>>& loads) {
+    double most = 0;
+    for (const std::vector<std::int64_t>& load : loads) {
+        const auto copies = static_cast<double>(
+            std::accumulate(load.begin(), load.end(), std::int64_t{0}));
+        const auto largest = static_cast<double>(*std::ranges::max_element(load));
+        most = std::max(most, largest * static_cast<double>(load.size()) / copies);
+    }
+    return most;
+}
+
+}  // namespace
+
+// lesson: experts-mesh
+RunReport train_gpt_experts(Cluster& cluster, const GptTask& task, const ExpertRun& run,
+                            DType dtype, std::uint64_t seed, Progress* progress) {
+    return cluster.run([&](Rank& rank) {
+        Device& device = rank.device();
+        Mesh mesh(rank.world(), {{"ep", run.ep}, {"tp", run.tp}});
+        TensorParallel tp(device, mesh["tp"]);
+        GptKit kit;
+        if (run.tp > 1) kit = tensor_parallel(kit, tp);
+        kit = expert_parallel(kit, mesh, {"ep"},
+                              {.batch = &rank.world(), .tp = run.tp > 1 ? &tp : nullptr});
+        const auto gpt = make_gpt({device, dtype, seed, ""}, task.sizes, kit);
+        declare_replicas_of(mesh, {"ep"}, *gpt);
+        // lesson: end
+        AllReduceSync sync(gpt->parameters());
+        const auto optimizer = make_optimizer<Sgd>(gpt->parameters(), task.optimizer());
+        const auto layers = expert_layers(*gpt);
+        const Loss loss = kit.loss(task.sizes);
+        const std::int64_t sequences = task.batch / run.ep;
+        const auto step = [&](int i) {
+            const MicroBatch mine =
+                upload_tokens(device, task, i, mesh.coordinate("ep") * sequences,
+                              sequences, 1.0 / run.ep);
+            Tensor share = train_step(device, *gpt, loss, {&mine, 1}, sync, *optimizer);
+            const auto loads =
+                balance_by_bias(device, rank.world(), layers, run.bias_rate);
+            if (rank.index() == 0) rank.keep_value("load", busiest(loads));
+            // All ranks of a tensor group have the same loss.
+            return tp.rank() == 0 ? share : Tensor();
+        };
+        run_training(rank, gpt->parameters(), task.steps, step, progress);
+    });
+}
+
+}  // namespace lockstep::lessons

@@ -1,0 +1,692 @@
+#include "lessons/08_experts/lesson.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "lessons/08_experts/layer_runs.hpp"
+#include "lessons/runner/rounding.hpp"
+#include "src/cost/collectives.hpp"
+#include "src/cost/virtual_time.hpp"
+#include "src/nn/published_sizes.hpp"
+
+namespace lockstep::lessons {
+
+namespace {
+
+constexpr int kMostRanks = 16;
+
+using Counts = std::vector<std::int64_t>;
+
+}  // namespace
+
+ExpertsLesson::ExpertsLesson(const LessonOptions& options, Record& record)
+    : Lesson(options, record), ranks_(options.ranks.value_or(4)) {
+    task_ = make_experts_task(options, ranks_);
+    const BlockSizes& block = task_->sizes.block;
+    note("heads", block.heads);
+    note("hidden", block.hidden);
+    note("experts", block.experts.count);
+    note("inner", block.experts.inner);
+    note("batch", task_->batch);
+    note("context", task_->sizes.context);
+    record.options.sum_length = task_->tokens() * task_->steps;
+}
+
+std::vector<Experiment> ExpertsLesson::experiments() {
+    return {experiment("sparse", &ExpertsLesson::sparse),
+            experiment("gate", &ExpertsLesson::gate),
+            experiment("dispatch", &ExpertsLesson::dispatch),
+            experiment("waiting", &ExpertsLesson::waiting),
+            experiment("capacity", &ExpertsLesson::capacity),
+            experiment("balance", &ExpertsLesson::balance),
+            experiment("bytes", &ExpertsLesson::bytes),
+            experiment("inside", &ExpertsLesson::inside),
+            experiment("same", &ExpertsLesson::same),
+            experiment("nodes", &ExpertsLesson::nodes)};
+}
+
+LessonEntry experts_lesson() {
+    LessonEntry entry;
+    entry.slug = "experts";
+    entry.folder = "08_experts";
+    entry.default_ranks = 4;
+    entry.most_ranks = kMostRanks;
+    entry.settings = {
+        {"layers", "transformer blocks of the GPT", Whole{1, 64, 2}},
+        {"heads", "of attention; the least multiple of the ranks from 4 on", Whole{1, 64},
+         "4"},
+        {"hidden", "columns between layers; 8 a head", Whole{1, 1024}, "32"},
+        {"experts", "of a block; the least multiple of the ranks from 8 on",
+         Whole{1, 1024}, "8"},
+        {"inner", "columns of an expert; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"chosen", "experts of a token", Whole{1, 8, 2}},
+        {"context", "tokens of a sequence; the least multiple of the ranks from 32 on",
+         Whole{1, 1024}, "32"},
+        {"batch", "sequences of a step; the least multiple of the ranks from 8 on",
+         Whole{1, 1024}, "8"},
+        {"steps", "of training", Whole{1, 100'000, 60}},
+        {"learning_rate", "of SGD with momentum 0.9", Real{0, 1e6, 0.1}},
+    };
+    entry.takes_text = true;
+    entry.make = make_lesson<ExpertsLesson>;
+    return entry;
+}
+
+/// Shows what experts cost a token, and what they hold.
+void ExpertsLesson::sparse(Findings& found) {
+    const GptSizes mixtral = mixtral_8x7b(4096);
+    const BlockSizes& block = mixtral.block;
+    const std::int64_t h = block.hidden, inner = block.inner;
+    const std::int64_t k = block.experts.gate.chosen, e = block.experts.count;
+    constexpr std::int64_t kTokens = 1024;
+    found.give("numbers", has_numbers());
+    found.give("mixtral.hidden", h);
+    found.give("mixtral.inner", inner);
+    found.give("mixtral.experts", e);
+    found.give("mixtral.chosen", k);
+    const std::int64_t expert = 3 * h * inner;
+    for (const auto& [name, held, met] :
+         {std::tuple{"dense", expert, expert},
+          std::tuple{"sparse", e * expert, k * expert},
+          std::tuple{"as_large", e * expert, e * expert}}) {
+        Findings& row = found.row("costs");
+        row.give("what", name);
+        row.give("held", held);
+        row.give("met", met);
+        row.give("flops", 2 * met);
+    }
+    LayerRun layer{layer_of(h, e, inner, k), 1, kTokens};
+    const RunReport report = run_layer(*make_shapes_only_cluster(1), layer);
+    found.at_most("sparse_flops",
+                  Figure::decimals(static_cast<double>(report.ranks[0].flops) /
+                                       static_cast<double>(2 * k * expert * kTokens),
+                                   4),
+                  1.01);
+    found.give("ratio", e / k);
+    found.give("ratio_experts", e);
+    for (const auto& [name, sizes] :
+         {std::pair{"mixtral", mixtral}, std::pair{"deepseek", deepseek_v3(4096)}}) {
+        const ExpertSizes& experts = sizes.block.experts;
+        Findings& row = found.row("models");
+        row.give("model", name);
+        row.give("experts", experts.count);
+        row.give("chosen", experts.gate.chosen);
+        const auto billions = [](std::int64_t parameters) {
+            return Figure::decimals(static_cast<double>(parameters) / 1e9, 1);
+        };
+        row.give("held", billions(sizes.parameters()));
+        row.give("met", billions(sizes.active_parameters()));
+    }
+}
+
+namespace {
+
+constexpr std::int64_t kTokensByHand = 8, kExpertsByHand = 4, kChosenByHand = 2;
+
+/// Logits of eight tokens for four experts.
+HostTensor logits_by_hand() {
+    return HostTensor::of({kTokensByHand, kExpertsByHand},
+                          std::vector<double>{3, 1, 0, 0,  //
+                                              0, 2, 1, 0,  //
+                                              1, 0, 1, 0,  //
+                                              1, 0, 0, 3,  //
+                                              2, 1, 0, 1,  //
+                                              1, 2, 0, 0,  //
+                                              0, 0, 2, 2,  //
+                                              2, 0, 0, 1});
+}
+
+/// What a gate makes of them, by its formulas in plain loops.
+struct GateByHand {
+    std::array<std::array<std::int64_t, kChosenByHand>, kTokensByHand> ids{};
+    std::array<std::array<double, kChosenByHand>, kTokensByHand> weights{};
+    std::array<std::array<double, kExpertsByHand>, kTokensByHand> scores{};
+    std::array<double, kExpertsByHand> shares{}, means{};
+    double balance = 0;  ///< E sum f P
+
+    GateByHand() {
+        const HostTensor logits = logits_by_hand();
+        for (std::size_t t = 0; t < kTokensByHand; ++t) {
+            double sum = 0;
+            for (std::size_t e = 0; e < kExpertsByHand; ++e) {
+                scores[t][e] = std::exp(
+                    logits.at(static_cast<std::int64_t>(t * kExpertsByHand + e)));
+                sum += scores[t][e];
+            }
+            std::array<std::int64_t, kExpertsByHand> order{};
+            std::iota(order.begin(), order.end(), 0);
+            std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+                return scores[t][static_cast<std::size_t>(a)] >
+                       scores[t][static_cast<std::size_t>(b)];
+            });
+            double chosen = 0;
+            for (std::size_t j = 0; j < kChosenByHand; ++j) {
+                ids[t][j] = order[j];
+                chosen += scores[t][static_cast<std::size_t>(order[j])];
+                shares[static_cast<std::size_t>(order[j])] +=
+                    1.0 / (kTokensByHand * kChosenByHand);
+            }
+            for (std::size_t j = 0; j < kChosenByHand; ++j)
+                weights[t][j] = scores[t][static_cast<std::size_t>(order[j])] / chosen;
+            for (std::size_t e = 0; e < kExpertsByHand; ++e) {
+                scores[t][e] /= sum;
+                means[e] += scores[t][e] / kTokensByHand;
+            }
+        }
+        for (std::size_t e = 0; e < kExpertsByHand; ++e)
+            balance += kExpertsByHand * shares[e] * means[e];
+    }
+};
+
+GateOptions gate_by_hand() {
+    GateOptions options;
+    options.chosen = kChosenByHand;
+    options.form = GateForm::softmax_then_top_k;
+    options.normalized = true;
+    options.balance = 1;
+    return options;
+}
+
+}  // namespace
+
+/// Shows a gate on eight tokens, number by number.
+void ExpertsLesson::gate(Findings& found) {
+    const GateByHand expected;
+    double gap = 0, loss_gap = 0;
+    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Gate gate({device, DType::f64, 0, "gate"}, kExpertsByHand, gate_by_hand());
+        Gating gating =
+            gate.choose(device.upload(logits_by_hand()), {}, SourceLine::here());
+        const std::vector<double> shares(expected.shares.begin(), expected.shares.end());
+        const auto losses = gate.losses(gating, shares, 1, SourceLine::here());
+        rank.keep("ids", gating.ids);
+        rank.keep("weights", gating.weights);
+        rank.keep("scores", gating.scores);
+        rank.keep("loss", losses[0]);
+    });
+    const auto& kept = report.ranks[0].kept;
+    const HostTensor &ids = kept.at("ids"), &weights = kept.at("weights");
+    const HostTensor &scores = kept.at("scores"), &loss = kept.at("loss");
+    found.give("hand.tokens", kTokensByHand);
+    found.give("hand.experts", kExpertsByHand);
+    found.give("hand.chosen", kChosenByHand);
+    const HostTensor logits = logits_by_hand();
+    for (std::size_t t = 0; t < kTokensByHand; ++t) {
+        Findings& row = found.row("gated");
+        row.give("token", t);
+        for (std::size_t e = 0; e < kExpertsByHand; ++e) {
+            const auto place = static_cast<std::int64_t>(t * kExpertsByHand + e);
+            row.give(fmt::format("logit_{}", e), Figure::count(logits.at(place)));
+            row.give(fmt::format("score_{}", e),
+                     Figure::decimals(expected.scores[t][e], 2));
+            if (has_numbers())
+                gap = std::max(gap, std::abs(scores.at(place) - expected.scores[t][e]));
+        }
+        row.give("first", expected.ids[t][0]);
+        row.give("second", expected.ids[t][1]);
+        row.give("first_weight", Figure::decimals(expected.weights[t][0], 2));
+        row.give("second_weight", Figure::decimals(expected.weights[t][1], 2));
+        for (std::size_t j = 0; has_numbers() && j < kChosenByHand; ++j) {
+            const auto place = static_cast<std::int64_t>(t * kChosenByHand + j);
+            gap = std::max(gap, std::abs(weights.at(place) - expected.weights[t][j]));
+            gap = std::max(
+                gap, std::abs(ids.at(place) - static_cast<double>(expected.ids[t][j])));
+        }
+    }
+    for (std::size_t e = 0; e < kExpertsByHand; ++e) {
+        Findings& row = found.row("shares");
+        row.give("expert", e);
+        row.give("copies", static_cast<std::int64_t>(std::lround(
+                               expected.shares[e] * kTokensByHand * kChosenByHand)));
+        row.give("f", Figure::decimals(expected.shares[e], 3));
+        row.give("p", Figure::decimals(expected.means[e], 3));
+    }
+    found.give("balance", Figure::decimals(expected.balance, 3));
+    if (has_numbers()) loss_gap = std::abs(loss.at(0) - expected.balance);
+    values_at_most(found, "gate_values", gap, 1e-14);
+    values_at_most(found, "balance_value", loss_gap, 1e-14);
+    found.give("even_loss", Figure::count(1));
+}
+
+namespace {
+
+/// "t0 t3", or "-" for none.
+std::string words(const std::vector<std::string>& all) {
+    std::string text;
+    for (const std::string& word : all)
+        text += (text.empty() ? "" : " ") + word;
+    return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+/// Shows the way of each copy to its expert and back.
+void ExpertsLesson::dispatch(Findings& found) {
+    constexpr std::int64_t kDevices = 2;
+    constexpr std::int64_t kOwn = kTokensByHand / kDevices;
+    const GateByHand gate;
+    found.give("hand.devices", kDevices);
+    found.give("ranks", ranks_);
+    found.give("several", ranks_ > 1);
+    for (std::int64_t from = 0; from < kDevices; ++from) {
+        std::vector<std::string> sorted;
+        for (std::int64_t e = 0; e < kExpertsByHand; ++e)
+            for (std::int64_t t = from * kOwn; t < (from + 1) * kOwn; ++t)
+                for (const std::int64_t id : gate.ids[static_cast<std::size_t>(t)])
+                    if (id == e) sorted.push_back(fmt::format("{}:{}", e, t));
+        Findings& row = found.row("copies");
+        row.give("device", from);
+        row.give("copies", words(sorted));
+        for (std::int64_t to = 0; to < kDevices; ++to) {
+            const auto count =
+                std::count_if(sorted.begin(), sorted.end(), [&](const std::string& copy) {
+                    return (copy[0] - '0') * kDevices / kExpertsByHand == to;
+                });
+            row.give(fmt::format("to_{}", to), count);
+        }
+    }
+    for (std::int64_t to = 0; to < kDevices; ++to) {
+        std::vector<std::string> arrived, by_expert;
+        for (std::int64_t from = 0; from < kDevices; ++from)
+            for (std::int64_t e = 0; e < kExpertsByHand; ++e)
+                for (std::int64_t t = from * kOwn; t < (from + 1) * kOwn; ++t)
+                    for (const std::int64_t id : gate.ids[static_cast<std::size_t>(t)])
+                        if (id == e && e * kDevices / kExpertsByHand == to)
+                            arrived.push_back(fmt::format("{}:{}", e, t));
+        by_expert = arrived;
+        std::stable_sort(by_expert.begin(), by_expert.end(),
+                         [](const auto& a, const auto& b) { return a[0] < b[0]; });
+        Findings& row = found.row("arrivals");
+        row.give("device", to);
+        row.give("arrived", words(arrived));
+        row.give("by_expert", words(by_expert));
+    }
+
+    // The same layer on one device and on all of them.
+    const DType dtype = options().dtype;
+    LayerRun layer{
+        layer_of(16, 2 * ranks_, 24, 2), ranks_, 12, true, dtype, options().seed};
+    const RunReport shared = run_layer(*make_cluster(options(), ranks_), layer);
+    LayerRun alone = layer;
+    alone.ranks = 1;
+    alone.tokens *= ranks_;
+    const RunReport one = run_layer(*make_cluster(options(), 1), alone);
+    double gap = 0;
+    if (has_numbers()) {
+        const HostTensor many = shared.whole("y"), expected = one.whole("y");
+        for (std::int64_t i = 0; i < expected.elements(); ++i)
+            gap = std::max(gap, std::abs(many.at(i) - expected.at(i)));
+    }
+    values_at_most(found, "same_y", gap, RoundingBound{1e-5, 1e-12}.of(dtype, 8));
+    // Copies for other devices, there and back, forward and backward.
+    std::int64_t rows = 0;
+    const auto own = static_cast<std::size_t>(layer.sizes.of.count / ranks_);
+    for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
+        const std::vector<double>& load = shared.ranks[rank].series.at("load");
+        for (std::size_t e = 0; e < load.size(); ++e)
+            if (e / own != rank) rows += static_cast<std::int64_t>(load[e]);
+    }
+    std::int64_t sent = 0;
+    for (const RankReport& rank : shared.ranks)
+        sent += rank.bytes_sent_by("send");
+    if (ranks_ > 1)
+        found.equal("sent", Figure::bytes(sent),
+                    static_cast<double>(4 * rows * 16 * bytes_of(dtype)));
+}
+
+/// Shows who waits when loads are unequal.
+void ExpertsLesson::waiting(Findings& found) {
+    constexpr int kDevices = 4;
+    constexpr std::int64_t kHidden = 256, kInner = 1024, kTokens = 256;
+    const ClusterSpec spec = products_and_messages();
+    found.give("waiting.devices", kDevices);
+    found.give("waiting.tokens", kTokens);
+    struct Load {
+        const char* name;
+        std::vector<double> shares;
+    };
+    Picoseconds hot_time = 0, expected = 0;
+    for (const Load& load :
+         {Load{"even", {}}, Load{"skewed", {3, 2, 2, 1}}, Load{"hot", {5, 1, 1, 1}}}) {
+        LayerRun layer{layer_of(kHidden, kDevices, kInner, 1), kDevices, kTokens, false,
+                       DType::f32};
+        layer.sizes.of.load = load.shares;
+        const RunReport report =
+            run_layer(*make_shapes_only_cluster(kDevices, spec, true), layer);
+        const std::vector<std::int64_t> rows =
+            dealt_by_load(kTokens, kDevices, load.shares);
+        const std::int64_t most = *std::ranges::max_element(rows);
+        Findings& row = found.row("skews");
+        row.give("load", load.name);
+        row.give("most", kDevices * most);
+        row.give("mean", kTokens);
+        row.give("time", Figure::time(report.makespan()));
+        const auto [least, busiest] = std::ranges::minmax_element(
+            report.ranks, {}, [](const RankReport& rank) { return rank.time.compute; });
+        row.give("busiest", Figure::time(busiest->time.compute));
+        row.give("idlest", Figure::time(least->time.compute));
+        if (std::string(load.name) == "hot") {
+            hot_time = report.makespan();
+            found.timeline("hot_layer", report);
+            record().runs.emplace_back("hot", report);
+            // Counts, its rows from the others, what it computes, and as many rows back.
+            const Picoseconds way =
+                (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
+            const Picoseconds counts =
+                collective_time({Verb::all_to_all, 1, 4, kDevices}, spec, {0, 1, 2, 3});
+            expected = counts + 2 * way + busiest->time.compute;
+        }
+    }
+    found.at_most("slowest", Figure::time(std::abs(hot_time - expected)), 1000);
+}
+
+/// Shows what a capacity drops, and that order decides which.
+void ExpertsLesson::capacity(Findings& found) {
+    constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
+    found.give("capacity.tokens", kTokens);
+    found.give("capacity.experts", kExperts);
+    found.give("capacity.copies", kTokens * kChosen);
+    const GateOptions options_of_gate = gate_by_hand();
+    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Gate gate({device, DType::f32, 0, "gate"}, kExperts, options_of_gate);
+        const Tensor logits = device.empty({kTokens, kExperts}, DType::f32);
+        device.random_normal(logits, RandomStream(options().seed, "logits"), 0, 1);
+        // Some experts are liked more than others.
+        HostTensor likes({kExperts}, DType::f32);
+        for (std::int64_t e = 0; e < kExperts; ++e)
+            likes.set(e, 0.25 * static_cast<double>(kExperts - e));
+        device.add_bias(logits, device.upload(likes));
+        const Gating gating = gate.choose(logits, {}, SourceLine::here());
+        for (const std::int64_t count :
+             counts_by_choice(device, gating.ids, kExperts, {}, SourceLine::here()))
+            rank.keep_value("by choice", static_cast<double>(count));
+    });
+    Counts by_choice, by_token;
+    for (const double count : report.ranks[0].series.at("by choice"))
+        by_choice.push_back(static_cast<std::int64_t>(count));
+    for (std::size_t i = 0; i < by_choice.size(); ++i) {
+        if (i < kExperts) by_token.push_back(0);
+        by_token[i % kExperts] += by_choice[i];
+    }
+    const auto sum = [](const Counts& counts) {
+        return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    };
+    const std::int64_t most = *std::ranges::max_element(by_token);
+    found.give("capacity.most", most);
+    const double enough =
+        static_cast<double>(most * kExperts) / static_cast<double>(kTokens * kChosen);
+    found.give("enough", Figure::decimals(enough, 2));
+    for (const double factor : {1.0, 1.25, 1.5, 2.0}) {
+        const std::int64_t capacity =
+            expert_capacity(factor, kTokens * kChosen, kExperts);
+        Findings& row = found.row("factors");
+        row.give("factor", Figure::decimals(factor, 2));
+        row.give("capacity", capacity);
+        const std::int64_t dropped =
+            kTokens * kChosen - sum(kept_counts({{by_token}, 0}, kExperts, capacity));
+        row.give("dropped", dropped);
+        row.give("part",
+                 Figure::percent(
+                     100.0 * static_cast<double>(dropped) / (kTokens * kChosen), 1));
+        // First choices that are dropped although they come first.
+        std::int64_t first = 0;
+        for (std::size_t e = 0; e < kExperts; ++e)
+            first += std::max<std::int64_t>(0, by_choice[e] - capacity);
+        row.give("first", first);
+        row.give("padding", kExperts * capacity - (kTokens * kChosen - dropped));
+    }
+    found.equal(
+        "none_dropped",
+        kTokens * kChosen -
+            sum(kept_counts({{by_token}, 0}, kExperts,
+                            expert_capacity(enough, kTokens * kChosen, kExperts))),
+        0);
+}
+
+RunReport ExpertsLesson::train(const std::string& variant, const GptTask& task,
+                               const ExpertRun& run) {
+    const auto progress = show_progress(variant, task.steps);
+    RunReport report = train_gpt_experts(*make_cluster(options(), run.ranks()), task, run,
+                                         options().dtype, options().seed, progress.get());
+    // All begin with the same; each of the two steps that train has such a run.
+    const bool first = variant == "alone" || variant == "balance_none";
+    record_training(
+        record(), variant, first, losses_of(report),
+        [&](const std::string& prefix) { return kept_under(report, prefix); });
+    return report;
+}
+
+/// Shows how a loss, and a bias, even out the load.
+void ExpertsLesson::balance(Findings& found) {
+    const BlockSizes& block = task_->sizes.block;
+    found.give("experts", block.experts.count);
+    found.give("chosen", block.experts.gate.chosen);
+    found.give("layers", task_->sizes.layers);
+    found.give("steps", task_->steps);
+    constexpr double kAlpha = 0.01, kRate = 0.02;
+    found.give("alpha", Figure::decimals(kAlpha, 2));
+    found.give("rate", Figure::decimals(kRate, 2));
+    record_gpt_inputs(record(), *task_);
+
+    GptTask by_loss = *task_, by_bias = *task_;
+    by_loss.sizes.block.experts.gate.balance = kAlpha;
+    by_bias.sizes.block.experts.gate.biased = true;
+    std::vector<std::pair<std::string, RunReport>> runs;
+    runs.emplace_back("none", train("balance_none", *task_, {}));
+    runs.emplace_back("by_loss", train("balance_loss", by_loss, {}));
+    runs.emplace_back("by_bias", train("balance_bias", by_bias, {1, 1, kRate}));
+    if (!has_numbers()) return;
+    const auto load_of = [](const RunReport& report) -> const std::vector<double>& {
+        return report.ranks[0].series.at("load");
+    };
+    for (const std::size_t step : shown_steps(static_cast<std::size_t>(task_->steps))) {
+        Findings& row = found.row("loads");
+        row.give("step", step + 1);
+        for (const auto& [name, report] : runs)
+            row.give(name, Figure::decimals(load_of(report)[step], 2));
+    }
+    const auto late = [&](const RunReport& report) {
+        const std::vector<double>& load = load_of(report);
+        const std::size_t from = load.size() - std::max<std::size_t>(1, load.size() / 4);
+        return std::accumulate(load.begin() + static_cast<std::ptrdiff_t>(from),
+                               load.end(), 0.0) /
+               static_cast<double>(load.size() - from);
+    };
+    for (const auto& [name, report] : runs) {
+        Findings& row = found.row("ends");
+        row.give("way", name);
+        row.give("load", Figure::decimals(late(report), 2));
+        row.give("loss", Figure::decimals(losses_of(report).back(), 3));
+    }
+}
+
+/// Counts what experts send, and what a layer that is shared out by columns sends.
+void ExpertsLesson::bytes(Findings& found) {
+    constexpr std::int64_t kHidden = 64, kInner = 128, kTokens = 64;
+    constexpr std::int64_t kNumber = 4;  // bytes of f32
+    found.give("bytes.tokens", kTokens);
+    const auto by_experts = [&](int devices, std::int64_t chosen) {
+        LayerRun layer{layer_of(kHidden, 16, kInner, chosen), devices, kTokens, true,
+                       DType::f32};
+        return run_layer(*make_shapes_only_cluster(devices), layer)
+            .ranks[0]
+            .bytes_sent_by("send");
+    };
+    const auto by_columns = [&](int devices) {
+        return run_shared_mlp(*make_shapes_only_cluster(devices), devices * kTokens,
+                              kHidden, kInner, DType::f32)
+            .ranks[0]
+            .bytes_sent_by("all_reduce");
+    };
+    std::int64_t expert_gap = 0, column_gap = 0;
+    for (const int devices : {2, 4, 8, 16}) {
+        Findings& row = found.row("crossing");
+        row.give("devices", devices);
+        for (const std::int64_t chosen : {1, 2, 4, 8}) {
+            const std::int64_t sent = by_experts(devices, chosen);
+            const std::int64_t formula =
+                4 * chosen * kTokens * kHidden * (devices - 1) / devices * kNumber;
+            expert_gap = std::max(expert_gap, std::abs(sent - formula));
+            row.give(fmt::format("k_{}", chosen), Figure::memory(sent));
+        }
+        const std::int64_t sent = by_columns(devices);
+        const std::int64_t formula =
+            4 * devices * kTokens * kHidden * (devices - 1) / devices * kNumber;
+        column_gap = std::max(column_gap, std::abs(sent - formula));
+        row.give("columns", Figure::memory(sent));
+    }
+    found.equal("experts_sent", Figure::bytes(expert_gap), 0);
+    found.equal("columns_sent", Figure::bytes(column_gap), 0);
+    constexpr std::int64_t kChosen = 2, kDevices = 8;
+    found.give("predicted_devices", kDevices);
+    found.give("predicted_chosen", kChosen);
+    found.give("columns_to_experts", kDevices / kChosen);
+    found.give("inverse", Figure::decimals(double{kChosen} / kDevices, 2));
+    found.give("same_bytes", 1);
+}
+
+/// Verifies, term by term, that columns of an expert make terms of a sum.
+void ExpertsLesson::inside(Findings& found) {
+    constexpr std::int64_t kTokens = 6, kHidden = 8;
+    const std::int64_t inner = 4 * ranks_;
+    found.give("inside.hidden", kHidden);
+    found.give("inside.inner", inner);
+    found.give("inside.own", inner / ranks_);
+    const Experts::Sizes sizes{kHidden, inner, 1};
+    HostTensor sum({kTokens, kHidden}, DType::f64);
+    const auto run = [&](Rank& rank, int parts) {
+        Device& device = rank.device();
+        Experts experts({device, DType::f64, 3, ""}, sizes, {0, 1, parts, rank.index()});
+        const Tensor x = device.empty({kTokens, kHidden}, DType::f64);
+        device.random_normal(x, RandomStream(3, "x"), 0, 1);
+        Saved saved;
+        saved.keep_value("rows", std::vector<std::int64_t>{kTokens});
+        return experts.forward(x, saved);
+    };
+    const RunReport alone = make_cluster(options(), 1)->run([&](Rank& rank) {
+        rank.keep("y", run(rank, 1));
+    });
+    const RunReport report = make_cluster(options(), ranks_)->run([&](Rank& rank) {
+        const Tensor term = run(rank, ranks_);
+        rank.keep("term", term);
+        rank.world().all_reduce(term).wait();
+        rank.keep("sum", term);
+    });
+    double gap = 0;
+    if (has_numbers()) {
+        for (std::size_t r = 0; r < report.ranks.size(); ++r) {
+            const HostTensor& term = report.ranks[r].kept.at("term");
+            Findings& row = found.row("terms");
+            row.give("device", r);
+            for (std::int64_t j = 0; j < 4; ++j)
+                row.give(fmt::format("y_{}", j), Figure::decimals(term.at(j), 4));
+            for (std::int64_t i = 0; i < sum.elements(); ++i)
+                sum.set(i, sum.at(i) + term.at(i));
+        }
+        const HostTensor& reduced = report.ranks[0].kept.at("sum");
+        const HostTensor& whole = alone.ranks[0].kept.at("y");
+        for (std::int64_t i = 0; i < sum.elements(); ++i)
+            gap = std::max({gap, std::abs(sum.at(i) - whole.at(i)),
+                            std::abs(reduced.at(i) - whole.at(i))});
+        for (std::int64_t j = 0; j < 4; ++j)
+            found.give(fmt::format("whole_{}", j), Figure::decimals(whole.at(j), 4));
+    }
+    values_at_most(found, "terms_sum", gap, 1e-13);
+}
+
+/// Trains the same model on one device, by experts, by columns and by both.
+void ExpertsLesson::same(Findings& found) {
+    GptTask task = *task_;
+    task.sizes.block.experts.gate.balance = 0.01;
+    const bool square = ranks_ % 2 == 0 && ranks_ > 2;
+    Curves curves;
+    const auto run = [&](const std::string& name, const ExpertRun& of) {
+        const RunReport report = train(name, task, of);
+        if (has_numbers()) curves.add(name, losses_of(report));
+        Findings& row = found.row("ways");
+        row.give("way", name);
+        std::int64_t sent = 0, held = 0;
+        for (const RankReport& rank : report.ranks) {
+            sent = std::max(sent, rank.bytes_sent());
+            held = std::max(held, rank.memory.peak_of(MemoryCategory::parameters));
+        }
+        row.give("held", Figure::memory(held));
+        row.give("sent", Figure::memory(sent / task.steps));
+    };
+    run("alone", {});
+    run("experts", {ranks_, 1});
+    run("columns", {1, ranks_});
+    if (square) run("both", {ranks_ / 2, 2});
+    const int stores = 12 * static_cast<int>(task.sizes.layers) + 4;
+    values_at_most(
+        found, "same_losses", has_numbers() ? curves.widest_gap() : 0,
+        has_numbers() ? loss_bound(options().dtype, stores, curves.losses.front()) : 1);
+    if (has_numbers()) curves.give(found, "curves");
+}
+
+/// Counts what leaves a node.
+void ExpertsLesson::nodes(Findings& found) {
+    constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
+    constexpr std::int64_t kMost = 2;
+    found.give("nodes.tokens", kTokens);
+    found.give("nodes.experts", kExperts);
+    found.give("nodes.chosen", kChosen);
+    found.give("nodes.most", kMost);
+    const auto crossings = [&](std::int64_t nodes, std::int64_t most) {
+        const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+            const Crossings counted =
+                count_crossings(rank.device(), kTokens, kExperts, kChosen, nodes, most);
+            rank.keep_value("copies", static_cast<double>(counted.copies));
+            rank.keep_value("tokens", static_cast<double>(counted.tokens));
+        });
+        const auto kept = [&](const std::string& name) {
+            return static_cast<std::int64_t>(report.ranks[0].series.at(name)[0]);
+        };
+        return Crossings{kept("copies"), kept("tokens")};
+    };
+    const auto a_token = [&](std::int64_t count) {
+        return Figure::decimals(static_cast<double>(count) / kTokens, 2);
+    };
+    if (has_numbers()) {
+        for (const std::int64_t nodes : {1, 2, 4, 8}) {
+            const Crossings all = crossings(nodes, nodes);
+            const Crossings few = crossings(nodes, std::min(nodes, kMost));
+            Findings& row = found.row("crossings");
+            row.give("nodes", nodes);
+            row.give("copies", a_token(all.copies));
+            row.give("once", a_token(all.tokens));
+            row.give("few_copies", a_token(few.copies));
+            row.give("few_once", a_token(few.tokens));
+            if (nodes == 8)
+                found.at_most("few_nodes", a_token(few.tokens),
+                              static_cast<double>(kMost));
+        }
+    } else {
+        found.not_compared("few_nodes");
+    }
+    // A layer of DeepSeek-V3's sizes on sixteen H100s, in one node or in two.
+    for (const int of_node : {16, 8}) {
+        ClusterSpec spec = load_cluster("h100");
+        spec.devices_per_node = of_node;
+        LayerRun layer{layer_of(7168, 64, 2048, 8), 16, 4096, true, DType::bf16};
+        const RunReport report = run_layer(*make_shapes_only_cluster(16, spec), layer);
+        std::int64_t between = 0;
+        for (const Traffic& traffic : report.ranks[0].traffic)
+            if (traffic.between_nodes) between += traffic.bytes_sent;
+        Findings& row = found.row("layers");
+        row.give("nodes", 16 / of_node);
+        row.give("sent", Figure::memory(report.ranks[0].bytes_sent()));
+        row.give("between", Figure::memory(between));
+        row.give("compute", Figure::time(report.ranks[0].time.compute));
+        row.give("time", Figure::time(report.makespan()));
+    }
+}
+
+}  // namespace lockstep::lessons
