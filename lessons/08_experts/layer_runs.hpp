@@ -31,7 +31,7 @@ MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
 
 /// Runs it once. The tokens are random, token t of all the same on however many ranks.
 /// Each rank keeps "y" and the series "load", copies by expert.
-RunReport run_layer(Cluster& cluster, const LayerRun& layer);
+RunReport run_layer(Cluster& cluster, const LayerRun& of);
 
 /// Runs a plain MLP, (tokens, hidden), its layers shared out by the ranks, each of which
 /// has all tokens; forward and backward.

@@ -256,11 +256,32 @@ void ExpertsLesson::gate(Findings& found) {
 
 namespace {
 
-/// "t0 t3", or "-" for none.
-std::string words(const std::vector<std::string>& all) {
+constexpr std::int64_t kDevicesByHand = 2;
+
+/// Of a token, for an expert.
+struct CopyByHand {
+    std::int64_t expert;
+    std::int64_t token;
+
+    std::int64_t device() const { return expert * kDevicesByHand / kExpertsByHand; }
+};
+
+/// A device's copies, expert by expert.
+std::vector<CopyByHand> copies_by_hand(const GateByHand& gate, std::int64_t device) {
+    constexpr std::int64_t kOwn = kTokensByHand / kDevicesByHand;
+    std::vector<CopyByHand> copies;
+    for (std::int64_t token = device * kOwn; token < (device + 1) * kOwn; ++token)
+        for (const std::int64_t expert : gate.ids[static_cast<std::size_t>(token)])
+            copies.push_back({expert, token});
+    std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
+    return copies;
+}
+
+/// "0:1 0:3", or "-" for none.
+std::string words(const std::vector<CopyByHand>& copies) {
     std::string text;
-    for (const std::string& word : all)
-        text += (text.empty() ? "" : " ") + word;
+    for (const CopyByHand& copy : copies)
+        text += fmt::format("{}{}:{}", text.empty() ? "" : " ", copy.expert, copy.token);
     return text.empty() ? "-" : text;
 }
 
@@ -268,50 +289,42 @@ std::string words(const std::vector<std::string>& all) {
 
 /// Shows the way of each copy to its expert and back.
 void ExpertsLesson::dispatch(Findings& found) {
-    constexpr std::int64_t kDevices = 2;
-    constexpr std::int64_t kOwn = kTokensByHand / kDevices;
     const GateByHand gate;
-    found.give("hand.devices", kDevices);
+    found.give("hand.devices", kDevicesByHand);
     found.give("ranks", ranks_);
     found.give("several", ranks_ > 1);
-    for (std::int64_t from = 0; from < kDevices; ++from) {
-        std::vector<std::string> sorted;
-        for (std::int64_t e = 0; e < kExpertsByHand; ++e)
-            for (std::int64_t t = from * kOwn; t < (from + 1) * kOwn; ++t)
-                for (const std::int64_t id : gate.ids[static_cast<std::size_t>(t)])
-                    if (id == e) sorted.push_back(fmt::format("{}:{}", e, t));
+    std::vector<std::vector<CopyByHand>> arrived(kDevicesByHand);
+    for (std::int64_t from = 0; from < kDevicesByHand; ++from) {
+        const std::vector<CopyByHand> copies = copies_by_hand(gate, from);
         Findings& row = found.row("copies");
         row.give("device", from);
-        row.give("copies", words(sorted));
-        for (std::int64_t to = 0; to < kDevices; ++to) {
-            const auto count =
-                std::count_if(sorted.begin(), sorted.end(), [&](const std::string& copy) {
-                    return (copy[0] - '0') * kDevices / kExpertsByHand == to;
-                });
-            row.give(fmt::format("to_{}", to), count);
-        }
+        row.give("copies", words(copies));
+        for (std::int64_t to = 0; to < kDevicesByHand; ++to)
+            row.give(fmt::format("to_{}", to),
+                     std::ranges::count(copies, to, &CopyByHand::device));
+        for (const CopyByHand& copy : copies)
+            arrived[static_cast<std::size_t>(copy.device())].push_back(copy);
     }
-    for (std::int64_t to = 0; to < kDevices; ++to) {
-        std::vector<std::string> arrived, by_expert;
-        for (std::int64_t from = 0; from < kDevices; ++from)
-            for (std::int64_t e = 0; e < kExpertsByHand; ++e)
-                for (std::int64_t t = from * kOwn; t < (from + 1) * kOwn; ++t)
-                    for (const std::int64_t id : gate.ids[static_cast<std::size_t>(t)])
-                        if (id == e && e * kDevices / kExpertsByHand == to)
-                            arrived.push_back(fmt::format("{}:{}", e, t));
-        by_expert = arrived;
-        std::stable_sort(by_expert.begin(), by_expert.end(),
-                         [](const auto& a, const auto& b) { return a[0] < b[0]; });
+    for (std::int64_t to = 0; to < kDevicesByHand; ++to) {
+        std::vector<CopyByHand>& copies = arrived[static_cast<std::size_t>(to)];
         Findings& row = found.row("arrivals");
         row.give("device", to);
-        row.give("arrived", words(arrived));
-        row.give("by_expert", words(by_expert));
+        row.give("arrived", words(copies));
+        std::ranges::stable_sort(copies, {}, &CopyByHand::expert);
+        row.give("by_expert", words(copies));
     }
+    compare_layers(found);
+}
 
-    // The same layer on one device and on all of them.
+/// Runs the same layer on one device and on all of them.
+void ExpertsLesson::compare_layers(Findings& found) {
     const DType dtype = options().dtype;
-    LayerRun layer{
-        layer_of(16, 2 * ranks_, 24, 2), ranks_, 12, true, dtype, options().seed};
+    LayerRun layer{layer_of(16, std::int64_t{2} * ranks_, 24, 2),
+                   ranks_,
+                   12,
+                   true,
+                   dtype,
+                   options().seed};
     const RunReport shared = run_layer(*make_cluster(options(), ranks_), layer);
     LayerRun alone = layer;
     alone.ranks = 1;
@@ -386,31 +399,37 @@ void ExpertsLesson::waiting(Findings& found) {
     found.at_most("slowest", Figure::time(std::abs(hot_time - expected)), 1000);
 }
 
+/// Gates many tokens, some experts being liked more than others: counts by choice.
+std::vector<std::int64_t> ExpertsLesson::gate_many(std::int64_t tokens,
+                                                   std::int64_t experts) const {
+    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
+        Device& device = rank.device();
+        const Gate gate({device, DType::f32, 0, "gate"}, experts, gate_by_hand());
+        const Tensor logits = device.empty({tokens, experts}, DType::f32);
+        device.random_normal(logits, RandomStream(options().seed, "logits"), 0, 1);
+        HostTensor likes({experts}, DType::f32);
+        for (std::int64_t e = 0; e < experts; ++e)
+            likes.set(e, 0.25 * static_cast<double>(experts - e));
+        device.add_bias(logits, device.upload(likes));
+        const Gating gating = gate.choose(logits, {}, SourceLine::here());
+        for (const std::int64_t count :
+             counts_by_choice(device, gating.ids, experts, {}, SourceLine::here()))
+            rank.keep_value("by choice", static_cast<double>(count));
+    });
+    Counts by_choice;
+    for (const double count : report.ranks[0].series.at("by choice"))
+        by_choice.push_back(static_cast<std::int64_t>(count));
+    return by_choice;
+}
+
 /// Shows what a capacity drops, and that order decides which.
 void ExpertsLesson::capacity(Findings& found) {
     constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
     found.give("capacity.tokens", kTokens);
     found.give("capacity.experts", kExperts);
     found.give("capacity.copies", kTokens * kChosen);
-    const GateOptions options_of_gate = gate_by_hand();
-    const RunReport report = make_cluster(options(), 1)->run([&](Rank& rank) {
-        Device& device = rank.device();
-        const Gate gate({device, DType::f32, 0, "gate"}, kExperts, options_of_gate);
-        const Tensor logits = device.empty({kTokens, kExperts}, DType::f32);
-        device.random_normal(logits, RandomStream(options().seed, "logits"), 0, 1);
-        // Some experts are liked more than others.
-        HostTensor likes({kExperts}, DType::f32);
-        for (std::int64_t e = 0; e < kExperts; ++e)
-            likes.set(e, 0.25 * static_cast<double>(kExperts - e));
-        device.add_bias(logits, device.upload(likes));
-        const Gating gating = gate.choose(logits, {}, SourceLine::here());
-        for (const std::int64_t count :
-             counts_by_choice(device, gating.ids, kExperts, {}, SourceLine::here()))
-            rank.keep_value("by choice", static_cast<double>(count));
-    });
-    Counts by_choice, by_token;
-    for (const double count : report.ranks[0].series.at("by choice"))
-        by_choice.push_back(static_cast<std::int64_t>(count));
+    const Counts by_choice = gate_many(kTokens, kExperts);
+    Counts by_token;
     for (std::size_t i = 0; i < by_choice.size(); ++i) {
         if (i < kExperts) by_token.push_back(0);
         by_token[i % kExperts] += by_choice[i];
@@ -538,7 +557,7 @@ void ExpertsLesson::bytes(Findings& found) {
         }
         const std::int64_t sent = by_columns(devices);
         const std::int64_t formula =
-            4 * devices * kTokens * kHidden * (devices - 1) / devices * kNumber;
+            4 * kTokens * kHidden * devices * (devices - 1) / devices * kNumber;
         column_gap = std::max(column_gap, std::abs(sent - formula));
         row.give("columns", Figure::memory(sent));
     }
@@ -555,7 +574,7 @@ void ExpertsLesson::bytes(Findings& found) {
 /// Verifies, term by term, that columns of an expert make terms of a sum.
 void ExpertsLesson::inside(Findings& found) {
     constexpr std::int64_t kTokens = 6, kHidden = 8;
-    const std::int64_t inner = 4 * ranks_;
+    const std::int64_t inner = std::int64_t{4} * ranks_;
     found.give("inside.hidden", kHidden);
     found.give("inside.inner", inner);
     found.give("inside.own", inner / ranks_);

@@ -22,6 +22,7 @@ class ExpertsLesson final : public Lesson {
     void sparse(Findings& found);
     void gate(Findings& found);
     void dispatch(Findings& found);
+    void compare_layers(Findings& found);
     void waiting(Findings& found);
     void capacity(Findings& found);
     void balance(Findings& found);
@@ -30,6 +31,7 @@ class ExpertsLesson final : public Lesson {
     void same(Findings& found);
     void nodes(Findings& found);
 
+    std::vector<std::int64_t> gate_many(std::int64_t tokens, std::int64_t experts) const;
     /// Trains on a cluster of its own, shows its progress, and records it as `variant`.
     RunReport train(const std::string& variant, const GptTask& task,
                     const ExpertRun& run);

@@ -12,7 +12,8 @@ namespace {
 constexpr bool kBias = false;
 
 // What each part saves.
-enum Child : std::size_t { kQa, kQNorm, kQb, kKvA, kKvNorm, kKvB, kO };
+constexpr std::size_t kQa = 0, kQNorm = 1, kQb = 2, kKvA = 3, kKvNorm = 4, kKvB = 5,
+                      kO = 6;
 
 const LatentSizes& sound(const ParameterInit& init, std::int64_t heads,
                          const LatentSizes& sizes) {
