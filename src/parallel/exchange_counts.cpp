@@ -39,7 +39,7 @@ Counts exchange_counts(Device& device, Communicator& group, const Counts& counts
     const Tensor input = uploaded(device, "exchange_counts", counts, at);
     const Tensor output = device.empty({all}, DType::i32, at);
     group.all_to_all(output, input, at).wait(at);
-    const Counts theirs = downloaded(device, output, at);
+    Counts theirs = downloaded(device, output, at);
     if (device.has_numbers()) return theirs;
 
     const std::int64_t block = all / group.size();

@@ -37,13 +37,7 @@ class DenseExperts {
         for (const auto& [name, value] : values_)
             results.gradients[name] = HostTensor(value.shape(), DType::f64);
 
-        Matrix logits(at(n), Row(at(e)));
-        for (std::int64_t t = 0; t < n; ++t)
-            for (std::int64_t i = 0; i < e; ++i)
-                for (std::int64_t h = 0; h < sizes_.hidden; ++h)
-                    logits[at(t)][at(i)] +=
-                        x.at(t * sizes_.hidden + h) * value("gate.weight", i, h);
-
+        const Matrix logits = logits_of(x);
         // Who is chosen, and which of these are dropped.
         std::vector<std::vector<std::int64_t>> chosen(at(n));
         Row copies(at(e));
@@ -71,19 +65,33 @@ class DenseExperts {
                         d_weights[j] * slope(logits[at(t)], own, weights, j, i);
         }
         add_losses(logits, copies, weight, d_logits, results);
-        for (std::int64_t t = 0; t < n; ++t)
-            for (std::int64_t i = 0; i < e; ++i)
-                for (std::int64_t h = 0; h < sizes_.hidden; ++h) {
-                    const double d = d_logits[at(t)][at(i)];
-                    add(results.gradients["gate.weight"], i, h,
-                        d * x.at(t * sizes_.hidden + h));
-                    add(results.dx, t, h, d * value("gate.weight", i, h));
-                }
+        through_gate(x, d_logits, results);
         return results;
     }
 
   private:
     static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+    Matrix logits_of(const HostTensor& x) const {
+        const std::int64_t n = x.shape().rows(), e = sizes_.of.count, h = sizes_.hidden;
+        Matrix logits(at(n), Row(at(e)));
+        for (std::int64_t t = 0; t < n; ++t)
+            for (std::int64_t i = 0; i < e; ++i)
+                for (std::int64_t c = 0; c < h; ++c)
+                    logits[at(t)][at(i)] += x.at(t * h + c) * value("gate.weight", i, c);
+        return logits;
+    }
+    void through_gate(const HostTensor& x, const Matrix& d_logits,
+                      Results& results) const {
+        const std::int64_t n = x.shape().rows(), e = sizes_.of.count, h = sizes_.hidden;
+        for (std::int64_t t = 0; t < n; ++t)
+            for (std::int64_t i = 0; i < e; ++i)
+                for (std::int64_t c = 0; c < h; ++c) {
+                    const double d = d_logits[at(t)][at(i)];
+                    add(results.gradients["gate.weight"], i, c, d * x.at(t * h + c));
+                    add(results.dx, t, c, d * value("gate.weight", i, c));
+                }
+    }
     static void add(HostTensor& to, std::int64_t row, std::int64_t column, double value) {
         const std::int64_t place = row * to.shape().columns() + column;
         to.set(place, to.at(place) + value);

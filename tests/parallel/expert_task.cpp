@@ -38,34 +38,50 @@ std::unique_ptr<Module> ExpertTask::make_model(
 
 namespace {
 
-std::pair<HostTensor, HostTensor> rows_of(int step, int all, std::int64_t first,
+std::pair<HostTensor, HostTensor> rows_of(std::int64_t step, int all, std::int64_t first,
                                           std::int64_t count) {
     const std::string name = fmt::format("{}", step);
     return {normal_values({all, kExpertIn}, "x" + name).rows(first, count),
             normal_values({all, kExpertOut}, "y" + name).rows(first, count)};
 }
 
-/// One step of a rank that has rows [first, first + count) of all.
-double step_of(Rank& rank, Communicator& world, const ExpertTask& task, Module& model,
-               GradientSync& sync, Optimizer& optimizer, int step, int all,
-               const Chunk& own, int micro_batches) {
-    Device& device = rank.device();
-    std::vector<MicroBatch> batches;
-    for (int i = 0; i < micro_batches; ++i) {
-        const Chunk part = chunk(own.count, micro_batches, i);
-        const auto [input, target] =
-            rows_of(step, all, own.begin + part.begin, part.count);
-        batches.push_back({device.upload(input), device.upload(target),
-                           static_cast<double>(part.count) / all});
+/// A rank that trains on rows `own` of all.
+struct Learner {
+    Rank& rank;
+    const ExpertTask& task;
+    Module& model;
+    GradientSync& sync;
+    Optimizer& optimizer;
+    int all = 0;
+    Chunk own{};
+    int micro_batches = 1;
+
+    double step(std::int64_t number) const {
+        Device& device = rank.device();
+        const auto layers = expert_layers(model);
+        for (MixtureOfExperts* layer : layers)
+            layer->set_noise((number * 1000 + own.begin) * task.experts);
+        const Tensor loss = train_step(device, model, mean_squared_error, batches(number),
+                                       sync, optimizer);
+        if (task.gate.biased)
+            balance_by_bias(device, rank.world(), layers, task.bias_rate);
+        return device.peek(loss).at(0);
     }
-    const auto layers = expert_layers(model);
-    for (MixtureOfExperts* layer : layers)
-        layer->set_noise((step * 1000 + own.begin) * task.experts);
-    const Tensor loss =
-        train_step(device, model, mean_squared_error, batches, sync, optimizer);
-    if (task.gate.biased) balance_by_bias(device, world, layers, task.bias_rate);
-    return device.peek(loss).at(0);
-}
+
+  private:
+    std::vector<MicroBatch> batches(std::int64_t step) const {
+        Device& device = rank.device();
+        std::vector<MicroBatch> batches;
+        for (int i = 0; i < micro_batches; ++i) {
+            const Chunk part = chunk(own.count, micro_batches, i);
+            const auto [input, target] =
+                rows_of(step, all, own.begin + part.begin, part.count);
+            batches.push_back({device.upload(input), device.upload(target),
+                               static_cast<double>(part.count) / all});
+        }
+        return batches;
+    }
+};
 
 void keep_biases(Rank& rank, Module& model) {
     for (const Buffer& buffer : model.buffers())
@@ -81,9 +97,9 @@ Course train_experts_alone(const ExpertTask& task, int workers, int steps) {
         AllReduceSync sync(model->parameters());
         const auto optimizer = adamw(model->parameters());
         const int all = rows_of_all(workers);
+        const Learner learner{rank, task, *model, sync, *optimizer, all, {0, all}};
         for (int step = 0; step < steps; ++step)
-            course.losses.push_back(step_of(rank, rank.world(), task, *model, sync,
-                                            *optimizer, step, all, {0, all}, 1));
+            course.losses.push_back(learner.step(step));
         keep_updated(rank, model->parameters());
         keep_biases(rank, *model);
     });
@@ -110,10 +126,10 @@ Course train_experts(const ExpertTask& task, const ExpertWorkers& workers, int s
         const auto sync = workers.sync(device, mesh, *model);
         const auto optimizer = adamw(sync->shards());
         const Chunk own{rows_of_all(rank.index()), rows_of_worker(rank.index())};
+        const Learner learner{rank,       task, *model, *sync,
+                              *optimizer, all,  own,    workers.micro_batches};
         for (int step = 0; step < steps; ++step)
-            course.losses[static_cast<std::size_t>(step)] +=
-                step_of(rank, rank.world(), task, *model, *sync, *optimizer, step, all,
-                        own, workers.micro_batches);
+            course.losses[static_cast<std::size_t>(step)] += learner.step(step);
         sync->wait_for_values();
         keep_updated(rank, sync->shards());
         keep_biases(rank, *model);
