@@ -29,6 +29,8 @@ Assignment column_row_linear_assignment();
 Assignment pipeline_1f1b_assignment();
 /// The online softmax on the host; Ring Attention, forward and backward.
 Assignment ring_attention_assignment();
+/// A layer of experts: a gate, the way of copies there and back, a capacity.
+Assignment experts_assignment();
 /// Six programs with a mistake each, to be found and mended.
 Assignment debug_the_cluster_assignment();
 
