@@ -138,8 +138,57 @@ struct ExpectedLayer {
     std::vector<HostTensor> d_wide, d_narrow;
     /// Copies that rank r sends to rank s: [r][s].
     std::vector<std::vector<std::int64_t>> sent;
-    std::int64_t dropped = 0;
 };
+
+void add_row(HostTensor& to, std::int64_t row, const std::vector<double>& what) {
+    const auto columns = static_cast<std::int64_t>(what.size());
+    for (std::int64_t i = 0; i < columns; ++i)
+        add_to(to, row * columns + i, what[static_cast<std::size_t>(i)]);
+}
+
+/// One copy, through its expert and back.
+struct ThroughExpert {
+    std::vector<double> made;   ///< times the weight
+    std::vector<double> d_row;  ///< of the copy
+    double d_weight = 0;
+};
+
+/// Adds to the expert's gradients.
+ThroughExpert through_expert(const LayerValues& values, ExpectedLayer& expected,
+                             std::size_t e, const std::vector<double>& row,
+                             const std::vector<double>& d_y, double weight) {
+    ThroughExpert through;
+    std::vector<double> within = times(values.wide[e], row);
+    for (double& value : within)
+        value = std::tanh(value);
+    through.made = times(values.narrow[e], within);
+    std::vector<double> d_made = d_y;
+    for (std::size_t i = 0; i < d_made.size(); ++i) {
+        through.d_weight += d_y[i] * through.made[i];
+        through.made[i] *= weight;
+        d_made[i] *= weight;
+    }
+    std::vector<double> d_within =
+        times_backward(values.narrow[e], expected.d_narrow[e], within, d_made);
+    for (std::size_t i = 0; i < within.size(); ++i)
+        d_within[i] *= 1 - within[i] * within[i];
+    through.d_row = times_backward(values.wide[e], expected.d_wide[e], row, d_within);
+    return through;
+}
+
+/// The gradient of all logits: of a softmax of those that were chosen.
+std::vector<double> d_logits_of(const ExpectedChoice& choice,
+                                const std::vector<double>& d_weights,
+                                std::size_t experts) {
+    double mean = 0;
+    for (std::size_t j = 0; j < d_weights.size(); ++j)
+        mean += choice.weights[j] * d_weights[j];
+    std::vector<double> d_logits(experts);
+    for (std::size_t j = 0; j < d_weights.size(); ++j)
+        d_logits[static_cast<std::size_t>(choice.ids[j])] =
+            choice.weights[j] * (d_weights[j] - mean);
+    return d_logits;
+}
 
 ExpectedLayer expected_layer(const ExpertsCase& of, const LayerValues& values) {
     ExpectedLayer expected;
@@ -150,57 +199,32 @@ ExpectedLayer expected_layer(const ExpertsCase& of, const LayerValues& values) {
     }
     std::vector<std::int64_t> taken(values.wide.size());
     for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        const HostTensor& x = values.x[rank];
-        HostTensor& y = expected.y.emplace_back(x.shape(), DType::f64);
-        HostTensor& dx = expected.dx.emplace_back(x.shape(), DType::f64);
-        auto& sent = expected.sent.emplace_back(of.tokens.size());
+        HostTensor y(values.x[rank].shape(), DType::f64), dx = y;
+        std::vector<std::int64_t> sent(of.tokens.size());
         for (std::int64_t t = 0; t < of.tokens[rank]; ++t) {
-            const std::vector<double> row = row_of(x, t);
-            const std::vector<double> d_row = row_of(values.dy[rank], t);
+            const std::vector<double> row = row_of(values.x[rank], t);
+            const std::vector<double> d_y = row_of(values.dy[rank], t);
             const ExpectedChoice choice =
                 expected_choice(times(values.gate, row), of.chosen);
             std::vector<double> d_weights(choice.ids.size());
-            const auto add_row = [&](HostTensor& to, const std::vector<double>& what,
-                                     double by) {
-                for (std::int64_t i = 0; i < of.hidden; ++i)
-                    add_to(to, t * of.hidden + i, by * what[static_cast<std::size_t>(i)]);
-            };
             for (std::size_t j = 0; j < choice.ids.size(); ++j) {
                 const auto e = static_cast<std::size_t>(choice.ids[j]);
-                if (of.capacity > 0 && taken[e] == of.capacity) {
-                    ++expected.dropped;
-                    continue;
-                }
+                if (of.capacity > 0 && taken[e] == of.capacity) continue;
                 ++taken[e];
                 ++sent[e / static_cast<std::size_t>(of.own_experts)];
-                std::vector<double> within = times(values.wide[e], row);
-                for (double& value : within)
-                    value = std::tanh(value);
-                const std::vector<double> made = times(values.narrow[e], within);
-                add_row(y, made, choice.weights[j]);
-
-                std::vector<double> d_made = d_row;
-                for (std::size_t i = 0; i < made.size(); ++i) {
-                    d_weights[j] += d_row[i] * made[i];
-                    d_made[i] *= choice.weights[j];
-                }
-                std::vector<double> d_within = times_backward(
-                    values.narrow[e], expected.d_narrow[e], within, d_made);
-                for (std::size_t i = 0; i < within.size(); ++i)
-                    d_within[i] *= 1 - within[i] * within[i];
-                add_row(dx,
-                        times_backward(values.wide[e], expected.d_wide[e], row, d_within),
-                        1);
+                const ThroughExpert through =
+                    through_expert(values, expected, e, row, d_y, choice.weights[j]);
+                add_row(y, t, through.made);
+                add_row(dx, t, through.d_row);
+                d_weights[j] = through.d_weight;
             }
-            double mean = 0;
-            for (std::size_t j = 0; j < d_weights.size(); ++j)
-                mean += choice.weights[j] * d_weights[j];
-            std::vector<double> d_logits(values.wide.size());
-            for (std::size_t j = 0; j < d_weights.size(); ++j)
-                d_logits[static_cast<std::size_t>(choice.ids[j])] =
-                    choice.weights[j] * (d_weights[j] - mean);
-            add_row(dx, times_backward(values.gate, expected.d_gate, row, d_logits), 1);
+            add_row(dx, t,
+                    times_backward(values.gate, expected.d_gate, row,
+                                   d_logits_of(choice, d_weights, taken.size())));
         }
+        expected.y.push_back(y);
+        expected.dx.push_back(dx);
+        expected.sent.push_back(sent);
     }
     return expected;
 }
