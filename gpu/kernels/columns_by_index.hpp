@@ -8,7 +8,7 @@
 
 namespace lockstep::gpu {
 
-// Of each row of a matrix some columns, by index: `many` of them a row.
+// Columns of a matrix by index, others in each row: `many` of them a row.
 
 /// list[i][j] = matrix[i][indices[i][j]], of `elements` in all.
 void launch_take_columns(cudaStream_t stream, Numbers list, Numbers matrix,

@@ -51,7 +51,7 @@ struct RowOfTeam {
                                                            : first;
     }
 
-    /// Of columns [begin, end), those that `looks_at` says.
+    /// Looks at those of columns [begin, end) that `looks_at` says.
     template <typename LooksAt>
     __device__ One next(const One& last, std::int64_t begin, std::int64_t end,
                         const LooksAt& looks_at) const {

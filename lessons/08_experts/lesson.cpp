@@ -141,7 +141,7 @@ HostTensor logits_by_hand() {
                                               2, 0, 0, 1});
 }
 
-/// What a gate makes of them, by its formulas in plain loops.
+/// The gate's formulas in plain loops, for those logits.
 struct GateByHand {
     std::array<std::array<std::int64_t, kChosenByHand>, kTokensByHand> ids{};
     std::array<std::array<double, kChosenByHand>, kTokensByHand> weights{};
@@ -258,7 +258,7 @@ namespace {
 
 constexpr std::int64_t kDevicesByHand = 2;
 
-/// Of a token, for an expert.
+/// A copy goes from a token to an expert.
 struct CopyByHand {
     std::int64_t expert;
     std::int64_t token;

@@ -527,8 +527,8 @@ class Device {
         run(ops::AddRows{destination, source, indices}, at);
     }
 
-    // Of each row some columns, by indices, i32, (rows, k): each in [0, columns), else
-    // UsageError where there are numbers. Charged for the elements that are named.
+    // Columns by index, others in each row: indices (rows, k), i32. One that is outside
+    // [0, columns) is refused where there are numbers. The elements named are charged.
 
     /// destination[i][j] = source[i][indices[i][j]]: (rows, k).
     void take_columns(const Tensor& destination, const Tensor& source,

@@ -54,7 +54,7 @@ class ExpertExchange {
     ExpertExchange(const ExpertExchange&) = delete;
     ExpertExchange& operator=(const ExpertExchange&) = delete;
 
-    /// What a rank holds: some experts, and of each some of its inner columns.
+    /// A rank holds some experts, and of each some of its inner columns.
     struct Share {
         std::int64_t first = 0;
         std::int64_t count = 0;

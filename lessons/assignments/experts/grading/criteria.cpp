@@ -131,7 +131,7 @@ LayerValues draw_layer(const Judge& judge, const ExpertsCase& of) {
     return values;
 }
 
-/// What a layer gives on one device that has all ranks' tokens, and who gets how many.
+/// A layer on one device that has all ranks' tokens gives this; and who gets how many.
 struct ExpectedLayer {
     std::vector<HostTensor> y, dx;  ///< of each rank
     HostTensor d_gate;              ///< (E, h)
@@ -302,7 +302,7 @@ std::vector<ExpertsCase> cases(const Judge& judge) {
             drawn};
 }
 
-/// The same, with experts that cannot take all; one whose capacity is never reached.
+/// Those cases with experts that cannot take all; one whose capacity is never reached.
 std::vector<ExpertsCase> full_cases(const Judge& judge) {
     std::vector<ExpertsCase> full;
     for (ExpertsCase of : cases(judge)) {
@@ -367,7 +367,7 @@ void judge_bytes(Judge& judge, const std::string& task, const ExpertsCase& of) {
     const std::int64_t counts =
         4 * of.experts() * others + 4 * of.experts() * others / of.ranks();
     for (std::size_t rank = 0; rank < of.tokens.size(); ++rank) {
-        // What comes is as much as what goes back, or as what gradients go back.
+        // As many rows come as go back.
         std::int64_t copies = 0;
         for (std::size_t other = 0; other < of.tokens.size(); ++other)
             if (other != rank)

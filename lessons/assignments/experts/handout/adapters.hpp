@@ -27,7 +27,7 @@ struct Chosen {
     lockstep::Tensor weights;  ///< (N, k), f64
 };
 
-/// What a layer makes of x, and the gradient of x.
+/// A layer has gone forward and back: y of x, and the gradient of x.
 struct Passed {
     lockstep::Tensor y;   ///< (N, h)
     lockstep::Tensor dx;  ///< (N, h)

@@ -10,7 +10,7 @@
 Chosen choose(lockstep::Device& device, const lockstep::Tensor& logits,
               std::int64_t chosen);
 
-/// What backward needs of forward: yours.
+/// Forward leaves here what backward needs: yours.
 struct Pass {};
 
 /// a9.2, and a9.4 if there is a capacity. y (N, h) of x (N, h).

@@ -96,8 +96,50 @@ Choice choose_alone(const HostTensor& logits, std::int64_t token, std::int64_t c
     return choice;
 }
 
-/// Every expert takes every token, on one device, and counts with its weight: 0 where it
-/// was not chosen, or had no room.
+/// What the tokens chose: the weight of each expert for each token, 0 where it was not
+/// chosen, or had no room.
+struct Choices {
+    std::vector<Choice> of_token;
+    std::vector<HostTensor> weights;  ///< of each expert, (tokens)
+
+    Choices(const HostTensor& logits, const Sizes& sizes)
+        : weights(static_cast<std::size_t>(sizes.experts()),
+                  HostTensor({sizes.all_tokens()}, DType::f64)) {
+        std::vector<std::int64_t> taken(weights.size());
+        for (std::int64_t t = 0; t < sizes.all_tokens(); ++t) {
+            const Choice& own =
+                of_token.emplace_back(choose_alone(logits, t, sizes.chosen));
+            for (std::size_t j = 0; j < own.ids.size(); ++j) {
+                const std::size_t e = own.ids[j];
+                if (sizes.capacity == 0 || taken[e]++ < sizes.capacity)
+                    weights[e].set(t, own.weights[j]);
+            }
+        }
+    }
+
+    /// The gradient of the logits, from that of each expert's weights. A copy that was
+    /// dropped has none.
+    HostTensor d_logits(const std::vector<HostTensor>& d_weights) const {
+        const auto experts = static_cast<std::int64_t>(weights.size());
+        HostTensor d({static_cast<std::int64_t>(of_token.size()), experts}, DType::f64);
+        for (std::int64_t t = 0; t < d.shape()[0]; ++t) {
+            const Choice& own = of_token[static_cast<std::size_t>(t)];
+            std::vector<double> d_own;
+            double mean = 0;
+            for (std::size_t j = 0; j < own.ids.size(); ++j) {
+                const bool kept = weights[own.ids[j]].at(t) != 0;
+                d_own.push_back(kept ? d_weights[own.ids[j]].at(t) : 0);
+                mean += own.weights[j] * d_own.back();
+            }
+            for (std::size_t j = 0; j < own.ids.size(); ++j)
+                d.set(t * experts + static_cast<std::int64_t>(own.ids[j]),
+                      own.weights[j] * (d_own[j] - mean));
+        }
+        return d;
+    }
+};
+
+/// Every expert takes every token, on one device, and counts with its weight.
 RunReport run_alone(const Sizes& sizes) {
     return sim::make_cluster(1)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -107,28 +149,15 @@ RunReport run_alone(const Sizes& sizes) {
         const Tensor x = device.upload(rows_of("x", 0, tokens));
         const Tensor dy = device.upload(rows_of("dy", 0, tokens));
         Saved of_gate;
-        const HostTensor logits = device.download(layer.gate->forward(x, of_gate));
+        const Choices choices(device.download(layer.gate->forward(x, of_gate)), sizes);
 
-        std::vector<Choice> choices;
-        std::vector<HostTensor> weights(static_cast<std::size_t>(experts),
-                                        HostTensor({tokens}, DType::f64));
-        std::vector<std::int64_t> taken(weights.size());
-        for (std::int64_t t = 0; t < tokens; ++t) {
-            choices.push_back(choose_alone(logits, t, sizes.chosen));
-            for (std::size_t j = 0; j < choices.back().ids.size(); ++j) {
-                const std::size_t e = choices.back().ids[j];
-                if (sizes.capacity == 0 || taken[e]++ < sizes.capacity)
-                    weights[e].set(t, choices.back().weights[j]);
-            }
-        }
-
-        const Tensor y = device.zeros(x.shape(), DType::f64),
-                     dx = device.zeros(x.shape(), DType::f64);
+        const Tensor y = device.zeros(x.shape(), DType::f64);
+        const Tensor dx = device.zeros(x.shape(), DType::f64);
         std::vector<HostTensor> d_weights;
-        for (std::size_t e = 0; e < weights.size(); ++e) {
+        for (std::size_t e = 0; e < layer.experts.size(); ++e) {
             Saved saved;
             const Tensor made = layer.experts[e]->forward(x, saved);
-            const Tensor weight = device.upload(weights[e]);
+            const Tensor weight = device.upload(choices.weights[e]);
             const Tensor products = device.empty({tokens}, DType::f64);
             device.row_products(products, dy, made);
             d_weights.push_back(device.download(products));
@@ -140,22 +169,8 @@ RunReport run_alone(const Sizes& sizes) {
             device.scale_rows(weighted, weight);
             device.add(dx, layer.experts[e]->backward(weighted, saved));
         }
-
-        HostTensor d_logits({tokens, experts}, DType::f64);
-        for (std::int64_t t = 0; t < tokens; ++t) {
-            const Choice& choice = choices[static_cast<std::size_t>(t)];
-            std::vector<double> d;  // 0 for a copy that was dropped
-            double mean = 0;
-            for (std::size_t j = 0; j < choice.ids.size(); ++j) {
-                const bool kept = weights[choice.ids[j]].at(t) != 0;
-                d.push_back(kept ? d_weights[choice.ids[j]].at(t) : 0);
-                mean += choice.weights[j] * d.back();
-            }
-            for (std::size_t j = 0; j < choice.ids.size(); ++j)
-                d_logits.set(t * experts + static_cast<std::int64_t>(choice.ids[j]),
-                             choice.weights[j] * (d[j] - mean));
-        }
-        device.add(dx, layer.gate->backward(device.upload(d_logits), of_gate));
+        const Tensor d_logits = device.upload(choices.d_logits(d_weights));
+        device.add(dx, layer.gate->backward(d_logits, of_gate));
         rank.keep("y", y);
         rank.keep("dx", dx);
         modules.keep_gradients(rank);

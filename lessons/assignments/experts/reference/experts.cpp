@@ -37,7 +37,7 @@ Tensor as_column(const Tensor& x) {
     return x.reshaped({x.elements(), 1});
 }
 
-/// Of this rank's counts, those that experts have room for behind the ranks before.
+/// Cuts this rank's counts to what experts have room for behind the ranks before.
 Counts kept(Rank& rank, const Counts& counts, std::int64_t capacity) {
     Device& device = rank.device();
     const auto experts = static_cast<std::int64_t>(counts.size());
