@@ -59,12 +59,10 @@ void Device::compute(const ops::Matmul& op) {
 
 template <>
 void Device::compute(const ops::GroupedMatmul& op) {
-    op.each_group([&](const ops::Matmul& product) {
-        if (product.a.elements() > 0)
-            compute(product);
-        else if (product.destination.elements() > 0 && !product.options.accumulate)
-            compute(ops::Fill{product.destination, 0});
-    });
+    op.compute([&](const ops::Matmul& product) { compute(product); },
+               [&](const Tensor& matrix) {
+                   compute(ops::Fill{matrix, 0});
+               });
 }
 
 template <>

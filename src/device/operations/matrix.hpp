@@ -165,6 +165,16 @@ struct GroupedMatmul {
             from += count;
         }
     }
+    /// Computes it group by group: multiply(product) where there is something to add up,
+    /// clear(matrix) where there is nothing and the matrix is not added to.
+    void compute(const auto& multiply, const auto& clear) const {
+        each_group([&](const Matmul& product) {
+            if (product.a.elements() > 0)
+                multiply(product);
+            else if (product.destination.elements() > 0 && !options.accumulate)
+                clear(product.destination);
+        });
+    }
 };
 
 /// y (rows, columns) += bias (columns).
