@@ -77,8 +77,8 @@ class Device final : public LocalDevice {
     std::unique_ptr<Blas> blas_;  ///< from the first product on
     /// Where kernels write to and the host reads.
     Pinned<FirstOutside> first_outside_;
-    /// All numbers of a storage lie in [0, this). They were uploaded, and nothing has
-    /// been written there since.
+    /// All numbers of a storage lie in [0, this): they were uploaded, or looked at, and
+    /// nothing has been written there since.
     std::unordered_map<const Storage*, std::int64_t> indices_below_;
 };
 

@@ -18,6 +18,8 @@ void Device::check_indices(const Tensor& indices, std::int64_t bound) {
     synchronize();
     if (first_outside_->position >= 0)
         throw IndexOutside{first_outside_->position, first_outside_->index};
+    if (indices.bytes() == indices.storage()->bytes)
+        indices_below_[indices.storage()] = bound;
 }
 
 template <>

@@ -40,7 +40,7 @@ std::string identity_of(int gpu) {
 
 GpuProcess::GpuProcess(const ProcessOptions& options)
     : options_(options), watch_(options.control), family_(watch_) {
-    set_environment();
+    set_environment(size());
     require_gpu();
     require_nccl();
     take_gpu();

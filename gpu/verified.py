@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Puts the table of gpu/verify.sh's results into gpu/VERIFIED.md, between its two markers.
 
-usage: gpu/verified.py RESULTS.json [FILE]
+usage: gpu/verified.py RESULTS.json… [FILE]
+
+Several results make one table, if they are of one commit and one machine: a step that more than
+one of them has is the first one's.
 """
 
 import json
@@ -61,15 +64,39 @@ def table(results):
         ""])
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: gpu/verified.py RESULTS.json [FILE]")
-    path = sys.argv[2] if len(sys.argv) == 3 else os.path.join(HERE, "VERIFIED.md")
-    with open(sys.argv[1], encoding="utf-8") as file:
+def read_results(path):
+    with open(path, encoding="utf-8") as file:
         results = json.load(file)
     if not results["gpu"]:
-        sys.exit(f"verified: {sys.argv[1]} is of a machine without a GPU, of which there is "
-                 f"nothing to tell")
+        sys.exit(f"verified: {path} is of a machine without a GPU, of which there is nothing to "
+                 f"tell")
+    return results
+
+
+def joined(all_results):
+    first, *others = all_results
+    for other in others:
+        for key in ("commit", "built", "gpu", "versions"):
+            if first[key] != other[key]:
+                sys.exit(f"verified: results of one commit and one machine are expected, and {key} "
+                         f"is {first[key]} in the first and {other[key]} in another")
+    steps = {}
+    for results in all_results:
+        for step in results["steps"]:
+            steps.setdefault(step["name"], step)
+    reasons = [results["reason"] or "it was cut off" for results in all_results
+               if results["reason"] or not results["ended"]]
+    return first | {"steps": list(steps.values()), "reason": "; ".join(reasons), "ended": True,
+                    "seconds": sum(results["seconds"] for results in all_results)}
+
+
+def main():
+    paths = sys.argv[1:]
+    path = paths.pop() if len(paths) > 1 and not paths[-1].endswith(".json") else \
+        os.path.join(HERE, "VERIFIED.md")
+    if not paths:
+        sys.exit("usage: gpu/verified.py RESULTS.json… [FILE]")
+    results = joined([read_results(name) for name in paths])
     with open(path, encoding="utf-8") as file:
         text = file.read()
     before, begin, rest = text.partition(BEGIN)

@@ -154,8 +154,9 @@ std::unique_ptr<Cluster> make_cluster(const Options& options, int ranks, bool tr
 
 std::optional<gpu::Placement> placement_for(const Options& asked) {
     if (asked.backend != "nccl" && asked.backend != "gpu") return std::nullopt;
-    gpu::set_environment();
-    return gpu::find_placement(gpu::process_environment());
+    auto placement = gpu::find_placement(gpu::process_environment());
+    if (placement) gpu::set_environment(placement->size);
+    return placement;
 }
 
 void say_backend(const std::string& program, const Options& asked, const Options& options,

@@ -177,7 +177,8 @@ __device__ void multiply(Patch<T>& patch, TileMemory<T, kColumns>& memory,
                 for (int i = 0; i < kPatch<T>; ++i)
 #pragma unroll
                     for (int lane = 0; lane < kWidth; ++lane)
-                        patch[i][j] += a[i].value[lane] * b.value[lane];
+                        patch[i][j] =
+                            multiply_add(a[i].value[lane], b.value[lane], patch[i][j]);
             }
         }
     }
@@ -219,7 +220,9 @@ __device__ void add_weighted(Results<T, kColumns>& results,
                     for (int i = 0; i < kPatch<T>; ++i)
 #pragma unroll
                         for (int k = 0; k < kPart; ++k)
-                            results[i][c + k] += weights[i].value[lane] * value.value[k];
+                            results[i][c + k] =
+                                multiply_add(weights[i].value[lane], value.value[k],
+                                             results[i][c + k]);
                 }
         }
     }

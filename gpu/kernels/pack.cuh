@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
@@ -40,6 +41,18 @@ void with_width(bool full, const With& with) {
         with(Constant<kFullWidth<T>>());
     else
         with(Constant<1>());
+}
+
+/// a b + c, rounded once on a GPU. Kernels are compiled with -fmad=false: nvcc fuses no
+/// product with a sum by itself, as it would in one instance of a kernel and not in
+/// another, whose bits would then differ. Where arithmetic takes the time, they ask.
+template <typename T>
+__device__ T multiply_add(T a, T b, T c) {
+#ifdef __CUDA_ARCH__
+    return std::fma(a, b, c);
+#else
+    return a * b + c;
+#endif
 }
 
 constexpr std::int64_t divided_up(std::int64_t value, std::int64_t by) {

@@ -173,9 +173,9 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
     return supervisor.wait();
 }
 
-void set_environment() {
+void set_environment(int ranks) {
     constexpr int kKeep = 0;  // what the environment says
-    ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
+    if (ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
     ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", kKeep);
     ::setenv("NCCL_RUNTIME_CONNECT", "0", kKeep);
 }

@@ -22,10 +22,9 @@ int supervise(int ranks, const std::vector<std::string>& arguments,
               double grace_seconds = 10);
 
 /// Sets what a run on NCCL asks of CUDA and NCCL before their first call in the process,
-/// unless the environment says otherwise: no lazy loading of kernels, which would wait
-/// for those that spin, one order of launches for all communicators, and connections for
-/// collectives when a communicator is made, not in the first of them. Processes that are
-/// started from this one inherit it.
-void set_environment();
+/// unless the environment says otherwise: with several ranks no lazy loading of kernels,
+/// which would wait for those that spin; one order of launches for all communicators; and
+/// connections for collectives when a communicator is made, not in the first of them.
+void set_environment(int ranks);
 
 }  // namespace lockstep::gpu

@@ -516,6 +516,27 @@ class Stubs(unittest.TestCase):
         self.assertIn("| speed | `build/tests/bench/gpu_bench --benchmark_format=json` | passed |",
                       verified.table(self.results()))
 
+    def test_several_results_make_one_table_of_one_machine(self):
+        self.verify("bench")
+        bench = self.results()
+        self.write("bench.json", json.dumps(bench), mode=0o644)
+        self.verify("device")
+        device = self.results()
+        self.write("VERIFIED.md", f"{verified.BEGIN}\n{verified.END}\n", mode=0o644)
+
+        def put(*names):
+            return subprocess.run([self.path("gpu/verified.py"), *map(self.path, names)],
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(put("bench.json", "out/results.json", "VERIFIED.md").returncode, 0)
+        with open(self.path("VERIFIED.md"), encoding="utf-8") as file:
+            text = file.read()
+        for step in bench["steps"] + device["steps"]:
+            self.assertEqual(text.count(f"| {step['name']} |"), 1)
+        self.write("other.json", json.dumps(device | {"gpu": "another"}), mode=0o644)
+        refused = put("bench.json", "other.json", "VERIFIED.md")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("gpu is", refused.stderr)
+
     def test_a_machine_without_a_gpu_has_no_table(self):
         self.script("bin/nvidia-smi", "exit 6")
         self.verify()
