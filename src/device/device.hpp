@@ -161,9 +161,11 @@ class Device {
         run(ops::Matmul{destination, a, b, options, true}, at);
     }
     /// A product for each group of a's rows, rows[g] of them group g, with a matrix of
-    /// its own: what Mixture-of-Experts layers compute in one kernel (Gale et al. 2022,
-    /// MegaBlocks, 2211.15841, section 5). See ops::GroupedMatmul for what lies where.
-    /// 2 M k n flops, if a is (M, k); a matrix whose group has no rows is not read.
+    /// its own: what layers of experts compute at once (Gale et al. 2022, MegaBlocks,
+    /// 2211.15841, section 5, make one product of sparse blocks of it). See
+    /// ops::GroupedMatmul for what lies where. One launch on virtual devices; on a GPU
+    /// still one of cuBLAS's products a group. 2 M k n flops, if a is (M, k); a matrix
+    /// whose group has no rows is not read.
     void grouped_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                         std::vector<std::int64_t> rows, MatmulOptions options = {},
                         SourceLine at = SourceLine::here()) {
@@ -434,7 +436,7 @@ class Device {
     Tensor normalize_rows(const Tensor& x, SourceLine at = SourceLine::here()) {
         return run(ops::NormalizeRows{{}, x}, at).y;
     }
-    /// dx = (dy - the row's sum of y dy) / its sum of x.
+    /// dx = (dy - the row's sum of y dy) / its sum of x, and 1e-20 more; y of x.
     Tensor normalize_rows_backward(const Tensor& x, const Tensor& dy,
                                    SourceLine at = SourceLine::here()) {
         return run(ops::NormalizeRowsBackward{{}, x, dy}, at).dx;

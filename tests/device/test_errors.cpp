@@ -135,6 +135,13 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
             [&] { bench->take_rows(y, x, ids); });
     refuses("add_rows: source has shape (3, 4); (2, 3) is expected",
             [&] { bench->add_rows(x, y, ids); });
+    Bench other;
+    const Tensor foreign = other->zeros({4, 3}, f32);
+    const Tensor thirds = bench->zeros({2, 3}, f32);
+    refuses("take_rows: source belongs to device",
+            [&] { bench->take_rows(thirds, foreign, ids); });
+    refuses("take_rows: source is none",
+            [&] { bench->take_rows(thirds, Tensor(), ids); });
     refuses("take_rows: indices is f32; i32 is expected",
             [&] { bench->take_rows(y, x, two); });
     refuses("scale_rows: factors has shape (2), that is 2 elements; 4 are expected",
@@ -167,9 +174,15 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
     refuses("top_k: the 2 largest of 1 groups of 1 columns; at most", choose({6, 1, 1}));
     refuses("grouped_matmul: no group of rows; one is expected at least",
             [&] { bench->grouped_matmul(pairs, x, y, {}); });
-    refuses("grouped_matmul: a group of -1 rows; from 0", [&] {
-        bench->grouped_matmul(pairs, x, y, {5, -1});
+    refuses("grouped_matmul: a group of -1 rows; a has shape (4, 3)", [&] {
+        bench->grouped_matmul(pairs, x, y, {2, -1});
     });
+    refuses(
+        "grouped_matmul: a group of 3 rows; a has shape (4, 3), that is 4 rows, of which "
+        "groups before have left 2",
+        [&] {
+            bench->grouped_matmul(pairs, x, y, {2, 3});
+        });
     refuses("grouped_matmul: groups of 3 rows in all; a has shape (4, 3), that is 4",
             [&] {
                 bench->grouped_matmul(pairs, x, y, {2, 1});

@@ -98,6 +98,7 @@ struct TakeRows {
     Tensor index;
 
     void check(const OperandCheck& check) const {
+        check.own("source", source);
         check_rows_by_index(check, source, "destination", destination, index);
     }
     OperandList operands() const {

@@ -72,7 +72,7 @@ struct LogSumExp {
     }
 };
 
-/// y = x / the sum of its row.
+/// y = x / (the sum of its row + 1e-20).
 struct NormalizeRows {
     static constexpr const char* kName = "normalize_rows";
     Tensor y;
@@ -85,7 +85,7 @@ struct NormalizeRows {
     Derivation derivation() const { return {}; }
 };
 
-/// dx = (dy - sum(y * dy)) / the sum of x's row.
+/// dx = (dy - sum(y * dy)) / (the sum of x's row + 1e-20), with y of x.
 struct NormalizeRowsBackward {
     static constexpr const char* kName = "normalize_rows_backward";
     Tensor dx;

@@ -97,16 +97,19 @@ struct GroupedMatmul {
         check.that(!(options.transpose_a && options.transpose_b),
                    "both a and b are transposed; one of them is expected to have groups");
         check.that(!rows.empty(), "no group of rows; one is expected at least");
-        std::int64_t sum = 0;
-        for (const std::int64_t count : rows) {
-            check.that(count >= 0 && count <= kMostElements,
-                       "a group of {} rows; from 0 to {} are expected", count,
-                       kMostElements);
-            sum += count;
-        }
         const std::int64_t all = a.shape().rows(), k = a.shape().columns();
-        check.that(sum == all, "groups of {} rows in all; a has shape {}, that is {}",
-                   sum, a.shape(), all);
+        check.that(groups() <= kMostElements / std::max<std::int64_t>(k, 1),
+                   "{} groups of a {} are more than there can be", groups(), a.shape());
+        std::int64_t left = all;
+        for (const std::int64_t count : rows) {
+            check.that(count >= 0 && count <= left,
+                       "a group of {} rows; a has shape {}, that is {} rows, of which "
+                       "groups before have left {}",
+                       count, a.shape(), all, left);
+            left -= count;
+        }
+        check.that(left == 0, "groups of {} rows in all; a has shape {}, that is {}",
+                   all - left, a.shape(), all);
         const std::int64_t many = options.transpose_a ? all
                                   : options.transpose_b
                                       ? b.shape().rows() / groups() * groups()
@@ -118,8 +121,6 @@ struct GroupedMatmul {
         check.that(!options.transpose_b || b.shape().columns() == k,
                    "a {} times b {} transposed: the inner extents are {} and {}",
                    a.shape(), b.shape(), k, b.shape().columns());
-        check.that(groups() <= kMostElements / std::max<std::int64_t>(k, 1),
-                   "{} groups of a {} are more than there can be", groups(), a.shape());
         check.dtype("destination", destination, a.dtype());
         check.matrix("destination", destination, options.transpose_a ? groups() * k : all,
                      n());
